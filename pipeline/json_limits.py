@@ -18,8 +18,8 @@ MANY_DIGITS = 200
 """A number is beyond a double only with an exponent of three digits or this many digits in a row: 200 digits and an
 exponent of two are less than 1e300. pipeline/native/lines.c knows the same limits."""
 
-_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_NUMBER = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)')
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 _KINDS = bytes(
     0x30 if 0x30 <= byte <= 0x39 else {0x45: 0x65, 0x65: 0x65, 0x2B: 0x2B, 0x5B: 0x7B, 0x7B: 0x7B}.get(byte, 0x20)
     for byte in range(256)

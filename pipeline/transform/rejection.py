@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sized
 
-from pipeline.models import RejectReason, UnvalidatedEvent
+from pipeline.models import GroupUpdate, PersonUpdate, RejectReason, UnvalidatedEvent
+from pipeline.validator.rules import ValidationContext, check, check_update
 
 MOST_OUTCOMES = (1 << 16) - 1
 """A key record holds the position of an event in its row in 16 bits (`event_keys.KEY`)."""
@@ -23,3 +24,19 @@ def check_number(outcomes: Sized) -> None:
     if len(outcomes) > MOST_OUTCOMES:
         detail = f"the row is {len(outcomes):,} events, and a row can be {MOST_OUTCOMES:,} at most: split its list"
         raise RowRejected(RejectReason("bad_value", detail), None)
+
+
+def require_sendable(event: UnvalidatedEvent, context: ValidationContext) -> None:
+    """Raise RowRejected for an event that breaks a rule."""
+    reason = check(event, context)
+    if reason is not None:
+        raise RowRejected(reason, event)
+
+
+def require_sendable_update(update: PersonUpdate | GroupUpdate, context: ValidationContext) -> None:
+    """Raise RowRejected for an update that breaks a rule."""
+    reason = check_update(update, context)
+    if reason is not None:
+        if not isinstance(update, PersonUpdate):
+            raise RowRejected(reason, None)
+        raise RowRejected(reason, UnvalidatedEvent(None, update.distinct_id, update.time, {}))

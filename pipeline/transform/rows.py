@@ -24,12 +24,10 @@ from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
 from pipeline.transform.events import Events, Mapper, contents
 from pipeline.transform.observer import NOTHING_MORE, OVERWRITES, Observation, aggregate, aggregate_remaining, observer
-from pipeline.transform.rejection import RowRejected, check_number
+from pipeline.transform.rejection import RowRejected, check_number, require_sendable, require_sendable_update
 from pipeline.uuids import SEPARATOR, content_key
 from pipeline.validator.rules import (
     ValidationContext,
-    check,
-    check_update,
     event_too_large,
     fast_test,
     skip_code,
@@ -196,20 +194,15 @@ class RowTransformer:
         properties: Any = event.properties
         if properties.__class__ is Members:
             event.properties = properties.as_dict()
-        usual = (
-            event.event in self.valid_heads
-            and self.is_valid is not None
-            and self.is_valid(event.time, event.distinct_id, self.newest)
-        )
+        is_valid = self.is_valid
+        usual = is_valid and event.event in self.valid_heads and is_valid(event.time, event.distinct_id, self.newest)
         if not usual:
             code = skip_code(event.time, (event.distinct_id, event.mapped_id), context)
             if code:
                 if type(event.time) is int and event.event:
                     self.count(events.cells, (event.event, event.time // DAY, code))
                 return code
-            reason = check(event, context)
-            if reason is not None:
-                raise RowRejected(reason, event)
+            require_sendable(event, context)
         time: int = event.time  # type: ignore[assignment]
         key = event.key
         index = len(events.row_of)
@@ -243,12 +236,11 @@ class RowTransformer:
         events.row_of.append(row)
         if self.observe and "$set" in event.properties:
             self.warn(row, *OVERWRITES_PERSON)
-        if not usual:
-            found = warnings(event, context) if self.observe else ()
-            for code, detail in found:
-                self.warn(row, code, detail)
-            if not found:
-                self.valid_heads[event.event] = self.encoder.head(event.event)  # type: ignore[arg-type]
+        found = warnings(event, context) if self.observe and not usual else ()
+        for code, detail in found:
+            self.warn(row, code, detail)
+        if not usual and not found:
+            self.valid_heads[event.event] = self.encoder.head(event.event)  # type: ignore[arg-type]
         if self.observe:
             self.observer.add(event.event, time, event.received, event.wall)
         return ""
@@ -349,11 +341,7 @@ class RowTransformer:
         code = skip_code(update.time, (person.distinct_id if person is not None else None,), self.context)
         if code:
             return code
-        reason = check_update(update, self.context)
-        if reason is not None:
-            raise RowRejected(
-                reason, None if person is None else UnvalidatedEvent(None, person.distinct_id, update.time, {})
-            )
+        require_sendable_update(update, self.context)
         for code, detail in update.warnings:
             self.warn(row, code, detail)
         return EMPTY_UPDATE if person is not None and person.note is None else ""

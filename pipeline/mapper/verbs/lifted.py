@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec import Raw
 
@@ -57,10 +57,17 @@ def nested(row: Record, *columns: str) -> list[Record]:
     """The row, with the columns that begin with one of these and a dot as members of an object of its name. Raises
     BadValue where a column of that name is something else."""
     found: dict[str, Record] = {}
-    for name in [name for name in row if "." in name]:
-        column, _, member = name.partition(".")
+    for name in list(row):
+        column, member = _split(name)
         if column in columns:
             found.setdefault(column, {})[member] = row.pop(name)
     for column, members in found.items():
         row[column] = Raw(encode({**members, **(values.opened(row.get(column)) or {})}))
     return [row]
+
+
+@lru_cache(4_096)
+def _split(name: str) -> tuple[str, str]:
+    """A column and its member; no column in a name without a dot."""
+    column, dot, member = name.partition(".")
+    return (column, member) if dot else ("", "")

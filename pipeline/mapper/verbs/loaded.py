@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 from msgspec import Raw
 
@@ -51,15 +51,32 @@ def loaded_row(row: Record, into: str, staying: str, *words: str) -> list[Record
         row = {name.lower(): value for name, value in row.items()}
     if RAW in row:
         row = values.opened(row[RAW]) or {}
-    own = {_word(name): name for name in names}
+    left = _left_out(stay, into)
+    own = _own_names(names)
     members = values.opened(row.get(into)) or {}
     # Of several spellings the plainest is the tool's; the others are of properties that somebody made up.
-    for name in sorted(row, key=lambda one: len(one) - len(one.lstrip("_"))):
-        if not is_bookkeeping(name) and name not in (*stay, into):
+    for name in sorted(row, key=_underscores):
+        if name not in left and not is_bookkeeping(name):
             tools = own.get(_word(name.removeprefix(_PREFIX)), name)
             members[name if tools != name and (tools in members or tools in row) else tools] = row[name]
     kept = {name: row[name] for name in stay if name in row}
-    return [{**kept, into: Raw(encode({name: values.raw(value) for name, value in members.items()}))}]
+    written = {name: value if type(value) is str else values.raw(value) for name, value in members.items()}
+    return [{**kept, into: Raw(encode(written))}]
+
+
+@cache
+def _left_out(stay: tuple[str, ...], into: str) -> frozenset[str]:
+    return frozenset((*stay, into))
+
+
+@cache
+def _own_names(names: tuple[str, ...]) -> dict[str, str]:
+    return {_word(name): name for name in names}
+
+
+@lru_cache(4_096)
+def _underscores(name: str) -> int:
+    return len(name) - len(name.lstrip("_"))
 
 
 def is_bookkeeping(name: str) -> bool:
@@ -67,6 +84,6 @@ def is_bookkeeping(name: str) -> bool:
     return name.startswith(BOOKKEEPING)
 
 
-@lru_cache
+@lru_cache(4_096)
 def _word(name: str) -> str:
     return _NOT_A_WORD.sub("_", name.lower()).strip("_")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from urllib.parse import unquote_plus, urlsplit
 
 from pipeline.mapper.builder import Builder, wrong_call
@@ -55,13 +55,26 @@ def query_parameter(url: str, name: str) -> str | None:
 
     What is no percent-encoded UTF-8 stays as it is written, as in the service's own library.
     """
+    text = (_parameters if len(url) <= LONGEST_KEPT else _read_parameters)(url).get(name)
+    return _decoded(text) or None if text is not None else None
+
+
+def _read_parameters(url: str) -> dict[str, str]:
+    """The first text of each parameter, by its name as it is written and decoded."""
     url = url.partition("#")[0]
     query = url.partition("?")[2] if "?" in url else "" if "/" in url.partition("=")[0] else url
+    found: dict[str, str] = {}
     for pair in query.split("&"):
         key, _, text = pair.partition("=")
-        if key == name or (("%" in key or "+" in key) and _decoded(key) == name):
-            return _decoded(text) or None
-    return None
+        found.setdefault(key, text)
+        if "%" in key or "+" in key:
+            found.setdefault(_decoded(key), text)
+    return found
+
+
+_parameters = lru_cache(64)(_read_parameters)
+"""A mapping asks for many parameters of one URL."""
+LONGEST_KEPT = 4_000
 
 
 def _decoded(text: str) -> str:
