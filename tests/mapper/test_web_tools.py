@@ -10,25 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.api import plan_export
-from pipeline.options import PlanOptions
-from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.freshness import open_plan, transform_config_for
-from pipeline.transform.block import BlockTransformer
 from sample_data.generator import matomo, openpanel, umami
-
-AS_OF = 1_767_225_600_000_000
-
-
-def events_of(place: Path, *sources: Path) -> tuple[Any, list[dict[str, Any]]]:
-    """The plan of some files, whose mapping is recognised, and its events as they would be sent."""
-    plan = plan_export([str(path) for path in sources], place, PlanOptions(as_of=AS_OF, workers=1))
-    _, directory = open_plan(place)
-    transformer = BlockTransformer(transform_config_for(plan, directory))
-    found: list[bytes] = []
-    for task in tasks(plan, directory, transformer.config.parts, lambda planned: task_of(plan, planned)):
-        found.extend(transformer.sent_events(task))
-    return plan, [json.loads(event) for event in found]
+from tests.support.sent_events import planned
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
@@ -44,7 +27,7 @@ def test_umami_rows_are_the_same_events_in_every_form(tmp_path: Path, form: str)
         at = made.schema.get_field_index("created_at")
         times = made.column(at).cast(pa.timestamp("s")).cast(pa.timestamp("us"))
         pq.write_table(made.set_column(at, "created_at", times), other)
-    (_, expected), (plan, found) = events_of(tmp_path / "one", table), events_of(tmp_path / "two", other)
+    (_, expected), (plan, found) = planned(tmp_path / "one", [table]), planned(tmp_path / "two", [other])
     assert plan.mapping.name == "umami"
     assert len(found) == len(rows)
     assert found == expected
@@ -54,7 +37,7 @@ def test_tables_of_umami_beside_each_other_are_events_and_people(tmp_path: Path)
     """The person of session_data is that of the events."""
     for name, text in umami.tables().items():
         (tmp_path / f"{name}.csv").write_bytes(text)
-    plan, events = events_of(tmp_path / "plan", *sorted(tmp_path.glob("*.csv")))
+    plan, events = planned(tmp_path / "plan", sorted(tmp_path.glob("*.csv")))
     assert (plan.rejects, len(events)) == ({}, 21)
     assert {event["properties"]["distinct_id"] for event in events} >= {"user-1", "user-3"}
 
@@ -72,7 +55,7 @@ def test_openpanel_rows_are_the_same_events_in_every_form(tmp_path: Path, form: 
         maps = pa.array([list(row["properties"].items()) for row in rows], pa.map_(pa.string(), pa.string()))
         made = pa.Table.from_pylist([{key: row[key] for key in row if key != "properties"} for row in rows])
         pq.write_table(made.append_column("properties", maps), other)
-    (_, expected), (plan, found) = events_of(tmp_path / "one", lines), events_of(tmp_path / "two", other)
+    (_, expected), (plan, found) = planned(tmp_path / "one", [lines]), planned(tmp_path / "two", [other])
     assert (plan.mapping.name, plan.rejects, len(found)) == ("openpanel", {}, 10)
     assert found == expected
 
@@ -83,7 +66,7 @@ def test_matomo_visits_are_the_same_events_in_both_forms(tmp_path: Path) -> None
     document, table = tmp_path / "visits.json", tmp_path / "visits.csv"
     document.write_bytes(matomo.document(rows))
     table.write_bytes(matomo.table_text(rows))
-    (_, expected), (plan, found) = events_of(tmp_path / "one", document), events_of(tmp_path / "two", table)
+    (_, expected), (plan, found) = planned(tmp_path / "one", [document]), planned(tmp_path / "two", [table])
     assert (plan.mapping.name, plan.rejects, plan.skips) == ("matomo", {}, {})
     assert len(found) == sum(len(row["actionDetails"]) for row in rows)
     assert [event["uuid"] for event in found] == [event["uuid"] for event in expected]
@@ -98,7 +81,7 @@ def test_matomo_visits_are_the_same_events_in_its_database(tmp_path: Path) -> No
     folder.mkdir()
     for name, queried in zip(("actions", "conversions"), matomo.queried(rows), strict=True):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queried), "utf-8")
-    (_, expected), (plan, found) = events_of(tmp_path / "one", document), events_of(tmp_path / "two", folder)
+    (_, expected), (plan, found) = planned(tmp_path / "one", [document]), planned(tmp_path / "two", [folder])
     assert (plan.mapping.name, plan.rejects, plan.skips) == ("matomo-database", {}, {})
     assert len(found) == len(expected)
     assert {_seen(event) for event in found} == {_seen(event) for event in expected}
@@ -132,5 +115,5 @@ def test_a_visit_of_500_actions_is_a_warning(tmp_path: Path) -> None:
     for count, warnings in ((499, {}), (500, {"actions_left_out": 1})):
         visit["actionDetails"] = [first | {"pageId": str(n), "timestamp": first["timestamp"] + n} for n in range(count)]
         document.write_bytes(matomo.document([visit]))
-        plan, events = events_of(tmp_path / f"plan-{count}", document)
+        plan, events = planned(tmp_path / f"plan-{count}", [document])
         assert (len(events), plan.warnings) == (count, warnings)
