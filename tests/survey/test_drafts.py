@@ -547,11 +547,16 @@ def test_a_list_of_keys_and_values_is_opened(tmp_path: Path) -> None:
 
 
 def test_ids_of_two_kinds_are_a_pair_only_where_they_show_one_person(tmp_path: Path) -> None:
-    """A device with one user joins; a device with many is asked for, and joins nothing until a person says so."""
+    """A device with one user joins; a device with many is asked for, as is a user with most of all devices, and joins
+    nothing until a person says so."""
     path = tmp_path / "log.jsonl"
     rows = [{"event": "A", "time": T + row, "user_id": f"u-{row}", "device_id": f"d-{row}"} for row in R]
     path.write_text(lines(rows))
     assert checked(drafted(path)).pair is not None
+    path.write_text(lines({**row, "user_id": "admin"} for row in rows))
+    shared = drafted(path)
+    assert checked(shared).pair is None
+    assert "'admin' alone has" in {choice.name: choice for choice in shared.choices}["pair"].options[0].evidence
     path.write_text(lines({**row, "device_id": "d-1"} for row in rows))
     shared = drafted(path)
     assert (checked(shared).pair, [choice.name for choice in shared.choices]) == (None, ["pair"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from pipeline import values
 from pipeline.survey import roles
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option
 from pipeline.survey.draft.scalars import comment, scalar
 from pipeline.survey.roles import IdColumn
-from pipeline.text import pluralize
+from pipeline.text import pluralize, printable
 from pipeline.validator.placeholder_ids import is_placeholder
 
 _NO_ID = re.compile(
@@ -18,6 +19,8 @@ _NO_ID = re.compile(
     re.IGNORECASE,
 )
 """Values that trackers write where an id is missing (docs/know/service.md#ids-and-text), and others like them."""
+MOST_OF_ONE = 4
+"""One user with most of so many anonymous ids is rather an account that many use than one person."""
 MOST_IDS = 4
 COMMON_SHARE = 0.3
 """An id that this share of many rows has is rarely a person."""
@@ -143,10 +146,14 @@ def _pair(known: Decisions, chosen: list[IdColumn]) -> list[str]:
             owners.setdefault(values.text(value), set()).add(users[row])
     if not owners:
         return []
+    someone, count = Counter(user for found in owners.values() for user in found).most_common(1)[0]
     alone = sum(len(found) == 1 for found in owners.values()) / len(owners)
     rule = f"{{user: {known.ref(user)}, anonymous: {known.ref(other)}}}"
     evidence = f"{alone:.0%} of {pluralize(len(owners), 'id')} in {other.path} have one {user.path}"
-    if alone >= 0.9:
+    if len(owners) >= MOST_OF_ONE and count > len(owners) / 2:
+        ids = f"{count:,} of {pluralize(len(owners), 'id')} in {other.path}"
+        evidence = f"{printable(someone or '', 60)!r} alone has {ids}: an account that many use?"
+    elif alone >= 0.9:
         return ["", comment(f"A row with both ids joins them to one person: {evidence}."), f"pair: {rule}"]
     options = (Option("none", evidence), Option(rule, "rows with both ids join them, which cannot be undone"))
     text, lines = known.choose(Choice("pair", f"do {other.path} and {user.path} show one person?", options))
