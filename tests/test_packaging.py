@@ -160,7 +160,7 @@ def test_ci_calls_the_linters_before_the_tests() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     calls = [line.split()[2] for line in script.read_text("utf-8").splitlines() if line.startswith("make ")]
-    assert calls == ["lint", "sanitize", "test-pythons", "test"]
+    assert calls == ["lint", "sanitize", "mutate", "test-pythons", "test"]
 
 
 def test_the_changelog_has_an_unreleased_part() -> None:

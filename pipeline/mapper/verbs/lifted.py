@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 
 from msgspec import Raw
 
@@ -58,16 +58,9 @@ def nested(row: Record, *columns: str) -> list[Record]:
     BadValue where a column of that name is something else."""
     found: dict[str, Record] = {}
     for name in list(row):
-        column, member = _split(name)
-        if column in columns:
+        column, dot, member = name.partition(".")
+        if dot and column in columns:
             found.setdefault(column, {})[member] = row.pop(name)
     for column, members in found.items():
         row[column] = Raw(encode({**members, **(values.opened(row.get(column)) or {})}))
     return [row]
-
-
-@lru_cache(4_096)
-def _split(name: str) -> tuple[str, str]:
-    """A column and its member; no column in a name without a dot."""
-    column, dot, member = name.partition(".")
-    return (column, member) if dot else ("", "")
