@@ -296,8 +296,9 @@ def _from_stream(file: str, path: str, codecs: tuple[str, ...], name: str) -> It
             _parked = None
         else:
             _close_parked()
-            stack = ExitStack()
-            cursor = _Cursor(file, codecs, stack)
+            with ExitStack() as opened:
+                cursor = _Cursor(file, codecs, opened)
+                stack = opened.pop_all()
     except (OSError, EOFError, tarfile.TarError) as error:
         raise broken(error, path) from error
     with stack:
@@ -311,4 +312,5 @@ def _from_stream(file: str, path: str, codecs: tuple[str, ...], name: str) -> It
         stream = cursor.archive.extractfile(entry)
         assert stream is not None
         yield stream
+        _close_parked()  # while this member was read, one of another archive may have been
         _parked = (key, cursor, stack.pop_all())

@@ -55,16 +55,12 @@ def leave_out_blanks(mapping: Mapping) -> LeaveOutBlanks | None:
     return LeaveOutBlanks(json, cells, blanks.within) if json or cells else None
 
 
-def unless_blank(mapping: Mapping, source: expressions.Value | None) -> expressions.Value | None:
-    """The column with the properties, without the texts that are missing in every format: it is opened before the
-    blanks of a row are left out."""
-    blanks = mapping.blanks
-    if not isinstance(source, expressions.Column) or not blanks.texts or source.name not in (
-        blanks.within or (source.name,)
-    ):  # fmt: skip
-        return source
-    blank = expressions.OneOf(expressions.as_text(source), blanks.texts)
-    return expressions.Choose(blank, expressions.Missing(), source)
+def blanks_of_opened(mapping: Mapping, source: expressions.Value | None) -> tuple[str, ...]:
+    """The texts that are missing in the column with the properties: it is opened before the blanks of a row are left
+    out."""
+    if not isinstance(source, expressions.Column) or source.name not in (mapping.blanks.within or (source.name,)):
+        return ()
+    return mapping.blanks.texts
 
 
 def blank_remover(mapping: Mapping) -> Callable[[Record], None] | None:

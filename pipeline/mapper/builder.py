@@ -11,7 +11,7 @@ from typing import TypeAlias
 from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import expressions, language, program
-from pipeline.mapper.blanks import leave_out_blanks, unless_blank
+from pipeline.mapper.blanks import blanks_of_opened, leave_out_blanks
 from pipeline.mapper.expressions import Condition, Missing, NamedValues, Value, Variable
 from pipeline.mapper.kinds import FAMILIES
 from pipeline.mapper.language import Call, EventRule, LinkRule, Mapping
@@ -150,9 +150,10 @@ class Builder:
 
     def build(self) -> Program:
         mapping = self._mapping
-        source = unless_blank(mapping, self.value(mapping.properties.open) if mapping.properties.open else None)
+        source = self.value(mapping.properties.open) if mapping.properties.open is not None else None
         self._opened_column = source.name if isinstance(source, expressions.Column) else None
-        steps: list[Step] = [program.OpenProperties(source), *([self._blanks] if self._blanks is not None else [])]
+        opening = program.OpenProperties(source, blanks=blanks_of_opened(mapping, source))
+        steps: list[Step] = [opening, *([self._blanks] if self._blanks is not None else [])]
         # Computed first, so that every use of a definition finds its value.
         steps += (Let(f"@{name}", value) for name, value in self._defined.items())
         steps += (program.SkipRow(self.condition(rule.when), rule.code, rule.warn) for rule in mapping.skip)
@@ -187,7 +188,7 @@ class Builder:
         steps += [names, *changes]
         steps += [*self._columns(steps), program.GiveEvent()]
         decode = self.decode()
-        opened, steps[0] = opened_object(source, self._opened_column, tuple(steps[1:]))
+        opened, steps[0] = opened_object(opening, self._opened_column, tuple(steps[1:]))
         return Program(mapping.tool, decode, opened if decode is None else None, tuple(steps), self.tables)
 
     def decode(self) -> program.Decode | None:

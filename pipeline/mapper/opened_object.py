@@ -5,18 +5,20 @@ No section of a mapping sees what another did, so nobody else may read the objec
 
 from __future__ import annotations
 
+import msgspec
+
 from pipeline.mapper import expressions
-from pipeline.mapper.expressions import Value
 from pipeline.mapper.program import OpenProperties, Step
 
 
 def opened_object(
-    source: Value | None, column: str | None, others: tuple[Step, ...]
+    opening: OpenProperties, column: str | None, others: tuple[Step, ...]
 ) -> tuple[str | None, OpenProperties]:
-    """The column whose object a reader may open with the row, and the step that takes the properties from it. `source`
-    is `properties: open`, `column` its column if it is one, and `others` are all other steps."""
-    shared = not _columns(source).isdisjoint(_columns(others))
-    return None if column is None or _is_read_whole(column, others) else column, OpenProperties(source, shared)
+    """The column whose object a reader may open with the row, and the step that takes the properties from it. `column`
+    is that of `properties: open` if it is one, and `others` are all other steps."""
+    shared = not _columns(opening.source).isdisjoint(_columns(others))
+    whole = column is None or _is_read_whole(column, others)
+    return None if whole else column, msgspec.structs.replace(opening, shared=shared)
 
 
 def _is_read_whole(column: str, others: tuple[Step, ...]) -> bool:

@@ -22,11 +22,13 @@ from pipeline.mapper.expressions import Condition, NamedValues, Operation, Sprea
 class OpenProperties(Operation, frozen=True):
     """Take the properties from an object of the row; None: the row itself is the properties, without its nulls.
 
-    `shared`: other steps read the object too, and so must not see what becomes of the properties.
+    `shared`: other steps read the object too, and so must not see what becomes of the properties. `blanks`: texts that
+    are no object and count as missing.
     """
 
     source: Value | None
     shared: bool = False
+    blanks: tuple[str, ...] = ()
 
 
 class LeaveOutBlanks(Operation, frozen=True):

@@ -149,12 +149,15 @@ class StepEmitter(Emitter):
                 self.line("p = {k: v for k, v in p.items() if v is not None}")
         else:
             source = self.value(step.source)
+            opened = f"opened({source}) or {{}}"
+            if step.blanks:
+                opened = f"{{}} if text_of({source}) in {self.const(frozenset(step.blanks))} else {opened}"
             self.line(f"if {source}.__class__ is dict: p = {f'dict({source})' if step.shared else source}")
             with self.block(f"elif {source}.__class__ is Raw:"):
                 self.line(f"try: p = decode_object({source})")
-                self.line(f"except MsgspecError: p = opened({source}) or {{}}")
+                self.line(f"except MsgspecError: p = {opened}")
             with self.block("else:"):
-                self.line(f"p = opened({source}) or {{}}")
+                self.line(f"p = {opened}")
             self.line("if scan is not None: scan.opened(p)")
         self.line("pop = p.pop")
         self.line("get = p.get")

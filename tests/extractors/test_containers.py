@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 
 from pipeline import extractors
 from pipeline.errors import UnreadableExport
+from pipeline.extractors.archives import member
 from pipeline.models import Block
 
 CONTENT = b"".join(b'{"event":"e%d","properties":{"x":"%s"}}\n' % (n, b"y" * (n % 97)) for n in range(3000))
@@ -559,3 +561,20 @@ def test_a_damaged_brotli_is_told(tmp_path: Path, damage: Callable[[bytes], byte
     with pytest.raises(UnreadableExport, match=r"a\.jsonl\.br is (cut short|damaged)") as raised:
         contents(tmp_path / "a.jsonl.br")
     assert "again" in raised.value.hint
+
+
+def test_members_of_two_tars_read_within_each_other_leave_no_file_open(tmp_path: Path) -> None:
+    """Each remembers where it stopped for the next member, and only one of them can."""
+    for tar in ("a.tar.gz", "b.tar.gz"):
+        (tmp_path / "rows.txt").write_text("one")
+        with tarfile.open(tmp_path / tar, "w:gz") as archive:
+            archive.add(tmp_path / "rows.txt", "rows.txt")
+    outer, inner = (str(tmp_path / tar) for tar in ("a.tar.gz", "b.tar.gz"))
+    before = set(os.listdir("/proc/self/fd"))
+    with member(outer, outer, ("gzip", "tar"), "rows.txt") as stream:
+        with member(inner, inner, ("gzip", "tar"), "rows.txt") as other:
+            assert other.read() == b"one"
+        assert stream.read() == b"one"
+    with pytest.raises(UnreadableExport), member(inner, inner, ("gzip", "tar"), "none.txt"):
+        pass
+    assert set(os.listdir("/proc/self/fd")) - before == set()

@@ -278,7 +278,7 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
     events: Events = make_events(
         rows, mapper, Encoder(mapper.tool, options), rules, observation=Observation(aggregator) if observe else None
     )
-    found = {one.name: getattr(events, one.name) for one in fields(events)}
+    found = {one.name: getattr(events, one.name) for one in fields(events) if one.name != "content"}
     arrays = {name: value.tolist() for name, value in found.items() if isinstance(value, np.ndarray)}
     said = {"group_types": aggregator.finish_block(), "identities": aggregator.take()}
     return found | arrays | said | {"events": events.events}

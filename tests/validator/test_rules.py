@@ -170,6 +170,7 @@ class FromDrafts:
     tool = "tiny"
     opens = ()
     map_members = None
+    equal_by_values = False
     hasher = tiny.TinyMapper(SealedOptions(as_of=AS_OF)).hasher
 
     def __init__(self, drafts: list[UnvalidatedEvent]) -> None:
