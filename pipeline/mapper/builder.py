@@ -24,7 +24,6 @@ from pipeline.models import SealedOptions
 HASH_KEY = "BACKCAST_HASH_KEY"
 """The environment variable with the secret of keyed hashes; it is in no mapping, program, plan or report."""
 
-
 Tables: TypeAlias = Map[str, Map[str, str]]
 """Entries of lookup tables, by the table's name."""
 NO_TABLES: Tables = MappingProxyType({})
@@ -153,7 +152,7 @@ class Builder:
         source = self.value(mapping.properties.open) if mapping.properties.open is not None else None
         self._opened_column = source.name if isinstance(source, expressions.Column) else None
         opening = program.OpenProperties(source, blanks=blanks_of_opened(mapping, source))
-        steps: list[Step] = [opening, *([self._blanks] if self._blanks is not None else [])]
+        steps: list[Step] = [opening, self._blanks] if self._blanks is not None else [opening]
         # Computed first, so that every use of a definition finds its value.
         steps += (Let(f"@{name}", value) for name, value in self._defined.items())
         steps += (program.SkipRow(self.condition(rule.when), rule.code, rule.warn) for rule in mapping.skip)
@@ -187,9 +186,9 @@ class Builder:
             steps.append(program.KeepProperties(tuple(sorted(kept_properties(mapping)))))
         steps += [names, *changes]
         steps += [*self._columns(steps), program.GiveEvent()]
-        decode = self.decode()
         opened, steps[0] = opened_object(opening, self._opened_column, tuple(steps[1:]))
-        return Program(mapping.tool, decode, opened if decode is None else None, tuple(steps), self.tables)
+        decode = self.decode()
+        return Program(mapping.tool, decode, None if decode else opened, tuple(steps), self.tables)
 
     def decode(self) -> program.Decode | None:
         """The decoder of the mapping, with its arguments; None without one."""

@@ -438,7 +438,7 @@ def completed(shell: str, words: str, incomplete: str) -> subprocess.CompletedPr
         ("backcast plan x --for e", "e", {"eu"}),
         ("backcast plan x --dialect p", "p", {"posthog"}),
         ("backcast plan x --profile-policy o", "o", {"overwrite"}),
-        ("backcast plan x -m mixp", "mixp", {"mixpanel"}),
+        ("backcast plan x -m mixp", "mixp", {"mixpanel", "mixpanel-warehouse"}),
         ("backcast plan x --timezone America/New_", "America/New_", {"America/New_York"}),
         ("backcast mapping show segment-w", "segment-w", {"segment-warehouse"}),
         ("backcast rehearse plan --fault poi", "poi", {"poison"}),
