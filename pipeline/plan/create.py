@@ -25,7 +25,7 @@ from pipeline.mapper.required_fields import wanted_references
 from pipeline.models import SealedOptions, Source
 from pipeline.option_types import micros, zones_of
 from pipeline.options import PlanOptions
-from pipeline.plan.checks import CountLimit, Thresholds, parse_limit
+from pipeline.plan.checks import CountLimit, parse_limit
 from pipeline.plan.determinism import check_deterministic
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.freshness import dialect_of, read_ids, workers_for
@@ -170,7 +170,7 @@ def _prepare(
         target=options.target,
         reject_limit=parse_limit(options.max_rejects),
         unmapped_limit=_unmapped_limit(options),
-        thresholds=Thresholds(options.spike, options.level, options.gap),
+        thresholds=options,
         allow_key_conflicts=options.allow_key_conflicts,
         open_choices=mapping.open,
         document=mapping,

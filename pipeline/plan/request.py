@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pipeline.mapper import Mapping as MappingFile
 from pipeline.mapper.builder import NO_TABLES, Tables
 from pipeline.models import Source
-from pipeline.plan.checks import CountLimit, Thresholds
+from pipeline.options import PlanOptions
+from pipeline.plan.checks import CountLimit
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import MappingSeal
 from pipeline.plan.people import IdentityInputs
@@ -37,7 +38,7 @@ class Request:
     target: str = ""
     reject_limit: CountLimit = field(default_factory=CountLimit)
     unmapped_limit: CountLimit | None = None
-    thresholds: Thresholds = field(default_factory=Thresholds)
+    thresholds: PlanOptions = field(default_factory=PlanOptions)
     allow_key_conflicts: bool = False
     notices: Sequence[tuple[str, str, str]] = ()
     files: Mapping[str, str] = field(default_factory=dict)

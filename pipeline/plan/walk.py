@@ -19,7 +19,7 @@ from pipeline.identity.aggregator import IdentityColumns
 from pipeline.identity.event_ids import EventIdAggregator
 from pipeline.mapper.own_code import OwnCode
 from pipeline.models import Part
-from pipeline.plan.checks import remedy_of
+from pipeline.plan.checks.rows import remedy_of
 from pipeline.plan.coverage import CoverageCounts
 from pipeline.plan.daily_counts import DailyCounts
 from pipeline.plan.directory import LinesWriter

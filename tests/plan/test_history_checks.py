@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from pipeline.models import Finding
-from pipeline.plan.checks import Thresholds, run_checks
+from pipeline.options import PlanOptions
+from pipeline.plan.checks import run_checks
 from pipeline.plan.history import History, HistoryBuilder
 from tests.support.plan_facts import facts
 
@@ -41,7 +42,7 @@ def history_of(counts: Mapping[str, Any]) -> History:
 
 def found_in(counts: Mapping[str, Any], **thresholds: Any) -> dict[str, Finding]:
     """The findings for this history, by the name of their check."""
-    found = run_checks(replace(facts(), history=history_of(counts), thresholds=Thresholds(**thresholds)))
+    found = run_checks(replace(facts(), history=history_of(counts), thresholds=PlanOptions(**thresholds)))
     return {one.name: one for one in found}
 
 

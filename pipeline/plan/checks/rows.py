@@ -1,0 +1,149 @@
+"""Rows that are rejected, skipped or left out, fields and names that the mapping does not name, and no event at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.plan.checks import KeyConflicts, PlanFacts, check
+from pipeline.text import are, pluralize, printable
+from pipeline.timestamps import WITHOUT_OFFSET
+
+_NAMES_SHOWN, _NAME_CHARACTERS = 10, 60
+
+REMEDIES = {
+    WITHOUT_OFFSET: "their times have no offset; name the zone of that clock with --timezone Area/City",
+    "recent_timestamp": "they are under 48 hours old; leave them out with --until, or send them, billed as live events,"
+    " with --allow-recent",
+}
+"""What helps rows that were rejected for one reason, by the text of the reject or by its code."""
+
+
+def remedy_of(code: str, detail: str) -> str:
+    """What would help a row that was rejected with this code and text, "" where no remedy is declared."""
+    return REMEDIES.get(detail) or REMEDIES.get(code, "")
+
+
+@check("rejects", "warning")
+def rejects_within_the_limit(facts: PlanFacts) -> str | None:
+    """Some rows were rejected, and no more than may be."""
+    return _rejects(facts) if facts.reject_limit.permits(_rejected(facts), facts.rows.read) else None
+
+
+@check("max_rejects", "stop")
+def too_many_rejects(facts: PlanFacts) -> str | None:
+    """More rows were rejected than --max-rejects allows."""
+    return None if facts.reject_limit.permits(_rejected(facts), facts.rows.read) else _rejects(facts)
+
+
+def _rejected(facts: PlanFacts) -> int:
+    """The rows and the items of rows that the limit is for."""
+    return max(facts.rejects, facts.rows.rejected)
+
+
+def _rejects(facts: PlanFacts) -> str | None:
+    """How many rows were rejected, and the remedy that helps a third of them or more."""
+    rejected, read = _rejected(facts), facts.rows.read
+    if not rejected:
+        return None
+    detail = f"{rejected:,} of {pluralize(read, 'row')} ({rejected / read:.2%}) rejected (limit {facts.reject_limit})"
+    if rejected > facts.rows.rejected:
+        items = f"{pluralize(rejected, 'row')} or items of rows rejected, of {pluralize(read, 'row')}"
+        detail = f"{items} (limit {facts.reject_limit}); of {facts.rows.rejected:,} of these rows, nothing is sent"
+    remedy, rows = max(facts.remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
+    return f"{detail}. {rows:,} of them can be sent: {remedy}" if rows * 3 >= rejected else detail
+
+
+@check("open_choices", "stop")
+def undecided_mapping(facts: PlanFacts) -> str | None:
+    """The mapping is a draft: it lists choices that a person has to make, under `open`."""
+    if not facts.open_choices:
+        return None
+    choices = "; ".join(f"{name}: {evidence}" for name, evidence in facts.open_choices.items())
+    return f"the mapping has {pluralize(len(facts.open_choices), 'open choice')}: {choices}"
+
+
+@check("zero_events", "stop")
+def nothing_to_send(facts: PlanFacts) -> str | None:
+    """No event to send means that the mapping, the window or the files are the wrong ones; in a job it is normal."""
+    return None if facts.in_series or any(facts.phases.values()) else "no event would be sent"
+
+
+@check("keyless", "stop")
+def keyless_rows_in_a_series(facts: PlanFacts) -> str | None:
+    """Identical rows without a source key are numbered, which the windows of a job cannot do together."""
+    if not facts.in_series or not facts.keyless or facts.options.collapse_identical:
+        return None
+    events = pluralize(facts.keyless, "event")
+    return f"{events} without a source key, so identical ones cannot be distinguished across windows"
+
+
+@check("merges", "stop")
+def too_many_merges(facts: PlanFacts) -> str | None:
+    """A job sends no more merges than it allows, because merges cannot be undone."""
+    merges, limit = facts.people.identities.links, facts.max_merges
+    return None if limit is None or merges <= limit else f"{pluralize(merges, 'merge')} to send (limit {limit:,})"
+
+
+@check("duplicates", "warning")
+def duplicates_removed(facts: PlanFacts) -> str | None:
+    """Duplicates only warn, because every export has some."""
+    duplicates = facts.skips["duplicate_event"] + facts.skips["superseded"]
+    if not duplicates:
+        return None
+    return f"{pluralize(duplicates, 'duplicate')} removed; {pluralize(facts.phases['events'], 'event')} to send"
+
+
+@check("key_not_unique", "stop")
+def conflicting_keys(facts: PlanFacts) -> str | None:
+    """Rows of one source key that differ in event name or UTC day: only one of them would be sent."""
+    return None if facts.key_conflicts.accepted else _key_conflicts(facts.key_conflicts)
+
+
+@check("key_not_unique", "warning")
+def accepted_conflicting_keys(facts: PlanFacts) -> str | None:
+    """The same where a person declared such rows to be one event."""
+    return _key_conflicts(facts.key_conflicts) if facts.key_conflicts.accepted else None
+
+
+def _key_conflicts(conflicts: KeyConflicts) -> str | None:
+    if not conflicts.rows:
+        return None
+    more = "; …" if conflicts.rows > len(conflicts.examples) else ""
+    return (
+        f"{pluralize(conflicts.rows, 'row')} {are(conflicts.rows)} left out for another row of the same key that is a"
+        f" different event: {'; '.join(conflicts.examples)}{more}"
+    )
+
+
+@check("unmatched_reference", "stop")
+def missing_required_references(facts: PlanFacts) -> str | None:
+    """The mapping names a field that no row has, and without it no row has an event name, person, time or key."""
+    return facts.references.detail if facts.references is not None and facts.references.required else None
+
+
+@check("unmatched_reference", "warning")
+def missing_references(facts: PlanFacts) -> str | None:
+    """The mapping names a field that no row has."""
+    return facts.references.detail if facts.references is not None and not facts.references.required else None
+
+
+@check("max_unmapped", "stop")
+def too_many_unmapped(facts: PlanFacts) -> str | None:
+    """More fields and event names are kept without the mapping naming them than --max-unmapped allows."""
+    limit, coverage = facts.unmapped_limit, facts.coverage
+    if limit is None or coverage is None or limit.permits(coverage.unmapped, coverage.met):
+        return None
+    fields = [one.field for one in coverage.fields if one.unmapped]
+    events = [one.event for one in coverage.events if one.unmapped]
+    return (
+        f"{coverage.unmapped:,} of {coverage.met:,} fields and event names are kept and the mapping does not name them"
+        f" (limit {limit}): {_some('field', fields, coverage.fields_total.unmapped)};"
+        f" {_some('event name', events, coverage.events_total.unmapped)}"
+    )
+
+
+def _some(unit: str, names: Sequence[str], count: int) -> str:
+    """How many there are, and the names of the first."""
+    shown = [printable(name, _NAME_CHARACTERS) for name in names[:_NAMES_SHOWN]]
+    more = f", and {count - len(shown):,} more" if count > len(shown) else ""
+    return f"{pluralize(count, unit)}{' (' + ', '.join(shown) + more + ')' if shown else ''}"
