@@ -14,6 +14,10 @@ ELLIPSIS = "…"
 _PLAIN = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _DRIVING = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
 """Unicode categories that are not shown as they stand: controls, formats, surrogates, private use, line ends."""
+_JOINERS = "\u200c\u200d"
+_VARIATION = "\ufe0f"
+_VIRAMA = 9
+"""The combining class of the marks that join two letters of an Indic script."""
 
 _VOWELS = "aeiou"
 _HISSING = ("s", "x", "ch", "sh")
@@ -42,13 +46,32 @@ def were(count: int) -> str:
 
 
 def printable(text: str, limit: int = 40) -> str:
-    """At most `limit` characters of `text`, driving characters as `\\x1b` or `\\u202e`; cut text ends in `…`."""
+    """At most `limit` characters of `text`, driving characters as `\\x1b` or `\\u202e`; cut text ends in `…`.
+
+    Joiners stay where writing needs them (`_joins`); elsewhere they are invisible, and are shown.
+    """
     cut = text[:limit]
     if not _PLAIN.fullmatch(cut):
-        cut = "".join(_escaped(one) if unicodedata.category(one) in _DRIVING else one for one in cut)
+        cut = "".join(
+            _escaped(one) if unicodedata.category(one) in _DRIVING and not _joins(cut, at) else one
+            for at, one in enumerate(cut)
+        )
     if len(text) > limit or len(cut) > limit:
         return cut[: max(0, limit - 1)] + ELLIPSIS
     return cut
+
+
+def _joins(text: str, at: int) -> bool:
+    """Whether a joiner stands inside an emoji, after an Indic virama, or between Arabic letters."""
+    if text[at] not in _JOINERS or not 0 < at < len(text) - 1:
+        return False
+    before, after = text[at - 1], text[at + 1]
+    if unicodedata.combining(before) == _VIRAMA:
+        return True
+    if unicodedata.bidirectional(before) in ("AL", "NSM") and unicodedata.bidirectional(after) == "AL":
+        return True
+    is_picture = unicodedata.category(before) in ("So", "Sk") or before == _VARIATION
+    return text[at] == _JOINERS[1] and is_picture and unicodedata.category(after) == "So"
 
 
 def _escaped(one: str) -> str:

@@ -16,9 +16,9 @@ PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
     "errors", "plugins", "native", "json_limits", "zone_hints", "timestamps", "option_types", "options", "models",
-    "uuids", "config", "values", "text", "mask", "files", "ctrl_c", "id_hash", "clock_offsets", "targets", "extractors",
-    "validator", "mapper", "encoder", "batcher", "survey", "ledger", "identity", "transform", "plan", "delivery",
-    "management", "verify", "report", "preflight", "local_service", "jobs", "api", "demo", "cli",
+    "uuids", "config", "values", "text", "charts", "mask", "files", "ctrl_c", "id_hash", "clock_offsets", "targets",
+    "extractors", "validator", "mapper", "encoder", "batcher", "survey", "ledger", "identity", "transform", "plan",
+    "delivery", "management", "verify", "report", "preflight", "local_service", "jobs", "api", "demo", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.plan.freshness import open_plan
-from pipeline.text import are, pluralize
+from pipeline.text import are, pluralize, printable
 from tests.support.deliveries import planned
 
 
@@ -29,3 +29,22 @@ def test_the_sentence_of_a_plan_of_one(tmp_path: Path) -> None:
     """One event of one row in one part."""
     plan, _ = open_plan(planned(tmp_path, 1, files=1))
     assert plan.sentence == "Plan: 1 event to send, from 1 of 1 row in 1 file; 0 skipped, 0 rejected."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\U0001f469\u200d\U0001f467 at home", "\U0001f469\u200d\U0001f467 at home"),
+        ("\u2764\ufe0f\u200d\U0001f525", "\u2764\ufe0f\u200d\U0001f525"),
+        ("\u0645\u06cc\u200c\u062e\u0648", "\u0645\u06cc\u200c\u062e\u0648"),
+        ("\u0915\u094d\u200d\u0937", "\u0915\u094d\u200d\u0937"),
+        ("Pur\u200cchase", "Pur\\u200cchase"),
+        ("\u200d\U0001f469\u200d", "\\u200d\U0001f469\\u200d"),
+        ("\U0001f469\u200dx", "\U0001f469\\u200dx"),
+        ("a\u202eb", "a\\u202eb"),
+    ],
+    ids=ascii,
+)
+def test_joiners_stay_where_writing_needs_them(text: str, shown: str) -> None:
+    """Emoji, Persian and Hindi are written with invisible joiners; elsewhere they would hide a difference."""
+    assert printable(text, 99) == shown

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
 from typing import NamedTuple
 
+from pipeline.charts.bars import sparkline
+from pipeline.charts.timeline import Timeline, timeline
 from pipeline.models import Finding
 from pipeline.plan.manifest import Plan
-from pipeline.report.charts.bars import bar, sparkline
-from pipeline.report.charts.timeline import Timeline, timeline
-from pipeline.report.contents import OTHERS, CodeCount, Report, phases_of
+from pipeline.report.contents import OTHERS, Report, phases_of
 from pipeline.report.next_step import NextStep, next_step
 from pipeline.report.wording import ADVICE, mapping_of, state_in_words
-from pipeline.text import are, pluralize
+from pipeline.text import pluralize
 
 MOST_NAMES = 12
 """Names beside their pictures; names that differ from one of them in case or spaces come along."""
-MOST_REASONS = 10
-EXAMPLE_RATE = 1_000
 _LEVELS = {"stop": 0, "warning": 1, "notice": 2}
 _TARGETS = {"us": "PostHog (US)", "eu": "PostHog (EU)", "": "PostHog"}
 _SEPARATORS = re.compile(r"[\s_\-.:]+")
@@ -86,17 +83,8 @@ class Names(NamedTuple):
     more_events: int
 
 
-class RejectBar(NamedTuple):
-    """Why rows were rejected."""
-
-    reason: str
-    code: str
-    rows: int
-    picture: str
-
-
 class FirstScreen(NamedTuple):
-    """Everything on the first screen, in its order."""
+    """Everything on the first screen, in its order; the sections of the registry stand beside the names."""
 
     title: str
     target: str
@@ -106,9 +94,6 @@ class FirstScreen(NamedTuple):
     total: str
     timeline: Timeline | None
     names: Names
-    rejects: list[RejectBar]
-    more_rejects: list[CodeCount]
-    effort: list[tuple[str, str]]
     next: NextStep
 
 
@@ -124,9 +109,6 @@ def first_screen(report: Report) -> FirstScreen:
         _total(plan),
         timeline(report.days),
         _names(report),
-        _rejects(report),
-        report.rejects[MOST_REASONS:],
-        _effort(report),
         next_step(report),
     )
 
@@ -240,62 +222,3 @@ def _months(report: Report) -> list[str]:
 def _share(count: int, of: int) -> str:
     share = 100 * count / of if of else 0
     return f"{share:.1f}%" if share >= 0.1 or not count else "<0.1%"
-
-
-def _rejects(report: Report) -> list[RejectBar]:
-    most = max((row.count for row in report.rejects), default=0)
-    return [
-        RejectBar(row.meaning or row.code, row.code, row.count, bar(row.count, most))
-        for row in report.rejects[:MOST_REASONS]
-    ]
-
-
-def _effort(report: Report) -> list[tuple[str, str]]:
-    """Requests, bytes and duration, each with what it is known from."""
-    plan, rehearsal = report.plan, report.results.rehearsal
-    if not plan.events.made:
-        return []
-    requests, binding = _requests(plan)
-    lines = [("requests", f"at least {requests:,}: {binding}")]
-    if rehearsal is not None and rehearsal.batches.made:
-        lines = [("requests", f"{rehearsal.batches.made:,}, as rehearsed")]
-    lines.append(("bytes", f"{_size(plan.event_bytes)} of events, before compression"))
-    if rehearsal is not None and rehearsal.seconds:
-        rate = rehearsal.events.made / rehearsal.seconds
-        text = f"{_duration(rehearsal.seconds)} in the rehearsal ({rate:,.0f} events a second on this machine)"
-        lines.append(("duration", text))
-    given = _duration(plan.events.made / EXAMPLE_RATE)
-    lines.append(("at a given rate", f"{given} with apply --rate {EXAMPLE_RATE}"))
-    if recent := plan.warnings.get("recent_timestamp", 0):
-        lines.append(
-            ("billed", f"{pluralize(recent, 'event')} {are(recent)} under 48 hours old, billed as live events")
-        )
-    return lines
-
-
-def _requests(plan: Plan) -> tuple[int, str]:
-    """The least number of requests, and which limit binds. A request never has events of two blocks."""
-    limits = plan.limits
-    by_count = sum(-(-count // limits.batch_events) for count in plan.events.phases.values())
-    least: Mapping[str, int] = {
-        f"at most {limits.batch_events:,} events in each": by_count,
-        f"at most {_size(limits.batch_bytes)} in each": -(-plan.event_bytes // limits.batch_bytes),
-        "one or more for each 4 MiB of the export": plan.blocks,
-    }
-    binding = max(least, key=lambda name: least[name])
-    return least[binding], binding
-
-
-def _size(number: int) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if number >= size:
-            return f"{number / size:,.1f} {unit}".replace(".0 ", " ")
-    return pluralize(number, "byte")
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 3_600:
-        return f"{seconds / 60:,.0f} min"
-    return f"{seconds / 3_600:,.1f} h"

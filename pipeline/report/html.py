@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.report.contents import Report
 from pipeline.report.first_screen import first_screen
-from pipeline.report.registry import page_sections
+from pipeline.report.registry import ValuesOf, first_screen_sections, page_sections
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
@@ -34,20 +34,26 @@ class Chapter(NamedTuple):
 
 def render(report: Report) -> str:
     """The page as text. The same report gives the same page."""
-    plan, environment = report.plan, _environment()
-    sections = [(template, values_of(report)) for template, values_of in page_sections()]
-    pages = (
-        environment.get_template(template).render(report=report, plan=plan, **values)
-        for template, values in sections
-        if values is not None
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            report=report,
+            plan=report.plan,
+            plain_name=printable(report.name, NAME_CHARACTERS),
+            screen=first_screen(report),
+            beside=list(_rendered(first_screen_sections(), report)),
+            chapters=list(_chapters(_rendered(page_sections(), report))),
+        )
     )
-    return environment.get_template("page.html.j2").render(
-        report=report,
-        plan=plan,
-        plain_name=printable(report.name, NAME_CHARACTERS),
-        screen=first_screen(report),
-        chapters=list(_chapters(pages)),
-    )
+
+
+def _rendered(sections: list[tuple[str, ValuesOf]], report: Report) -> Iterator[str]:
+    """Each section that has values for this report, as HTML."""
+    for template, values_of in sections:
+        values = values_of(report)
+        if values is not None:
+            yield _environment().get_template(template).render(report=report, plan=report.plan, **values)
 
 
 def _chapters(sections: Iterable[str]) -> Iterator[Chapter]:
@@ -65,7 +71,7 @@ def _chapters(sections: Iterable[str]) -> Iterator[Chapter]:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
 
     def plainly(text: object, limit: int = NAME_CHARACTERS) -> Markup:
@@ -73,7 +79,7 @@ def _environment() -> Environment:
         return Markup("<bdi>") + escape(printable(str(text), limit)) + Markup("</bdi>")
 
     environment = Environment(
-        loader=PackageLoader("pipeline.report"),
+        loader=ChoiceLoader([PackageLoader("pipeline.report"), PackageLoader("pipeline.charts")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -10,6 +10,9 @@ order; they are far apart, so that a new section fits between two others:
     @on_page(45, "owners")                       # templates/sections/owners.html.j2
     def owners(report: Report) -> Values:
         return {"owner": report.plan.target}     # None leaves the section out
+
+A section on the first screen of the page, beside the names of events, is declared by `@on_first_screen(45, "owners")`,
+with a template of one `<section>` in templates/first_screen/.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ ValuesOf = Callable[["Report"], Values]
 
 TERMINAL: list[tuple[int, Show]] = []
 PAGE: list[tuple[int, str, ValuesOf]] = []
+FIRST_SCREEN: list[tuple[int, str, ValuesOf]] = []
 
 
 def on_terminal(order: int) -> Callable[[Show], Show]:
@@ -57,6 +61,16 @@ def on_page(order: int, template: str) -> Callable[[ValuesOf], ValuesOf]:
     return register
 
 
+def on_first_screen(order: int, template: str) -> Callable[[ValuesOf], ValuesOf]:
+    """Register a function for the first screen, with the template templates/first_screen/TEMPLATE.html.j2."""
+
+    def register(values_of: ValuesOf) -> ValuesOf:
+        FIRST_SCREEN.append((order, f"first_screen/{template}.html.j2", values_of))
+        return values_of
+
+    return register
+
+
 def terminal_sections() -> list[Show]:
     """The sections of the terminal in their order."""
     _import_sections()
@@ -65,8 +79,17 @@ def terminal_sections() -> list[Show]:
 
 def page_sections() -> list[tuple[str, ValuesOf]]:
     """The sections of the page in their order: each template, and the function that returns its values."""
+    return _in_order(PAGE)
+
+
+def first_screen_sections() -> list[tuple[str, ValuesOf]]:
+    """The sections of the first screen in their order, as `page_sections` has the others."""
+    return _in_order(FIRST_SCREEN)
+
+
+def _in_order(sections: list[tuple[int, str, ValuesOf]]) -> list[tuple[str, ValuesOf]]:
     _import_sections()
-    return [(template, values_of) for _, template, values_of in sorted(PAGE, key=itemgetter(0))]
+    return [(template, values_of) for _, template, values_of in sorted(sections, key=itemgetter(0))]
 
 
 def _import_sections() -> None:

@@ -1,4 +1,4 @@
-"""Events over time: a bar a day up to three years, then a bar a week, then a bar a month.
+"""Events over time: a bar a day up to three years, then a bar a week, a month, a year or a century.
 
 One day of 30 times the usual count would flatten all others, so the axis ends at four medians; a longer bar is cut
 there and its count is written. Days without events in between are shaded and dated.
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from pipeline.text import pluralize
 
-Unit = Literal["day", "week", "month"]
+Unit = Literal["day", "week", "month", "year", "century"]
 
 MEDIANS = 4
 """The axis ends at so many medians of a bar."""
@@ -26,9 +26,13 @@ MOST_GAPS = 20
 """From so many gaps on, only those that are longer than the usual one are shaded: weekends are none."""
 LEAST_DAYS = 14
 _TICKS = 9
+_LENGTHS: Mapping[Unit, int] = {"week": 7, "month": 30, "year": 365}
+_YEARS: Mapping[Unit, int] = {"year": 1, "century": 100}
+_CYCLE = 146_097
+"""The days of 400 years, after which the calendar repeats: so the years 0 and 10,000 have days, too."""
+_STEPS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1_200, 2_400, 6_000, 12_000)
 _LAST_TICK = 94
 """A date after so many percent would run over the edge."""
-_MOST_STOPS = 62
 _LABEL_WIDTH = 0.8
 """Percent of the width that a character of a label takes at 900 px."""
 
@@ -51,36 +55,46 @@ class Label(NamedTuple):
     text: str
 
 
-class Stop(NamedTuple):
-    """Bars that the keyboard reaches together, with what they say."""
+class Reading(NamedTuple):
+    """What one bar says, for the pointer and the keyboard; the same width for each, also for those without events.
 
-    left: float
-    width: float
+    Readings of one `group` are one stop of the keyboard, which goes along them with the arrow keys. `since` and `until`
+    are the first and the last day of the bar.
+    """
+
     text: str
+    group: str
+    since: str
+    until: str
 
 
 class TableRow(NamedTuple):
-    """A row of the table behind the picture."""
+    """A row of the table behind the picture, from one day to another."""
 
     name: str
     counts: list[int]
     total: int
+    since: str
+    until: str
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """The picture with everything that is written around it, in percent of its width, and its counts.
 
-    Of days, `rows` are months with 31 counts; of weeks and months, the bars that have events.
+    Of days, `rows` are months with 31 counts; of weeks and months, the bars that have events. The readings take
+    `filled` percent of the width: a few days do not fill it. `id` is the prefix of ids on the page.
     """
 
+    id: str
     unit: Unit
     svg: str
     top: int
     ticks: list[Tick]
     labels: list[Label]
     lanes: int
-    stops: list[Stop]
+    readings: list[Reading]
+    filled: float
     notes: list[str]
     rows: list[TableRow]
 
@@ -106,9 +120,9 @@ class _Gap(NamedTuple):
         return f"no events from {_day(self.first)} to {_day(self.last)} ({self.days:,} days)"
 
 
-def timeline(counts: Mapping[str, int]) -> Timeline | None:
-    """The picture of counts by UTC day (`2021-03-01`); None where there are none."""
-    days = {date.fromisoformat(day).toordinal(): count for day, count in sorted(counts.items()) if count > 0}
+def timeline(counts: Mapping[str, int], id: str = "timeline") -> Timeline | None:
+    """The picture of counts by UTC day (`2021-03-01`); None where there are none. `id` is unique on the page."""
+    days = {_ordinal(*map(int, day.split("-"))): count for day, count in sorted(counts.items()) if count > 0}
     if not days:
         return None
     unit = _unit_of(max(days) - min(days) + 1)
@@ -125,13 +139,15 @@ def timeline(counts: Mapping[str, int]) -> Timeline | None:
 
     labels = _labels(cut, gaps, unit, usual, place)
     return Timeline(
+        id,
         unit,
-        _svg(bars, gaps, unit, (origin, end), top, _description(bars, gaps, unit, usual)),
+        _svg(id, bars, gaps, unit, (origin, end), top, _description(bars, gaps, unit, usual)),
         top,
         _ticks(origin, end, place),
         labels,
         1 + max((label.lane for label in labels), default=-1),
-        _stops(bars, unit, place),
+        _readings(bars, unit),
+        place(bars[-1].end),
         _notes(cut, gaps, unshaded, unit),
         _rows(bars, unit),
     )
@@ -140,7 +156,7 @@ def timeline(counts: Mapping[str, int]) -> Timeline | None:
 def _unit_of(days: int) -> Unit:
     if days <= MOST_BARS:
         return "day"
-    return "week" if days <= 7 * MOST_BARS else "month"
+    return next((unit for unit, length in _LENGTHS.items() if days <= length * MOST_BARS), "century")
 
 
 def _bars(days: Mapping[int, int], unit: Unit) -> list[_Bar]:
@@ -158,13 +174,25 @@ def _bounds(day: int, unit: Unit) -> tuple[int, int]:
     if unit == "week":
         monday = day - (day - 1) % 7  # day 1 was a Monday
         return monday, monday + 7
-    first = date.fromordinal(day).replace(day=1)
-    return first.toordinal(), _months_later(first, 1).toordinal()
+    year, month, _ = _civil(day)
+    if unit == "month":
+        return _ordinal(year, month, 1), _ordinal(year + month // 12, month % 12 + 1, 1)
+    years = _YEARS[unit]
+    first = year - year % years
+    return _ordinal(first, 1, 1), _ordinal(first + years, 1, 1)
 
 
-def _months_later(first: date, months: int) -> date:
-    year, month = divmod(first.year * 12 + first.month - 1 + months, 12)
-    return date(year, month + 1, 1)
+def _ordinal(year: int, month: int, day: int) -> int:
+    """The number of a day, of any year; day 1 is the first of the year 1."""
+    cycles, rest = divmod(year, 400)
+    return date(rest + 400, month, day).toordinal() + (cycles - 1) * _CYCLE
+
+
+def _civil(ordinal: int) -> tuple[int, int, int]:
+    """Year, month and day of a number of a day."""
+    cycles, rest = divmod(ordinal - 1, _CYCLE)
+    found = date.fromordinal(rest + 1 + _CYCLE)
+    return found.year - 400 + cycles * 400, found.month, found.day
 
 
 def _gaps(days: Mapping[int, int]) -> list[_Gap]:
@@ -180,7 +208,9 @@ def _shaded(gaps: list[_Gap]) -> tuple[list[_Gap], int]:
     return sorted(longest), len(gaps) - len(longest)
 
 
-def _svg(bars: list[_Bar], gaps: list[_Gap], unit: Unit, bounds: tuple[int, int], top: int, description: str) -> str:
+def _svg(
+    id: str, bars: list[_Bar], gaps: list[_Gap], unit: Unit, bounds: tuple[int, int], top: int, description: str
+) -> str:
     origin, end = bounds
     shapes: dict[bool, list[str]] = {False: [], True: []}
     space = 0.15 if end - origin <= 150 * (bars[0].end - bars[0].start) else 0
@@ -188,32 +218,23 @@ def _svg(bars: list[_Bar], gaps: list[_Gap], unit: Unit, bounds: tuple[int, int]
         wide = (bar.end - bar.start) * (1 - space)
         height = max(0.8, 100 * min(bar.events, top) / top)
         shapes[bar.events > top].append(f"M{bar.start - origin} 100v-{_short(height)}h{_short(wide)}V100z")
-    shaded = "".join(
-        f'<rect x="{gap.first - origin}" width="{gap.days}" height="100"><title>{_sentence(gap.text)}</title></rect>'
-        for gap in gaps
-    )
-    hover = "".join(
-        f'<rect x="{bar.start - origin}" width="{bar.end - bar.start}" height="100">'
-        f"<title>{_said(bar, unit)}</title></rect>"
-        for bar in bars
-    )
+    shaded = "".join(f"M{gap.first - origin} 0h{gap.days}v100h-{gap.days}z" for gap in gaps)
     return (
         f'<svg class="timeline" viewBox="0 0 {end - origin} 100" preserveAspectRatio="none" role="img"'
-        ' aria-labelledby="timeline-title" aria-describedby="timeline-description">'
-        f'<title id="timeline-title">Events per {unit}</title><desc id="timeline-description">{description}</desc>'
-        f'<g class="gap">{shaded}</g><path class="grid" d="M0 0h{end - origin}M0 50h{end - origin}"/>'
-        f'<path class="all" d="{"".join(shapes[False])}"/><path class="cut" d="{"".join(shapes[True])}"/>'
-        f'<g class="hover">{hover}</g></svg>'
+        f' aria-labelledby="{id}-title" aria-describedby="{id}-description">'
+        f'<title id="{id}-title">Events per {unit}</title><desc id="{id}-description">{description}</desc>'
+        f'<path class="gap" d="{shaded}"/><path class="grid" d="M0 0h{end - origin}M0 50h{end - origin}"/>'
+        f'<path class="all" d="{"".join(shapes[False])}"/><path class="cut" d="{"".join(shapes[True])}"/></svg>'
     )
 
 
 def _description(bars: list[_Bar], gaps: list[_Gap], unit: Unit, usual: float) -> str:
     highest = max(bars, key=lambda bar: bar.events)
-    said = (
+    text = (
         f"From {_day(bars[0].start)} to {_day(bars[-1].end - 1)}. The median {unit} has {usual:,.0f} events; the"
         f" highest, {_bar_name(highest, unit)}, has {highest.events:,}."
     )
-    return " ".join((said, *(f"{_sentence(gap.text)}." for gap in gaps[:MOST_LABELS])))
+    return " ".join((text, *(f"{_sentence(gap.text)}." for gap in gaps[:MOST_LABELS])))
 
 
 def _ticks(origin: int, end: int, place: Callable[[int], float]) -> list[Tick]:
@@ -225,16 +246,15 @@ def _ticks(origin: int, end: int, place: Callable[[int], float]) -> list[Tick]:
         names = [_day(day)[5:] if number else _day(day) for number, day in enumerate(days)]
     else:
         months = span / 30.4
-        step = next((step for step in (1, 2, 3, 6, 12, 24, 60) if months <= step * _TICKS), 120)
-        first = date.fromordinal(origin)
-        begin = first.replace(day=1) if first.day == 1 else _months_later(first.replace(day=1), 1)
-        if step > 1:
-            begin = _months_later(begin, -(begin.year * 12 + begin.month - 1) % step)
+        step = next((step for step in _STEPS if months <= step * _TICKS), _STEPS[-1])
+        year, month, day = _civil(origin)
+        number = year * 12 + month - 1 + (day > 1)
+        number += -number % step
         days, names = [], []
-        while begin.toordinal() < end:
-            days.append(begin.toordinal())
-            names.append(str(begin.year) if begin.month == 1 else f"{begin:%Y-%m}")
-            begin = _months_later(begin, step)
+        while (begin := _ordinal(number // 12, number % 12 + 1, 1)) < end:
+            days.append(begin)
+            names.append(_day(begin)[: 7 if number % 12 else 4])
+            number += step
     shown = [(place(day), name) for day, name in zip(days, names, strict=True) if place(day) <= _LAST_TICK]
     return [Tick(left, name, bool(number % 2)) for number, (left, name) in enumerate(shown)]
 
@@ -265,25 +285,25 @@ def _labels(cut: list[_Bar], gaps: list[_Gap], unit: Unit, usual: float, place: 
     return labels
 
 
-def _stops(bars: list[_Bar], unit: Unit, place: Callable[[int], float]) -> list[Stop]:
-    """Few bars one by one; of many, days by month, and weeks and months by year."""
-    if len(bars) <= _MOST_STOPS:
-        return [
-            Stop(
-                place(bar.start), round(place(bar.end) - place(bar.start), 2), f"{_bar_name(bar, unit)}: {bar.events:,}"
-            )
-            for bar in bars
-        ]
-    together: dict[str, list[_Bar]] = {}
-    for bar in bars:
-        together.setdefault(_day(bar.start)[: 7 if unit == "day" else 4], []).append(bar)
-    stops = []
-    for name, some in together.items():
-        highest = max(some, key=lambda bar: bar.events)
-        text = f"{name}: {sum(bar.events for bar in some):,}; most {_said(highest, unit)}"
-        left = place(some[0].start)
-        stops.append(Stop(left, round(place(some[-1].end) - left, 2), text))
-    return stops
+def _readings(bars: list[_Bar], unit: Unit) -> list[Reading]:
+    """A reading for every day, week or month from the first to the last."""
+    events = {bar.start: bar.events for bar in bars}
+    readings = []
+    start = bars[0].start
+    while start < bars[-1].end:
+        end = _bounds(start, unit)[1]
+        bar = _Bar(start, end, events.get(start, 0))
+        readings.append(Reading(_reading(bar, unit), _group(start, unit), _day(start), _day(end - 1)))
+        start = end
+    return readings
+
+
+def _group(start: int, unit: Unit) -> str:
+    """The quarter of a day, the year of a week, the decade of a month: few stops, and few steps within each."""
+    year, month, _ = _civil(start)
+    if unit == "day":
+        return f"{year}q{(month + 2) // 3}"
+    return str({"week": year, "month": year // 10}.get(unit, year // 1_000))
 
 
 def _notes(cut: list[_Bar], gaps: list[_Gap], unshaded: int, unit: Unit) -> list[str]:
@@ -299,25 +319,28 @@ def _notes(cut: list[_Bar], gaps: list[_Gap], unshaded: int, unit: Unit) -> list
 
 def _rows(bars: list[_Bar], unit: Unit) -> list[TableRow]:
     if unit != "day":
-        return [TableRow(_bar_name(bar, unit), [], bar.events) for bar in bars]
+        return [TableRow(_bar_name(bar, unit), [], bar.events, _day(bar.start), _day(bar.end - 1)) for bar in bars]
     months: dict[str, list[int]] = {}
     for bar in bars:
         day = _day(bar.start)
         months.setdefault(day[:7], [0] * 31)[int(day[8:]) - 1] = bar.events
-    return [TableRow(month, counts, sum(counts)) for month, counts in months.items()]
+    return [TableRow(month, counts, sum(counts), "", "") for month, counts in months.items()]
 
 
 def _bar_name(bar: _Bar, unit: Unit) -> str:
     day = _day(bar.start)
-    return {"day": day, "week": f"week of {day}", "month": day[:7]}[unit]
+    if unit in ("week", "century"):
+        return f"{unit} from {day if unit == 'week' else day[:4]}"
+    return day[: {"month": 7, "year": 4}.get(unit)]
 
 
-def _said(bar: _Bar, unit: Unit) -> str:
+def _reading(bar: _Bar, unit: Unit) -> str:
     return f"{_bar_name(bar, unit)}: {bar.events:,}"
 
 
 def _day(ordinal: int) -> str:
-    return date.fromordinal(ordinal).isoformat()
+    year, month, day = _civil(ordinal)
+    return f"{year:04d}-{month:02d}-{day:02d}"
 
 
 def _sentence(text: str) -> str:
