@@ -7,7 +7,8 @@
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
-# What npm leaves behind where it has installed the client that tests/local_service/test_real_clients.py sends with.
+# What npm leaves behind where it has installed the client that tests/local_service/test_real_clients.py sends with, and
+# the schema that tests/report/test_check_files.py compares with.
 NODE_CLIENT := tests/real_clients/node_modules/.package-lock.json
 # As many processes as there are cores, four at most.
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
@@ -113,7 +114,7 @@ $(VENV)-3.%/.test: $(WHAT_IT_IS_MADE_OF)
 # Without Node, or offline, the tests of it are skipped and say so.
 $(NODE_CLIENT): tests/real_clients/package-lock.json
 	@! command -v npm >/dev/null || npm ci --silent --ignore-scripts --no-audit --prefix tests/real_clients || \
-	    echo "posthog-node could not be installed: its tests are skipped"
+	    echo "the packages of Node could not be installed: their tests are skipped"
 
 .venv-bench/.installed: benchmarks/requirements.txt
 	$(new-environment)

@@ -75,7 +75,7 @@ def plan_export(
     progress: Callable[[int, int], None] = lambda rows, length: None,
     notice: Callable[[str], None] = lambda line: None,
 ) -> Plan:
-    """Read everything, send nothing, write the sealed plan and its report into `directory`.
+    """Read everything, send nothing, write the sealed plan and its report into `directory`, and `options.reports`.
 
     The plan may be not ready: check `plan.ready` and `plan.gates`. `progress` is called with the rows and
     bytes that were read, `notice` with a line on what the mapping's own code cost. Raises UsageError, MappingError,
@@ -83,10 +83,14 @@ def plan_export(
     """
     from pipeline.plan.create import create_plan
     from pipeline.plan.directory import Directory
+    from pipeline.report.check_files import prepare, write_check_files
     from pipeline.report.machine import write_report
 
-    plan = create_plan(_texts(sources), Path(directory), options, progress=progress, notice=notice)
-    write_report(Directory(Path(directory)), plan)
+    folder = Path(directory)
+    prepare(options.reports, folder)
+    plan = create_plan(_texts(sources), folder, options, progress=progress, notice=notice)
+    write_report(Directory(folder), plan)
+    write_check_files(options.reports, plan, Directory(folder))
     return plan
 
 

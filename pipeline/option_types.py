@@ -101,6 +101,19 @@ def read_settings(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def read_reports(texts: Sequence[str]) -> dict[str, str]:
+    """`kind=file` pairs, each kind once. Raises UsageError."""
+    found: dict[str, str] = {}
+    for text in texts:
+        kind, _, file = text.partition("=")
+        if not kind or not file:
+            raise UsageError(f"not KIND=FILE: {text!r}", hint="for example --report junit=checks.xml")
+        if kind in found:
+            raise UsageError(f"{kind} is given twice", hint="give each kind once")
+        found[kind] = file
+    return found
+
+
 def read_seconds(text: str) -> float:
     """`90`, `90s`, `15m`, `1h`, `2d` as seconds. Raises UsageError."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -16,7 +16,16 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from pipeline.option_types import Checked, Instant, option, read_instant, read_names, read_seconds, read_settings
+from pipeline.option_types import (
+    Checked,
+    Instant,
+    option,
+    read_instant,
+    read_names,
+    read_reports,
+    read_seconds,
+    read_settings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +222,10 @@ class PlanOptions(Checked):
     as_of: Instant | None = option(
         None, "--as-of", metavar="TIME", read=read_instant,
         help="The plan's instant, to repeat an earlier plan exactly.  [default: now]",
+    )  # fmt: skip
+    reports: Mapping[str, PathText] = option(
+        dict, "--report", many=True, metavar="KIND=FILE", read=read_reports,
+        help="Also write the checks for a pipeline: junit=FILE, sarif=FILE or csv=FILE; repeat.",
     )  # fmt: skip
     workers: int | None = _workers()
 

@@ -118,7 +118,7 @@ def levels(facts: PlanFacts) -> Finding | None:
 
 @check("level_of_a_name", "notice")
 def levels_of_names(facts: PlanFacts) -> Finding | None:
-    """The same of one name, at a time at which all events together do not change."""
+    """One name changes its level at a time at which all events together do not."""
     times, without = facts.thresholds.level, gaps_of(facts.history.total, facts.thresholds.gap)
     known = [change.day for change in _of_total(facts)]
     found = [

@@ -79,7 +79,7 @@ def spikes(facts: PlanFacts) -> Finding | None:
 
 @check("spike_of_a_name", "notice")
 def spikes_of_names(facts: PlanFacts) -> Finding | None:
-    """The same of one name, on a day on which all events together are not as many."""
+    """One name has several times its events of the days around it, on a day on which all events together have not."""
     times = facts.thresholds.spike
     known = {one.day for one in spikes_of(facts.history.total, times)}
     found = [
