@@ -82,6 +82,10 @@ def files() -> dict[str, bytes]:
         "rejects/broken.csv": rejects.broken_table(),
         "rejects/too-large.jsonl.gz": _gzipped(rejects.too_large()),
         "ga4/events_20231115/000000000000.json.gz": _gzipped(lines(ga4.extract_lines(ga4.rows()))),
+        **{
+            f"ga4/{name}_20231115/000000000000.json.gz": _gzipped(lines(ga4.user_lines(rows)))
+            for name, rows in ga4.users(ga4.rows()).items()
+        },
         "matomo/visits.json": matomo.document(matomo.visits()),
         "matomo/visits.csv": matomo.table_text(matomo.visits()),
         "matomo-database/actions.jsonl": lines([json.dumps(row) for row in matomo.queried(matomo.visits())[0]]),

@@ -37,8 +37,8 @@ class Builder:
     """
 
     def __init__(self, mapping: Mapping, options: SealedOptions, lookups: Tables = NO_TABLES) -> None:
-        self.tool = mapping.tool
-        self.options = options
+        self.tool, self.options = mapping.tool, options
+        self.junk = tuple(sorted({word.lower() for word in mapping.distinct_id.junk}))
         self.time_is_set = False
         self.tables: dict[str, Map[str, str]] = {}
         self._mapping = mapping
@@ -169,7 +169,7 @@ class Builder:
         steps.append(
             program.SetDistinctId(
                 tuple(map(self.text, mapping.distinct_id.first)),
-                tuple(sorted({word.lower() for word in mapping.distinct_id.junk})),
+                self.junk,
             )
         )
         steps += (program.AddLinks(self._merge(rule), self._optional(rule.when)) for rule in mapping.links)

@@ -255,9 +255,62 @@ def rows(seed: int = 20231115) -> list[Row]:
     return table.rows
 
 
+def users(table: list[Row], day: str = "20231115") -> dict[str, list[Row]]:
+    """The rows of the tables `pseudonymous_users_` and `users_` of the day: one for each id of the events that has
+    consented."""
+    found: dict[str, list[Row]] = {"pseudonymous_users": [], "users": []}
+    for name, column, key in (
+        ("pseudonymous_users", "user_pseudo_id", "pseudo_user_id"),
+        ("users", "user_id", "user_id"),
+    ):
+        for number, one in enumerate(dict.fromkeys(row[column] for row in table if column in row)):
+            own = [row for row in table if row.get(column) == one]
+            first, last = own[0], own[-1]
+            named = {"stream_id": int(last["stream_id"])} if key == "pseudo_user_id" else {}
+            places, device = last["geo"], last["device"]
+            paid = [row["ecommerce"]["purchase_revenue_in_usd"] for row in own if "ecommerce" in row]
+            found[name].append({
+                key: one,
+                **named,
+                "user_info": {
+                    "last_active_timestamp_micros": last["event_timestamp"],
+                    "user_first_touch_timestamp_micros": first.get("user_first_touch_timestamp", 0),
+                    **({"first_purchase_date": day} if paid else {}),
+                },
+                "device": {name: device[name] for name in ("operating_system", "category") if name in device},
+                "geo": {name: places[name] for name in ("city", "country", "continent", "region") if name in places},
+                "audiences": [{
+                    "id": 5_000_000 + number, "name": "Buyers", "npa": False,
+                    "membership_start_timestamp_micros": last["event_timestamp"],
+                    "membership_expiry_timestamp_micros": last["event_timestamp"] + 30 * 24 * 60 * MINUTE,
+                }] if paid else [],
+                "user_properties": [
+                    {"key": f"slot_{slot:02d}", "value": {
+                        "string_value": str(next(iter(held["value"].values()))),
+                        "set_timestamp_micros": held["value"]["set_timestamp_micros"],
+                        "user_property_name": held["key"],
+                    }}
+                    for slot, held in enumerate(last["user_properties"], 1)
+                    if not held["key"].startswith(("ga_", "first_open"))
+                ],
+                "user_ltv": {"revenue_in_usd": sum(paid, 0.0), "sessions": 1, "purchases": len(paid),
+                             "engagement_time_millis": 1_000 * len(own)},
+                "predictions": {},
+                "privacy_info": {"is_limited_ad_tracking": "No"},
+                "occurrence_date": day,
+                "last_updated_date": str(int(day) + 1),
+            })  # fmt: skip
+    return found
+
+
 def extract_lines(table: list[Row]) -> list[str]:
     """As `bq extract` writes them: integers are texts, nulls are left out, an empty record is `{}`."""
     return [_line(_filled(row, empty=True), ("int",)) for row in table]
+
+
+def user_lines(table: list[Row]) -> list[str]:
+    """Rows of users as `bq extract` writes them."""
+    return [_line(row, ("int",)) for row in table]
 
 
 def console_lines(table: list[Row]) -> list[str]:
