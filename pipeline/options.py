@@ -157,6 +157,10 @@ class PlanOptions(Checked):
         help="Warn of this many days without events where events are usual."
         "  [default: 1; 3 where weekends have none, and for a single event name]",
     )  # fmt: skip
+    hour_events: int = option(
+        1_000, "--hour-events", least=1_000, metavar="N", shown=True,
+        help="Compare hours of day, to find a wrong time zone, where a history or a month has so many events.",
+    )  # fmt: skip
     allow_recent: bool = option(
         False, "--allow-recent", help="Also send events under 48 hours old, which are billed as live events."
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from importlib import resources
@@ -43,7 +43,7 @@ UNIT_NAMES = {
 WITHOUT_OFFSET = "a time without an offset; name the zone of its clock with --timezone"
 """The error of a time whose zone only the operator can know."""
 QUARTER = 15 * MINUTE
-"""Offsets are cached by the quarter of an hour."""
+"""Offsets are cached by the quarter of an hour; each in use is a multiple of it."""
 _QUARTERS_A_DAY = DAY // QUARTER
 _CACHED = 1 << 16
 
@@ -298,6 +298,15 @@ class ZoneClock:
         if later > received + RECEIVED_TOLERANCE:
             return earlier, ""
         return later, "ambiguous_time" if received - later >= HOUR else ""
+
+    def offset_at(self, instant: int) -> int:
+        """What the clock shows at an instant (µs UTC) less that instant: µs."""
+        for rules, first in zip(reversed(self._zones), reversed(self._first_walls), strict=True):
+            offset = moment_of(instant).replace(tzinfo=UTC).astimezone(rules).utcoffset() or timedelta()
+            ahead = offset // _MICROSECOND
+            if instant + ahead >= first:
+                return ahead
+        return 0
 
     def _offset(self, quarter: int) -> int | None:
         """The offset in a quarter; added to the cache, for the whole day where that has one offset.

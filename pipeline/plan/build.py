@@ -26,6 +26,8 @@ from pipeline.plan.duplicates import MAX_CLASHES, REMAINING, Clash, Decisions, c
 from pipeline.plan.event_uuids import write_uuids
 from pipeline.plan.examples import SourceExamples
 from pipeline.plan.history import HistoryBuilder
+from pipeline.plan.hour_profile import clock_in_words
+from pipeline.plan.hours import HourHistory
 from pipeline.plan.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
@@ -76,6 +78,7 @@ class _PlanBuilder:
         self.files = dict(request.files)
         self.cancelled = False  # set by Ctrl-C or an error in another thread
         self.history = HistoryBuilder()
+        self.hours = HourHistory(config.options.zones)
         self.events = 0
         self.first, self.last = 2**62, -(2**62)
         self.clashes = 0
@@ -164,6 +167,7 @@ class _PlanBuilder:
             self.events += decided.events
             self.first = min(self.first, decided.first)
             self.last = max(self.last, decided.last)
+            self.hours.add(decided.first, decided.quarters)
             self.clashes += decided.clashes
             self.clash_examples = sorted([*self.clash_examples, *decided.clashing])[:MAX_CLASHES]
             source.warnings["changed_since_settled"] += decided.changed
@@ -254,6 +258,7 @@ class _PlanBuilder:
                 unmapped_limit=request.unmapped_limit,
                 coverage=coverage,
                 history=self.history.history(),
+                hours=self.hours,
                 paths=[part.path for part in self.config.parts],
                 thresholds=request.thresholds,
                 in_series=request.series is not None,
@@ -277,6 +282,7 @@ class _PlanBuilder:
             examples=dict(sorted(source.examples.items())),
             gates=findings,
             names=sorted_counts(names),
+            hours=self.hours.seal(clock_in_words(self.hours, zone.zone)),
             zone_evidence=list(zone.months),
             mapping=request.mapping,
             options=options,

@@ -27,6 +27,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.plan.hours import NO_QUARTERS, count_quarters
 from pipeline.plan.key_records import MAX_RECORDS, KeyRecords, chunks_of
 from pipeline.timestamps import DAY
 from pipeline.transform.event_keys import KEYLESS, NAME
@@ -77,7 +78,7 @@ class Decided(NamedTuple):
     `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
     settled with another content. `identical` are sent although an earlier row is identical; the first of these
     is at `first_identical`, (block, row). `clashes` counts rows left out for a different event; the first are in
-    `clashing`.
+    `clashing`. `quarters` are the events by quarter of an hour from `first` on (`pipeline.plan.hours`).
     """
 
     events: int
@@ -89,6 +90,7 @@ class Decided(NamedTuple):
     first_identical: tuple[int, int] | None = None
     clashes: int = 0
     clashing: tuple[Clash, ...] = ()
+    quarters: NDArray[np.int64] = NO_QUARTERS
 
 
 class Decisions:
@@ -217,7 +219,9 @@ def _record(
         remaining.add(_remaining(sent))
     again = run.take(np.flatnonzero(stays & (ordinals > 0)))
     first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
-    return Decided(len(sent), int(sent["time"].min()), int(sent["time"].max()), dropped, changed, len(again), first)
+    earliest, latest = int(sent["time"].min()), int(sent["time"].max())
+    quarters = count_quarters(sent["time"], earliest)
+    return Decided(len(sent), earliest, latest, dropped, changed, len(again), first, quarters=quarters)
 
 
 def _judge(

@@ -65,6 +65,11 @@ ADVICE = {
     "level": "ask what changed then: an event recorded twice or no longer, a new app version, a file or project that"
     " is missing; --level TIMES allows more",
     "level_of_a_name": "ask what changed then: an event recorded twice, or on fewer pages; --level TIMES allows more",
+    "night_by_day": "ask in which zone the tool wrote its times: the project's settings show it. Plan again with"
+    " --timezone ZONE; if people do live elsewhere, nothing is wrong",
+    "clock_jump": "ask whether the project's zone was changed then, and name both: --timezone ZONE --timezone"
+    " ZONE@DATE; if people of another region came, nothing is wrong",
+    "clock_change": "ask in which zone the tool wrote its times, and plan again with --timezone ZONE",
     "renamed_event": "if they are one event, give both one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
     "similar_names": "if they are one event, give them one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
     "missing_files": "export these days and give their files to the same plan; if they had no events, nothing is"

@@ -26,6 +26,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan.coverage import Coverage
 from pipeline.plan.daily_counts import day_name
 from pipeline.plan.history import History
+from pipeline.plan.hours import HourHistory
 from pipeline.plan.manifest import PeopleSeal, RowCounts
 from pipeline.plan.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
@@ -79,8 +80,8 @@ class PlanFacts:
     `max_merges` is the job's limit, None without one. `open_choices` are those that the mapping lists under `open`.
     `coverage` is None where no mapping file decides, and `unmapped_limit` where any number is allowed.
     `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one.
-    `history` are the events to send by day, and `paths` the files, as people see them. `thresholds` has the options
-    from which on a check reports something.
+    `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them.
+    `thresholds` has the options from which on a check reports something.
     """
 
     rows: RowCounts
@@ -101,6 +102,7 @@ class PlanFacts:
     unmapped_limit: CountLimit | None = None
     coverage: Coverage | None = None
     history: History = field(default_factory=History)
+    hours: HourHistory = field(default_factory=HourHistory)
     paths: Sequence[str] = ()
     thresholds: PlanOptions = field(default_factory=PlanOptions)
 

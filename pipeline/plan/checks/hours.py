@@ -1,0 +1,120 @@
+"""Hours of day that fit another clock than the one in which the times are read.
+
+Receive times, where rows have them, measure the clock itself (`pipeline.plan.zone`): then hours of day add nothing, and
+people who sleep by day live elsewhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipeline.clock_offsets import MonthOffset, month_name
+from pipeline.models import Finding
+from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.plan.hour_profile import Night, evidence_of_changes, jumps_of, night_of, skipped_hour
+from pipeline.plan.hours import QUARTERS_A_DAY, HourHistory, by_place
+from pipeline.survey.zones import candidates
+from pipeline.text import pluralize
+from pipeline.timestamps import HOUR, QUARTER
+
+_MIDDLE_OF_NIGHT, _MIDDLE_OF_CLOSING_TIME = 3.5, 1.5
+_FIXED = ("UTC", "Etc/", "GMT", "Zulu", "Universal")
+
+
+def _is_open(facts: PlanFacts) -> bool:
+    """Whether no receive times have measured the clock."""
+    return facts.zone is None or not facts.zone.months
+
+
+def _zone_at(history: HourHistory, quarter: int, later: float) -> str:
+    """A zone whose clock is so many hours ahead of the declared one at a quarter of an hour."""
+    offset = (round(history.clock.offset_at(quarter * QUARTER) / HOUR + later) + 11) % 24 - 11
+    if abs(offset) <= 1:
+        return "UTC"
+    month = np.datetime64(quarter // QUARTERS_A_DAY, "D").astype("datetime64[M]").astype(int)
+    found = candidates([MonthOffset(int(month), offset * 3600, 1, 1)])
+    return found[0] if found else f"Etc/GMT{-offset:+d}"
+
+
+def _declared(facts: PlanFacts) -> str:
+    """The declared zones as options."""
+    zones = facts.options.zones or (("UTC", ""),)
+    return " ".join(f"--timezone {zone}@{since}" if since else f"--timezone {zone}" for zone, since in zones)
+
+
+@check("night_by_day", "warning")
+def night_by_day(facts: PlanFacts) -> Finding | None:
+    """In the zone that was named, people would sleep by day. A clock in UTC says nothing on where people live."""
+    history, zones = facts.hours, facts.options.zones
+    if not _is_open(facts) or len(zones) != 1 or zones[0][0].startswith(_FIXED) or not len(history.quarters):
+        return None
+    hours = by_place(history.walls // 4 % 24, history.events, 24)
+    night = night_of(hours, facts.thresholds.hour_events)
+    if night is None or not night.by_day:
+        return None
+    later = night.middle - (_MIDDLE_OF_CLOSING_TIME if night.hours > 12 else _MIDDLE_OF_NIGHT)
+    zone = _zone_at(history, int(history.quarters[len(history.quarters) // 2]), later)
+    return finding_of(
+        f"read as {zones[0][0]}, the quiet hours of the day are {_clock(night)}; unless people live elsewhere, the"
+        f" times are of another clock (--timezone {zone})",
+        [
+            f"{night.share:.1%} of {int(hours.sum()):,} events lie there, and"
+            f" {hours[:5].sum() / hours.sum():.1%} between 00:00 and 05:00"
+        ],
+        1,
+    )
+
+
+def _clock(night: Night) -> str:
+    return f"{night.start:02d}:00 to {night.end:02d}:00"
+
+
+@check("clock_jump", "warning")
+def clock_jump(facts: PlanFacts) -> Finding | None:
+    """From some month on the hours of day are others, by more than a change to or from daylight saving time."""
+    history = facts.hours
+    jumps = list(jumps_of(history, facts.thresholds.hour_events)) if _is_open(facts) else []
+    if not jumps:
+        return None
+    first = jumps[0]
+    zone = _zone_at(history, int(history.quarters[-1]), first.hours)
+    return finding_of(
+        f"the hours of day move {pluralize(len(jumps), 'time')} from one month to the next, by more than a change to or"
+        " from daylight saving time; unless people of another region came, the clock of the source changed"
+        f" ({_declared(facts)} --timezone {zone}@{month_name(first.month)}-01)",
+        [
+            f"{month_name(jump.month)}: {abs(jump.hours)} hours {'later' if jump.hours > 0 else 'earlier'}"
+            f" ({pluralize(jump.events, 'event')})"
+            for jump in jumps
+        ],
+        len(jumps),
+    )
+
+
+@check("clock_change", "warning")
+def clock_change(facts: PlanFacts) -> Finding | None:
+    """Spring and autumn show that the clock of the source is changed although the zone is not, or the reverse."""
+    if not _is_open(facts):
+        return None
+    evidence = evidence_of_changes(facts.hours)
+    if evidence.move > 2 * evidence.stay:
+        return finding_of(
+            f"the clock of the source is not changed in spring and autumn as that of {_zone(facts)} is, since the hours"
+            " of day move there, as on a clock in UTC (--timezone UTC)",
+            evidence.moved,
+            evidence.move,
+        )
+    skipped = skipped_hour(facts.hours)
+    if skipped is None:
+        return None
+    return finding_of(
+        f"no event has a time between {skipped.hour:02d}:00 and {skipped.hour + 1:02d}:00 on some Sundays of spring,"
+        f" where {pluralize(skipped.usual, 'event')} are usual; the clock of the source skips that hour, that of"
+        f" {_zone(facts)} does not (--timezone {skipped.zone}, or another zone that does)",
+        skipped.days,
+        len(skipped.days),
+    )
+
+
+def _zone(facts: PlanFacts) -> str:
+    return " and ".join(zone for zone, _ in facts.options.zones) or "UTC"

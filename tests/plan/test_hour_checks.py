@@ -1,0 +1,202 @@
+"""What hours of day show: every wrong clock is found, and nothing where the clock is right or nothing can be known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from pipeline.models import Finding, SealedOptions
+from pipeline.options import PlanOptions
+from pipeline.plan.checks import run_checks
+from pipeline.plan.hour_profile import clock_in_words
+from pipeline.plan.hours import QUARTERS_A_DAY, HourHistory, count_quarters
+from pipeline.plan.zone import MonthEvidence, ZoneVerdict
+from pipeline.timestamps import DAY, QUARTER, ZoneClock
+from tests.support.plan_facts import facts
+
+FIRST = (date(2022, 1, 1) - date(1970, 1, 1)).days
+DAYS = 730
+NEW_YORK, LOS_ANGELES, BERLIN = "America/New_York", "America/Los_Angeles", "Europe/Berlin"
+
+
+def _bell(middle: float, width: float) -> Callable[[Any], Any]:
+    return lambda hour: np.exp(-((((hour - middle + 12) % 24) - 12) ** 2) / (2 * width**2))
+
+
+SHOP = [_bell(12.5, 2.5), _bell(20, 2)]
+OFFICE = [_bell(13, 2.5)]
+
+
+@cache
+def zone_of(name: str) -> Any:
+    """The offsets of a zone, in quarters, at each quarter of the history."""
+    clock = ZoneClock([(name, "")])
+    start = FIRST * QUARTERS_A_DAY
+    hours = [clock.offset_at((start + quarter) * QUARTER) // QUARTER for quarter in range(0, DAYS * QUARTERS_A_DAY, 4)]
+    return np.repeat(np.array(hours), 4)
+
+
+def lived_in(*regions: str, level: float = 100, shape: Sequence[Any] = SHOP, seed: int = 1) -> Any:
+    """Events of each quarter of an hour in UTC, `level` a day, of people who live in these zones."""
+    quarters = np.arange(FIRST * QUARTERS_A_DAY, (FIRST + DAYS) * QUARTERS_A_DAY)
+    rates = np.full(len(quarters), 0.02)
+    for region in regions:
+        local = (quarters + zone_of(region)) % QUARTERS_A_DAY / 4
+        rates += sum(bell(local) for bell in shape)
+    random = np.random.default_rng(seed)
+    days = random.gamma(25, 1 / 25, DAYS).repeat(QUARTERS_A_DAY)
+    return random.poisson(rates / rates.sum() * level * DAYS * days)
+
+
+def read(counts: Any, written: str, zones: Sequence[tuple[str, str]]) -> HourHistory:
+    """The history as it is read in `zones` from readings of a clock in `written`."""
+    clock, history = ZoneClock(zones), HourHistory(zones)
+    quarters = np.arange(FIRST * QUARTERS_A_DAY, (FIRST + DAYS) * QUARTERS_A_DAY)
+    walls = quarters + zone_of(written)
+    some = counts > 0
+    times = np.array([clock.to_utc(int(wall) * QUARTER)[0] for wall in walls[some]])
+    events = np.repeat(times, counts[some])
+    for part in np.array_split(np.random.default_rng(3).permutation(events), 3):
+        history.add(int(part.min()), count_quarters(part, int(part.min())))
+    return history
+
+
+def found_in(history: HourHistory, *, proved: bool = False, least: int = 1_000) -> dict[str, Finding]:
+    """The findings for a history, by the name of their check."""
+    months = (MonthEvidence("2022-01", 0, 9, 9, (0,), True),) if proved else ()
+    found = run_checks(
+        replace(
+            facts(),
+            hours=history,
+            options=SealedOptions(as_of=0, zones=history.clock.zones),
+            zone=ZoneVerdict("UTC", months),
+            thresholds=PlanOptions(hour_events=least),
+        )
+    )
+    return {one.name: one for one in found if one.name != "zone"}
+
+
+@pytest.mark.parametrize("shape", [SHOP, OFFICE], ids=["shop", "office"])
+@pytest.mark.parametrize("zone", [NEW_YORK, BERLIN, "Asia/Kolkata", "Australia/Sydney", "Asia/Kathmandu"])
+def test_a_right_zone_gives_no_finding(zone: str, shape: Any) -> None:
+    """In spring, in autumn, with any volume; nor does UTC where the times are in UTC, wherever people live."""
+    for level in (0.5, 20, 3_000):
+        counts = lived_in(zone, level=level, shape=shape)
+        assert found_in(read(counts, zone, [(zone, "")])) == {}, level
+        assert found_in(read(counts, "UTC", ())) == {}, level
+
+
+@pytest.mark.parametrize("level", [3, 300])
+def test_worldwide_and_even_data_give_no_finding(level: float) -> None:
+    """Nor do a server's jobs at one hour of the day, nor the events of one evening."""
+    world = lived_in(NEW_YORK, BERLIN, "Asia/Tokyo", "Asia/Kolkata", LOS_ANGELES, level=level)
+    even = lived_in(level=level)
+    job = np.zeros_like(even)
+    job[11 * 4 :: QUARTERS_A_DAY] = 50
+    evening = np.zeros_like(even)
+    evening[32:40] = 900
+    for counts in (world, even, job, evening):
+        for zones in ((), [(NEW_YORK, "")], [("Asia/Tokyo", "")]):
+            assert found_in(read(counts, "UTC", zones)) == {}
+
+
+@pytest.mark.parametrize("zone", [LOS_ANGELES, "Asia/Tokyo", "Asia/Kolkata", "Australia/Sydney"])
+def test_a_night_by_day_is_found(zone: str) -> None:
+    """Times that are in UTC were read in the zone where people live; the remedy names UTC."""
+    found = found_in(read(lived_in(zone), "UTC", [(zone, "")]))
+    assert "night_by_day" in found
+    assert found["night_by_day"].level == "warning"
+    assert "--timezone UTC" in found["night_by_day"].detail
+    assert found_in(read(lived_in(zone, level=1), "UTC", [(zone, "")])) == {}, "too few events"
+
+
+def test_receive_times_are_better_evidence() -> None:
+    """A project in New York whose people live in Tokyo is as its receive times prove."""
+    history = read(lived_in("Asia/Tokyo"), NEW_YORK, [(NEW_YORK, "")])
+    assert list(found_in(history)) == ["night_by_day"]
+    assert found_in(history, proved=True) == {}
+
+
+@pytest.mark.parametrize(("zone", "days"), [(NEW_YORK, "2022-03-13"), (BERLIN, "2022-03-27")])
+def test_a_clock_that_is_not_changed_is_found(zone: str, days: str) -> None:
+    """Each change is a contradiction, named with its day; on a right clock each is a proof."""
+    counts = lived_in(zone, level=2_000)
+    finding = found_in(read(counts, "UTC", [(zone, "")]))["clock_change"]
+    assert finding.count == 4
+    assert isinstance(finding.examples, list)
+    assert finding.examples[0] == days
+    assert "--timezone UTC" in finding.detail
+    assert clock_in_words(read(counts, zone, [(zone, "")]), zone) == (
+        "At 4 of 4 changes to and from daylight saving time the hours of day stay as they were: the clock of the source"
+        f" is changed as that of {zone}."
+    )
+
+
+@pytest.mark.parametrize("zone", [NEW_YORK, BERLIN, "Europe/London", "Europe/Athens"])
+def test_an_hour_that_the_clock_skips_is_found(zone: str) -> None:
+    """Local times that were read as UTC lack an hour on a Sunday of spring."""
+    counts = lived_in(zone, level=20_000)
+    finding = found_in(read(counts, zone, ()))["clock_change"]
+    assert finding.count == 2
+    assert "skips that hour" in finding.detail
+    names = {"Europe/Athens": "Europe/Helsinki"}
+    assert f"--timezone {names.get(zone, zone)}" in finding.detail
+
+
+@pytest.mark.parametrize("zones", [(), [(NEW_YORK, "")]], ids=["UTC", NEW_YORK])
+@pytest.mark.parametrize("day", [365, 380])
+def test_a_jump_of_the_clock_is_found(zones: Any, day: int) -> None:
+    """A project whose zone was changed; also in the middle of a month."""
+    counts = lived_in(LOS_ANGELES, level=300)
+    before, after = counts.copy(), counts.copy()
+    before[day * QUARTERS_A_DAY :], after[: day * QUARTERS_A_DAY] = 0, 0
+    old = zones[0][0] if zones else "UTC"
+    history = read(before, old, zones)
+    other = read(after, LOS_ANGELES, zones)
+    both = HourHistory(zones)
+    for part in (history, other):
+        for quarter, events in zip(part.quarters.tolist(), part.events.tolist(), strict=True):
+            both.add(quarter * QUARTER, np.array([events]))
+    finding = found_in(both)["clock_jump"]
+    assert finding.count == 1
+    assert isinstance(finding.examples, list)
+    assert finding.examples[0].startswith("2023-0")
+    assert f"--timezone {old} --timezone {LOS_ANGELES}@2023-0" in finding.detail
+
+
+def test_more_events_can_be_asked_for() -> None:
+    """--hour-events."""
+    history = read(lived_in(LOS_ANGELES), "UTC", [(LOS_ANGELES, "")])
+    assert "night_by_day" in found_in(history, least=73_000 - 5_000)
+    assert "night_by_day" not in found_in(history, least=80_000)
+
+
+def test_a_plan_seals_the_hours(call: Any, tmp_path: Any) -> None:
+    """In both clocks, with the days of the week; a duplicate counts once, and the workers do not matter."""
+    rows = [
+        {"event": "A", "who": "x", "id": str(n), "at": f"2023-01-0{1 + n % 3}T{n % 24:02d}:30:00"} for n in range(72)
+    ]
+    source = tmp_path / "events.jsonl"
+    source.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in [*rows, rows[0]]))
+    words = [word for name in ("event=event", "distinct_id=who", "timestamp=at", "uuid=id") for word in ("--set", name)]
+    call("plan", source, "-m", "generic", *words, "--timezone", "Asia/Kolkata", "-o", tmp_path / "plan")
+    sealed = msgspec.json.decode((tmp_path / "plan" / "plan.json").read_bytes())["hours"]
+    assert sealed["source"] == [3] * 24
+    assert sealed["utc"] == [3] * 24
+    assert sealed["weekdays"] == [24, 24, 0, 0, 0, 0, 24]
+
+
+def test_the_clock_is_right_to_the_minute_of_a_change() -> None:
+    """Events around the change of a clock lie at their hour of the source's clock."""
+    history = HourHistory([(NEW_YORK, "")])
+    start = (date(2023, 3, 12) - date(1970, 1, 1)).days * DAY
+    times = np.array([start + hour * 4 * QUARTER for hour in (5, 6, 7, 8)])
+    history.add(int(times[0]), count_quarters(times, int(times[0])))
+    assert (history.walls // 4 % 24).tolist() == [0, 1, 3, 4]
