@@ -49,7 +49,7 @@ def apply(
     from pipeline.report import terminal
     from pipeline.report.machine import update_report
     from pipeline.report.preflight_view import key_status
-    from pipeline.report.rejects import refusal
+    from pipeline.report.rejects import refusal, refusal_causes
     from pipeline.report.results import apply_result
     from pipeline.report.state import read_status
     from pipeline.targets import address_of, is_loopback
@@ -77,8 +77,17 @@ def apply(
     status = read_status(plan, folder)
     common.show(
         msgspec.structs.replace(result, state=status.state),
-        lambda console: terminal.show_results(console, status, applied=result),
+        lambda console: terminal.show_results(
+            console,
+            plan,
+            status,
+            str(directory),
+            applied=result,
+            project=checks.project,
+            refusals=refusal_causes(plan, folder, source_root=common.root(options.source_root)),
+        ),
         as_json=as_json,
+        quiet=quiet and outcome.problem is None and outcome.balanced and not outcome.counts.refused,
     )
     if not options.dry_run:
         update_report(folder, plan, common.warn)

@@ -20,10 +20,17 @@ if TYPE_CHECKING:
 
 directory = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 as_json = click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout, for a program.")
-quiet = click.option("--quiet", "-q", is_flag=True, help="No progress on stderr.")
+quiet = click.option(
+    "--quiet", "-q", is_flag=True, help="No progress; and no result either where the command succeeds."
+)
 target = click.option(
     "--to", required=True, metavar="us|eu|URL", help="The target service.", shell_complete=completing.targets
 )
+
+
+def root(folder: Path | str | None) -> Path | None:
+    """An option `--source-root` as a path."""
+    return None if folder is None else Path(folder)
 
 
 def warn(line: str) -> None:
@@ -61,12 +68,12 @@ def emit(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
 
 
-def show(value: object, draw: Callable[[Console], None], *, as_json: bool) -> None:
-    """The result of a command: one JSON object, or what `draw` prints for people."""
+def show(value: object, draw: Callable[[Console], None], *, as_json: bool, quiet: bool = False) -> None:
+    """The result of a command: one JSON object, or what `draw` prints for people unless `quiet`."""
     with output():
         if as_json:
             emit(value)
-        else:
+        elif not quiet:
             draw(console())
 
 

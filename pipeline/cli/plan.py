@@ -28,7 +28,9 @@ def plan(sources: tuple[str, ...], directory: Path, options: PlanOptions, as_jso
     SOURCE: files, folders, globs, archives, or - for stdin. Exit 4 when the plan is not ready.
     """
     from pipeline import api
+    from pipeline.plan.directory import Directory
     from pipeline.report import machine, terminal
+    from pipeline.report.state import read_status
 
     notices: list[str] = []
     with Reading(quiet=quiet) as progress:
@@ -37,7 +39,8 @@ def plan(sources: tuple[str, ...], directory: Path, options: PlanOptions, as_jso
         click.echo(printable(notice, 300), err=True)
     common.show(
         machine.plan_object(plan, directory),
-        lambda console: terminal.show_plan(console, plan, directory=str(directory)),
+        lambda console: terminal.show_plan(console, plan, read_status(plan, Directory(directory)), str(directory)),
         as_json=as_json,
+        quiet=quiet and plan.ready,
     )
     return 0 if plan.ready else 4

@@ -29,7 +29,7 @@ def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bo
     from pipeline.report import terminal
     from pipeline.report.contents import Results
     from pipeline.report.machine import update_report
-    from pipeline.report.rejects import refusal
+    from pipeline.report.rejects import refusal, refusal_causes
     from pipeline.report.results import apply_result, verify_result
     from pipeline.report.state import read_status
 
@@ -44,8 +44,17 @@ def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bo
     status = read_status(plan, folder, results)
     common.show(
         {"format": "backcast.rehearse/1", "state": status.state, "apply": applied, "verify": verified},
-        lambda console: terminal.show_results(console, status, applied=applied, verified=verified),
+        lambda console: terminal.show_results(
+            console,
+            plan,
+            status,
+            str(directory),
+            applied=applied,
+            verified=verified,
+            refusals=refusal_causes(plan, folder, rehearsed=True, source_root=common.root(options.source_root)),
+        ),
         as_json=as_json,
+        quiet=quiet and done.verification.proved and done.outcome.balanced and not done.outcome.counts.refused,
     )
     update_report(folder, plan, common.warn, results)
     if not done.verification.proved:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -16,19 +17,24 @@ from pipeline.options import RejectsOptions
 @click.command(epilog="Example: backcast rejects plan/ --code bad_json --format jsonl > rejected.jsonl")
 @common.directory
 @takes(RejectsOptions)
-@click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
+@click.option("--all", "every", is_flag=True, help="List each of them, not only one example of each code.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True,
+    help="Text for people, or each of them as JSON lines or CSV.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl.")
-def rejects(directory: Path, options: RejectsOptions, form: str, as_json: bool) -> int:
+def rejects(directory: Path, options: RejectsOptions, every: bool, form: str, as_json: bool) -> int:
     """The rows that could not be sent, and the events that the service refused (code refused_event).
 
-    Each has file, row, byte offset, code and text. `row` counts records from 1, 0 where the export cannot be
-    read; `offset` is in bytes of the decompressed part. In CSV a text that a spreadsheet would run as a formula has an
-    apostrophe before it, and so has a text that starts with an apostrophe.
+    They are grouped by code, each with its count and one example; --all lists them. Each has file, row, byte offset,
+    code and text. `row` counts records from 1, 0 where the export cannot be read; `offset` is in bytes of the
+    decompressed file. In CSV a text that a spreadsheet would run as a formula has an apostrophe before it, and so has a
+    text that starts with an apostrophe.
     """
     import msgspec
 
     from pipeline import api
-    from pipeline.report import terminal
+    from pipeline.report import rejects_view
     from pipeline.report.rejects import RefusedEvent, write_csv
 
     rows = api.read_rejects(directory, options, warn=common.warn)
@@ -43,6 +49,9 @@ def rejects(directory: Path, options: RejectsOptions, form: str, as_json: bool) 
             write_csv(
                 sys.stdout, names, ([*(getattr(row, name, "") for name in names[:-1]), row.item or ""] for row in rows)
             )
+        elif every:
+            rejects_view.show_each(console(), rows)
         else:
-            terminal.show_rejects(console(), rows)
+            code = "" if options.code is None else f" --code {shlex.quote(options.code)}"
+            rejects_view.show_groups(console(), rows, f"backcast rejects {shlex.quote(str(directory))}{code}")
     return 0

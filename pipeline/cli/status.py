@@ -20,6 +20,11 @@ def status(directory: Path, as_json: bool) -> int:
     from pipeline.report.state import read_status
 
     plan, folder = open_plan(directory)
-    result = status_result(plan, read_status(plan, folder))
-    common.show(result, lambda console: terminal.show_status(console, result), as_json=as_json)
+    found = read_status(plan, folder)
+    result = status_result(plan, found)
+    common.show(
+        result,
+        lambda console: terminal.show_status(console, plan, found, result, str(directory)),
+        as_json=as_json,
+    )
     return 0

@@ -40,8 +40,11 @@ def verify(directory: Path, to: str, options: VerifyOptions, keys: KeyOptions, a
     status = read_status(plan, folder, Results(verification=result))
     common.show(
         msgspec.structs.replace(result, state=status.state),
-        lambda console: terminal.show_results(console, status, verified=result),
+        lambda console: terminal.show_results(
+            console, plan, status, str(directory), verified=result, project=options.project
+        ),
         as_json=as_json,
+        quiet=quiet and result.proved,
     )
     update_report(folder, plan, common.warn, Results(verification=result))
     return 0 if result.proved else 7

@@ -12,8 +12,7 @@ from pipeline.models import Finding
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import OTHERS, Report, phases_of
 from pipeline.report.next_step import NextStep, next_step
-from pipeline.report.wording import ADVICE, mapping_of, state_in_words
-from pipeline.text import pluralize
+from pipeline.report.wording import ADVICE, mapping_of, state_in_words, zone_proof
 
 MOST_NAMES = 12
 """Names beside their pictures; names that differ from one of them in case or spaces come along."""
@@ -103,7 +102,7 @@ def first_screen(report: Report) -> FirstScreen:
     return FirstScreen(
         mapping_of(plan),
         _TARGETS.get(plan.target, plan.target),
-        _zone(plan),
+        zone_proof(plan),
         _banner(report),
         _tiles(report),
         _total(plan),
@@ -111,17 +110,6 @@ def first_screen(report: Report) -> FirstScreen:
         _names(report),
         next_step(report),
     )
-
-
-def _zone(plan: Plan) -> str:
-    """The zone of the times, and how it was confirmed."""
-    months = len(plan.zone_evidence)
-    agree = sum(month.agrees for month in plan.zone_evidence)
-    if months:
-        return f"confirmed by {agree:,} of {pluralize(months, 'month')}"
-    if plan.options.zones:
-        return "as --timezone says, not confirmed: the rows have no receive times"
-    return "as the tool exports them"
 
 
 def _banner(report: Report) -> Banner:
@@ -132,11 +120,9 @@ def _banner(report: Report) -> Banner:
         for check in sorted(plan.gates, key=lambda check: _LEVELS.get(check.level, 1))
     ]
     applied = report.results.applied
-    words = state_in_words(state, applied.events.refused if applied is not None else 0)
+    words = state_in_words(state, applied.events.refused if applied is not None else 0, len(checks))
     title = words[0].upper() + words[1:]
-    mood = _MOODS.get(state, "good")
-    if checks and state in ("ready", "rehearsed"):
-        title, mood = f"{title}, {pluralize(len(checks), 'thing')} to check", "care"
+    mood = "care" if checks and state in ("ready", "rehearsed") else _MOODS.get(state, "good")
     return Banner(title, mood, SENTENCES.get(state, ""), checks)
 
 

@@ -1,4 +1,4 @@
-"""What to do next with a plan: one sentence, and the command in full, to be run in the folder that contains it."""
+"""What to do next with a plan: one sentence, and the command in full."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipeline.text import pluralize
 
 if TYPE_CHECKING:
-    from pipeline.report.contents import Report
+    from pipeline.ledger import RunHistory
+    from pipeline.plan.manifest import Plan
+    from pipeline.report.contents import Report, Results
+    from pipeline.report.state import PlanStatus
+
+ANY_PROJECT = "ID"
+"""Stands for the number of a project that is not known."""
 
 
 class NextStep(NamedTuple):
@@ -19,33 +25,54 @@ class NextStep(NamedTuple):
 
 
 def next_step(report: Report) -> NextStep:
-    """The step that the state of the plan asks for."""
-    name, plan, applied = shlex.quote(report.name), report.plan, report.results.applied
+    """The step that the state of a report's plan asks for; its command runs in the folder that contains the plan."""
+    applied = report.results.applied
     course = applied.course if applied is not None else None
-    target = shlex.quote(course.to if course is not None and course.to else plan.target or "us")
+    return _step(report.plan, report.state, report.name, course, report.results, ANY_PROJECT)
+
+
+def step_after(plan: Plan, status: PlanStatus, directory: str, *, project: str | None = None) -> NextStep:
+    """The same for the plan in `directory`. `project` is the target's, where it is known."""
+    return _step(plan, status.state, directory, status.summary.history, status.results, project or ANY_PROJECT)
+
+
+def _step(
+    plan: Plan, state: str, directory: str, course: RunHistory | None, results: Results, project: str
+) -> NextStep:
+    from pipeline.targets import is_loopback
+
+    name = shlex.quote(directory)
+    address = course.to if course is not None and course.to else plan.target or "us"
+    target = shlex.quote(address)
     merges = plan.events.phases.get("identities", 0)
     approve = f" --approve-merges {merges}" if merges else ""
-    apply, verify = f"backcast apply {name} --to {target}{approve}", f"backcast verify {name} --to {target}"
+    local = "://" in address and is_loopback(address)
+    of_project = "" if local and project == ANY_PROJECT else f" --project {shlex.quote(project)}"
+    asks = " ID is the number in the project's URL." if of_project.endswith(f" {ANY_PROJECT}") else ""
+    apply, verify = f"backcast apply {name} --to {target}{approve}", f"backcast verify {name} --to {target}{of_project}"
     elsewhere = "" if plan.target or course is not None else " Write eu, or a URL, for another target."
-    if report.state == "sending":
+    refused = f"backcast rejects {name} --code refused_event"
+    if state == "sending":
         return NextStep("A run is sending now. To see how far it is:", f"backcast status {name}")
-    if report.state == "stopped":
+    if state == "stopped":
         return NextStep("Run apply again; it resumes where it stopped:", apply)
-    if report.state == "sent":
-        return NextStep("Compare what landed with what was sent:", verify)
-    if report.state == "sent-with-refusals":
-        return NextStep("Read which events were refused, and why:", f"backcast rejects {name} --code refused_event")
-    if report.state == "differs":
-        return NextStep("Send again what is missing, and nothing else:", f"{verify} --repair")
-    if report.state == "verified":
+    if state == "sent":
+        return NextStep(f"Compare what landed with what was sent.{asks}", verify)
+    if state == "sent-with-refusals":
+        return NextStep("Read which events were refused, and why:", refused)
+    if state == "differs":
+        return NextStep(f"List the events that differ.{asks}", f"{verify} --json")
+    if state == "verified":
         return NextStep("Nothing is left to do: every planned event was found once at the target.", "")
     if not plan.ready:
         return NextStep("Fix the failed checks and plan again. Until then it can only be rehearsed:", rehearse(name))
     if not plan.events.made:
         return NextStep("This plan sends nothing.", "")
-    if report.state == "rehearsed":
+    if state == "rehearsed":
         undone = f" {pluralize(merges, 'merge')} cannot be undone." if merges else ""
         return NextStep(f"Send the events. Sent events cannot be deleted.{undone}{elsewhere}", apply)
+    if results.rehearsal is not None and results.rehearsal.events.refused:
+        return NextStep("Read which events the rehearsal refused, and why:", refused)
     return NextStep("Rehearse the whole import on this machine; nothing is sent to the target:", rehearse(name))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from pipeline.errors import Refused, UnreadableExport, UnsafePlan, UsageError
 from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
@@ -27,6 +28,10 @@ FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """First characters of a formula in a spreadsheet, full-width forms included (OWASP: CSV injection)."""
 GUARD = "'"
 """Prefix of such a text, and of a text that starts with this prefix, so that removing it once restores every text."""
+
+MOST_PLACES = 5
+"""Causes of refusals whose first row is looked up, which reads a block of the export for each."""
+_VARIABLE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d+")
 
 Warn = Callable[[str], None]
 Located = tuple[int, int, str]
@@ -53,11 +58,77 @@ def rejected(
     """
     yield from read_lines(directory.rejects, Reject)
     source, stage = _refusing(directory)
-    for phase, refusals in groupby(read_refused_events(source.ledger), key=attrgetter("phase")):
+    numbers = {refusal.block for refusal in read_refused_events(source.ledger) if refusal.phase == EVENTS}
+    yield from _located(plan, source, read_refused_events(source.ledger), numbers, stage, source_root, warn)
+
+
+def _located(
+    plan: Plan,
+    source: Directory,
+    refusals: Iterable[RefusalRecord],
+    numbers: Collection[int],
+    stage: str,
+    source_root: Path | None,
+    warn: Warn,
+) -> Iterator[RefusedEvent]:
+    """Refused events with their rows, in the order of the ledger. `numbers` are the blocks of the phase events."""
+    for phase, of_phase in groupby(refusals, key=attrgetter("phase")):
         if phase == EVENTS:
-            yield from _of_rows(plan, source, refusals, stage, source_root, warn)
+            yield from _of_rows(plan, source, of_phase, numbers, stage, source_root, warn)
         else:
-            yield from _of_lines(sealed_file(phase, directory), refusals, stage)
+            yield from _of_lines(sealed_file(phase, source), of_phase, stage)
+
+
+class RefusalCause(NamedTuple):
+    """Events that were refused for one cause, and where the first of them comes from, "" where that is not known."""
+
+    cause: str
+    events: int
+    place: str = ""
+
+
+def refusal_causes(
+    plan: Plan, directory: Directory, *, rehearsed: bool = False, source_root: Path | None = None
+) -> list[RefusalCause]:
+    """Why events of a plan, or of its rehearsal, were refused, the most frequent cause first. Raises BrokenLedger.
+
+    Answers that differ in nothing but numbers and ids are one cause. The rows of the first MOST_PLACES are looked up.
+    """
+    source = Directory(directory.rehearsal) if rehearsed else directory
+    groups = group_refusals(read_refused_events(source.ledger))
+    first = sorted((refusal for refusal, _ in groups[:MOST_PLACES]), key=attrgetter("phase", "block", "event"))
+    numbers = {refusal.block for refusal in first if refusal.phase == EVENTS}
+    places = {
+        event.uuid: place_of(event)
+        for event in _located(plan, source, first, numbers, "send", source_root, lambda line: None)
+    }
+    return [
+        RefusalCause(f"{refusal.status} {refusal.detail}", count, places.get(refusal.uuid, ""))
+        for refusal, count in groups
+    ]
+
+
+def group_refusals(refusals: Iterable[RefusalRecord]) -> list[tuple[RefusalRecord, int]]:
+    """The first refused event of each cause, and how many have it, the most frequent cause first."""
+    groups: dict[str, tuple[RefusalRecord, int]] = {}
+    for refusal in refusals:
+        cause = same_cause(f"{refusal.status} {refusal.detail}")
+        first, count = groups.get(cause, (refusal, 0))
+        groups[cause] = first, count + 1
+    return sorted(groups.values(), key=lambda group: -group[1])
+
+
+def same_cause(detail: str) -> str:
+    """A text that is equal for answers that differ in nothing but numbers and ids."""
+    return _VARIABLE.sub("…", detail)
+
+
+def place_of(reject: Reject) -> str:
+    """Where a rejected row or refused event comes from: file, row, item of the row, offset in bytes."""
+    if not reject.row:
+        return reject.part
+    item = f", item {reject.item:,}" if reject.item else ""
+    return f"{reject.part}, row {reject.row:,}{item}, byte {reject.offset:,}"
 
 
 def check_code(plan: Plan, directory: Directory, code: str) -> None:
@@ -126,12 +197,12 @@ def _of_rows(
     plan: Plan,
     directory: Directory,
     refusals: Iterator[RefusalRecord],
+    numbers: Collection[int],
     stage: str,
     source_root: Path | None,
     warn: Warn,
 ) -> Iterator[RefusedEvent]:
     """Refused events of rows. Their rows come from transforming their blocks again, as `verify` does."""
-    numbers = {refusal.block for refusal in read_refused_events(directory.ledger) if refusal.phase == EVENTS}
     blocks = {block.number: block for block in read_lines(directory.blocks, SealedBlock) if block.number in numbers}
     row_finders = _find_rows(plan, directory, blocks, source_root)
     for number, of_block in groupby(refusals, key=attrgetter("block")):

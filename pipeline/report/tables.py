@@ -7,6 +7,7 @@ escape sequence is shown, not obeyed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rich.console import Console
@@ -17,6 +18,9 @@ from pipeline.models import Reject
 from pipeline.plan.manifest import Example
 from pipeline.text import printable
 from pipeline.validator.codes import meaning
+
+MOST_CODES = 5
+MEANING_CHARACTERS = 160
 
 
 def text(value: str, limit: int) -> Text:
@@ -78,18 +82,22 @@ def show_counts(
 
 
 def show_codes(
-    console: Console, title: str, counts: Mapping[str, int], examples: Mapping[str, Example | Reject] | None = None
+    console: Console,
+    title: str,
+    counts: Mapping[str, int],
+    examples: Mapping[str, Example | Reject] = MappingProxyType({}),
 ) -> None:
-    """Codes with their counts, meanings and examples; nothing where there are none."""
+    """The most frequent codes with their counts, meanings and the place of an example; nothing where there are none."""
     if not counts:
         return
-    shown = table(title, "#count", "what it means", *(["example"] if examples else []))
-    for code, count in counts.items():
-        cells: list[str | Text] = [text(code, 80), number(count), Text(meaning(code), style="dim")]
-        if examples:
-            example = examples.get(code)
-            cells.append(text(f"{example.part}, row {example.row:,}: {example.detail}" if example else "", 240))
-        shown.add_row(*cells)
+    shown = table(f"#{title}", "code", "what it means")
+    codes = sorted(counts.items(), key=lambda item: -item[1])
+    for code, count in codes[:MOST_CODES]:
+        example = examples.get(code)
+        place = f" ({example.part}, row {example.row:,}: {example.detail})" if example else ""
+        shown.add_row(number(count), text(code, 80), text(f"{meaning(code)}{place}", MEANING_CHARACTERS))
+    if others := codes[MOST_CODES:]:
+        shown.add_row(number(sum(count for _, count in others)), f"{len(others):,} more", "")
     console.print(shown)
 
 

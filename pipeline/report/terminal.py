@@ -1,124 +1,238 @@
-"""Results on a terminal, as rich tables on the Console of the command.
+"""The results of plan, rehearse, apply, verify and status on a terminal.
 
-Text of an export goes through `text`, never through rich's markup: a name such as `[red]` stays a name, and an
-escape sequence is shown, not obeyed. Tables fold on a narrow terminal and lose nothing.
+Each ends with the state of the plan, what was found in order of weight, where the report lies and the next command in
+full, in at most `MOST_LINES` lines: the report has everything. Text of an export goes through `text`, never through
+rich's markup: a name such as `[red]` stays a name, and an escape sequence is shown, not obeyed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.models import Reject
 from pipeline.plan.manifest import Plan
+from pipeline.report.next_step import NextStep, step_after
 from pipeline.report.registry import terminal_sections
+from pipeline.report.rejects import RefusalCause, group_refusals
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.state import PlanStatus
-from pipeline.report.tables import heading, number, table, text
-from pipeline.report.wording import COLLAPSE, VERDICTS, mapping_of, state_in_words
+from pipeline.report.tables import number, table, text
+from pipeline.report.wording import COLLAPSE, mapping_of, state_in_words, zone_proof
 from pipeline.text import are, pluralize, were
 from pipeline.verify.reconcile import Difference
 
-MOST_REJECTS = 50
-MOST_DIFFERENCES = 20
-MOST_DOUBTS = 10
-_VERDICTS = {"ready": "bold green", "warnings": "bold yellow", "not-ready": "bold red"}
+MOST_LINES = 40
+"""Lines of a result, on the width of the terminal."""
+MOST_DIFFERENCES = 8
+MOST_CAUSES = 5
 _STATES = {
     "not-ready": "bold red",
     "differs": "bold red",
     "sending": "bold yellow",
     "stopped": "bold yellow",
     "sent-with-refusals": "bold yellow",
+    "sent": "bold",
 }
+"""Every other state is green, where nothing was rejected and no check found anything."""
+
+Show = Callable[[Console], None]
 
 
-def show_plan(console: Console, plan: Plan, *, directory: str) -> None:
-    """A plan: its sections, then the verdict, and its sentence last.
+def show_plan(console: Console, plan: Plan, status: PlanStatus, directory: str) -> None:
+    """A plan: its counted sentence, what was found, and what to do next. `directory` is for the commands."""
 
-    `directory` is the plan's, for the commands that the text names.
-    """
-    target = f", for {plan.target}" if plan.target else ""
-    heading(console, "Plan", f"{mapping_of(plan)}, times in {plan.zone}{target}")
-    if plan.first:
-        console.print(Text(f"{plan.first} to {plan.last}"))
-    for show_section in terminal_sections():
-        show_section(console, plan, directory)
-    console.print(Text(VERDICTS.get(plan.verdict, plan.verdict), style=_VERDICTS.get(plan.verdict, "")))
-    console.print(Text(plan.sentence, style="bold"))
+    def found(console: Console) -> None:
+        console.print(Text(plan.sentence, style="bold"))
+        target = f", for {plan.target}" if plan.target else ""
+        span = f", {plan.first} to {plan.last}" if plan.first else ""
+        console.print(text(f"{mapping_of(plan)}{target}{span}, times in {plan.zone}, {zone_proof(plan)}", 600))
+        for show_section in terminal_sections():
+            show_section(console, plan, directory)
 
-
-def show_state(console: Console, state: str, refused: int) -> None:
-    """The state of a plan in one line; `refused` is the number of refused events."""
-    console.print(Text(f"State: {state_in_words(state, refused)}", style=_STATES.get(state, "bold green")))
+    _framed(console, plan, status, directory, found)
 
 
 def show_results(
-    console: Console, status: PlanStatus, *, applied: ApplyResult | None = None, verified: VerifyResult | None = None
+    console: Console,
+    plan: Plan,
+    status: PlanStatus,
+    directory: str,
+    *,
+    applied: ApplyResult | None = None,
+    verified: VerifyResult | None = None,
+    refusals: Sequence[RefusalCause] = (),
+    project: str | None = None,
 ) -> None:
-    """The results of a command, and the state of the plan after it."""
-    if applied is not None:
-        show_apply(console, applied)
-    if verified is not None:
-        show_verification(console, verified)
-    show_state(console, status.state, status.totals.refused)
+    """The results of a command. `refusals` are those of its run; `project` is the target's, where it is known."""
+
+    def found(console: Console) -> None:
+        if applied is not None:
+            show_apply(console, applied)
+        if verified is not None:
+            show_verification(console, verified)
+        show_refusals(console, refusals)
+
+    _framed(console, plan, status, directory, found, project)
+
+
+def _framed(
+    console: Console, plan: Plan, status: PlanStatus, directory: str, found: Show, project: str | None = None
+) -> None:
+    """The state, what was found, the report and the next step, in at most MOST_LINES lines.
+
+    What was found gives way, from its end: it is in order of weight.
+    """
+    state, step = state_line(plan, status), step_after(plan, status, directory, project=project)
+    report = Text(f"Report: {Path(directory) / 'report.html'}")
+    room = MOST_LINES - _height(console, state, report, Text(f"Next: {step.sentence}"), Text(f"  {step.command}"))
+    console.print(state)
+    with console.capture() as captured:
+        found(console)
+    lines = captured.get().removesuffix("\n").split("\n")
+    if len(lines) > room:
+        lines = [*lines[: room - 1], f"… {len(lines) - room + 1:,} more lines: see the report"]
+    console.file.write("".join(f"{line.rstrip()}\n" for line in lines))
+    console.print(report, soft_wrap=True)
+    show_step(console, step)
+
+
+def show_step(console: Console, step: NextStep) -> None:
+    """What to do next. The command is one line, so that it can be copied."""
+    console.print(Text(f"Next: {step.sentence}"))
+    if step.command:
+        console.print(Text(f"  {step.command}", style="bold"), soft_wrap=True)
+
+
+def _height(console: Console, *lines: Text) -> int:
+    """How many lines these texts take."""
+    return sum(max(len(line.wrap(console, console.width)), -(-cell_len(line.plain) // console.width)) for line in lines)
+
+
+def state_line(plan: Plan, status: PlanStatus) -> Text:
+    """The state of a plan; green only where nothing is lost, refused or open."""
+    results, totals = status.results, status.totals
+    refused = results.rehearsal.events.refused if results.rehearsal is not None else 0
+    style = _STATES.get(status.state, "bold green")
+    if style == "bold green" and (plan.gates or refused or plan.rejects or plan.rows.rejected):
+        style = "bold yellow"
+    return Text(f"State: {state_in_words(status.state, totals.refused, len(plan.gates))}", style=style)
 
 
 def show_apply(console: Console, result: ApplyResult) -> None:
     """One run of apply or of a rehearsal."""
-    heading(console, "Dry run" if result.dry_run else "Run", f"{result.seconds:.1f} s")
+    events = result.events
     if result.dry_run:
-        rows = {"would_send": "would send", "already_settled": "already settled", "refused": "refused before"}
-        _counts(console, result.events, result.phases, rows | {"unsent": "not packed"})
-        console.print(Text(f"{pluralize(result.batches.made, 'batch')} packed, 0 sent", style="dim"))
-    else:
-        _sent(console, result.events, result.batches, result.phases)
-    finished = result.balanced and not (result.events.refused and not result.dry_run)
-    console.print(Text(_conclusion(result), style="bold green" if finished else "bold yellow"))
+        requests = pluralize(result.batches.made, "request")
+        if events.would_send:
+            console.print(Text(f"Dry run: nothing was sent. Without --dry-run: {pluralize(events.would_send, 'event')}"
+                               f" in {requests}."))  # fmt: skip
+        else:
+            console.print(Text("Dry run: nothing is left to send."))
+        names = {"would_send": "would send", "already_settled": "already sent", "refused": "refused before"}
+        _phases(console, events, result.phases, names | {"unsent": "not built"})
+        return
+    counts = {"sent": events.accepted, "refused": events.refused}
+    others = {"sent before": events.already_settled, "in doubt": events.in_doubt, "not sent": events.unsent}
+    words = [f"{count:,} {name}" for name, count in (counts | {n: c for n, c in others.items() if c}).items()]
+    where = f" to {result.to}" if result.to else " to the local service"
+    console.print(text(f"Events{where} in {result.seconds:,.1f} s: {', '.join(words)}.", 600))
+    _requests(console, result.batches)
+    _phases(console, events, result.phases, _SENT)
+    if reason := _unfinished(result):
+        console.print(Text(reason))
 
 
-def _conclusion(result: ApplyResult) -> str:
-    """Whether a run sent everything, and what to do where it did not."""
+_SENT = {
+    "accepted": "sent", "refused": "refused", "already_settled": "sent before", "in_doubt": "in doubt",
+    "unsent": "not sent",
+}  # fmt: skip
+"""The counts of a run and what they are called."""
+
+
+def _unfinished(result: ApplyResult) -> str:
+    """Why a run did not send everything; "" where it did."""
     events = result.events
     omitted = sum(result.phases[name].unsent for name in result.held)
-    if result.balanced and result.dry_run:
-        if not events.would_send:
-            return "Nothing is left to send."
-        packed = f"{pluralize(events.would_send, 'event')} in {pluralize(result.batches.made, 'batch')}"
-        return f"Nothing was sent. The same command without --dry-run would send {packed}."
-    if result.balanced and events.refused:
-        refused = f"{pluralize(events.refused, 'event')} {were(events.refused)} refused and did not land"
-        return f"Every planned event is accounted for, but {refused}."
     if result.balanced:
-        return "Balanced: every planned event is accounted for."
+        return ""
     if omitted and omitted == events.unsent and not events.in_doubt:
-        phases = f"{', '.join(result.held)}, {pluralize(omitted, 'event')} unsent"
+        phases = f"{', '.join(result.held)}, {pluralize(omitted, 'event')}"
         return f"Left out by --phases: {phases}. Run again without --phases to send them."
-    counts = f"{pluralize(events.in_doubt, 'event')} in doubt, {events.unsent:,} unsent"
-    return f"Not finished: {counts}. Run the same command again to resume."
+    return f"Not finished: {pluralize(events.in_doubt, 'event')} in doubt, {events.unsent:,} not sent."
 
 
-def show_status(console: Console, result: StatusResult) -> None:
+def _requests(console: Console, batches: BatchCounts) -> None:
+    if batches.made:
+        line = f"{pluralize(batches.made, 'request')}, {batches.retried:,} retried, {batches.split:,} split"
+        console.print(Text(line, style="dim"))
+
+
+def _phases(console: Console, events: SentCounts, phases: Mapping[str, SentCounts], names: Mapping[str, str]) -> None:
+    """The counts `names` (field: heading) of each phase that has events, where there are several such phases."""
+    used = {name: counts for name, counts in phases.items() if counts.made or counts.unsent}
+    if len(used) < 2:
+        return
+    always = ("accepted", "would_send", "refused")
+    fields = [name for name in names if name in always or getattr(events, name)]
+    shown = table("phase", *(f"#{names[name]}" for name in fields))
+    for phase, counts in used.items():
+        shown.add_row(phase, *(number(getattr(counts, name)) for name in fields))
+    console.print(shown)
+
+
+def show_status(console: Console, plan: Plan, status: PlanStatus, result: StatusResult, directory: str) -> None:
     """The state of a plan, what was sent, and what is in doubt or was refused."""
-    show_state(console, result.state, result.events.refused)
+
+    def found(console: Console) -> None:
+        _history(console, result)
+        if result.course is not None:
+            _requests(console, result.batches)
+        _phases(console, result.events, result.phases, _SENT)
+        _doubts(console, result)
+        groups = group_refusals(result.refusals)
+        show_refusals(
+            console, [RefusalCause(f"{one.status} {one.detail}", count, f"uuid {one.uuid}") for one, count in groups]
+        )
+        if result.failures:
+            shown = table("#failed requests", "answer", "last")
+            for failure in result.failures[:MOST_CAUSES]:
+                shown.add_row(number(failure.tries), _answer(failure.status, failure.detail), text(failure.last, 30))
+            console.print(shown)
+
+    _framed(console, plan, status, directory, found)
+
+
+def _history(console: Console, result: StatusResult) -> None:
+    """Where and when the plan was sent, rehearsed and verified."""
+    events = result.events
+    planned = events.made + events.unsent
     if (history := result.course) is not None:
         until = f", the last one ended {history.ended}" if history.ended else ""
         runs = pluralize(history.runs, "run")
-        console.print(text(f"Applied to {history.to}: {runs}, the first started {history.began}{until}", 400))
+        console.print(text(f"Applied to {history.to}: {runs}, the first started {history.began}{until}.", 400))
+        counts = f"{events.accepted:,} of {pluralize(planned, 'event')} sent, {events.refused:,} refused"
+        console.print(Text(f"{counts}, {events.in_doubt:,} in doubt, {events.unsent:,} not sent."))
+    else:
+        console.print(Text(f"{pluralize(planned, 'event')} to send; nothing was sent yet."))
     for verified, action in ((result.rehearsed, "Rehearsed"), (result.verified, "Verified against")):
         if verified is not None:
-            verdict = "proved" if verified.proved else "not proved"
             counts = f"{verified.found:,} of {pluralize(verified.expected, 'event')} found"
+            verdict = "every one once" if verified.proved else "with differences"
             target = f" {verified.to}" if verified.to else ""
-            console.print(text(f"{action}{target} at {verified.at}: {verdict}, {counts}", 400))
-    if result.verified is None and result.events.accepted:
-        console.print(Text("Not verified yet: backcast verify", style="dim"))
-    _sent(console, result.events, result.batches, result.phases)
+            console.print(text(f"{action}{target} at {verified.at}: {counts}, {verdict}.", 400))
+    if result.verified is None and events.accepted:
+        console.print(Text("Not verified yet."))
+
+
+def _doubts(console: Console, result: StatusResult) -> None:
+    """What is in doubt, and what becomes of it."""
     if result.doubts:
         shown = table("in doubt", "#events", "#tries", "since", "last answer")
-        for doubt in result.doubts[:MOST_DOUBTS]:
+        for doubt in result.doubts[:MOST_CAUSES]:
             location = f"{doubt.phase}, block {doubt.block}, events {doubt.first} to {doubt.last}"
             shown.add_row(
                 text(location, 80), number(doubt.events), number(doubt.tries), text(doubt.begun, 30),
@@ -131,82 +245,61 @@ def show_status(console: Console, result: StatusResult) -> None:
         else:
             consequence = "in doubt: apply sends them again with the same uuids."
         console.print(Text(f"{pluralize(in_doubt, 'event')} {are(in_doubt)} {consequence}"))
-    if result.refusals:
-        shown = table("refused event", "answer")
-        for refusal in result.refusals[:MOST_DOUBTS]:
-            shown.add_row(text(refusal.uuid, 40), _answer(refusal.status, refusal.detail))
-        console.print(shown)
-    if result.failures:
-        shown = table("failed requests", "#count", "last")
-        for failure in result.failures:
-            shown.add_row(_answer(failure.status, failure.detail), number(failure.tries), text(failure.last, 30))
-        console.print(shown)
-    if max(len(result.doubts), len(result.refusals)) > MOST_DOUBTS:
-        more = "More of them: --json, or the table batches of ledger.sqlite; refused events: backcast rejects"
-        console.print(Text(more, style="dim"))
 
 
 def _answer(status: int | None, detail: str) -> Text:
     return text(f"{'' if status is None else status} {detail}".strip() or "no answer", 120)
 
 
-def _counts(console: Console, events: SentCounts, phases: Mapping[str, SentCounts], rows: Mapping[str, str]) -> None:
-    """The counts of `rows` (field: label), with a column for each phase that has events, unless there is only one."""
-    used = {name: counts for name, counts in phases.items() if counts.made or counts.unsent}
-    columns = {"count": events} | (used if len(used) > 1 else {})
-    shown = table("events", *(f"#{name}" for name in columns))
-    for name, label in rows.items():
-        count = getattr(events, name)
-        style = "red" if count and name == "refused" else "yellow" if count and name == "in_doubt" else ""
-        shown.add_row(label, *(number(getattr(counts, name)) for counts in columns.values()), style=style)
+def show_refusals(console: Console, causes: Sequence[RefusalCause]) -> None:
+    """Why events were refused: each cause with its number of events and the place of the first."""
+    if not causes:
+        return
+    shown = table("#refused", "cause", "first one")
+    for cause in causes[:MOST_CAUSES]:
+        shown.add_row(number(cause.events), text(cause.cause, 160), text(cause.place, 160))
     console.print(shown)
-
-
-def _sent(console: Console, events: SentCounts, batches: BatchCounts, phases: Mapping[str, SentCounts]) -> None:
-    names = ("made", "accepted", "already_settled", "refused", "in_doubt", "unsent")
-    _counts(console, events, phases, {name: name.replace("_", " ") for name in names})
-    sent = f"{batches.sent:,} sent, {batches.retried:,} retried, {batches.split:,} split"
-    console.print(Text(f"{pluralize(batches.made, 'batch')} made, {sent}", style="dim"))
+    if len(causes) > MOST_CAUSES:
+        console.print(Text(f"and {pluralize(len(causes) - MOST_CAUSES, 'more cause')}", style="dim"))
 
 
 def show_verification(console: Console, result: VerifyResult) -> None:
-    """What landed, compared with what was settled."""
-    shown = table("", "#cells", "#events")
+    """What landed, compared with what was sent."""
     counts = result.events
-    rows = (
-        ("expected", None, counts.expected),
-        ("found", None, counts.found),
-        ("match", result.cells.match, None),
+    if result.proved:
+        console.print(Text("Proved: every event that was settled was found once."))
+    elif counts.missing:
+        console.print(Text(f"Not proved: {pluralize(counts.missing, 'event')} {are(counts.missing)} missing."))
+    else:
+        console.print(Text("Not proved: the service has other events than were settled."))
+    console.print(Text(f"{counts.found:,} of {pluralize(counts.expected, 'event')} found."))
+    kinds = (
         ("missing", result.cells.missing, counts.missing),
         ("extra", result.cells.extra, counts.extra - counts.duplicated),
         ("duplicated", result.cells.duplicated, counts.duplicated),
         ("different", result.cells.different, counts.different),
     )
-    for name, cells, events in rows:
-        bad = name in ("missing", "extra", "duplicated", "different") and bool(cells or events)
-        cell_count, event_count = ("" if count is None else number(count) for count in (cells, events))
-        shown.add_row(name, cell_count, event_count, style="red" if bad else "")
-    console.print(shown)
+    if any(cells or events for _, cells, events in kinds):
+        shown = table("difference", "#daily counts", "#events")
+        for name, cells, events in kinds:
+            if cells or events:
+                shown.add_row(name, number(cells), number(events))
+        console.print(shown)
     _differences(console, result.differences)
     _extras(console, result)
     if counts.copies:
         copies = f"{pluralize(counts.copies, 'more copy')} {were(counts.copies)} accepted"
         console.print(Text(f"{copies}, {COLLAPSE}."))
-    verdict = "Not proved: the service has other events than were settled."
-    if result.proved:
-        verdict = "Proved: every event that was settled was found once."
-    elif counts.missing:
-        verdict = f"Not proved: {pluralize(counts.missing, 'event')} {are(counts.missing)} missing."
-    console.print(Text(verdict, style="bold green" if result.proved else "bold red"))
 
 
 def _differences(console: Console, differences: Sequence[Difference]) -> None:
     if not differences:
         return
-    shown = table("difference", "uuid", "landed as (event, person, time)")
+    shown = table("event", "uuid", "landed as (event, person, time)")
     for difference in differences[:MOST_DIFFERENCES]:
         landed = "; ".join(", ".join(copy) for copy in difference.landed)
         shown.add_row(text(difference.kind, 40), text(difference.uuid, 40), text(landed, 240))
+    shown.columns[1].no_wrap = True
     console.print(shown)
     if len(differences) > MOST_DIFFERENCES:
         console.print(Text(f"{len(differences) - MOST_DIFFERENCES:,} more; all of them: --json", style="dim"))
@@ -216,8 +309,8 @@ def _extras(console: Console, result: VerifyResult) -> None:
     """Events that are not of the plan by name and day, where they may come from, and what was compared."""
     if not result.extras:
         return
-    shown = table("not of this plan", "UTC day", "#count")
-    for extra in result.extras:
+    shown = table("not of this plan", "UTC day", "#events")
+    for extra in result.extras[:MOST_DIFFERENCES]:
         shown.add_row(text(extra.event, 120), text(extra.day, 20), number(extra.count))
     console.print(shown)
     others = result.events.others
@@ -234,28 +327,3 @@ def _extras(console: Console, result: VerifyResult) -> None:
     else:
         sentence += " The whole project was compared, with what others sent to it."
     console.print(text(sentence, 600))
-
-
-def show_rejects(console: Console, rejects: Iterable[Reject], *, most: int = MOST_REJECTS) -> int:
-    """Rejected rows and refused events as they are in the export, and a line on those beyond `most`.
-
-    Returns their number.
-    """
-    shown = table("code", "location", "why", "row")
-    count = 0
-    iterator = iter(rejects)
-    for reject in islice(iterator, most):
-        count += 1
-        item = f", item {reject.item:,}" if reject.item else ""
-        row = f", row {reject.row:,}{item}, byte {reject.offset:,}" if reject.row else ""
-        shown.add_row(
-            text(reject.code, 80), text(reject.part + row, 240), text(reject.detail, 240), text(reject.record, 200)
-        )
-    if count:
-        console.print(shown)
-    more = sum(1 for _ in iterator)
-    if more:
-        console.print(Text(f"{pluralize(more, 'more row')}; all of them in full: --format jsonl", style="dim"))
-    if not count:
-        console.print(Text("No row was rejected, and no event was refused."))
-    return count + more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.plan.manifest import Plan
-from pipeline.text import printable
+from pipeline.text import pluralize, printable
 
 DECISIONS = {
     "merge": "merged",
@@ -80,12 +80,6 @@ ADVICE = {
 }
 """What to do about a check, for those whose detail is not enough."""
 
-VERDICTS = {
-    "ready": "Ready: no check found anything.",
-    "warnings": "Ready, with warnings: read them before applying.",
-    "not-ready": "Not ready: fix the failed checks. Until then apply refuses this plan; it can be rehearsed.",
-}
-
 STATES = {
     "not-ready": "not ready",
     "stopped": "stopped (resumable)",
@@ -120,9 +114,21 @@ def mapping_of(plan: Plan) -> str:
     return plan.tool if name == plan.tool else f"{name} ({plan.tool})"
 
 
-def state_in_words(state: str, refused: int) -> str:
-    """The text of a state. `refused` is the number of refused events."""
-    return STATES.get(state, state).format(refused=refused)
+def state_in_words(state: str, refused: int, checks: int = 0) -> str:
+    """The text of a state. `refused` is the number of refused events, `checks` of the checks that found something."""
+    words = STATES.get(state, state).format(refused=refused)
+    return f"{words}, {pluralize(checks, 'thing')} to check" if checks and state in ("ready", "rehearsed") else words
+
+
+def zone_proof(plan: Plan) -> str:
+    """How the time zone of the plan is known."""
+    months = len(plan.zone_evidence)
+    if months:
+        agree = sum(month.agrees for month in plan.zone_evidence)
+        return f"confirmed by {agree:,} of {pluralize(months, 'month')}"
+    if plan.options.zones:
+        return "from --timezone, not confirmed: the rows have no receive times"
+    return "as the tool exports them"
 
 
 def decided_because(reason: str, plan: Plan) -> str:

@@ -143,9 +143,9 @@ def test_checks_stand_worst_first(tmp_path: Path) -> None:
         ("rehearsed", "backcast apply 'my plan' --to eu --approve-merges 2"),
         ("sending", "backcast status 'my plan'"),
         ("stopped", "backcast apply 'my plan' --to https://eu.example --approve-merges 2"),
-        ("sent", "backcast verify 'my plan' --to https://eu.example"),
+        ("sent", "backcast verify 'my plan' --to https://eu.example --project ID"),
         ("sent-with-refusals", "backcast rejects 'my plan' --code refused_event"),
-        ("differs", "backcast verify 'my plan' --to https://eu.example --repair"),
+        ("differs", "backcast verify 'my plan' --to https://eu.example --project ID --json"),
         ("verified", ""),
     ],
 )

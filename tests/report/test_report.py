@@ -7,6 +7,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,17 +16,20 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from pipeline.errors import UnsafePlan
-from pipeline.ledger import RunHistory
+from pipeline.ledger import LedgerSummary, RunHistory
 from pipeline.mask import masked
 from pipeline.models import Dialect, Finding, Reject, SealedOptions
-from pipeline.plan.manifest import Example, MappingSeal, Plan
+from pipeline.plan.manifest import Example, MappingSeal, Plan, RowCounts
 from pipeline.report import terminal
 from pipeline.report.contents import Report, Results, build_report
 from pipeline.report.html import render
 from pipeline.report.machine import plan_object, write_report
 from pipeline.report.registry import PAGE, TERMINAL, Values, on_page, on_terminal
+from pipeline.report.rejects import RefusedEvent
+from pipeline.report.rejects_view import show_each, show_groups
 from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.sections.events import years
+from pipeline.report.state import PlanStatus, State
 from pipeline.report.survey_view import histogram, show_survey
 from pipeline.survey import BrokenSurvey, FieldSurvey, PartSurvey, Survey, ZoneSurvey
 from pipeline.verify.reconcile import Difference
@@ -38,6 +42,7 @@ from tests.golden.report.small_plan import (
     plan_directory,
     small_plan,
 )
+from tests.support.deliveries import uuid
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\u202e[red]{{ 7*7 }}"
 
@@ -84,7 +89,8 @@ def printed(show: object, *given: object, width: int = 100, **named: object) -> 
 
 def plan_text(plan: Plan, width: int = 100) -> str:
     """What the terminal shows of a plan whose directory has none of its files."""
-    return printed(terminal.show_plan, plan, directory="plan", width=width)
+    status = PlanStatus(State.READY if plan.ready else State.NOT_READY, plan.events.made, LedgerSummary())
+    return printed(terminal.show_plan, plan, status, "plan", width=width)
 
 
 # -- for programs ------------------------------------------------------------------------------------------
@@ -324,15 +330,15 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
 
 
 def test_a_verification_tells_copies_from_duplicates() -> None:
-    """A copy that collapses stands in no row of differences, and is told in words; a duplicate does."""
+    """A copy that collapses is in no row of differences, but in a sentence; a duplicate is in a row."""
     result = VerifyResult(cells=CellCounts(match=3), events=FoundCounts(9, 9, copies=7), proved=True)
     lines = printed(terminal.show_verification, result).splitlines()
-    assert ["duplicated", "0", "0"] in [line.split() for line in lines]
+    assert not any(line.startswith("duplicated") for line in lines)
     assert any(line.startswith("7 more copies were accepted, equal to another in uuid") for line in lines)
     wrong = FoundCounts(9, 9, extra=2, duplicated=2)
     result = VerifyResult(cells=CellCounts(match=2, duplicated=1), events=wrong, proved=False)
     lines = printed(terminal.show_verification, result).splitlines()
-    assert {("extra", "0", "0"), ("duplicated", "1", "2")} <= {tuple(line.split()) for line in lines}
+    assert [line.split() for line in lines if line.startswith(("extra", "duplicated"))] == [["duplicated", "1", "2"]]
     assert not any("copies" in line for line in lines)
 
 
@@ -341,14 +347,14 @@ def test_a_dry_run_says_what_it_would_do() -> None:
     result = msgspec.structs.replace(
         REHEARSAL, dry_run=True, events=SentCounts(12, already_settled=5, would_send=7), batches=BatchCounts(made=3)
     )
-    shown = printed(terminal.show_apply, result)
-    assert {("would", "send", "7"), ("already", "settled", "5")} <= {tuple(one.split()) for one in shown.splitlines()}
-    assert "3 batches packed, 0 sent" in shown
-    assert "Nothing was sent. The same command without --dry-run would send 7 events in 3 batches." in shown
-    assert "accepted" not in shown
-    assert "Balanced" not in shown
+    assert printed(terminal.show_apply, result) == (
+        "Dry run: nothing was sent. Without --dry-run: 7 events in 3 requests.\n"
+    )
+    parts = {"identities": SentCounts(2, already_settled=2, would_send=0), "events": SentCounts(10, 3, would_send=7)}
+    shown = printed(terminal.show_apply, msgspec.structs.replace(result, phases=parts)).splitlines()
+    assert [line.split() for line in shown[2:]] == [["identities", "0", "2", "0"], ["events", "7", "0", "0"]]
     result = msgspec.structs.replace(result, events=SentCounts(12, already_settled=12, would_send=0))
-    assert printed(terminal.show_apply, result).splitlines()[-1] == "Nothing is left to send."
+    assert printed(terminal.show_apply, result) == "Dry run: nothing is left to send.\n"
 
 
 def test_values_of_rows_are_masked_on_the_page(tmp_path: Path) -> None:
@@ -380,26 +386,46 @@ def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:
 # -- on a terminal -----------------------------------------------------------------------------------------
 
 
-def test_a_plan_ends_in_its_sentence() -> None:
-    """The last line of a plan on the terminal is its one counted line."""
+def test_a_plan_has_its_state_first_and_the_next_command_last() -> None:
+    """State and counted sentence, then what was found, the report, and a command that can be pasted."""
     plan = small_plan()
-    assert plan_text(plan).splitlines()[-1] == plan.sentence
+    lines = plan_text(plan).splitlines()
+    assert lines[:2] == ["State: not ready", plan.sentence]
+    assert lines[-3:] == [
+        "Report: plan/report.html",
+        "Next: Fix the failed checks and plan again. Until then it can only be rehearsed:",
+        "  backcast rehearse plan",
+    ]
 
 
-def test_gates_say_what_to_do() -> None:
-    """A gate stands on the terminal with its level and the way out."""
-    shown = plan_text(small_plan(), width=200)
+def test_checks_say_what_to_do() -> None:
+    """A check is on the terminal with its level and what to do; what stops the plan comes before all others."""
+    gates = [Finding("keyless", "warning", "no key"), *small_plan().gates]
+    shown = plan_text(small_plan(gates=gates), width=200)
     assert "STOP max_rejects: 2 of 14 rows (14.29%) rejected (limit 0)\n  What to do: list them" in shown
+    assert shown.index("STOP max_rejects") < shown.index("Rejected") < shown.index("WARNING keyless")
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_a_plan_has_at_most_forty_lines(width: int) -> None:
+    """However much was found: the least important is left to the report, the command is whole."""
+    gates = [Finding(f"check_{number}", "warning", "word " * 80) for number in range(50)]
+    codes = {f"code_{number}": 1 for number in range(50)}
+    shown = plan_text(small_plan(gates=gates, warnings=codes, skips=codes, verdict="warnings"), width=width)
+    rows = sum(-(-len(line) // width) for line in shown.splitlines())
+    assert rows <= terminal.MOST_LINES
+    assert shown.endswith("\n  backcast rehearse plan\n")
+    assert ("more lines: see the report" in shown) == (width < 160)
 
 
 def test_warnings_have_a_count_and_a_place() -> None:
     """A warning stands with its count, one example and where it is."""
     line = next(one for one in plan_text(small_plan(), width=220).splitlines() if "unsafe_" in one)
     assert re.split(r"\s{2,}", line.strip()) == [
-        "unsafe_integer",
         "3",
-        "an integer beyond 2^53 is sent exactly; readers that use doubles round it",
-        "a.jsonl, row 5: 9007199254740993 is beyond 2^53",
+        "unsafe_integer",
+        "an integer beyond 2^53 is sent exactly; readers that use doubles round it"
+        " (a.jsonl, row 5: 9007199254740993 is beyond 2^53)",
     ]
 
 
@@ -411,28 +437,15 @@ def test_markup_and_escapes_in_an_export_stay_text(width: int) -> None:
     assert "[red]" in re.sub(r"\s", "", shown)
 
 
-def test_a_narrow_terminal_loses_no_number() -> None:
-    """On 40 columns every count of every part is still whole."""
-    plan = small_plan(parts=[part("a-rather-long-name-of-a-part.jsonl", (1_234_567, 1_234_565, 1, 1))])
-    assert {"1,234,567", "1,234,565"} <= set(plan_text(plan, width=40).split())
-
-
-def test_many_parts_are_summed_up() -> None:
-    """Beyond twenty parts a line counts the others, with their rows."""
-    plan = small_plan(parts=[part(f"{number:02d}.jsonl", (10, 10, 0, 0)) for number in range(25)])
-    line = next(one for one in plan_text(plan).splitlines() if "more parts" in one)
-    assert line.split() == ["5", "more", "parts", "50", "50", "0", "0"]
-
-
 def test_a_verification_says_whether_it_is_proved() -> None:
-    """Missing events are counted and the way to mend them named; a proof is said in words."""
+    """Missing events are counted and listed; a proof is one sentence."""
     difference = Difference("missing", "the-uuid", 1, [(HOSTILE, "u1", "2021-01-01T00:00:00Z")])
     result = VerifyResult(
         cells=CellCounts(match=3, missing=1), events=FoundCounts(9, 7, 2, 0), proved=False, differences=[difference]
     )
     shown = printed(terminal.show_verification, result)
     assert ("the-uuid" in shown, "\x1b" in shown) == (True, False)
-    assert shown.splitlines()[-1] == "Not proved: 2 events are missing."
+    assert shown.splitlines()[:2] == ["Not proved: 2 events are missing.", "7 of 9 events found."]
     assert ["missing", "1", "2"] in [line.split() for line in shown.splitlines()]
     assert "Proved: every event" in printed(terminal.show_verification, VERIFICATION)
 
@@ -445,28 +458,66 @@ def test_a_status_says_what_is_in_doubt() -> None:
         batches=BatchCounts(3, 2, 0, 0),
         events=SentCounts(made=6, accepted=4, in_doubt=2, unsent=3),
     )
-    lines = printed(terminal.show_status, result).splitlines()
+    plan = small_plan()
+    status = PlanStatus(State.STOPPED, plan.events.made, LedgerSummary())
+    lines = printed(terminal.show_status, plan, status, result, "plan").splitlines()
     assert lines[0] == "State: stopped (resumable)"
-    assert ["unsent", "3"] in [line.split() for line in lines]
-    assert lines[-1] == "2 events are in doubt: apply sends them again with the same uuids."
+    assert "2 events are in doubt: apply sends them again with the same uuids." in lines
+    assert lines[-1] == "  backcast apply plan --to us --approve-merges 2"
 
 
-def test_a_run_says_whether_it_is_balanced() -> None:
+def test_a_run_says_whether_it_is_complete() -> None:
     """A run with events in doubt is not finished, and says so with numbers."""
     events = SentCounts(made=11, accepted=10, in_doubt=1, unsent=1)
     shown = printed(terminal.show_apply, msgspec.structs.replace(REHEARSAL, balanced=False, events=events))
-    assert "Not finished: 1 event in doubt, 1 unsent." in shown
-    assert "Balanced: every planned event is accounted for." in printed(terminal.show_apply, REHEARSAL)
+    assert "10 sent, 0 refused, 1 in doubt, 1 not sent." in shown
+    assert "Not finished: 1 event in doubt, 1 not sent." in shown
+    assert "Not finished" not in printed(terminal.show_apply, REHEARSAL)
 
 
-def test_rejects_are_listed_and_the_rest_counted() -> None:
-    """So many rows are listed with place and text; those beyond are counted."""
+STATES = [
+    (State.VERIFIED, {}, "green"), (State.READY, {}, "green"), (State.SENT, {}, ""),
+    (State.SENT_WITH_REFUSALS, {}, "yellow"), (State.STOPPED, {}, "yellow"), (State.DIFFERS, {}, "red"),
+    (State.NOT_READY, {}, "red"), (State.VERIFIED, {"rejects": {"bad_json": 1}}, "yellow"),
+    (State.REHEARSED, {"gates": [Finding("spike", "warning", "a day")]}, "yellow"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "found", "color"), STATES)
+def test_green_means_that_nothing_is_lost_refused_or_open(state: State, found: dict[str, Any], color: str) -> None:
+    """A state of success is green only for a plan without rejected rows and findings; `sent` was not verified yet."""
+    clean: dict[str, Any] = {"rejects": {}, "gates": [], "rows": RowCounts(10, 10, 0, 0), "verdict": "ready"}
+    plan = small_plan(**(clean | found))
+    line = terminal.state_line(plan, PlanStatus(state, 12, LedgerSummary()))
+    assert str(line.style).split()[1:] == ([color] if color else [])
+
+
+def test_rejects_are_grouped_by_code() -> None:
+    """Each code has its count, its meaning and one row with its place; refused events are grouped by their cause."""
     rejects = [Reject("a.jsonl", row, row * 10, "read", "bad_json", "why", "{oops") for row in range(1, 8)]
-    shown = printed(terminal.show_rejects, iter(rejects), most=3, width=120)
-    assert shown.count("bad_json") == 3
-    assert "a.jsonl, row 3, byte 30" in shown
-    assert "4 more rows" in shown.splitlines()[-1]
-    assert printed(terminal.show_rejects, []) == "No row was rejected, and no event was refused.\n"
+    refused = [
+        RefusedEvent("b.jsonl", row, 5, "send", "refused_event", f"400 bad event {row}", "{}", uuid=uuid(row))
+        for row in range(1, 4)
+    ]
+    other = RefusedEvent("b.jsonl", 9, 5, "send", "refused_event", "413 too large", "{}", uuid=uuid(9))
+    lines = printed(show_groups, [*refused, other, *rejects], "backcast rejects plan", width=120).splitlines()
+    assert lines == [
+        "7 rejected rows, bad_json: the row is not JSON",
+        "  for example a.jsonl, row 1, byte 10: why",
+        "  {oops",
+        "3 refused events, refused_event",
+        "  for example b.jsonl, row 1, byte 5: 400 bad event 1",
+        "  {}",
+        "1 refused event, refused_event",
+        "  for example b.jsonl, row 9, byte 5: 413 too large",
+        "  {}",
+        "List all of them (or --format jsonl, csv):",
+        "  backcast rejects plan --all",
+    ]
+    every = printed(show_each, rejects, width=120)
+    assert (every.count("bad_json"), "a.jsonl, row 7, byte 70: why" in every) == (7, True)
+    for show in (lambda console: show_each(console, []), lambda console: show_groups(console, [], "")):
+        assert printed(show) == "No row was rejected, and no event was refused.\n"
 
 
 # -- a survey ----------------------------------------------------------------------------------------------
@@ -531,4 +582,4 @@ def test_a_new_section_is_one_function(tmp_path: Path) -> None:
         PAGE[:] = [one for one in PAGE if owner not in one]
     titles = ("What it takes", "Owner What will be sent", "Owner us", "What will be sent phase")
     assert [page.index(title) for title in titles] == sorted(page.index(title) for title in titles)
-    assert shown.index("rejected") < shown.index("Owner: us") < shown.index("phase")
+    assert shown.index("STOP") < shown.index("Owner: us") < shown.index("merged identities")

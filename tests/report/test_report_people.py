@@ -35,6 +35,7 @@ from pipeline.report.contents import Results, build_report
 from pipeline.report.html import render
 from pipeline.report.pairs import some_pairs
 from pipeline.report.results import SentCounts
+from pipeline.report.state import read_status
 from pipeline.report.wording import DECISIONS, REASONS
 from pipeline.text import printable
 from tests.golden.report.small_plan import REHEARSAL, plan_directory, small_plan
@@ -92,12 +93,8 @@ class Seen:
 
     def terminal(self, width: int = 200) -> str:
         console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
-        terminal.show_plan(console, self.plan, directory="plan")
+        terminal.show_plan(console, self.plan, read_status(self.plan, self.directory), "plan")
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
-
-    def lines(self) -> list[list[str]]:
-        """The lines on the terminal, each cut into its cells."""
-        return [re.split(r"\s{2,}", line.strip()) for line in self.terminal().splitlines()]
 
     def rows(self, heading: str) -> list[list[str]]:
         """The rows of the table under a heading of the page, its own headings left out."""
@@ -174,7 +171,9 @@ def test_the_number_to_approve_is_the_same_everywhere(everything: Seen) -> None:
     assert merges == 5
     assert everything.people["approve_merges"] == merges
     assert f"--approve-merges {merges}" in everything.text("Identities")
-    assert f"--approve-merges {merges}." in everything.terminal()
+    assert (
+        f"{merges} merged identities, which cannot be undone. 2 pairs of ids are not merged." in everything.terminal()
+    )
 
 
 def test_decisions_stand_with_their_reason_and_count_merges_first(everything: Seen) -> None:
@@ -187,20 +186,17 @@ def test_decisions_stand_with_their_reason_and_count_merges_first(everything: Se
         ["not merged: conflict", "1", "the id belongs to another user, who came first"],
         ["not merged: refused", "1", "one of the ids is a placeholder such as null or anonymous"],
     ]
-    assert all(row in everything.lines() for row in rows)
     assert sum(int(row[1]) for row in rows) == everything.people["identities"]["pairs"] == 7
 
 
 def test_a_shared_device_is_shown_with_its_users(everything: Seen) -> None:
     """The device stands in the table of ids of several users with its rows."""
     assert everything.rows("Shared devices (ids of several users)") == [["tablet", "2", "3"]]
-    assert ["tablet", "2", "3"] in everything.lines()
 
 
 def test_a_chain_is_shown_as_one_person(everything: Seen) -> None:
     """Of a, b and c one id is kept, and the others stand beside it."""
     assert everything.rows("Largest persons") == [["c", "3", "a, b"]]
-    assert ["c", "3", "a, b"] in everything.lines()
     assert "and 3 more persons of several ids" in everything.text("Largest persons")
 
 
@@ -231,13 +227,11 @@ def test_many_pairs_are_a_bounded_sample(tmp_path: Path) -> None:
 
 
 def test_tables_of_ids_are_bounded(tmp_path: Path) -> None:
-    """Of 30 shared devices the page lists 20 and the terminal 5, and both say that there are more."""
+    """Of 30 shared devices the page lists 20, and says that there are more."""
     calls = [track(who, f"d-{one:02d}") for one in range(30) for who in (None, f"a-{one}", f"b-{one}")]
     seen = planned(tmp_path, calls)
     assert len(seen.rows("Shared devices (ids of several users)")) == 20
     assert "The 20 with most; all pairs are in" in seen.text("Shared devices (ids of several users)")
-    assert sum(line[0].startswith("d-") for line in seen.lines()) == 5
-    assert "and 15 more in the report" in seen.terminal()
 
 
 def test_every_decision_and_reason_has_words() -> None:
@@ -303,8 +297,8 @@ def test_six_group_types_stand_in_their_order_and_the_sixth_is_not_sent(everythi
     numbers = [*(f"number {one}" for one in range(1, 6)), "not sent: the service stores 5 types"]
     rows = everything.rows("Groups")
     assert [[row[0], row[2]] for row in rows] == [[*both] for both in zip(names, numbers, strict=True)]
-    assert all(row in everything.lines() for row in rows)
     assert not everything.plan.ready
+    assert "State: not ready" in everything.terminal()
 
 
 def test_a_choice_of_group_types_shows_what_it_leaves_out(tmp_path: Path) -> None:
@@ -344,11 +338,10 @@ def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) ->
 
 
 def test_names_of_properties_are_bounded_and_the_rest_is_counted(tmp_path: Path) -> None:
-    """Of 250 names 20 are on the page and 10 on the terminal; the sums hold those that the plan does not name, too."""
+    """Of 250 names 20 are on the page; the sums have those that the plan does not name, too."""
     traits = {f"p-{one:03d}": "hush" for one in range(250)}
     seen = planned(tmp_path, [call("identify", "u", traits=traits)])
     assert seen.rows("Persons")[19:] == [["p-019", "1"], ["and more than 180 more", "230"]]
-    assert ["and more than 190 more", "240"] in seen.lines()
 
 
 def test_a_plan_without_profiles_says_so(tmp_path: Path) -> None:
@@ -371,10 +364,10 @@ def test_a_plan_without_profiles_says_so(tmp_path: Path) -> None:
 def test_the_switch_for_anonymous_events_is_shown_with_its_counts(tmp_path: Path, switch: str, words: str) -> None:
     """Events and ids with and without identity are counted, and the page warns of what needs a profile."""
     seen = planned(tmp_path, [*SHARED, track(None, "nobody"), track(None, "nobody")], persons=switch)
-    for said in (seen.text("Identified and anonymous ids"), " ".join(seen.terminal().split())):
-        assert "4 events of 3 identified ids, 2 events of 1 anonymous id (duplicates included)." in said
-        assert words in said
-        assert "merges and groups need profiles" in said
+    said = seen.text("Identified and anonymous ids")
+    assert "4 events of 3 identified ids, 2 events of 1 anonymous id (duplicates included)." in said
+    assert words in said
+    assert "merges and groups need profiles" in said
 
 
 def test_what_the_service_copies_to_persons_by_itself_is_counted(tmp_path: Path) -> None:
@@ -383,7 +376,6 @@ def test_what_the_service_copies_to_persons_by_itself_is_counted(tmp_path: Path)
     heading = "Properties that the service copies by itself"
     assert "In a sample of 1 event" in seen.text(heading)
     assert ["$os", "1"] in seen.rows(heading)
-    assert ["$os", "1"] in seen.lines()
 
 
 # -- strangers' texts, values, nothing at all --------------------------------------------------------------
@@ -399,7 +391,6 @@ def test_hostile_ids_and_names_stay_text(everything: Seen) -> None:
     assert {SHOWN, LONG} <= set(ids)
     assert [SHOWN, "1"] in everything.rows("Persons")
     assert not re.search("[\x1b\u202e]", everything.terminal(60))
-    assert "[red]" in everything.terminal()
 
 
 def test_an_id_that_the_service_would_cut_is_cut_on_the_page(tmp_path: Path) -> None:
@@ -426,8 +417,7 @@ def test_a_plan_with_nothing_of_people_says_so_in_one_line(tmp_path: Path) -> No
     said = "No merges, no groups, no profiles to send."
     assert seen.text("People and groups").startswith(said)
     assert not {"Identities", "Groups", "Persons", "People and groups"} & Page(seen.page).tables.keys()
-    assert sum(line[0].startswith(said) for line in seen.lines()) == 1
-    assert "pairs of ids" not in seen.terminal()
+    assert not re.search("merge|group|profile", seen.terminal())
 
 
 def test_the_plan_of_a_library_has_the_same_pages(tmp_path: Path) -> None:

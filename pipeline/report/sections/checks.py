@@ -1,26 +1,48 @@
-"""The checks of a plan that found something (`gates` in JSON), with what to do about each.
+"""The checks of a plan that found something (`gates` in JSON), with what to do about each, worst first.
 
 The page has them on its first screen (`pipeline.report.first_screen`).
 """
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.models import Finding
 from pipeline.plan.manifest import Plan
 from pipeline.report.registry import on_terminal
+from pipeline.report.tables import text
 from pipeline.report.wording import ADVICE
-from pipeline.text import printable
+from pipeline.text import pluralize, printable
 
+MOST_CHECKS = 5
+DETAIL_CHARACTERS = 300
 _STYLES = {"stop": "bold red", "warning": "yellow", "notice": "cyan"}
 
 
-@on_terminal(60)
-def show_checks(console: Console, plan: Plan, directory: str) -> None:
+@on_terminal(10)
+def show_failed_checks(console: Console, plan: Plan, directory: str) -> None:
+    """The checks that stop the plan, with what to do about each."""
+    _show(console, [check for check in plan.gates if check.level == "stop"], directory)
+
+
+@on_terminal(40)
+def show_other_checks(console: Console, plan: Plan, directory: str) -> None:
+    """The checks that do not stop the plan, with what to do about each."""
+    others = [check for check in plan.gates if check.level != "stop"]
+    _show(console, sorted(others, key=lambda check: check.level == "notice"), directory)
+
+
+def _show(console: Console, checks: Sequence[Finding], directory: str) -> None:
     """A line for each check, and one for what to do."""
-    for check in plan.gates:
+    for check in checks[:MOST_CHECKS]:
         level = f"{check.level.upper()} {printable(check.name, 80)}: "
-        console.print(Text.assemble((level, _STYLES.get(check.level, "")), printable(check.detail, 1_000)))
+        console.print(Text.assemble((level, _STYLES.get(check.level, "")), text(check.detail, DETAIL_CHARACTERS)))
         if advice := ADVICE.get(check.name):
+            advice = advice.replace("rejects DIR", f"rejects {shlex.quote(directory)}")
             console.print(Text(f"  What to do: {advice}.", style="dim"))
+    if len(checks) > MOST_CHECKS:
+        console.print(Text(f"and {pluralize(len(checks) - MOST_CHECKS, 'more check')}", style="dim"))

@@ -11,27 +11,27 @@ from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page, on_terminal
 from pipeline.text import pluralize, printable
 
-MOST_ON_TERMINAL = 8
+MOST_ON_TERMINAL = 3
 MOST_ON_PAGE = 100
 MOST_CHARACTERS = 60
 
 
-@on_terminal(45)
+@on_terminal(60)
 def show_coverage(console: Console, plan: Plan, directory: str) -> None:
-    """How many fields and names there are, and the first that the mapping does not name."""
+    """How many fields and names the mapping does not name, and the first of them."""
     coverage = plan.coverage
     if not isinstance(coverage, Coverage) or not coverage.rows:
         return
-    console.print(Text(f"Coverage: {summary(coverage)}"))
     for title, every, total in (
         ("fields", coverage.fields, coverage.fields_total),
-        ("events", coverage.events, coverage.events_total),
+        ("event names", coverage.events, coverage.events_total),
     ):
         names = [_name(one) for one in every if one.unmapped][:MOST_ON_TERMINAL]
         if names:
             more = total.unmapped - len(names)
-            others = f", and {more:,} more" if more else ""
-            console.print(Text(f"  unmapped {title}: {', '.join(names)}{others}", style="dim"))
+            others = f" and {more:,} more" if more else ""
+            counts = f"{total.unmapped:,} of {total.met:,} {title}"
+            console.print(Text(f"Not in the mapping: {counts}: {', '.join(names)}{others}", style="dim"))
 
 
 def summary(coverage: Coverage) -> str:

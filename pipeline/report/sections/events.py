@@ -10,11 +10,11 @@ from rich.text import Text
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import OTHERS, Report, phases_of
 from pipeline.report.registry import Values, on_page, on_terminal
-from pipeline.report.tables import number, show_counts, table
+from pipeline.report.tables import bounded
 from pipeline.report.wording import phase_meaning
 from pipeline.text import printable
 
-MOST_NAMES = 20
+MOST_NAMES = 5
 NAME_CHARACTERS = 200
 MOST_IN_MONTHS = 40
 """Names with their own line in the tables of months; ten years of a hundred would be half the page."""
@@ -29,19 +29,14 @@ class YearTable(NamedTuple):
     total: int
 
 
-@on_terminal(20)
-def show_phases(console: Console, plan: Plan, directory: str) -> None:
-    """Each phase in the order of sending."""
-    phases = table("phase", "#events", "")
-    for name, count in phases_of(plan).items():
-        phases.add_row(name, number(count), Text(phase_meaning(name, plan), style="dim"))
-    console.print(phases)
-
-
-@on_terminal(30)
+@on_terminal(80)
 def show_names(console: Console, plan: Plan, directory: str) -> None:
     """The most frequent event names."""
-    show_counts(console, "event", "events", plan.names, MOST_NAMES)
+    top = bounded(plan.names, MOST_NAMES)
+    names = [f"{printable(name, 60)} {count:,}" for name, count in top.shown]
+    if names:
+        more = f" {top.more} names" if top.more else ""
+        console.print(Text(f"Events: {', '.join(names)}{more}", style="dim"))
 
 
 @on_page(20, "phases")

@@ -5,16 +5,13 @@ Ids are shown unmasked, since they identify a person; values of properties are n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.identity.summary import Partners
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Report, code_counts
 from pipeline.report.registry import Values, on_page, on_terminal
-from pipeline.report.tables import bounded, number, show_codes, show_counts, table, text
+from pipeline.report.tables import bounded
 from pipeline.report.wording import DECISIONS, decided_because, policy_meaning
 from pipeline.text import are, pluralize, printable, were
 
@@ -161,80 +158,19 @@ def promoted_sentence(plan: Plan) -> str:
     )
 
 
-@on_terminal(40)
+@on_terminal(20)
 def show_people(console: Console, plan: Plan, directory: str) -> None:
-    """What a plan does to people: merges, groups, profiles. One line where it does nothing."""
-    if has_no_people(plan):
-        console.print(Text(" ".join((NO_CHANGES, *profiles_sentences(plan)))))
-    else:
-        _identities(console, plan, directory)
-        _groups(console, plan)
-        _persons(console, plan)
-        for sentence in profiles_sentences(plan):
-            console.print(Text(sentence))
-    _promoted(console, plan)
-
-
-def _identities(console: Console, plan: Plan, directory: str) -> None:
-    console.print(Text(identities_sentence(plan)))
-    identities = plan.people.identities
-    if identities.decisions:
-        shown = table("pairs of ids", "#count", "why")
-        for decision, pairs, reason in decisions(plan):
-            shown.add_row(text(decision, 80), number(pairs), Text(reason, style="dim"))
-        console.print(shown)
-    if identities.largest:
-        shown = table("largest persons", "#ids", "some of the others")
-        for cluster in identities.largest[:MOST_ON_TERMINAL]:
-            some = ", ".join(text(id, ID_CHARACTERS).plain for id in cluster.some)
-            more = cluster.ids - 1 - len(cluster.some)
-            others = f"{some} and {more:,} more" if more > 0 else some
-            shown.add_row(text(cluster.canonical, ID_CHARACTERS), number(cluster.ids), Text(others, overflow="fold"))
-        console.print(shown)
-        if more := identities.persons - min(MOST_ON_TERMINAL, len(identities.largest)):
-            console.print(Text(f"and {pluralize(more, 'more person')} of several ids", style="dim"))
-    _partners(console, "ids of several users", "users", identities.shared)
-    _partners(console, "users of several ids", "ids", identities.crowded)
-    if sentence := approval(plan):
-        console.print(Text(f"{sentence}.", style="bold yellow"))
-        console.print(Text(f"Each pair with its row: {directory}/identities.parquet", style="dim"))
-
-
-def _partners(console: Console, title: str, unit: str, partners: Sequence[Partners]) -> None:
-    if not partners:
-        return
-    shown = table(title, f"#{unit}", "#rows")
-    for partner in partners[:MOST_ON_TERMINAL]:
-        shown.add_row(text(partner.id, ID_CHARACTERS), number(partner.partners), number(partner.events))
-    console.print(shown)
-    if len(partners) > MOST_ON_TERMINAL:
-        console.print(Text(f"and {len(partners) - MOST_ON_TERMINAL:,} more in the report", style="dim"))
-
-
-def _groups(console: Console, plan: Plan) -> None:
-    groups = plan.people.groups
-    console.print(Text(groups_sentence(plan)))
-    if groups.types:
-        shown = table("group type", "#rows", "")
-        for group_type, rows, status in group_types(plan)[:MOST_NAMES]:
-            shown.add_row(text(group_type, ID_CHARACTERS), number(rows), status)
-        console.print(shown)
-        if len(groups.types) > MOST_NAMES:
-            console.print(Text(f"and {len(groups.types) - MOST_NAMES:,} more", style="dim"))
-    show_codes(console, "groups left out", groups.left_out)
-
-
-def _persons(console: Console, plan: Plan) -> None:
-    persons = plan.people.persons
-    console.print(Text(persons_sentence(plan)))
-    show_counts(console, "person property", "persons", persons.names, MOST_NAMES, persons.properties)
-    show_codes(console, "profiles left out", persons.left_out)
-
-
-def _promoted(console: Console, plan: Plan) -> None:
-    if sentence := promoted_sentence(plan):
-        console.print(Text(sentence))
-        show_counts(console, "property of events", "events", plan.people.profiles.promoted, MOST_NAMES)
+    """What a plan does to people: merges, groups, profiles. Nothing where it does nothing."""
+    people = plan.people
+    if merges(plan):
+        refused = sum(count.pairs for count in people.identities.decisions if count.decision in ("refused", "conflict"))
+        others = f" {pluralize(refused, 'pair')} of ids {are(refused)} not merged." if refused else ""
+        undone = f"{pluralize(merges(plan), 'merged identity')}, which cannot be undone."
+        console.print(Text(f"{undone}{others} Each with its row: {directory}/identities.parquet", style="yellow"))
+    if people.groups.types or people.groups.groups:
+        console.print(Text(groups_sentence(plan)))
+    if people.persons.persons:
+        console.print(Text(persons_sentence(plan)))
 
 
 @on_page(50, "people")
