@@ -7,6 +7,7 @@ and any load, so that a hostile event name stays text. The first screen is open;
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 NAME_CHARACTERS = 200
 _HEADING = re.compile("<h2>(.*?)</h2>", re.DOTALL)
 _SECTION = re.compile(r"</?section>\s*")
+_PLACES = re.compile(r'<h[23]>(?P<title>.*?)</h[23]>|<div class="wide">', re.DOTALL)
+_TAG = re.compile("<[^>]*>")
 
 
 class Chapter(NamedTuple):
@@ -65,8 +68,25 @@ def _chapters(sections: Iterable[str]) -> Iterator[Chapter]:
         ends = [heading.start() for heading in headings[1:]] + [len(html)]
         for heading, end in zip(headings, ends, strict=True):
             number += 1
-            body = html[heading.end() : end].strip()
+            body = _with_regions(heading[1], html[heading.end() : end].strip())
             yield Chapter(f"chapter-{number}", heading[1], body)
+
+
+def _with_regions(title: str, html: str) -> str:
+    """Tables that scroll sideways are reached by the keyboard, under the name of the heading above them."""
+    names: Counter[str] = Counter()
+
+    def named(place: re.Match[str]) -> str:
+        nonlocal title
+        if place["title"] is not None:
+            title = place["title"]
+            return place[0]
+        name = _TAG.sub("", title)
+        names[name] += 1
+        number = f", table {names[name]}" if names[name] > 1 else ""
+        return f'<div class="wide" tabindex="0" role="region" aria-label="{name}{number}">'
+
+    return _PLACES.sub(named, html)
 
 
 @cache
