@@ -7,6 +7,7 @@ override would reverse a page. `printable` shows both as escapes instead.
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 
 ELLIPSIS = "…"
@@ -52,13 +53,25 @@ def printable(text: str, limit: int = 40) -> str:
     """
     cut = text[:limit]
     if not _PLAIN.fullmatch(cut):
-        cut = "".join(
-            _escaped(one) if unicodedata.category(one) in _DRIVING and not _joins(cut, at) else one
-            for at, one in enumerate(cut)
-        )
+        cut = _plain(cut)
     if len(text) > limit or len(cut) > limit:
         return cut[: max(0, limit - 1)] + ELLIPSIS
     return cut
+
+
+def quoted(text: str) -> str:
+    """A text as one word of a shell's command. Driving characters are escaped as bash and zsh read them."""
+    if _plain(text) == text:
+        return shlex.quote(text)
+    return "$'" + _plain(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
+
+
+def _plain(text: str) -> str:
+    """The text with driving characters as escapes."""
+    return "".join(
+        _escaped(one) if unicodedata.category(one) in _DRIVING and not _joins(text, at) else one
+        for at, one in enumerate(text)
+    )
 
 
 def _joins(text: str, at: int) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from pipeline.plan.freshness import open_plan
-from pipeline.text import are, pluralize, printable
+from pipeline.text import are, pluralize, printable, quoted
 from tests.support.deliveries import planned
 
 
@@ -48,3 +49,14 @@ def test_the_sentence_of_a_plan_of_one(tmp_path: Path) -> None:
 def test_joiners_stay_where_writing_needs_them(text: str, shown: str) -> None:
     """Emoji, Persian and Hindi are written with invisible joiners; elsewhere they would hide a difference."""
     assert printable(text, 99) == shown
+
+
+@pytest.mark.parametrize(
+    "text", ["plan", "my plan", "it's", "\u202egnp'\\x", "a\nb\x1b", "$HOME`id`", "", "é \U0001f469"]
+)
+def test_a_quoted_text_is_one_word_of_a_shell(text: str) -> None:
+    """bash reads back exactly the text, and nothing in it drives a terminal."""
+    word = quoted(text)
+    read = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True, env={"LANG": "C.UTF-8"})
+    assert read.stdout.decode() == text
+    assert printable(word, 999) == word

@@ -87,7 +87,7 @@ class Timeline:
     """
 
     id: str
-    unit: Unit
+    unit: str
     svg: str
     top: int
     ticks: list[Tick]
@@ -217,7 +217,7 @@ def _svg(
     for bar in bars:
         wide = (bar.end - bar.start) * (1 - space)
         height = max(0.8, 100 * min(bar.events, top) / top)
-        shapes[bar.events > top].append(f"M{bar.start - origin} 100v-{_short(height)}h{_short(wide)}V100z")
+        shapes[bar.events > top].append(f"M{bar.start - origin} 100v-{short(height)}h{short(wide)}V100z")
     shaded = "".join(f"M{gap.first - origin} 0h{gap.days}v100h-{gap.days}z" for gap in gaps)
     return (
         f'<svg class="timeline" viewBox="0 0 {end - origin} 100" preserveAspectRatio="none" role="img"'
@@ -347,6 +347,6 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """A coordinate with one decimal at most."""
     return f"{number:.1f}".removesuffix(".0")

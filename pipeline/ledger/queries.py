@@ -31,6 +31,14 @@ class RunHistory(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class SendingRate:
+    """Events that were accepted, and requests that did not settle their batch, by second since 1970 (UTC)."""
+
+    settled: dict[int, int]
+    failed: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSummary:
     """The ledger at one moment. `doubts` and `refusals` are the first of them, `failures` all by status.
 
@@ -76,6 +84,16 @@ def _history(database: sqlite3.Connection) -> RunHistory | None:
     runs, began = database.execute("select count(*), min(started) from runs").fetchone()
     last = database.execute("select ended from runs order by id desc limit 1").fetchone()
     return RunHistory(to, runs, began, last[0]) if last else None
+
+
+def read_rate(path: Path) -> SendingRate:
+    """When events were accepted and requests failed, over all runs. Raises BrokenLedger."""
+    settled = (
+        "select cast(strftime('%s', ended) as integer) as second, sum(last - first + 1) from batches"
+        " where state = 'settled' and ended is not null group by second order by second"
+    )
+    failed = "select cast(strftime('%s', at) as integer) as second, count(*) from tries group by second order by second"
+    return SendingRate(dict(_rows(path, settled)), dict(_rows(path, failed)))
 
 
 def read_refused_events(path: Path) -> Iterator[RefusalRecord]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pipeline.errors import UnsafePlan
+from pipeline.ledger import SendingRate, read_rate
 from pipeline.mask import masked
 from pipeline.models import Reject
 from pipeline.plan.directory import Directory, read_lines
-from pipeline.plan.manifest import Example, Plan
+from pipeline.plan.manifest import Example, Plan, SealedBlock
 from pipeline.plan.phases import PHASES
+from pipeline.report.rejects import RefusalCause, refusal_causes
 from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
 from pipeline.report.wording import DECISIONS, unproved
 from pipeline.text import printable
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 TOP_EVENTS = 100
 """Event names in the table of months; the others are one line."""
 DETAIL_CHARACTERS = 240
+DUPLICATES = ("duplicate_event", "superseded")
+"""The codes of duplicates that are left out."""
 OTHERS = ""
 """Stands for the event names beyond the most frequent ones."""
 
@@ -57,6 +61,17 @@ class Span(msgspec.Struct):
     last: str
 
 
+class FileCopies(msgspec.Struct, frozen=True):
+    """The duplicates that a file has of events that are sent, by code."""
+
+    path: str
+    counts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
 class Results(msgspec.Struct, frozen=True):
     """The latest result of each step after the plan; None for a step that was not done.
 
@@ -78,6 +93,8 @@ class Report(msgspec.Struct, frozen=True):
 
     `days` counts events to send by UTC day, in the order of the days; `spans` has the days of the most frequent names.
     `pairs` are rows of identities.parquet, some of each decision and reason. `state` is the state of the plan.
+    `copies` counts the duplicates of each file by code, `refusals` are the answers that refused events where the
+    plan was applied, else in its rehearsal, and `rate` is when events were accepted, where the plan was applied.
     """
 
     name: str
@@ -92,6 +109,9 @@ class Report(msgspec.Struct, frozen=True):
     pairs: list[PairRow]
     results: Results = NO_RESULTS
     state: str = ""
+    copies: list[FileCopies] = []
+    refusals: list[RefusalCause] = []
+    rate: SendingRate | None = None
 
 
 class _Cell(msgspec.Struct):
@@ -136,6 +156,9 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
         _pairs(directory, plan),
         results,
         state,
+        _copies(directory, plan),
+        _refusals(directory, plan, results),
+        None if results.applied is None else read_rate(directory.ledger),
     )
 
 
@@ -200,6 +223,27 @@ def code_counts(
             row = CodeCount(code, count, row.meaning, example.part, example.row, detail, records.get(code, ""))
         rows.append(row)
     return rows
+
+
+def _copies(directory: Directory, plan: Plan) -> list[FileCopies]:
+    """The files with duplicates, those with most first."""
+    if not any(code in plan.skips for code in DUPLICATES) or not directory.copies.exists():
+        return []
+    part_of = {block.number: block.part for block in read_lines(directory.blocks, SealedBlock)}
+    counts: dict[int, Counter[str]] = {}
+    for block, _, _, _, code in read_lines(directory.copies, tuple[int, int, int, int, str]):
+        if code in DUPLICATES:
+            counts.setdefault(part_of[block], Counter())[code] += 1
+    found = [FileCopies(plan.parts[part].path, codes) for part, codes in counts.items()]
+    return sorted(found, key=lambda copies: (-copies.total, copies.path))
+
+
+def _refusals(directory: Directory, plan: Plan, results: Results) -> list[RefusalCause]:
+    """Why events were refused where the plan was applied, else in its rehearsal."""
+    run = results.applied or results.rehearsal
+    if run is None or not run.events.refused:
+        return []
+    return refusal_causes(plan, directory, rehearsed=results.applied is None)
 
 
 def _pairs(directory: Directory, plan: Plan) -> list[PairRow]:

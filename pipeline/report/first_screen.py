@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import NamedTuple
 
 from pipeline.charts.bars import sparkline
 from pipeline.charts.timeline import Timeline, timeline
 from pipeline.models import Finding
 from pipeline.plan.manifest import Plan
-from pipeline.report.contents import OTHERS, Report, phases_of
+from pipeline.report.contents import DUPLICATES, OTHERS, Report, phases_of
 from pipeline.report.next_step import NextStep, next_step
 from pipeline.report.wording import ADVICE, mapping_of, state_in_words, zone_proof
+from pipeline.text import quoted
 
 MOST_NAMES = 12
 """Names beside their pictures; names that differ from one of them in case or spaces come along."""
 _LEVELS = {"stop": 0, "warning": 1, "notice": 2}
 _TARGETS = {"us": "PostHog (US)", "eu": "PostHog (EU)", "": "PostHog"}
 _SEPARATORS = re.compile(r"[\s_\-.:]+")
-_DUPLICATES = ("duplicate_event", "superseded")
 _MOODS = {"not-ready": "stop", "differs": "stop", "sending": "care", "stopped": "care", "sent-with-refusals": "care"}
 
 SENTENCES = {
@@ -131,13 +130,13 @@ def _remedy(advice: str, name: str) -> list[str]:
     if not advice:
         return []
     pieces = (advice[0].upper() + advice[1:] + ".").split("`")
-    return [re.sub(r"\bDIR\b", lambda _: shlex.quote(name), piece) for piece in pieces]
+    return [re.sub(r"\bDIR\b", lambda _: quoted(name), piece) for piece in pieces]
 
 
 def _tiles(report: Report) -> list[Tile]:
     plan, phases = report.plan, phases_of(report.plan)
     updates = phases["persons"] + plan.people.initials
-    duplicates = sum(plan.skips.get(code, 0) for code in _DUPLICATES)
+    duplicates = sum(plan.skips.get(code, 0) for code in DUPLICATES)
     merges = phases["identities"]
     return [
         Tile(f"{phases['events']:,}", "event to send" if phases["events"] == 1 else "events to send"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipeline.report.contents import Report
 from pipeline.report.first_screen import first_screen
 from pipeline.report.registry import ValuesOf, first_screen_sections, page_sections
-from pipeline.text import pluralize, printable
+from pipeline.text import pluralize, printable, quoted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAME_CHARACTERS = 200
 _HEADING = re.compile("<h2>(.*?)</h2>", re.DOTALL)
 _SECTION = re.compile(r"</?section>\s*")
-_PLACES = re.compile(r'<h[23]>(?P<title>.*?)</h[23]>|<div class="wide">', re.DOTALL)
+_PLACES = re.compile(r'<h3>(?P<title>.*?)</h3>|<div class="wide">', re.DOTALL)
 _TAG = re.compile("<[^>]*>")
 
 
@@ -72,16 +72,17 @@ def _chapters(sections: Iterable[str]) -> Iterator[Chapter]:
             yield Chapter(f"chapter-{number}", heading[1], body)
 
 
-def _with_regions(title: str, html: str) -> str:
-    """Tables that scroll sideways are reached by the keyboard, under the name of the heading above them."""
+def _with_regions(chapter: str, html: str) -> str:
+    """Tables that scroll sideways are reached by the keyboard, under the names of their chapter and heading."""
     names: Counter[str] = Counter()
+    title = ""
 
     def named(place: re.Match[str]) -> str:
         nonlocal title
         if place["title"] is not None:
             title = place["title"]
             return place[0]
-        name = _TAG.sub("", title)
+        name = _TAG.sub("", f"{chapter}: {title}" if title else chapter)
         names[name] += 1
         number = f", table {names[name]}" if names[name] > 1 else ""
         return f'<div class="wide" tabindex="0" role="region" aria-label="{name}{number}">'
@@ -109,7 +110,14 @@ def _environment() -> Environment:
     environment.filters["pluralize"] = pluralize
     environment.filters["plainly"] = plainly
     environment.filters["by_line"] = _by_line
+    environment.filters["instant"] = lambda time: Markup('<span class="time">{}</span>').format(_instant(time))
+    environment.filters["quoted"] = quoted
     return environment
+
+
+def _instant(time: str) -> str:
+    """ISO 8601 in UTC to the second, as people read it: `2023-01-02 03:04:05`."""
+    return printable(time)[:19].replace("T", " ")
 
 
 def _by_line(text: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.text import pluralize
+from pipeline.text import pluralize, quoted
 
 if TYPE_CHECKING:
     from pipeline.ledger import RunHistory
@@ -41,13 +40,13 @@ def _step(
 ) -> NextStep:
     from pipeline.targets import is_loopback
 
-    name = shlex.quote(directory)
+    name = quoted(directory)
     address = course.to if course is not None and course.to else plan.target or "us"
-    target = shlex.quote(address)
+    target = quoted(address)
     merges = plan.events.phases.get("identities", 0)
     approve = f" --approve-merges {merges}" if merges else ""
     local = "://" in address and is_loopback(address)
-    of_project = "" if local and project == ANY_PROJECT else f" --project {shlex.quote(project)}"
+    of_project = "" if local and project == ANY_PROJECT else f" --project {quoted(project)}"
     asks = " ID is the number in the project's URL." if of_project.endswith(f" {ANY_PROJECT}") else ""
     apply, verify = f"backcast apply {name} --to {target}{approve}", f"backcast verify {name} --to {target}{of_project}"
     elsewhere = "" if plan.target or course is not None else " Write eu, or a URL, for another target."

@@ -163,7 +163,7 @@ class Tab:
 
     def press(self, key: str, text: str = "") -> None:
         """One key, down and up."""
-        codes = {"Tab": 9, "Enter": 13}
+        codes = {"Tab": 9, "Enter": 13, "ArrowRight": 39}
         named = {"key": key, "code": key, "windowsVirtualKeyCode": codes.get(key, 0)}
         self.ask("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **named)
         self.ask("Input.dispatchKeyEvent", type="keyUp", **named)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import date
 from itertools import pairwise
@@ -59,6 +59,15 @@ def _ranges(family: list[Dated]) -> list[Dated]:
         return []
     ordered = [after for before, after in pairwise(ranges) if after.first >= before.last]
     return ranges if 2 * len(ordered) >= len(ranges) - 1 else []
+
+
+def files_of_days(paths: Sequence[str]) -> dict[int, int]:
+    """How many files each day (the proleptic ordinal) has, by the dates in their names."""
+    counts: Counter[int] = Counter()
+    for family in _families(paths):
+        for one in family:
+            counts.update(range(one.first + _EPOCH, one.last + _EPOCH + 1))
+    return counts
 
 
 def missing_days(paths: Sequence[str]) -> list[tuple[int, int, str]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pipeline.charts.calendar import calendar
 from pipeline.extractors import describe
+from pipeline.plan.checks.files import files_of_days
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 
 MOST_ON_PAGE = 300
-"""Parts listed one by one; the others are in plan.json."""
+"""Files listed one by one; the others are in plan.json."""
 
 
 @on_page(30, "rows")
@@ -18,4 +20,5 @@ def rows(report: Report) -> Values:
         "parts": [(part, describe(part.part(index))) for index, part in enumerate(parts[:MOST_ON_PAGE])],
         "parts_left_out": max(0, len(parts) - MOST_ON_PAGE),
         "has_tables": any(part.table for part in parts),
+        "calendar": calendar(files_of_days([part.path for part in parts]), "file", "files"),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.charts.rate import rate
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 from pipeline.report.wording import COLLAPSE
@@ -13,13 +14,28 @@ def rehearsal(report: Report) -> Values:
     results = report.results
     if results.rehearsal is None:
         return None
-    return {"run": results.rehearsal, "verification": results.rehearsed, "collapse": COLLAPSE}
+    refusals = report.refusals if results.applied is None else []
+    return {
+        "run": results.rehearsal,
+        "refusals": refusals,
+        "verification": results.rehearsed,
+        "collapse": COLLAPSE,
+    }
 
 
 @on_page(90, "sending")
 def sending(report: Report) -> Values:
-    """What was sent over all runs."""
-    return None if report.results.applied is None else {"run": report.results.applied}
+    """What was sent over all runs: when, what failed and why, what was refused and why."""
+    if report.results.applied is None:
+        return None
+    sent = report.rate
+    seconds = len(sent.settled) if sent is not None else 0
+    return {
+        "run": report.results.applied,
+        "rate": None if sent is None else rate(sent.settled, sent.failed),
+        "usual": 0 if sent is None or not seconds else sum(sent.settled.values()) / seconds,
+        "refusals": report.refusals,
+    }
 
 
 @on_page(100, "verification")

@@ -1,0 +1,79 @@
+"""Events over the seconds to days that sending them took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from pipeline.charts.timeline import Reading, TableRow, Tick, Timeline, short
+from pipeline.text import pluralize
+
+MOST_BARS = 240
+_UNITS = {
+    1: "second", 10: "10 seconds", 60: "minute", 600: "10 minutes", 3_600: "hour", 21_600: "6 hours", 86_400: "day",
+}  # fmt: skip
+_GROUPS = 60
+_TICKS = 8
+_LEAST_BARS = 20
+
+
+def rate(settled: Mapping[int, int], failed: Mapping[int, int], id: str = "rate") -> Timeline | None:
+    """The picture of events that were accepted, and of requests that failed, by second since 1970; None without any.
+
+    A bar of another colour has failed requests. `id` is unique on the page.
+    """
+    seconds = settled.keys() | failed.keys()
+    if not seconds:
+        return None
+    span = max(seconds) - min(seconds) + 1
+    size = next((size for size in _UNITS if span <= size * MOST_BARS), 86_400)
+    first, last = min(seconds) // size, max(seconds) // size
+    events, failures = _grouped(settled, size), _grouped(failed, size)
+    count = last - first + 1
+    width = max(count, _LEAST_BARS)
+    top = max([1, *events.values()])
+    shapes: dict[bool, list[str]] = {False: [], True: []}
+    for bar in sorted(events.keys() | failures.keys()):
+        height = max(0.8, 100 * events[bar] / top)
+        shapes[failures[bar] > 0].append(f"M{bar - first} 100v-{short(height)}h.9V100z")
+    title = f"Accepted events per {_UNITS[size]}"
+    sums = pluralize(sum(events.values()), "event"), pluralize(sum(failures.values()), "request")
+    dates = f"From {_instant(first * size)} to {_instant((last + 1) * size)} UTC"
+    description = f"{dates}: {sums[0]} accepted, {sums[1]} failed."
+    svg = (
+        f'<svg class="timeline" viewBox="0 0 {width} 100" preserveAspectRatio="none" role="img"'
+        f' aria-labelledby="{id}-title" aria-describedby="{id}-description">'
+        f'<title id="{id}-title">{title}</title><desc id="{id}-description">{description}</desc>'
+        f'<path class="grid" d="M0 0h{width}M0 50h{width}"/>'
+        f'<path class="all" d="{"".join(shapes[False])}"/><path class="cut" d="{"".join(shapes[True])}"/></svg>'
+    )
+    readings, rows = [], []
+    for bar in range(first, last + 1):
+        text = f"{events[bar]:,}" + (f", {pluralize(failures[bar], 'failed request')}" if failures[bar] else "")
+        name = _instant(bar * size)
+        readings.append(Reading(f"{name}: {text}", str((bar - first) // _GROUPS), "", ""))
+        if events[bar] or failures[bar]:
+            rows.append(TableRow(name, [], events[bar], "", ""))
+    step = -(-count // _TICKS)
+    ticks = [
+        Tick(
+            round(100 * (bar - first) / width, 2), _instant(bar * size)[0 if bar == first or size > 600 else 11 :], odd
+        )
+        for bar, odd in ((first + number, bool(number // step % 2)) for number in range(0, count, step))
+        if 100 * (bar - first) / width <= 88
+    ]
+    filled = round(100 * count / width, 2)
+    return Timeline(id, _UNITS[size], svg, top, ticks, [], 0, readings, filled, [], rows)
+
+
+def _grouped(counts: Mapping[int, int], size: int) -> Counter[int]:
+    grouped: Counter[int] = Counter()
+    for second, count in counts.items():
+        grouped[second // size] += count
+    return grouped
+
+
+def _instant(second: int) -> str:
+    """`2021-03-01 12:00:05`, in UTC."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,233 @@
+"""The report in a real browser: an axe check, names of strangers in every place, keyboard, widths and paper."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Partners
+from pipeline.ledger import FailureCount, RunHistory, SendingRate
+from pipeline.models import Finding, Reject
+from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage, Totals
+from pipeline.plan.manifest import (
+    Example,
+    GroupsSeal,
+    GroupTypeSeal,
+    MappingSeal,
+    PeopleSeal,
+    PersonsSeal,
+    ProfilesSeal,
+)
+from pipeline.report.contents import FileCopies, Report, Results, build_report
+from pipeline.report.html import render
+from pipeline.report.pairs import PairRow
+from pipeline.report.rejects import RefusalCause
+from pipeline.report.results import (
+    ApplyResult,
+    BatchCounts,
+    CellCounts,
+    FoundCounts,
+    SentCounts,
+    StatusResult,
+    VerifyResult,
+)
+from pipeline.verify.reconcile import Difference, ExtraEvents
+from tests.golden.report.small_plan import part, plan_directory, small_plan
+from tests.support.browser import Browser, Tab, browsing, chromium
+from tests.support.required import require
+
+pytestmark = pytest.mark.slow
+AXE = Path(__file__).parent.parent / "real_clients" / "node_modules" / "axe-core" / "axe.min.js"
+PICTURES = os.environ.get("BACKCAST_TEST_PICTURES")
+"""A folder for pictures of the pages, where somebody wants to look at them."""
+
+HOSTILE = {
+    "markup": "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">'{{ 7*7 }}",
+    "right to left": "\u202egnp.esu\u2066 \u0634\u0631\u0627\u0621",
+    "long": "W" * 200,
+    "emoji": "\U0001f469\u200d\U0001f469\u200d\U0001f467 \U0001f468\U0001f3fd\u200d\U0001f4bb at home",
+}
+COUNTS = SentCounts(made=12, accepted=9, refused=2, in_doubt=1)
+
+
+def full_report(folder: Path, name: str) -> Report:
+    """A report with every chapter, and `name` in every place that a text of an export can reach."""
+    cells = [(f"{name} {number}", f"2021-11-{number + 1:02}", "mapped", number + 1) for number in range(20)]
+    rejects = [Reject(name, 3, 9, "read", "bad_json", name, name), Reject(name, 4, 9, "map", name, name, name)]
+    directory = plan_directory(folder, cells, rejects)
+    people = PeopleSeal(
+        MergeSummary(2, 3, 1, [DecisionCount("merge", "stated", 2), DecisionCount("refused", name, 1)],
+                     [Cluster(name, 3, [name, name])], [Partners(name, 2, 5)], [Partners(name, 2, 5)]),
+        GroupsSeal(1, 1, [GroupTypeSeal(name, 3, True), GroupTypeSeal(name, 1, False)], {name: 1}),
+        PersonsSeal("final", "fill-only", 2, 2, {name: 2}, {name: 1}),
+        ProfilesSeal(3, 1, 9, 1, 10, {name: 4}),
+    )  # fmt: skip
+    fates = Totals(3, 1, 1)
+    coverage = Coverage(
+        rows=10, unit="rows", fields_total=fates, events_total=fates, skipped_items={name: 2},
+        fields=[FieldCoverage(name, 9, 0.9, 3, 3, 3, [name, name], {name: 3}, True, [name])],
+        events=[EventCoverage(name, 9, name + "!", 8, 0, {name: 1}, True)], never_met=[name], never_met_events=[name],
+    )  # fmt: skip
+    plan = small_plan(
+        tool=name,
+        target=name,
+        zone=name,
+        parts=[part("export-2021-11-01.jsonl", (12, 9, 2, 1)), part(f"b{name}-2021-11-03", (2, 1, 0, 1))],
+        skips={name: 2, "duplicate_event": 1},
+        rejects={"bad_json": 1, name: 1},
+        warnings={name: 1},
+        examples={name: Example(name, 5, 512, name)},
+        gates=[Finding(name, "stop", name), Finding("zone", "warning", name)],
+        names={event: count for event, _, _, count in cells},
+        mapping=MappingSeal(name, "d" * 64, name),
+        notices=[(name, name, name)],
+        people=people,
+        coverage=coverage,
+    )
+    applied = StatusResult(
+        digest="d", state="sent-with-refusals", batches=BatchCounts(3, 3, 1, 1), events=COUNTS,
+        phases={"events": COUNTS}, course=RunHistory(name, 2, "2024-05-01T10:00:00.000Z", None),
+        failures=[FailureCount(None, 3, "2024-05-01T10:00:00.000Z", name)],
+    )  # fmt: skip
+    found = VerifyResult(
+        cells=CellCounts(4, 1, 1, 1, 1), events=FoundCounts(12, 9, 3, 1, 1, 1, 1, 1), proved=False,
+        differences=[Difference("different", "u", 1, [(name, name, name)])], to=name, at="2024-05-01T10:00:00Z",
+        extras=[ExtraEvents(name, "2021-11-01", 3)],
+    )  # fmt: skip
+    rehearsal = ApplyResult(
+        digest="d", dry_run=False, balanced=True, seconds=2.0, batches=BatchCounts(3, 3, 1, 1), events=COUNTS
+    )
+    report = build_report(directory, plan, Results(rehearsal, found, verification=found), "differs")
+    return msgspec.structs.replace(
+        report,
+        name=name,
+        results=Results(rehearsal, found, applied, found),
+        pairs=[PairRow("merge", name, name, name, 2, name, "2021-11-01T10:00:00Z", None)],
+        copies=[FileCopies(name, {"duplicate_event": 1})],
+        refusals=[RefusalCause(name, 2, name), RefusalCause(name, 1)],
+        rate=SendingRate({1_700_000_000: 5, 1_700_000_003: 4}, {1_700_000_003: 3}),
+    )
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page for each kind of name, and one with a plain name."""
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for number, (kind, name) in enumerate({"plain": "Signed Up", **HOSTILE}.items()):
+        found[kind] = folder / f"{number}.html"
+        found[kind].write_text(render(full_report(folder / str(number), name)), encoding="utf-8")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = chromium()
+    require(program, "there is no Chromium on this machine")
+    assert program is not None
+    with browsing(program, tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Tab:
+    return browser.tab()
+
+
+def opened(tab: Tab, page: Path) -> Tab:
+    """The page with all its folds open."""
+    tab.open(page.as_uri())
+    tab.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+    return tab
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing(pages: dict[str, Path], tab: Tab, scheme: str, width: int) -> None:
+    """The rules of axe for pages that everybody can use, with all chapters open; scripts run for the check alone."""
+    require(AXE.exists(), "axe-core is not installed: npm ci --ignore-scripts --prefix tests/real_clients")
+    tab.colours(scheme)
+    tab.width(width)
+    opened(tab, pages["plain"])
+    tab.run(f"{AXE.read_text(encoding='utf-8')}; 0")
+    found: dict[str, Any] = tab.run(
+        "axe.run(document).then(found => ({passes: found.passes.length,"
+        " violations: found.violations.map(one => [one.impact, one.id, one.nodes[0].html])}))"
+    )
+    assert found["violations"] == []
+    assert found["passes"] > 30
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_names_of_strangers_stay_text_in_every_place(pages: dict[str, Path], tab: Tab, kind: str) -> None:
+    """They add no element and run nothing; each stands in an element of its own direction; emoji stay whole."""
+    tags = "[...document.querySelectorAll('body *')].map(one => one.tagName).join(' ')"
+    plain = opened(tab, pages["plain"]).run(tags)
+    opened(tab, pages[kind])
+    assert tab.run(tags) == plain
+    assert tab.run("document.title").startswith("backcast plan ")
+    name = HOSTILE[kind]
+    shown = {"right to left": "gnp.esu", "long": "W" * 60, "emoji": name}.get(kind, name)
+    outside = f"""(() => {{
+      const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [0];
+      while (walker.nextNode()) if (walker.currentNode.data.includes({json.dumps(shown)})) {{
+        found[0]++;
+        if (!walker.currentNode.parentElement.closest('bdi, pre, code'))
+          found.push(walker.currentNode.parentElement.outerHTML.slice(0, 200));
+      }}
+      return found;
+    }})()"""
+    count, *others = tab.run(outside)
+    assert (others, count > 60) == ([], True)
+    body = tab.run("document.body.innerText")
+    assert not {"\u202e", "\u2066"} & set(body)
+    assert "\\u200d" not in body
+
+
+@pytest.mark.parametrize("width", [320, 390, 900, 1600])
+def test_no_page_is_wider_than_the_window(pages: dict[str, Path], tab: Tab, width: int) -> None:
+    """On a telephone too, with every fold open; wide tables scroll inside of themselves."""
+    tab.width(width)
+    for kind, page in pages.items():
+        opened(tab, page)
+        wide = (
+            "[...document.querySelectorAll('main *')].filter(one => !one.closest('.wide')"
+            " && one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 200))"
+        )
+        assert tab.run(wide) == [], kind
+        if PICTURES:
+            tab.picture(Path(PICTURES) / f"report-{kind}-{width}.png")
+
+
+def test_the_keyboard_reads_the_days(pages: dict[str, Path], tab: Tab) -> None:
+    """Tab reaches the picture, arrow keys go from day to day, and the count of the day is shown."""
+    tab.open(pages["plain"].as_uri())
+    tab.tab_to("focus.name === 'timeline-2021q4'")
+    shown = "getComputedStyle(document.activeElement, '::after').content"
+    assert tab.run(shown) == '"2021-11-01: 1"'
+    tab.press("ArrowRight")
+    tab.press("ArrowRight")
+    assert tab.run(shown) == '"2021-11-03: 3"'
+    assert tab.run("document.activeElement.getBoundingClientRect().width") > 10
+
+
+def test_paper_has_all_folds_open(pages: dict[str, Path], tab: Tab) -> None:
+    """Printed without a click, every chapter and the table behind each picture are there."""
+    tab.width(1280)
+    tab.open(pages["plain"].as_uri())
+    assert tab.run("document.querySelectorAll('details[open]').length") == 0
+    tab.ask("Emulation.setEmulatedMedia", media="print")
+    hidden = (
+        "[...document.querySelectorAll('details > :not(summary)')]"
+        ".filter(one => !one.getBoundingClientRect().height).map(one => one.outerHTML.slice(0, 200))"
+    )
+    assert tab.run(hidden) == []
+    paper = base64.b64decode(tab.ask("Page.printToPDF", printBackground=True)["data"])
+    assert paper.count(b"/Type /Page\n") > 3
