@@ -24,7 +24,7 @@ def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool) -> i
     from pipeline.survey.recognition import no_rows
 
     result = api.survey_export(sources, options)
-    common.show(result, lambda console: show_survey(console, result), as_json=as_json)
+    common.show(result, lambda console: show_survey(console, result, sources), as_json=as_json)
     if not result.rows:
         raise no_rows(result.notices)
     return 0

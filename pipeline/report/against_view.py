@@ -8,7 +8,7 @@ from rich.text import Text
 from pipeline.plan.against import Against, ChoiceCount
 from pipeline.plan.coverage import EventCoverage, FieldCoverage
 from pipeline.report.sections.coverage import summary
-from pipeline.report.tables import heading, number, table, text
+from pipeline.report.tables import number, table, text
 from pipeline.text import pluralize, printable
 
 MOST_FIELDS, MOST_EVENTS, MOST_NAMES, MOST_CHOICES = 100, 50, 40, 100
@@ -17,7 +17,7 @@ MOST_FIELDS, MOST_EVENTS, MOST_NAMES, MOST_CHOICES = 100, 50, 40, 100
 def show_against(console: Console, found: Against) -> None:
     """The coverage, what is unused, and the patch last, so that it can be copied."""
     read = f"the first {found.rows:,} rows; --all reads every row" if found.sampled else f"all {found.rows:,} rows"
-    heading(console, "Mapping", f"{found.mapping} against {read}")
+    console.print(text(f"Mapping {found.mapping} against {read}", 400))
     console.print(Text(f"Coverage: {summary(found.coverage)}"))
     _fields(console, found)
     _events(console, found)

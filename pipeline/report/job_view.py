@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 RUN_FORMAT = "backcast.run/1"
 HISTORY_FORMAT = "backcast.history/1"
+WIDE = 110
+"""Columns of a terminal that show every count of the history."""
 _STYLES = {
     "done": "green",
     "stopped": "bold red",
@@ -52,14 +54,14 @@ def _counted(attempt: Attempt, outcome: str) -> str:
     else:
         events = f"{pluralize(attempt.sent, 'event')} sent"
     counts = {
-        "already settled": attempt.already,
+        "sent before": attempt.already,
         "refused": attempt.refused,
-        "merges held": attempt.held,
+        "merges not sent": attempt.held,
         "rows skipped": attempt.skipped - attempt.already,
         "rows rejected": attempt.rejected,
     }
     texts = [events, *(f"{count:,} {name}" for name, count in counts.items() if count > 0)]
-    rows = f"{pluralize(attempt.rows, 'row')} in {pluralize(attempt.parts, 'part')}"
+    rows = f"{pluralize(attempt.rows, 'row')} in {pluralize(attempt.parts, 'file')}"
     return f"{', '.join(texts)}, of {rows}, {attempt.seconds:.1f} s"
 
 
@@ -140,28 +142,31 @@ def _detail(outcome: str, detail: str) -> Text:
 
 
 def show_history(console: Console, job: str, windows: Sequence[WindowState], attempts: Sequence[Attempt]) -> None:
-    """A row for each plan, and one for each window without a plan."""
-    shown = table(
-        "#window", "#parts", "#rows", "#sent", "#already", "#skipped", "#rejected", "#refused", "#when", "#took",
-        "outcome",
-    )  # fmt: skip
+    """A row for each plan, and one for each window without a plan; fewer counts on a narrow terminal."""
+    more = ("#files", "#rows", "#sent before", "#skipped", "#took") if console.width >= WIDE else ()
+    shown = table("#window", "when", "outcome", "#sent", "#refused", "#rejected", *more)
+    shown.columns[1].no_wrap = True
     rows: list[tuple[str, int, list[str | Text], str]] = []
     for attempt in attempts:
-        skipped = attempt.skipped - attempt.already
-        sent = (attempt.parts, attempt.rows, attempt.sent, attempt.already, skipped, attempt.rejected, attempt.refused)
         outcome = _outcome(attempt) + (f", {attempt.proof}" if attempt.proof else "")
+        counts = [attempt.sent, attempt.refused, attempt.rejected]
+        if more:
+            counts += [attempt.parts, attempt.rows, attempt.already, attempt.skipped - attempt.already]
         cells: list[str | Text] = [
             attempt.window,
-            *map(number, sent),
             attempt.started[:16],
-            f"{attempt.seconds:,.1f} s",
+            _detail(outcome, attempt.detail),
+            *map(number, counts),
+            *([f"{attempt.seconds:,.1f} s"] if more else []),
         ]
         style = _STYLES.get(attempt.proof, _STYLES.get(attempt.state, ""))
-        rows.append((attempt.window, attempt.id, [*cells, _detail(outcome, attempt.detail)], style))
+        if style == "green" and (attempt.refused or attempt.rejected):
+            style = "yellow"
+        rows.append((attempt.window, attempt.id, cells, style))
     planned = {attempt.window for attempt in attempts}
     for window in windows:
         if window.label not in planned:
-            cells = [window.label, *[""] * 9, _detail(window.state, window.detail)]
+            cells = [window.label, "", _detail(window.state, window.detail)]
             rows.append((window.label, 0, cells, _STYLES.get(window.state, "")))
     for _, _, cells, style in sorted(rows, key=itemgetter(0, 1)):
         shown.add_row(*cells, style=style)

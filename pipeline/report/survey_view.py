@@ -1,51 +1,96 @@
-"""A survey on a terminal: what the export is, its fields, events, hours of day and time zone."""
+"""A survey on a terminal: what the export is, then its files, fields, events, hours of day and time zone."""
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from pipeline.clock_offsets import offset_name
-from pipeline.report.tables import heading, number, show_counts, show_notices, table, text
-from pipeline.survey.shape import Survey
-from pipeline.text import pluralize
+from pipeline.report.next_step import NextStep
+from pipeline.report.tables import number, show_counts, show_notices, table, text
+from pipeline.report.terminal import show_step
+from pipeline.survey.shape import DISTINCT_ID, EVENT, TIMESTAMP, UUID, Survey
+from pipeline.text import pluralize, printable
 
 MOST_PARTS = 20
 MOST_FIELDS = 200
 MOST_EVENTS = 20
 MOST_MONTHS = 36
 BAR_CHARACTERS = 40
+NARROW = 110
+"""Columns of a terminal below which types are folded."""
 NAME_CHARACTERS = 32
 """A field's name so long is not folded on a terminal of 80 columns."""
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
-def show_survey(console: Console, survey: Survey) -> None:
-    """Every part of a survey, and its sentence last."""
-    heading(console, "Survey", _about(survey))
+def show_survey(console: Console, survey: Survey, sources: Sequence[str]) -> None:
+    """The answers, then the details, then what to do next with `sources`."""
+    console.print(Text(survey.sentence, style="bold"))
+    _answers(console, survey)
     _parts(console, survey)
     _fields(console, survey)
     show_counts(console, "event", "rows", survey.events, MOST_EVENTS)
     _hours(console, survey)
-    _zone(console, survey)
+    _zone_months(console, survey)
     _broken(console, survey)
     show_counts(console, "warning", "rows", survey.warnings, MOST_EVENTS)
     show_notices(console, survey.notices)
-    console.print(Text(survey.sentence, style="bold"))
+    show_step(console, next_step_of(survey, sources))
+
+
+def _answers(console: Console, survey: Survey) -> None:
+    """Tool, storage, times, zone and its proof, and which columns are what."""
+    shown = table("", "")
+    shown.show_header = False
+    shown.columns[0].no_wrap = True
+    storage = Counter(part.storage for part in survey.parts)
+    shown.add_row("tool", Text(_about(survey), style="bold"))
+    shown.add_row("stored as", text(", ".join(f"{name} ({pluralize(n, 'file')})" for name, n in storage.items()), 400))
+    if survey.first is None:
+        shown.add_row("times", Text("no field of times was found", style="yellow"))
+    else:
+        shown.add_row("times", f"{survey.first} to {survey.last}, {_clock(survey)}")
+    shown.add_row("zone", Text(survey.zone.sentence, style="" if survey.zone.months else "yellow"))
+    for role in (EVENT, TIMESTAMP, DISTINCT_ID, UUID):
+        names = [field.path for field in survey.fields if field.role_guess == role]
+        shown.add_row(role, text(", ".join(names) or "not found", 400))
+    console.print(shown)
+
+
+def _clock(survey: Survey) -> str:
+    return "UTC" if (survey.last or "").endswith("Z") else "source local time"
 
 
 def _about(survey: Survey) -> str:
     if survey.tool:
-        return f"looks like {survey.tool}"
+        return survey.tool
     if survey.candidates:
-        return "looks like " + " or ".join(survey.candidates)
-    return "looks like no known tool"
+        return " or ".join(survey.candidates)
+    return "no known tool"
+
+
+def next_step_of(survey: Survey, sources: Sequence[str]) -> NextStep:
+    """Plan the export with the mapping of its tool, or write a mapping."""
+    names = shlex.join(sources)
+    if not survey.rows:
+        return NextStep("Look at the files: no row of them can be read.", "")
+    if not survey.tool:
+        mapping = f"backcast mapping new {names} --ask -o mapping.yaml"
+        return NextStep("Write a mapping for this export, which asks what the rows do not show:", mapping)
+    zone = f" --timezone {survey.zone.names[0]}" if survey.zone.names else ""
+    sentence = "Plan it; nothing is sent."
+    if len(survey.zone.names) > 1:
+        sentence += " Other zones have these offsets too: name the one that the project has."
+    return NextStep(sentence, f"backcast plan {names} -m {survey.tool}{zone} -o plan")
 
 
 def _parts(console: Console, survey: Survey) -> None:
-    shown = table("part", "stored as", "#bytes", "#rows", "")
+    shown = table("file", "stored as", "#bytes", "#rows", "")
     for part in survey.parts[:MOST_PARTS]:
         state = Text("" if part.whole else "first rows", style="dim")
         if part.problem:
@@ -54,25 +99,24 @@ def _parts(console: Console, survey: Survey) -> None:
     others = survey.parts[MOST_PARTS:]
     if others:
         sums = number(sum(part.bytes for part in others)), number(sum(part.rows for part in others))
-        shown.add_row(Text(pluralize(len(others), "more part"), style="dim"), "", *sums, "")
+        shown.add_row(Text(pluralize(len(others), "more file"), style="dim"), "", *sums, "")
     console.print(shown)
 
 
 def _fields(console: Console, survey: Survey) -> None:
     if not survey.fields:
         return
-    shown = table("field", "looks like", "types", "#empty", "examples")
+    shown = table("field", "#empty", "types", "examples")
     longest = max(len(field.path) for field in survey.fields[:MOST_FIELDS])
-    shown.columns[0].min_width = min(longest, NAME_CHARACTERS)  # examples fold before names do
+    # Widths of their own: rich crops a table whose least widths exceed the terminal's. Examples fold before names do.
+    name = max(12, min(longest, NAME_CHARACTERS, console.width // 3 + 6))
+    types = 18 if console.width < NARROW else 40
+    widths = (name, 6, types, max(8, console.width - name - types - 6 - 3 * 2))
+    for column, width in zip(shown.columns, widths, strict=True):
+        column.width = width
     for field in survey.fields[:MOST_FIELDS]:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in field.types.items())
-        shown.add_row(
-            text(field.path, 120),
-            Text(field.role_guess, style="bold cyan"),
-            kinds,
-            f"{field.null_rate:.1%}",
-            text(" · ".join(field.examples[:3]), 140),
-        )
+        shown.add_row(text(field.path, 120), f"{field.null_rate:.1%}", kinds, text(" · ".join(field.examples[:3]), 140))
     console.print(shown)
     others = len(survey.fields) - MOST_FIELDS
     if others > 0:
@@ -85,13 +129,12 @@ def _fields(console: Console, survey: Survey) -> None:
 
 def _hours(console: Console, survey: Survey) -> None:
     if not survey.time_field or survey.first is None:
-        console.print(Text("No field of times was found.", style="yellow"))
         return
-    field = f"{text(survey.time_field, 120).plain} ({survey.time_unit})"
-    console.print(Text.assemble((field, "bold"), f"  {survey.first} to {survey.last}, source local time"))
     if survey.unread_times:
-        console.print(Text(f"{pluralize(survey.unread_times, 'value')} of it cannot be read as times", style="yellow"))
-    console.print(Text("hour of day, rows", style="bold"))
+        values = pluralize(survey.unread_times, "value")
+        unread = f"{values} of {printable(survey.time_field, 120)} cannot be read as times"
+        console.print(Text(unread, style="yellow"))
+    console.print(Text(f"hour of day ({_clock(survey)}), rows", style="bold"))
     for line in histogram(survey.hours):
         console.print(Text(line))
     show_counts(console, "month", "rows", survey.months, MOST_MONTHS)
@@ -112,9 +155,8 @@ def _bar(count: int, most: int) -> str:
     return "█" * (eighths // 8) + _BLOCKS[eighths % 8].strip()
 
 
-def _zone(console: Console, survey: Survey) -> None:
+def _zone_months(console: Console, survey: Survey) -> None:
     zone = survey.zone
-    console.print(Text(zone.sentence, style="bold" if zone.months else "yellow"))
     if not any(month.offset for month in zone.months):
         return
     shown = table("month", "clock", "#rows", "#of")

@@ -33,11 +33,6 @@ def number(count: int) -> str:
     return f"{count:,}"
 
 
-def heading(console: Console, title: str, subtitle: str) -> None:
-    """The first line of a result."""
-    console.print(Text.assemble((title, "bold"), "  ", (printable(subtitle, 400), "dim")))
-
-
 def table(*columns: str) -> Table:
     """A plain table; a column whose name starts with # has numbers. Cells fold on a narrow terminal."""
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

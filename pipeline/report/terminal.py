@@ -22,13 +22,14 @@ from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, Status
 from pipeline.report.state import PlanStatus
 from pipeline.report.tables import number, table, text
 from pipeline.report.wording import COLLAPSE, mapping_of, state_in_words, zone_proof
-from pipeline.text import are, pluralize, were
+from pipeline.text import are, pluralize, printable, were
 from pipeline.verify.reconcile import Difference
 
 MOST_LINES = 40
 """Lines of a result, on the width of the terminal."""
 MOST_DIFFERENCES = 8
 MOST_CAUSES = 5
+COMMAND_CHARACTERS = 4_000
 _STATES = {
     "not-ready": "bold red",
     "differs": "bold red",
@@ -87,7 +88,7 @@ def _framed(
     What was found gives way, from its end: it is in order of weight.
     """
     state, step = state_line(plan, status), step_after(plan, status, directory, project=project)
-    report = Text(f"Report: {Path(directory) / 'report.html'}")
+    report = Text(f"Report: {printable(str(Path(directory) / 'report.html'), COMMAND_CHARACTERS)}")
     room = MOST_LINES - _height(console, state, report, Text(f"Next: {step.sentence}"), Text(f"  {step.command}"))
     console.print(state)
     with console.capture() as captured:
@@ -104,7 +105,7 @@ def show_step(console: Console, step: NextStep) -> None:
     """What to do next. The command is one line, so that it can be copied."""
     console.print(Text(f"Next: {step.sentence}"))
     if step.command:
-        console.print(Text(f"  {step.command}", style="bold"), soft_wrap=True)
+        console.print(Text(f"  {printable(step.command, COMMAND_CHARACTERS)}", style="bold"), soft_wrap=True)
 
 
 def _height(console: Console, *lines: Text) -> int:

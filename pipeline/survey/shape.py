@@ -109,8 +109,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """The survey in one line with counts."""
         broken = sum(rows.count for rows in self.broken.values())
-        parts = pluralize(len(self.parts), "part")
-        read = "the first rows of each part" if self.sampled else "every row"
+        parts = pluralize(len(self.parts), "file")
+        read = "the first rows of each file" if self.sampled else "every row"
         return (
             f"Survey: {pluralize(self.rows, 'row')} in {parts} ({read}), {broken:,} broken,"
             f" {pluralize(len(self.fields), 'field')}; looks like {self.tool or 'no known tool'}."

@@ -118,8 +118,8 @@ def told_of(job: Path, first: int) -> tuple[str, str]:
     _, attempts = read_history(state_file(load_job(job).state))
     seconds = {one.window: one.seconds for one in attempts}
     lines = [
-        f"2024-01-01 done: {first:,} events sent, of {first:,} rows in 1 part, {seconds['2024-01-01']:.1f} s",
-        f"2024-01-02 done: 10 events sent, of 10 rows in 1 part, {seconds['2024-01-02']:.1f} s",
+        f"2024-01-01 done: {first:,} events sent, of {first:,} rows in 1 file, {seconds['2024-01-01']:.1f} s",
+        f"2024-01-02 done: 10 events sent, of 10 rows in 1 file, {seconds['2024-01-02']:.1f} s",
     ]
     return "".join(line + "\n" for line in lines), ""
 

@@ -290,7 +290,7 @@ def test_an_empty_export_is_surveyed(tmp_path: Path) -> None:
     found = surveyed(tmp_path / "a.jsonl")
     assert (found.rows, found.fields, found.tool, found.first, sum(found.hours)) == (0, [], "", None, 0)
     assert [code for code, _, _ in found.notices] == ["empty_file"]
-    assert found.sentence == ("Survey: 0 rows in 0 parts (every row), 0 broken, 0 fields; looks like no known tool.")
+    assert found.sentence == ("Survey: 0 rows in 0 files (every row), 0 broken, 0 fields; looks like no known tool.")
 
 
 def test_warnings_of_rows_beyond_the_sample_are_not_counted(tmp_path: Path) -> None:
