@@ -32,6 +32,9 @@ NULL = Raw(b"null")
 TRUE = Raw(b"true")
 FALSE = Raw(b"false")
 
+_BRACE, _BRACKET, _QUOTE, _BACKSLASH = b'{["\\'
+"""Bytes of JSON as integers: Python finds those far faster than texts of one byte."""
+
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_object: Callable[[Any], Record] = msgspec.json.Decoder(dict[str, Raw]).decode  # type: ignore[assignment]
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
@@ -66,7 +69,7 @@ def text(value: Value) -> str | None:
         return None
     if type(value) is Raw:
         raw = bytes(value)
-        if raw[:1] == b'"':
+        if raw[0] == _QUOTE:
             return _characters(raw)
         if raw == b"null":
             return None
@@ -89,10 +92,10 @@ def opened(value: Value) -> Record | None:
         source = value.encode("utf-8", "surrogatepass")
     elif type(value) is Raw:
         raw = bytes(value)
-        if raw[:1] != b"{":
+        if raw[0] != _BRACE:
             if raw == b"null":
                 return None
-            if raw[:1] == b'"':
+            if raw[0] == _QUOTE:
                 return opened(_characters(raw))
     else:
         raise BadValue(f"an object was expected, not {value!r}")
@@ -151,7 +154,12 @@ def canonical(record: Record) -> bytes:
     Two rows with the same members in another order are the same record; `1.0` and `1.00` are not.
     The uuid of a row without a source key is a hash of this (uuids.content_key).
     """
-    return _encode({key: _canonical_value(record[key]) for key in sorted(record)})
+    return _encode(
+        {
+            key: value if (value := record[key]).__class__ is not Raw else _canonical_value(value)
+            for key in sorted(record)
+        }
+    )
 
 
 def bare(record: bytes) -> bytes:
@@ -188,12 +196,12 @@ def _canonical_value(value: Value) -> Any:
     if type(value) is not Raw:
         return value
     text_ = bytes(value)
-    head = text_[:1]
-    if head == b"{":
+    head = text_[0]
+    if head == _BRACE:
         return Raw(canonical(_decode_object(text_)))
-    if head == b"[":
+    if head == _BRACKET:
         return [_canonical_value(member) for member in _decode_list(text_)]
-    if head == b'"' and b"\\" in text_:
+    if head == _QUOTE and _BACKSLASH in text_:
         try:
             return _decode_text(text_)
         except msgspec.MsgspecError:  # a lone surrogate stays as it is written

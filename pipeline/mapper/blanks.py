@@ -12,6 +12,8 @@ from pipeline.mapper.program import LeaveOutBlanks
 from pipeline.mapper.runtime import literals, text_of
 from pipeline.values import BadValue, Record, Value
 
+_BACKSLASH = ord("\\")
+
 
 class BlankRemover:
     """Removes the members of a row that count as missing. `names` are the only ones looked at, all if there are none.
@@ -25,19 +27,19 @@ class BlankRemover:
         self._literals = literals(self._json)
 
     def __call__(self, row: Record) -> None:
-        cells = self._cells
+        cells, literals = self._cells, self._literals
         for name in self._names or list(row):
             value = row.get(name)
-            if value in cells if type(value) is str else value is not None and self._is_blank(value):
+            kind: type = value.__class__
+            if kind is str:
+                if value in cells:
+                    del row[name]
+            elif kind is Raw:
+                json = bytes(value)  # type: ignore[arg-type]
+                if json in literals or (_BACKSLASH in json and _text(value) in self._json):
+                    del row[name]
+            elif value is not None and kind is not dict and _text(value) in cells:  # the reader opens objects to a dict
                 del row[name]
-
-    def _is_blank(self, value: Value) -> bool:
-        if isinstance(value, dict):  # the reader has opened it
-            return False
-        if type(value) is not Raw:
-            return _text(value) in self._cells
-        json = bytes(value)
-        return json in self._literals if b"\\" not in json else _text(value) in self._json
 
 
 def _text(value: Value) -> str | None:

@@ -13,15 +13,22 @@ from pipeline.json_limits import unsendable
 from pipeline.mapper.runtime import encode, text_of
 from pipeline.values import FALSE, TRUE, BadValue, Value
 
-_WHOLE = re.compile(rb'(?:[1-9][0-9]{0,14}|"([1-9][0-9]{0,14})")')
-"""Most numbers, as numbers or as texts, which need no further test."""
+_USUAL = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
+_USUAL_TEXT = re.compile(rb'"(-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?)"')
+"""Most numbers, as numbers and as texts of JSON: they need no further test."""
+_QUOTE = ord('"')
 PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def as_number(value: Value) -> Value:
     """Text that is a JSON number, as that number, digit for digit."""
-    if type(value) is Raw and (whole := _WHOLE.fullmatch(value)):
-        return value if whole[1] is None else Raw(whole[1])
+    if type(value) is Raw:
+        if _USUAL.fullmatch(value):
+            return value
+        if usual := _USUAL_TEXT.fullmatch(value):
+            return Raw(usual[1])
+    elif type(value) is str and value.isascii() and _USUAL.fullmatch(digits := value.encode()):
+        return Raw(digits)
     text = (values.text(value) or "").strip()
     if not PLAIN_NUMBER.fullmatch(text):
         raise BadValue(f"not a number: {text[:60]!r}")
@@ -75,4 +82,4 @@ CONVERT: dict[str, Callable[[Value], Value]] = {
 
 
 def _is_text(value: Value) -> bool:
-    return type(value) is str or (type(value) is Raw and bytes(value)[:1] == b'"')
+    return type(value) is str or (type(value) is Raw and bytes(value)[0] == _QUOTE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec import Raw
 
@@ -57,10 +57,15 @@ def nested(row: Record, *columns: str) -> list[Record]:
     """The row, with the columns that begin with one of these and a dot as members of an object of its name. Raises
     BadValue where a column of that name is something else."""
     found: dict[str, Record] = {}
-    for name in list(row):
-        column, dot, member = name.partition(".")
-        if dot and column in columns:
-            found.setdefault(column, {})[member] = row.pop(name)
+    for name, column, member in _members(tuple(row), columns):
+        found.setdefault(column, {})[member] = row.pop(name)
     for column, members in found.items():
         row[column] = Raw(encode({**members, **(values.opened(row.get(column)) or {})}))
     return [row]
+
+
+@lru_cache(256)
+def _members(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[tuple[str, str, str], ...]:
+    """The names of a row that are members of one of the columns, each with the column and the member."""
+    pieces = [(name, *name.partition(".")) for name in names]
+    return tuple((name, column, member) for name, column, dot, member in pieces if dot and column in columns)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 
 from msgspec import Raw
 
@@ -51,27 +51,33 @@ def loaded_row(row: Record, into: str, staying: str, *words: str) -> list[Record
         row = {name.lower(): value for name, value in row.items()}
     if RAW in row:
         row = values.opened(row[RAW]) or {}
-    left = _left_out(stay, into)
-    own = _own_names(names)
     members = values.opened(row.get(into)) or {}
-    # Of several spellings the plainest is the tool's; the others are of properties that somebody made up.
-    for name in sorted(row, key=_underscores):
-        if name not in left and not is_bookkeeping(name):
-            tools = own.get(_word(name.removeprefix(_PREFIX)), name)
-            members[name if tools != name and (tools in members or tools in row) else tools] = row[name]
+    for name, tools in _members(tuple(row), into, stay, names):
+        members[name if tools in members else tools] = row[name]
     kept = {name: row[name] for name in stay if name in row}
-    written = {name: value if type(value) is str else values.raw(value) for name, value in members.items()}
+    written = {
+        name: value if value.__class__ is str or value.__class__ is Raw else values.raw(value)
+        for name, value in members.items()
+    }
     return [{**kept, into: Raw(encode(written))}]
 
 
-@cache
-def _left_out(stay: tuple[str, ...], into: str) -> frozenset[str]:
-    return frozenset((*stay, into))
+@lru_cache(256)
+def _members(
+    columns: tuple[str, ...], into: str, stay: tuple[str, ...], names: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """The columns of a row that become members, each with the name that it gets unless another member has that.
 
-
-@cache
-def _own_names(names: tuple[str, ...]) -> dict[str, str]:
-    return {_word(name): name for name in names}
+    The rows of a table have the same columns.
+    """
+    own = {_word(name): name for name in names}
+    found = []
+    # Of several spellings the plainest is the tool's; the others are of properties that somebody made up.
+    for name in sorted(columns, key=_underscores):
+        if name not in stay and name != into and not is_bookkeeping(name):
+            tools = own.get(_word(name.removeprefix(_PREFIX)), name)
+            found.append((name, name if tools in columns else tools))
+    return tuple(found)
 
 
 @lru_cache(4_096)
