@@ -159,3 +159,30 @@ class Tally:
     def __call__(self, row: Members, /) -> None: ...
     def settle(self, outcome: int, /) -> None: ...
     def take(self) -> list[tuple[int, int, str, int]]: ...
+
+class Drift:
+    """Counts what the properties of events are, as `pipeline.transform.drift.DriftCounts` does. `len` is the number of
+    entries, one for each property of an event name in a month."""
+
+    def add(
+        self,
+        runs: list[bytes],
+        sizes: bytes,
+        names: list[str],
+        name_of: bytes,
+        times: bytes,
+        rows: list[int],
+        place: int,
+        /,
+    ) -> None:
+        """Counts the events of `runs`, each followed by a comma; of each: its size (int64), the index of its name
+        (uint32), its time (int64) and its row in a block, whose row 0 is at `place`. ValueError for another text."""
+
+    def take(self) -> list[tuple[str, int, int, list[tuple[Any, ...]]]]:
+        """(event, month, events, entries) since the previous call. An entry has the property's name as JSON; counts and
+        first places by kind (uint64); first and last day; the smallest hashes (uint32); and of long texts their number,
+        the greatest length, how many have it, the place of the first of these, and their smallest hashes (uint32)."""
+
+    def __len__(self) -> int: ...
+    @property
+    def events(self) -> int: ...

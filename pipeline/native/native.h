@@ -126,6 +126,7 @@ extern PyTypeObject Writer_Type;   /* writer.c */
 extern PyTypeObject IdAccumulator_Type, PairAccumulator_Type, PropertyAccumulator_Type;
 extern PyTypeObject Observer_Type; /* observer.c */
 extern PyTypeObject Tally_Type;    /* tally.c */
+extern PyTypeObject Drift_Type;    /* drift.c */
 int accumulators_init(void);
 int observer_init(void);
 

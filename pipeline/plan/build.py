@@ -236,6 +236,7 @@ class _PlanBuilder:
         }
         zone = judge_zone(source.zone, options.zones)
         coverage = self.coverage()
+        drift, drift_facts, self.files["drift.jsonl"] = source.drift.finish(self.directory.drift)
         findings = run_checks(
             PlanFacts(
                 rows=rows,
@@ -257,6 +258,8 @@ class _PlanBuilder:
                 open_choices=request.open_choices,
                 unmapped_limit=request.unmapped_limit,
                 coverage=coverage,
+                drift=drift_facts,
+                row_at=self.source_examples.row_at,
                 history=self.history.history(),
                 hours=self.hours,
                 paths=[part.path for part in self.config.parts],
@@ -275,6 +278,7 @@ class _PlanBuilder:
             events=EventCounts(sum(phases.values()), phases),
             people=people,
             coverage=UNSET if coverage is None else coverage,
+            drift=drift,
             parts=parts,
             skips=sorted_counts(source.skips),
             rejects=sorted_counts(source.rejects),

@@ -63,6 +63,8 @@ class Directory:
     """In a job: the uuid of each event, in the order in which they are sent."""
     cells = _File("cells.jsonl")
     """Counts of event x UTC day x outcome."""
+    drift = _File("drift.jsonl")
+    """What each property of each event name is in each month."""
     rejects = _File("rejects.jsonl")
     """Rejected rows: file, row, offset, code, text."""
     ledger = _File("ledger.sqlite")
@@ -83,8 +85,8 @@ class Directory:
         """The files beside plan.json that are removed when another plan replaces this one."""
         return (
             self.report_json, self.report_html, self.blocks, self.copies, self.identities, self.pairs,
-            self.groups, self.persons, self.identified, self.uuids, self.cells, self.rejects, self.lookups,
-            self.excluded,
+            self.groups, self.persons, self.identified, self.uuids, self.cells, self.drift, self.rejects,
+            self.lookups, self.excluded,
         )  # fmt: skip
 
 

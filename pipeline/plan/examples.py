@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.plan.daily_counts import day_name
 from pipeline.plan.directory import Directory
 from pipeline.plan.duplicates import Clash
@@ -14,6 +17,7 @@ from pipeline.text import printable
 from pipeline.timestamps import DAY
 
 _NAME_CHARACTERS = 60
+_block = msgspec.json.Decoder(SealedBlock).decode
 
 
 class SourceExamples:
@@ -22,16 +26,22 @@ class SourceExamples:
     def __init__(self, directory: Directory, paths: Sequence[str]) -> None:
         self._directory = directory
         self._paths = paths
+        self._blocks: NDArray[np.int64] | None = None
 
     def at(self, number: int, row: int, detail: str) -> Example:
         """A row of a block, both counted from 0, as an example. Its offset is that of the block."""
         with self._directory.blocks.open("rb") as lines:
-            block = next(
-                block
-                for block in (msgspec.json.decode(line, type=SealedBlock) for line in lines)
-                if block.number == number
-            )
+            block = next(block for block in map(_block, lines) if block.number == number)
         return Example(self._paths[block.part], block.first_row + row, block.offset, detail)
+
+    def row_at(self, place: int) -> str:
+        """`row 12 of export.jsonl`: where a place (`pipeline.identity.aggregator.PLACE_SHIFT`) is."""
+        if self._blocks is None:
+            with self._directory.blocks.open("rb") as lines:
+                blocks = ((block.part, block.first_row) for block in map(_block, lines))
+                self._blocks = np.fromiter(blocks, np.dtype((np.int64, 2)))
+        part, first_row = self._blocks[place >> PLACE_SHIFT].tolist()
+        return f"row {first_row + (place & ((1 << PLACE_SHIFT) - 1)):,} of {self._paths[part]}"
 
     def pairs(self, clashes: Iterable[Clash], names: Sequence[str]) -> list[str]:
         """Each clash in words: where the two rows with one key lie, their event names and their UTC days."""

@@ -23,13 +23,14 @@ from pipeline.plan.checks.rows import remedy_of
 from pipeline.plan.coverage import CoverageCounts
 from pipeline.plan.daily_counts import DailyCounts
 from pipeline.plan.directory import LinesWriter
+from pipeline.plan.drift import DriftCollector
 from pipeline.plan.key_records import KeyRecords
 from pipeline.plan.manifest import Example, PartSeal, SealedBlock, as_text
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
 from pipeline.plan.unmatched import ReferenceUsage
 from pipeline.text import pluralize
-from pipeline.transform.block import code_cost, observe_block, take_aggregate
+from pipeline.transform.block import code_cost, observe_block, take_aggregate, take_drift
 from pipeline.transform.event_keys import KEY, KEYLESS, NAME
 from pipeline.transform.tasks import BlockStats, Task
 from pipeline.transform.workers import Workers
@@ -96,6 +97,7 @@ class Walk:
         self.keyless = 0
         counted = request.config.counted
         self.coverage = CoverageCounts(scratch, counted) if counted is not None else None
+        self.drift = DriftCollector(scratch)
         self.references = ReferenceUsage(request.config.wanted)
         self.keys = KeyRecords(scratch / "keys")
         self.ids = EventIdAggregator(scratch / "ids-of-events")
@@ -125,6 +127,8 @@ class Walk:
             elapsed = time.perf_counter() - started
             for identities in workers.ask_each(take_aggregate):
                 self._add_identities(identities)
+            for taken in workers.ask_each(take_drift):
+                self.drift.add(taken)
             self._add_cost(workers, elapsed)
             files["blocks.jsonl"] = blocks.close()
             files["rejects.jsonl"] = rejects.close()
@@ -180,6 +184,8 @@ class Walk:
         self._people.add_block(task.number, block.part, first_row, stats)
         if stats.identities is not None:
             self._add_identities(stats.identities)
+        if stats.drift is not None:
+            self.drift.add(stats.drift)
         self._add_keys(stats)
         self.block_parts.append(block.part)
         self.events += stats.events

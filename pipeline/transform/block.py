@@ -21,6 +21,7 @@ from pipeline.identity.aggregator import IdentityAggregator, IdentityColumns
 from pipeline.identity.promotion import PromotedUpdate, PromotionAggregator, count_promoted
 from pipeline.mapper.own_code import Cost
 from pipeline.models import Part
+from pipeline.transform.drift import DriftAggregator, Taken
 from pipeline.transform.event_keys import key_records
 from pipeline.transform.events import Events, Mapper
 from pipeline.transform.field_counts import FieldCounts
@@ -50,6 +51,7 @@ class BlockTransformer:
             excluded=config.excluded,
         )
         self.promotion = PromotionAggregator()
+        self.drift = DriftAggregator()
         self.field_names = FieldNameScan(config.wanted) if config.wanted is not None else None
         self.fields = FieldCounts(config.counted) if config.counted is not None else None
 
@@ -130,10 +132,13 @@ class BlockTransformer:
 def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
     """What a plan does with a block: count everything, and retain of the events only their key records.
 
-    Ids and updates stay in the transformer's aggregator until it is full (see `take_aggregate`).
+    Ids and updates stay in the transformer's aggregator until it is full (see `take_aggregate`), and so does what the
+    properties of the events are (see `take_drift`).
     """
     aggregator = transformer.aggregator
     events = transformer.transform(task, observe=True, aggregator=aggregator)
+    drift = transformer.drift
+    drift.add(events, task.number)
     keys = key_records(events, task.number, earliest=transformer.mapper.keeps_earliest)
     return BlockStats(
         events.rows,
@@ -156,12 +161,18 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
         events.good_rows,
         events.field_names,
         events.fields,
+        drift.take() if drift.full else None,
     )
 
 
 def take_aggregate(transformer: BlockTransformer) -> IdentityColumns:
     """The ids and updates that this process has not handed over yet."""
     return transformer.aggregator.take()
+
+
+def take_drift(transformer: BlockTransformer) -> list[Taken]:
+    """What the properties of events are that this process has not handed over yet."""
+    return transformer.drift.take()
 
 
 def code_cost(transformer: BlockTransformer) -> Cost:

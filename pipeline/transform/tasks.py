@@ -13,6 +13,7 @@ from pipeline.identity.aggregator import IdentityColumns
 from pipeline.mapper.required_fields import Wanted
 from pipeline.models import Block, Part, Reject, SealedOptions
 from pipeline.options import Limits
+from pipeline.transform.drift import Taken
 from pipeline.transform.events import Mapper
 from pipeline.transform.field_counts import BlockFields, Counted
 from pipeline.transform.field_names import Names
@@ -73,8 +74,8 @@ class BlockStats(NamedTuple):
 
     `zone` is what `clock_offsets.count_offsets` counts, `promoted` what `identity.promotion.count_promoted` does.
     `group_types` counts rows with a group, by type. `identities` are the pairs and updates of this block and of others
-    before it, None while the worker retains them. `field_names` are those of the `good_rows`, which could be read; the
-    other fields are those of Events.
+    before it, None while the worker retains them; so is `drift`. `field_names` are those of the `good_rows`, which
+    could be read; the other fields are those of Events.
     """
 
     rows: int
@@ -97,6 +98,7 @@ class BlockStats(NamedTuple):
     good_rows: int
     field_names: Names
     fields: BlockFields
+    drift: list[Taken] | None
 
 
 @dataclass(frozen=True, slots=True)

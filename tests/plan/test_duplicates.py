@@ -315,8 +315,8 @@ def test_what_a_plan_spills_is_gone_when_it_is_made(tmp_path: Path) -> None:
     """Nothing but the plan's own files remains."""
     made = planned(tmp_path, [row(), row()])
     assert sorted(path.name for path in made.directory.path.iterdir()) == [
-        "blocks.jsonl", "cells.jsonl", "copies.jsonl", "groups.jsonl", "identities.jsonl", "identities.parquet",
-        "persons.jsonl", "plan.json", "plan.lock", "rejects.jsonl",
+        "blocks.jsonl", "cells.jsonl", "copies.jsonl", "drift.jsonl", "groups.jsonl", "identities.jsonl",
+        "identities.parquet", "persons.jsonl", "plan.json", "plan.lock", "rejects.jsonl",
     ]  # fmt: skip
     assert tiny.identity_of(made.sent()[0]) != tiny.identity_of(made.sent()[1])
 

@@ -206,8 +206,8 @@ def test_every_table_is_sealed_and_a_change_of_any_is_noticed(tmp_path: Path) ->
     made = planned(tmp_path)
     check_tables(made.plan, made.directory)
     assert sorted(made.plan.files) == [
-        "blocks.jsonl", "cells.jsonl", "copies.jsonl", "groups.jsonl", "identities.jsonl", "identities.parquet",
-        "persons.jsonl", "rejects.jsonl",
+        "blocks.jsonl", "cells.jsonl", "copies.jsonl", "drift.jsonl", "groups.jsonl", "identities.jsonl",
+        "identities.parquet", "persons.jsonl", "rejects.jsonl",
     ]  # fmt: skip
     for name in made.plan.files:
         path = made.directory.path / name

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 A = "phc_test_a"
 FILES = (
     "blocks.jsonl", "copies.jsonl", "identities.jsonl", "identities.parquet", "groups.jsonl", "persons.jsonl",
-    "cells.jsonl", "rejects.jsonl", "excluded-ids.txt",
+    "cells.jsonl", "drift.jsonl", "rejects.jsonl", "excluded-ids.txt",
 )  # fmt: skip
 READ_BY_THE_REPORT = ("cells.jsonl", "identities.parquet", "rejects.jsonl")
 

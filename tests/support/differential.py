@@ -32,7 +32,8 @@ from pipeline.mapper.loader import parse
 from pipeline.models import SealedOptions
 from pipeline.native import AVAILABLE
 from pipeline.options import Limits
-from pipeline.transform.block import BlockTransformer, make_batches, observe_block, take_aggregate
+from pipeline.transform.block import BlockTransformer, make_batches, observe_block, take_aggregate, take_drift
+from pipeline.transform.drift import entries_of
 from pipeline.transform.tasks import Task, TransformConfig
 from tests.support.mutations import Mutator, sample_rows
 from tests.support.odd_mappings import EVERYTHING, FLAT, ROWS
@@ -106,6 +107,9 @@ def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
         yield f"block {block.index}: sent", [(batch.body, batch.first, batch.last) for batch in made.batches]
     for field, identities in take_aggregate(transformer)._asdict().items():
         yield f"identities: {field}", rows_of(identities)
+    taken = take_drift(transformer)
+    yield "drift: events", sorted(series[:3] for series in taken)
+    yield "drift: properties", sorted(entries_of(taken))
 
 
 def rows_of(columns: Any) -> list[tuple[Any, ...]]:

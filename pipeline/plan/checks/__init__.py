@@ -25,6 +25,7 @@ from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
 from pipeline.plan.coverage import Coverage
 from pipeline.plan.daily_counts import day_name
+from pipeline.plan.drift import DriftFacts
 from pipeline.plan.history import History
 from pipeline.plan.hours import HourHistory
 from pipeline.plan.manifest import PeopleSeal, RowCounts
@@ -81,7 +82,8 @@ class PlanFacts:
     `coverage` is None where no mapping file decides, and `unmapped_limit` where any number is allowed.
     `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one.
     `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them.
-    `thresholds` has the options from which on a check reports something.
+    `drift` has the properties by month, and `row_at` the file and row of a place in it, in words. `thresholds` has the
+    options from which on a check reports something.
     """
 
     rows: RowCounts
@@ -101,6 +103,8 @@ class PlanFacts:
     rejects: int = 0
     unmapped_limit: CountLimit | None = None
     coverage: Coverage | None = None
+    drift: DriftFacts = field(default_factory=DriftFacts)
+    row_at: Callable[[int], str] = str
     history: History = field(default_factory=History)
     hours: HourHistory = field(default_factory=HourHistory)
     paths: Sequence[str] = ()
