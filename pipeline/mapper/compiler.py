@@ -33,7 +33,7 @@ from pipeline.mapper.steps import StepEmitter
 from pipeline.models import MapperResult, SealedOptions
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import BadTime, ZoneClock, format_utc, read_iso
-from pipeline.validator.placeholder_ids import is_placeholder
+from pipeline.validator.placeholder_ids import SPELLINGS, is_placeholder
 from pipeline.values import Record
 
 MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
@@ -284,6 +284,10 @@ _NAMES: dict[str, Any] = {
     "with_pair": runtime.with_pair,
 }
 """The globals of a mapper's source."""
+if AVAILABLE:
+    _NAMES["read_iso"] = native.Reader("iso", read_iso)
+    _NAMES["clean_uuid"] = native.Reader("uuid", runtime.clean_uuid)
+    _NAMES["is_placeholder"] = native.Reader("placeholder", is_placeholder, SPELLINGS)
 
 
 def _check_code(mapping: Mapping) -> None:

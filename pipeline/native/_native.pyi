@@ -186,3 +186,17 @@ class Drift:
     def __len__(self) -> int: ...
     @property
     def events(self) -> int: ...
+
+class Reader:
+    """Reads ordinary texts, and calls `slow` with the same arguments for all others. By its `kind`:
+
+    `iso`, of (text, space): (µs, whether in UTC, whether cut), as `pipeline.timestamps.read_iso`.
+    `placeholder`, of an id: False for one that is none of `words` in any case, as
+    `pipeline.validator.placeholder_ids.is_placeholder`.
+    `uuid`, of a text or None: as `pipeline.mapper.runtime.clean_uuid`.
+
+    ValueError for another kind, for a word that is not of 1 to 63 ASCII characters, and for more than 256.
+    """
+
+    def __init__(self, kind: str, slow: Callable[..., Any], words: frozenset[str] = frozenset()) -> None: ...
+    def __call__(self, text: Any, space: bool = ..., /) -> Any: ...

@@ -8,8 +8,9 @@
  *   - Text of a row (`at`, `length`) is not terminated and belongs to the bytes object `owner`.
  *
  * Limits: 64 levels of nesting and 4 opened members in a line (lines.c); names of 1,000 bytes and 16,384 spellings of
- * them (names.c); 2^30 renames or columns (renames.c); times from 1970 to 9999 (filling.c); 2^31 - 1 entries of an
- * accumulator (accumulators.c). Lines and spellings beyond a limit are read by Python; nothing is cut. */
+ * them (names.c); 256 words of 63 bytes (texts.c); 2^30 renames or columns (renames.c); times from 1970 to 9999
+ * (filling.c); 2^31 - 1 entries of an accumulator (accumulators.c). Lines, texts and spellings beyond a limit are read
+ * by Python; nothing is cut. */
 
 #ifndef BACKCAST_NATIVE_H
 #define BACKCAST_NATIVE_H
@@ -127,6 +128,7 @@ extern PyTypeObject IdAccumulator_Type, PairAccumulator_Type, PropertyAccumulato
 extern PyTypeObject Observer_Type; /* observer.c */
 extern PyTypeObject Tally_Type;    /* tally.c */
 extern PyTypeObject Drift_Type;    /* drift.c */
+extern PyTypeObject Reader_Type;   /* texts.c */
 int accumulators_init(void);
 int observer_init(void);
 

@@ -36,6 +36,9 @@ _SPELLINGS: dict[str, frozenset[str]] = {_NIL_UUID: _ALWAYS}
 for _word in _quoted(_EXACT):
     _SPELLINGS[_word.lower()] = _SPELLINGS.get(_word.lower(), frozenset()) | {_word}
 _SPELLINGS.update(dict.fromkeys(_quoted(_ANY_CASE), _ALWAYS))
+SPELLINGS = frozenset(_SPELLINGS)
+"""The words in small letters, quoted and not: an ASCII id that begins with a letter or a digit is no placeholder unless
+it is one of these in some case."""
 
 
 def is_placeholder(text: str) -> bool:

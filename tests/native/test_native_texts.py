@@ -1,0 +1,90 @@
+"""The C readers of texts are those of Python: equal results, and equal errors, for ordinary texts and for odd ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pipeline.mapper import runtime
+from pipeline.native import AVAILABLE, native
+from pipeline.timestamps import read_iso
+from pipeline.validator.placeholder_ids import SPELLINGS, is_placeholder
+
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="the C part is not compiled")
+
+TIME = r"(000[01]|1[69]\d\d|20\d\d|9999)-(0[0-9]|1[0-3])-([0-2]\d|3[0-2])[T tx]([01]\d|2[0-5]):([0-5]\d|6\d)"
+ENDING = r"(:([0-5]\d|6\d)(\.\d{0,12}|,5)?)?( ?(Z|z|UTC|UT)| ?[+-](\d\d|2[34])(:?[0-6]\d|:)?)?"
+ODD = st.text("0123456789-:. TZ+abcdeFUTC$[]{}\"'\x1c\x85\u0664K\u017f", max_size=40)
+
+
+def outcome(call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except (ValueError, TypeError, AttributeError) as error:
+        return type(error), str(error)
+
+
+def refuse(*_: Any) -> Any:
+    raise AssertionError("an ordinary text went to Python")
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.from_regex(TIME + ENDING, fullmatch=True) | ODD, st.booleans())
+@example("2024-02-29 23:59:59.123456789 +0530", True)
+@example("1900-02-29T00:00:00Z", False)
+@example("2024-01-01T00:00:00.0000000Z", False)
+@example("٢٠٢٤-01-01T00:00:00Z", False)
+def test_times(text: str, space: bool) -> None:
+    assert outcome(native.Reader("iso", read_iso), text, space) == outcome(read_iso, text, space)
+
+
+words = st.sampled_from(sorted(SPELLINGS))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.tuples(words, st.integers(0), st.sampled_from(["", "$device:", " ", "x"])).map(
+        lambda one: one[2] + "".join(c.upper() if one[1] >> i & 1 else c for i, c in enumerate(one[0]))
+    )
+    | ODD
+    | st.just(None)
+)
+@example("\u212aNull")
+@example("nuLL")
+def test_ids(text: str | None) -> None:
+    reader = native.Reader("placeholder", is_placeholder, SPELLINGS)
+    assert outcome(reader, text) == outcome(is_placeholder, text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.uuids().map(str) | st.uuids().map(lambda one: f" {str(one).upper()}\n") | ODD | st.none())
+@example("00000000-0000-0000-0000-000000000000")
+@example("\x1c5f0c3b5a-0000-4000-8000-00000000000")
+@example("5f0c3b5a-0000-4000-8000-0000000000\u0130")
+def test_uuids(text: str | None) -> None:
+    assert outcome(native.Reader("uuid", runtime.clean_uuid), text) == outcome(runtime.clean_uuid, text)
+
+
+def test_ordinary_texts_do_not_go_to_python() -> None:
+    iso = native.Reader("iso", refuse)
+    assert iso("2024-03-10T02:30:00.123Z", False) == (1710037800123000, True, False)
+    assert iso("2024-03-10 02:30:00 +0100", True) == (1710034200000000, True, False)
+    assert native.Reader("placeholder", refuse, SPELLINGS)("user-1234") is False
+    own = "5f0c3b5a-1111-4222-8333-444444444444"
+    uuid = native.Reader("uuid", refuse)
+    assert (uuid(own), uuid("order-1"), uuid(None)) == (own, None, None)
+
+
+@pytest.mark.parametrize("words", [frozenset({""}), frozenset({"ü"}), frozenset({"x" * 64}), frozenset({1})])
+def test_words_that_it_cannot_compare(words: frozenset[Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        native.Reader("placeholder", is_placeholder, words)
+
+
+def test_an_unknown_kind() -> None:
+    with pytest.raises(ValueError, match="kind"):
+        native.Reader("date", read_iso)
