@@ -161,6 +161,23 @@ class PlanOptions(Checked):
         1_000, "--hour-events", least=1_000, metavar="N", shown=True,
         help="Compare hours of day, to find a wrong time zone, where a history or a month has so many events.",
     )  # fmt: skip
+    per_second: int = option(
+        100, "--per-second", least=1, metavar="N", shown=True,
+        help="Warn of an id with more events than this within a second.",
+    )  # fmt: skip
+    per_minute: int = option(
+        600, "--per-minute", least=1, metavar="N", shown=True,
+        help="Warn of an id with more events than this within a minute.",
+    )  # fmt: skip
+    per_day: int = option(
+        20_000, "--per-day", least=1, metavar="N", shown=True,
+        help="Warn of an id with more events than this within a UTC day.",
+    )  # fmt: skip
+    repeated: float = option(
+        0.1, "--repeated", above=0, metavar="PERCENT", shown=True,
+        help="Warn where more than this share of the events, in percent, equal an earlier event of the same person and"
+        " second in all but their uuid.",
+    )  # fmt: skip
     allow_recent: bool = option(
         False, "--allow-recent", help="Also send events under 48 hours old, which are billed as live events."
     )

@@ -10,6 +10,13 @@ def fill(text: bytearray, ends: list[int], times: list[int], uuids: bytes, /) ->
     ValueError for a time outside 1970 to 9999 and for an end without room before it.
     """
 
+def fingerprints(run: bytes, ends: bytes, /) -> bytes:
+    """Two hashes (uint64) of each event of a filled run: of its distinct_id, and of everything before its time.
+    `ends` are int64.
+
+    ValueError where no event ends at one of `ends`.
+    """
+
 def uuids5(namespace: bytes, keys: list[str], /) -> bytes:
     """UUIDv5 of each key, 16 bytes apiece; `namespace` has 16 bytes."""
 

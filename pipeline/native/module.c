@@ -35,6 +35,7 @@ init_files(void)
 
 static PyMethodDef functions[] = {
     {"fill", (PyCFunction)(void (*)(void))fill, METH_FASTCALL, NULL},
+    {"fingerprints", (PyCFunction)(void (*)(void))fingerprints, METH_FASTCALL, NULL},
     {"uuids5", (PyCFunction)(void (*)(void))uuids5, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

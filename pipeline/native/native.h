@@ -115,6 +115,9 @@ void sha1_of(const unsigned char *prefix, size_t prefix_length, const unsigned c
 /* fill(text, ends, times, uuids): writes into the bytearray `text`, before each of `ends`, the time (µs) and uuid (16
  * bytes) of one event; checks that there is room. Returns None. (filling.c) */
 PyObject *fill(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+/* fingerprints(run, ends): of each event of `run` (bytes, filled), which end at `ends`
+ * (int64): two uint64, hashes of its distinct_id and of all before its time. (filling.c) */
+PyObject *fingerprints(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 /* uuids5(namespace, keys): 16 bytes for each of a list of str. (filling.c) */
 PyObject *uuids5(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 

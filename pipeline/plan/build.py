@@ -16,6 +16,8 @@ from msgspec import UNSET
 from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.identity.promotion import PromotedUpdate
 from pipeline.mapper.field_uses import FieldUses
+from pipeline.plan.activity import Activity, ActivityRecords
+from pipeline.plan.activity_facts import activity_facts, limits_of
 from pipeline.plan.checks import KeyConflicts, PlanFacts, run_checks, verdict_of
 from pipeline.plan.contents import planned_blocks
 from pipeline.plan.coverage import Coverage
@@ -79,6 +81,7 @@ class _PlanBuilder:
         self.cancelled = False  # set by Ctrl-C or an error in another thread
         self.history = HistoryBuilder()
         self.hours = HourHistory(config.options.zones)
+        self.activity = Activity()
         self.events = 0
         self.first, self.last = 2**62, -(2**62)
         self.clashes = 0
@@ -158,10 +161,13 @@ class _PlanBuilder:
         settled = series.settled if series is not None else None
         remaining = Decisions(scratch / "remaining", record=REMAINING) if series is not None else None
         decisions = Decisions(scratch / "decisions")
+        activity = ActivityRecords(scratch)
         names = list(source.names)
         identical: list[tuple[int, int]] = []
         collapse = self.config.options.collapse_identical
-        for decided in decide(source.keys, decisions, collapse=collapse, settled=settled, remaining=remaining):
+        for decided in decide(
+            source.keys, decisions, collapse=collapse, settled=settled, remaining=remaining, activity=activity
+        ):
             if self.cancelled:
                 return
             self.events += decided.events
@@ -196,6 +202,7 @@ class _PlanBuilder:
         if remaining is not None:
             self.files["uuids.bin"] = write_uuids(self.directory.uuids, remaining)
         source.keys.remove()
+        self.activity = activity.finish(limits_of(self.request.thresholds))
 
     def write_daily_counts(self) -> Counter[str]:
         """Write cells.jsonl. Returns how many events of each name are sent."""
@@ -262,6 +269,7 @@ class _PlanBuilder:
                 row_at=self.source_examples.row_at,
                 history=self.history.history(),
                 hours=self.hours,
+                activity=activity_facts(self.activity, self.source_examples, self.config, list(source.names)),
                 paths=[part.path for part in self.config.parts],
                 thresholds=request.thresholds,
                 in_series=request.series is not None,

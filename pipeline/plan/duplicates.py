@@ -27,6 +27,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.plan.activity import ActivityRecords
 from pipeline.plan.hours import NO_QUARTERS, count_quarters
 from pipeline.plan.key_records import MAX_RECORDS, KeyRecords, chunks_of
 from pipeline.timestamps import DAY
@@ -165,14 +166,15 @@ def decide(
     collapse: bool,
     settled: Settled | None = None,
     remaining: Decisions | None = None,
+    activity: ActivityRecords | None = None,
 ) -> Iterator[Decided]:
     """Decide on all duplicates: decisions are added to `decisions`, their counts are returned run by run.
 
-    Events that `settled` finds are left out; the events to send are added to `remaining`.
+    Events that `settled` finds are left out; the events to send are added to `remaining` and `activity`.
     """
     for run in keys.runs():
         if isinstance(run, Path):
-            yield from _decide_one(run, decisions, collapse, keys.most, settled, remaining)
+            yield from _decide_one(run, decisions, collapse, keys.most, settled, remaining, activity)
             continue
         kinds = np.full(len(run), _ORDINAL, np.uint32)
         ordinals = np.zeros(len(run), np.uint32)
@@ -186,7 +188,7 @@ def decide(
             kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
             clashes, clashing = _clashes(copies, copies[winners])
         changed = 0 if settled is None else _mark_settled(run, kinds, settled)
-        counts = _record(run, kinds, ordinals, decisions, remaining, changed)
+        counts = _record(run, kinds, ordinals, decisions, remaining, activity, changed)
         yield counts._replace(clashes=clashes, clashing=clashing)
 
 
@@ -204,6 +206,7 @@ def _record(
     ordinals: NDArray[np.uint32],
     decisions: Decisions,
     remaining: Decisions | None,
+    activity: ActivityRecords | None,
     changed: int,
 ) -> Decided:
     """Add the decisions on some records to `decisions`. Returns their counts."""
@@ -217,6 +220,8 @@ def _record(
         return Decided(0, 2**62, -(2**62), dropped, changed)
     if remaining is not None:
         remaining.add(_remaining(sent))
+    if activity is not None:
+        activity.add(sent, ordinals[stays])
     again = run.take(np.flatnonzero(stays & (ordinals > 0)))
     first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
     earliest, latest = int(sent["time"].min()), int(sent["time"].max())
@@ -313,6 +318,7 @@ def _decide_one(
     most: int,
     settled: Settled | None,
     remaining: Decisions | None,
+    activity: ActivityRecords | None,
 ) -> Iterator[Decided]:
     """`decide` for a file of one uuid, chunk by chunk: first find the winner, then compare each record with it."""
     best = None
@@ -338,5 +344,5 @@ def _decide_one(
             kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
         clashes, clashing = _clashes(chunk, best[np.zeros(len(chunk), np.int64)])
         changed = 0 if settled is None else _mark_settled(chunk, kinds, settled)
-        counts = _record(chunk, kinds, ordinals, decisions, remaining, changed)
+        counts = _record(chunk, kinds, ordinals, decisions, remaining, activity, changed)
         yield counts._replace(clashes=clashes, clashing=clashing)

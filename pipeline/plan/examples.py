@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
+from operator import attrgetter
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.extractors import blocks as read_blocks
 from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.plan.daily_counts import day_name
 from pipeline.plan.directory import Directory
@@ -15,9 +19,22 @@ from pipeline.plan.duplicates import Clash
 from pipeline.plan.manifest import Example, SealedBlock
 from pipeline.text import printable
 from pipeline.timestamps import DAY
+from pipeline.transform.block import BlockTransformer
+from pipeline.transform.tasks import Task, TransformConfig
 
 _NAME_CHARACTERS = 60
 _block = msgspec.json.Decoder(SealedBlock).decode
+
+
+class _Properties(msgspec.Struct):
+    distinct_id: str
+
+
+class _Event(msgspec.Struct):
+    properties: _Properties
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
 
 
 class SourceExamples:
@@ -42,6 +59,27 @@ class SourceExamples:
                 self._blocks = np.fromiter(blocks, np.dtype((np.int64, 2)))
         part, first_row = self._blocks[place >> PLACE_SHIFT].tolist()
         return f"row {first_row + (place & ((1 << PLACE_SHIFT) - 1)):,} of {self._paths[part]}"
+
+    def ids(self, config: TransformConfig, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        """The distinct_ids of events at (block, row), for which their blocks are read again."""
+        wanted: dict[int, set[int]] = defaultdict(set)
+        for number, row in places:
+            wanted[number].add(row)
+        ids: dict[tuple[int, int], str] = {}
+        transformer = BlockTransformer(config)
+        with self._directory.blocks.open("rb") as lines:
+            sealed = [block for block in map(_block, lines) if block.number in wanted]
+        for index, of_part in groupby(sealed, key=attrgetter("part")):
+            blocks = read_blocks(config.parts[index])
+            passed = 0
+            for one in of_part:
+                block = next(islice(blocks, one.index - passed, None))
+                passed = one.index + 1
+                events = transformer.transform(Task(one.number, block), observe=False)
+                for event, row in zip(events.events, events.row_of, strict=True):
+                    if row in wanted[one.number]:
+                        ids.setdefault((one.number, row), _decode_event(event).properties.distinct_id)
+        return ids
 
     def pairs(self, clashes: Iterable[Clash], names: Sequence[str]) -> list[str]:
         """Each clash in words: where the two rows with one key lie, their event names and their UTC days."""

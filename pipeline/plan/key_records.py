@@ -1,7 +1,7 @@
-"""The key records of a source, on disk, however many there are.
+"""Records with a key of 128 bits, on disk, however many there are: the key records of a source, whose keys are uuids.
 
-They are spread over files by the first bits of their uuid, so that all records of one uuid lie in one file; each file
-is then sorted on its own.
+They are spread over files by the first bits of their key, so that all records of one key lie in one file; each file
+is then sorted on its own. `pipeline.plan.activity` has records of another type, whose key is a person and a time.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ from pipeline.transform.event_keys import KEY
 SPREAD_BITS = 6
 FAN = 1 << SPREAD_BITS
 MAX_RECORDS = 400_000
-"""A file with more records is spread again before it is sorted: 26 MB of records, and as much again for their order."""
+"""A file with more records is spread again before it is sorted: 32 MB of records, and as much again for their order."""
 
 
 class KeyRecords:
-    """Key records, added block by block and read once, sorted, at the end."""
+    """Records of the type `record`, with the fields `hi` and `lo`, added block by block and read once, sorted, at the
+    end."""
 
-    def __init__(self, directory: Path, most: int = MAX_RECORDS) -> None:
+    def __init__(self, directory: Path, most: int = MAX_RECORDS, record: np.dtype[np.void] = KEY) -> None:
         self._directory = directory
+        self._record = record
         self.most = most
         self._directory.mkdir(parents=True)
         self._fan = _Fan(directory / "keys")
         self.count = 0
 
     def add(self, keys: NDArray[np.void]) -> None:
-        """Add one block's records, sorted by the first half of their uuid."""
+        """Add some records, sorted by the first half of their key."""
         self.count += len(keys)
         cuts = [*np.searchsorted(keys["hi"], _BOUNDS).tolist(), len(keys)]
         self._fan.write(keys, cuts)
@@ -49,14 +51,14 @@ class KeyRecords:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def runs(self) -> Iterator[NDArray[np.void] | Path]:
-        """All records, in runs sorted by uuid; records of one uuid are in one run. A run is deleted once it is
-        returned.
+        """All records, in runs that follow each other in the order of their keys; records of one key are in one run. A
+        run is deleted once it is returned.
 
-        A Path is returned instead for a file whose records all have one uuid and are too many for memory.
+        A Path is returned instead for a file whose records all have one key and are too many for memory.
         """
         self.close()
         for path in self._fan.paths():
-            yield from _runs(path, 1, self.most)
+            yield from _runs(path, 1, self.most, self._record)
 
 
 class _Fan:
@@ -69,7 +71,7 @@ class _Fan:
     def write(self, keys: NDArray[np.void], cuts: list[int]) -> None:
         """Append to file n the records from `cuts[n]` up to `cuts[n + 1]`."""
         flat = keys.view(np.uint8).data
-        size = KEY.itemsize
+        size = keys.dtype.itemsize
         for index, (start, stop) in enumerate(pairwise(cuts)):
             if start != stop:
                 file = self._files.get(index)
@@ -92,33 +94,33 @@ class _Fan:
 _BOUNDS = np.array([index << (64 - SPREAD_BITS) for index in range(FAN)], np.uint64)
 
 
-def chunks_of(path: Path, most: int) -> Iterator[NDArray[np.void]]:
+def chunks_of(path: Path, most: int, record: np.dtype[np.void] = KEY) -> Iterator[NDArray[np.void]]:
     """The records of a file in their order, in arrays of `most` at most."""
     with path.open("rb") as file:
         while True:
-            chunk = np.fromfile(file, KEY, most)
+            chunk = np.fromfile(file, record, most)
             if not len(chunk):
                 return
             yield chunk
 
 
-def _runs(path: Path, level: int, most: int) -> Iterator[NDArray[np.void] | Path]:
-    if path.stat().st_size <= most * KEY.itemsize:
-        run = np.fromfile(path, KEY)
+def _runs(path: Path, level: int, most: int, record: np.dtype[np.void]) -> Iterator[NDArray[np.void] | Path]:
+    if path.stat().st_size <= most * record.itemsize:
+        run = np.fromfile(path, record)
         path.unlink()
         yield run.take(_order(run))
-    elif _is_one(path, most):
+    elif _is_one(path, most, record):
         yield path
         path.unlink()
     else:
-        spread = _spread(path, level, most)
+        spread = _spread(path, level, most, record)
         path.unlink()
         for one in spread:
-            yield from _runs(one, level + 1, most)
+            yield from _runs(one, level + 1, most, record)
 
 
 def _order(run: NDArray[np.void]) -> NDArray[np.int64]:
-    """The order that sorts records by uuid, stable: by the first half, then again the few that share it."""
+    """The order that sorts records by key, stable: by the first half, then again the few that share it."""
     hi = np.ascontiguousarray(run["hi"])
     order = np.argsort(hi)
     ascending = hi[order]
@@ -130,21 +132,21 @@ def _order(run: NDArray[np.void]) -> NDArray[np.int64]:
     return order
 
 
-def _is_one(path: Path, most: int) -> bool:
-    """Whether all records of a file have one uuid, so that spreading them would never end."""
+def _is_one(path: Path, most: int, record: np.dtype[np.void]) -> bool:
+    """Whether all records of a file have one key, so that spreading them would never end."""
     first = None
-    for chunk in chunks_of(path, most):
+    for chunk in chunks_of(path, most, record):
         first = chunk[0] if first is None else first
         if (chunk["hi"] != first["hi"]).any() or (chunk["lo"] != first["lo"]).any():
             return False
     return True
 
 
-def _spread(path: Path, level: int, most: int) -> list[Path]:
-    """Cut a file into FAN files by the next bits of the uuid, their order kept."""
+def _spread(path: Path, level: int, most: int, record: np.dtype[np.void]) -> list[Path]:
+    """Cut a file into FAN files by the next bits of the key, their order kept."""
     fan = _Fan(path)
     try:
-        for chunk in chunks_of(path, most):
+        for chunk in chunks_of(path, most, record):
             where = _digit(chunk, level)
             order = np.argsort(where, kind="stable")
             fan.write(chunk.take(order), np.searchsorted(where[order], np.arange(FAN + 1)).tolist())
@@ -154,7 +156,7 @@ def _spread(path: Path, level: int, most: int) -> list[Path]:
 
 
 def _digit(keys: NDArray[np.void], level: int) -> NDArray[np.uint8]:
-    """Six bits of each uuid: level 0 the first ones, level 10 the last four of the first half, and so on."""
+    """Six bits of each key: level 0 the first ones, level 10 the last four of the first half, and so on."""
     half, place = divmod(level, 11)
     bits = np.asarray(keys["lo" if half else "hi"]) >> np.uint64(max(0, 64 - SPREAD_BITS * (place + 1)))
     return (bits & np.uint64(15 if place == 10 else FAN - 1)).astype(np.uint8)

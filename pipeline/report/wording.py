@@ -70,6 +70,11 @@ ADVICE = {
     "clock_jump": "ask whether the project's zone was changed then, and name both: --timezone ZONE --timezone"
     " ZONE@DATE; if people of another region came, nothing is wrong",
     "clock_change": "ask in which zone the tool wrote its times, and plan again with --timezone ZONE",
+    "inhuman_rate": "ask what these ids are: bots, tests, a server, an id that many people share. To leave them out,"
+    " write them to a file, one a line, and plan again with --exclude-ids FILE; --per-second, --per-minute and"
+    " --per-day allow more",
+    "near_duplicate": "look at both rows: a tag that fires twice, or an export that has rows twice with other ids."
+    " Remove one kind from the export, or leave its name out in the mapping; --repeated PERCENT allows more",
     "renamed_event": "if they are one event, give both one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
     "similar_names": "if they are one event, give them one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
     "missing_files": "export these days and give their files to the same plan; if they had no events, nothing is"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.encoder.fingerprints import fingerprints
 from pipeline.transform.events import Events
 
 KEY = np.dtype(
@@ -20,15 +21,17 @@ KEY = np.dtype(
         ("row", "<u4"),
         ("position", "<u2"),
         ("row_events", "<u2"),
+        ("person", "<u8"),
+        ("same", "<u8"),
     ]
 )
-"""One key record, 64 bytes.
+"""One key record, 80 bytes.
 
 `hi`, `lo`: the uuid. `received`, `time`: µs UTC; of rows with one uuid the greatest `received` counts (`EARLIEST`).
 `content_*`: xxh3-128 of the encoded event. `name`: index
 of the event name, with KEYLESS set where the row has no source key.
 `block`: the block's number in the whole source; `row` in its block, `position` in its row, both from 0; the
-row has `row_events` events.
+row has `row_events` events. `person`, `same`: hashes of the distinct_id, and of all of the event but its time and uuid.
 """
 EARLIEST = np.int64(1 << 62)
 """Where the row received earliest counts, `received` is this number less the receive time, so that the greatest is the
@@ -54,6 +57,7 @@ def key_records(events: Events, number: int, *, earliest: bool = False) -> NDArr
     keys["content_hi"] = content[:, 0]
     keys["content_lo"] = content[:, 1]
     keys["name"] = events.name_of
+    keys["person"], keys["same"] = fingerprints(events.runs, events.sizes).T
     if events.keyless:
         keys["name"][list(events.keyless)] |= KEYLESS
     keys["block"] = number

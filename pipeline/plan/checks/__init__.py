@@ -23,6 +23,7 @@ import msgspec
 from pipeline.errors import UsageError
 from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
+from pipeline.plan.activity_facts import ActivityFacts
 from pipeline.plan.coverage import Coverage
 from pipeline.plan.daily_counts import day_name
 from pipeline.plan.drift import DriftFacts
@@ -82,8 +83,8 @@ class PlanFacts:
     `coverage` is None where no mapping file decides, and `unmapped_limit` where any number is allowed.
     `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one.
     `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them.
-    `drift` has the properties by month, and `row_at` the file and row of a place in it, in words. `thresholds` has the
-    options from which on a check reports something.
+    `drift` has the properties by month, and `row_at` the file and row of a place in it, in words. `activity` is what
+    the events of each person show. `thresholds` has the options from which on a check reports something.
     """
 
     rows: RowCounts
@@ -107,6 +108,7 @@ class PlanFacts:
     row_at: Callable[[int], str] = str
     history: History = field(default_factory=History)
     hours: HourHistory = field(default_factory=HourHistory)
+    activity: ActivityFacts = field(default_factory=ActivityFacts)
     paths: Sequence[str] = ()
     thresholds: PlanOptions = field(default_factory=PlanOptions)
 

@@ -1,0 +1,44 @@
+"""Two hashes of each encoded event: of its person, and of all that it has but a time and a uuid.
+
+They group events within one plan: the native part and Python have hashes of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from pipeline.encoder.buffer import ENDING
+from pipeline.native import AVAILABLE, native
+
+_BEFORE_ID = b'"properties":{"distinct_id":'
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_TAIL = len(ENDING[20]) - 20
+
+
+def fingerprints(runs: list[bytes], sizes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The hashes of the events of runs (`EventBuffer`), of shape (events, 2). `sizes` are those of the events."""
+    ends = np.cumsum(sizes + 1)
+    hashes, start, first = [], 0, 0
+    hash_run = native.fingerprints if AVAILABLE else _fingerprints
+    for run in runs:
+        last = int(np.searchsorted(ends, start + len(run), side="right"))
+        hashes.append(hash_run(run, (ends[first:last] - start).tobytes()))
+        start, first = start + len(run), last
+    return np.frombuffer(b"".join(hashes), np.uint64).reshape(-1, 2)
+
+
+def _fingerprints(run: bytes, ends: bytes) -> bytes:
+    """`pipeline.native` has the same."""
+    digest = xxhash.xxh3_64_intdigest
+    hashes: list[int] = []
+    for start, end in pairwise([0, *np.frombuffer(ends, np.int64).tolist()]):
+        head = run.index(_BEFORE_ID, start) + len(_BEFORE_ID)
+        match = _STRING.match(run, head)
+        assert match is not None
+        hashes += (digest(match[0]), digest(run[start : run.rindex(b'"', head, end - _TAIL)]))
+    return np.array(hashes, np.uint64).tobytes()

@@ -1,0 +1,42 @@
+"""Events of one person that come too fast, or twice."""
+
+from __future__ import annotations
+
+from pipeline.models import Finding
+from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.text import pluralize, printable
+
+_LEAST_REPEATED = 10
+_NAMES_SHOWN = 3
+
+
+@check("inhuman_rate", "warning")
+def inhuman_rate(facts: PlanFacts) -> Finding | None:
+    """One id has more events within a second, a minute or a day than a person makes: a bot, a test, a shared id."""
+    found, limits = facts.activity, facts.thresholds
+    if not found.fast_ids:
+        return None
+    return finding_of(
+        f"{pluralize(found.fast_ids, 'id')} with more events than a person makes (over {limits.per_second:,} in a"
+        f" second, {limits.per_minute:,} in a minute or {limits.per_day:,} in a day)",
+        found.fast,
+        found.fast_ids,
+    )
+
+
+@check("near_duplicate", "warning")
+def near_duplicates(facts: PlanFacts) -> Finding | None:
+    """Events equal an earlier one of the same person and second in all but their uuid: recorded or exported twice."""
+    found, events = facts.activity, facts.phases.get("events", 0)
+    count = sum(found.repeated.values())
+    if count < _LEAST_REPEATED or count * 100 <= facts.thresholds.repeated * events:
+        return None
+    names = list(found.repeated.items())
+    shown = ", ".join(f"{printable(name, 60)} {number:,}" for name, number in names[:_NAMES_SHOWN])
+    more = f", {len(names) - _NAMES_SHOWN:,} more names" if len(names) > _NAMES_SHOWN else ""
+    return finding_of(
+        f"{count:,} of {pluralize(events, 'event')} ({count / events:.2%}) equal an earlier event of the same person"
+        f" and second in all but their uuid ({shown}{more})",
+        found.repeats,
+        count,
+    )

@@ -1,0 +1,211 @@
+"""Events of one person that come too fast or twice: counted exactly, however many and in whatever order they come."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.encoder.fingerprints import _fingerprints, fingerprints
+from pipeline.native import AVAILABLE, native
+from pipeline.plan.activity import UNITS, Activity, ActivityRecords
+from pipeline.timestamps import SECOND
+from pipeline.transform.event_keys import KEY
+from tests.support.tiny_tool import write
+
+LIMITS = {"second": 3, "minute": 5, "day": 8}
+START = 1_650_000_000 * SECOND
+Act = tuple[int, int, int]
+"""A person, a time in seconds, and what the event is."""
+
+
+def activity_of(acts: list[Act], folder: Path, most: int = 1_000_000) -> Activity:
+    """The activity of events, each a row of a block of ten."""
+    records = ActivityRecords(folder, most)
+    keys = np.zeros(len(acts), KEY)
+    for place, (person, time, what) in enumerate(acts):
+        keys[place]["person"] = person * 0x9E3779B97F4A7C15 & (2**64 - 1)
+        keys[place]["time"] = START + time * SECOND
+        keys[place]["same"] = (person * 1_000 + what) * 0xD6E8FEB86659FD93 & (2**64 - 1)
+        keys[place]["block"], keys[place]["row"] = divmod(place, 10)
+        keys[place]["name"] = what
+    for part in np.array_split(keys, 3):
+        records.add(part, np.zeros(len(part), np.uint32))
+    return records.finish(LIMITS)
+
+
+def slowly(acts: list[Act]) -> tuple[int, dict[int, int]]:
+    """The same counts, found without sorting."""
+    windows: Counter[tuple[str, int, int]] = Counter()
+    times: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for person, time, what in acts:
+        times[person, what].append(time)
+        for unit, length in UNITS.items():
+            windows[unit, person, (START + time * SECOND) // length] += 1
+    fast = {person for (unit, person, _), count in windows.items() if count > LIMITS[unit]}
+    repeated: Counter[int] = Counter()
+    for (_, what), found in times.items():
+        for time in set(found):
+            alone = not any(other != time and abs(other - time) < 5 for other in found)
+            if alone and 2 <= found.count(time) <= 3:
+                repeated[what] += found.count(time) - 1
+    return len(fast), dict(repeated)
+
+
+ACTS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 200), st.integers(0, 2)), max_size=60)
+
+
+@given(acts=ACTS, most=st.sampled_from([4, 17, 1_000_000]))
+def test_counts_are_those_of_the_slow_way(acts: list[Act], most: int, tmp_path_factory: Any) -> None:
+    """Also where there is too much for memory, and one person has more events in a day than fit into it."""
+    if not acts:
+        return
+    found = activity_of(acts, tmp_path_factory.mktemp("acts"), max(most, 4))
+    fast, repeated = slowly(acts)
+    assert found.fast_ids == fast
+    if most > 60:  # a day of one person that is cut may lose a repeat at the cut
+        assert found.repeated == repeated
+
+
+def test_the_worst_comes_first_with_its_first_event(tmp_path: Path) -> None:
+    """By how many times its limit it is; the window and the row are those of the first event in it."""
+    acts = [(1, 10, 0), (2, 10, n := 1), *[(2, 500, n)] * 7, *[(3, 900 + second * 10, 2) for second in range(6)]]
+    found = activity_of(acts, tmp_path)
+    assert [(one.events, one.unit) for one in found.busy] == [(7, "second"), (6, "minute")]
+    assert (found.busy[0].time, found.busy[0].block, found.busy[0].row) == (START + 500 * SECOND, 0, 2)
+    assert found.fast_ids == 2
+
+
+def test_a_stream_of_equal_events_is_not_recorded_twice(tmp_path: Path) -> None:
+    """Nor are events that a tool sends many of within a second, nor different ones; a tag that fires twice is."""
+    stream = [(1, second, 0) for second in range(100) for _ in range(2)]
+    burst = [(2, 10, 1)] * 4
+    different = [(3, 10, what) for what in range(20)]
+    assert activity_of([*stream, *burst, *different], tmp_path / "a").repeated == {}
+    twice = [(4, second * 60, 5) for second in range(30) for _ in range(2)]
+    found = activity_of([*stream, *burst, *different, *twice], tmp_path / "b")
+    assert found.repeated == {5: 30}
+    assert (found.repeats[0].row, found.repeats[0].other, found.repeats[0].name) == ((22, 4), (22, 5), 5)
+
+
+@pytest.mark.parametrize("hash_run", [_fingerprints, *([native.fingerprints] if AVAILABLE else [])])
+def test_fingerprints_group_events_by_person_and_by_all_but_time_and_uuid(hash_run: Any) -> None:
+    """Whatever is in names and ids; all lengths of times."""
+    names = ['"properties":{"distinct_id":"x"', "A", "ü\\"]
+    ids = ["u1", '"timestamp":"', "\\", "u" * 100]
+    events, expected = [], []
+    for name in names:
+        for person in ids:
+            for value in (1, 2):
+                for time in ("2020-12-30T12:00:00Z", "2020-12-30T12:00:00.123456Z", "2020-12-30T12:00:00.123Z"):
+                    properties = json.dumps({"distinct_id": person, "timestamp": value}, separators=(",", ":"))
+                    head = f'{{"event":{json.dumps(name)},"properties":{properties}'
+                    events.append(f'{head},"timestamp":"{time}","uuid":"{"0" * 36}"}},'.encode())
+                    expected.append((person, head))
+    ends = np.cumsum([len(event) for event in events])
+    hashes = np.frombuffer(hash_run(b"".join(events), ends.tobytes()), np.uint64).reshape(-1, 2).tolist()
+    assert len({hashed[0] for hashed in hashes}) == len(ids)
+    assert len({(hashed[0], person) for hashed, (person, _) in zip(hashes, expected, strict=True)}) == len(ids)
+    heads = {head for _, head in expected}
+    assert len({hashed[1] for hashed in hashes}) == len(heads)
+    assert len({(hashed[1], head) for hashed, (_, head) in zip(hashes, expected, strict=True)}) == len(heads)
+
+
+def test_fingerprints_go_on_from_run_to_run() -> None:
+    """Each event has its own, whichever run it lies in."""
+    event = b'{"event":"A","properties":{"distinct_id":"u%d"},"timestamp":"2020-12-30T12:00:00Z","uuid":"%036d"},'
+    runs = [event % (1, 0) + event % (2, 0), event % (1, 1)]
+    sizes = np.array([len(event % (1, 0)) - 1] * 3, np.int64)
+    found = fingerprints(runs, sizes)
+    assert found[0].tolist() == found[2].tolist() != found[1].tolist()
+    assert fingerprints([], sizes[:0]).shape == (0, 2)
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="the native part is not built")
+@pytest.mark.parametrize("end", [-1, 0, 30, 79, 200, 2**62])
+def test_the_native_part_refuses_ends_that_are_none(end: int) -> None:
+    """It reads nothing outside the run."""
+    run = b'{"event":"A","properties":{"distinct_id":"u"},"timestamp":"2020-12-30T12:00:00Z","uuid":"%036d"},' % 0
+    for broken in (run, run.replace(b'"u"', b'"u'), run.replace(b'"A"', b'"A\\"'), b"x" * 199):
+        if (broken, end) != (run, len(run)):
+            with pytest.raises(ValueError, match="no event ends"):
+                native.fingerprints(broken, np.array([end], np.int64).tobytes())
+
+
+WORDS = [
+    "-m",
+    "generic",
+    "--set",
+    "event=event",
+    "--set",
+    "distinct_id=who",
+    "--set",
+    "timestamp=at",
+    "--set",
+    "uuid=id",
+]
+
+
+def planted(directory: Path, *, faults: bool) -> Path:
+    """Sixty days in a file each: a list of eight items seen within a second by everyone, and where it has faults, a
+    bot and a tag that fires twice."""
+    directory.mkdir()
+    for day in range(60):
+        at = datetime(2023, 1, 2, tzinfo=UTC) + timedelta(days=day)
+        rows = []
+        for who in range(40):
+            moment = at + timedelta(minutes=17 * who)
+            rows += [{"event": "Item Seen", "who": f"u{who}", "at": moment.isoformat(), "item": n} for n in range(8)]
+            paid = moment + timedelta(minutes=1)
+            rows += [{"event": "Paid", "who": f"u{who}", "at": paid.isoformat()}] * (2 if faults and who == 7 else 1)
+        if faults and day == 33:
+            rows += [
+                {"event": "Search", "who": "bot-7", "n": n, "at": (at + timedelta(milliseconds=5 * n)).isoformat()}
+                for n in range(900)
+            ]
+        write(directory / f"{at:%Y-%m-%d}.jsonl", [{**row, "id": f"{day}-{n}"} for n, row in enumerate(rows)])
+    return directory
+
+
+def test_planted_faults_are_found_and_a_clean_twin_has_none(call: Any, tmp_path: Path) -> None:
+    """With count, share, file and rows, whatever the number of workers; the remedy removes the bot."""
+    clean = planted(tmp_path / "clean", faults=False)
+    assert call("plan", clean, *WORDS, "-o", tmp_path / "p0", "--json").json["gates"] == []
+    source = planted(tmp_path / "faulty", faults=True)
+    plans = [
+        call("plan", source, *WORDS, "-o", tmp_path / f"p{n}", "--json", "--workers", str(n), "--as-of", "2024-01-01")
+        for n in (1, 2)
+    ]
+    gates = {gate["name"]: gate for gate in plans[0].json["gates"]}
+    assert plans[1].json["gates"] == plans[0].json["gates"]
+    assert gates["inhuman_rate"]["count"] == 1
+    assert gates["inhuman_rate"]["examples"] == [
+        "bot-7 has 200 in the second 2023-02-04T00:00:00Z (row 362 of 2023-02-04.jsonl)"
+    ]
+    assert gates["near_duplicate"]["count"] == 60
+    assert (
+        gates["near_duplicate"]["examples"][0]
+        == "Paid at 2023-01-02T02:00:00Z (row 72 of 2023-01-02.jsonl and row 73 of 2023-01-02.jsonl)"
+    )
+    assert "(0.27%)" in gates["near_duplicate"]["detail"]
+    (tmp_path / "bots.txt").write_text("bot-7\n")
+    relaxed = ["--exclude-ids", str(tmp_path / "bots.txt"), "--repeated", "0.5"]
+    again = call("plan", source, *WORDS, "-o", tmp_path / "p3", "--json", *relaxed).json["gates"]
+    assert not {"inhuman_rate", "near_duplicate"} & {gate["name"] for gate in again}
+
+
+def test_identical_rows_without_a_key_are_no_near_duplicates(call: Any, tmp_path: Path) -> None:
+    """They have a warning of their own; equal rows of one key are one event."""
+    rows = [{"event": "A", "who": f"u{n}", "at": "2023-01-02T00:00:00Z"} for n in range(40)]
+    write(tmp_path / "keyless.jsonl", [*rows, *rows])
+    write(tmp_path / "keyed.jsonl", [{**row, "id": row["who"]} for row in [*rows, *rows]])
+    for name, words in (("keyless", WORDS[:-2]), ("keyed", WORDS)):
+        plan = call("plan", tmp_path / f"{name}.jsonl", *words, "-o", tmp_path / name, "--json").json
+        assert "near_duplicate" not in {gate["name"] for gate in plan["gates"]}, name
