@@ -7,6 +7,7 @@ from datetime import date
 from itertools import groupby
 from typing import NamedTuple
 
+from pipeline.charts import at
 from pipeline.text import pluralize
 
 MOST_YEARS = 60
@@ -23,11 +24,11 @@ class Run(NamedTuple):
 
 
 class Calendar(NamedTuple):
-    """The picture, its years from the top, the months with their places in percent of the width, and its table."""
+    """The picture, its years from the top, the months with the classes of their places, and its table."""
 
     svg: str
     years: list[int]
-    months: list[tuple[float, str]]
+    months: list[tuple[str, str]]
     runs: list[Run]
 
 
@@ -61,12 +62,13 @@ def calendar(counts: Mapping[int, int], what: str, id: str = "calendar") -> Cale
     lines = "".join(f"M0 {_ROW * row}h366" for row in range(len(years) + 1))
     svg = (
         f'<svg class="years" viewBox="0 0 366 {height}" preserveAspectRatio="none" role="img"'
-        f' aria-labelledby="{id}-title" aria-describedby="{id}-description" style="height:{1.5 * len(years)}rem">'
+        f' height="{1.5 * len(years)}rem"'
+        f' aria-labelledby="{id}-title" aria-describedby="{id}-description">'
         f'<title id="{id}-title">Days with a {what}</title><desc id="{id}-description">{description}</desc>'
         f'{paths}<path class="grid" d="{lines}"/></svg>'
     )
     months = [
-        (round(100 * (date(2024, month, 1).timetuple().tm_yday - 1) / 366, 2), f"{date(2024, month, 1):%b}")
+        (at(100 * (date(2024, month, 1).timetuple().tm_yday - 1) / 366), f"{date(2024, month, 1):%b}")
         for month in range(1, 13)
     ]
     table = [Run(_day(start), _day(end), end - start + 1, count) for start, end, count in runs]

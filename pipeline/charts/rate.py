@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from pipeline.charts import at
 from pipeline.charts.timeline import Reading, TableRow, Tick, Timeline, short
 from pipeline.text import pluralize
 
@@ -55,15 +56,12 @@ def rate(settled: Mapping[int, int], failed: Mapping[int, int], id: str = "rate"
         readings.append(Reading(f"{name}: {text}", str((bar - first) // _GROUPS), "", ""))
         if events[bar] or failures[bar]:
             rows.append(TableRow(name, [], events[bar], "", ""))
-    step = -(-count // _TICKS)
-    ticks = [
-        Tick(
-            round(100 * (bar - first) / width, 2), _instant(bar * size)[0 if bar == first or size > 600 else 11 :], odd
-        )
-        for bar, odd in ((first + number, bool(number // step % 2)) for number in range(0, count, step))
-        if 100 * (bar - first) / width <= 88
-    ]
-    filled = round(100 * count / width, 2)
+    step = -(-width // _TICKS)
+    ticks = []
+    for number in range(0, count, step):
+        text = _instant((first + number) * size)
+        ticks.append(Tick(at(100 * number / width), text[5:16] if size > 600 else text[11:], bool(number // step % 2)))
+    filled = at(100 * count / width)
     return Timeline(id, _UNITS[size], svg, top, ticks, [], 0, readings, filled, [], rows)
 
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal, NamedTuple
 
+from pipeline.charts import at
 from pipeline.text import pluralize
 
 Unit = Literal["day", "week", "month", "year", "century"]
@@ -38,17 +39,18 @@ _LABEL_WIDTH = 0.8
 
 
 class Tick(NamedTuple):
-    """A date on the axis; `minor` ones are left out where it is narrow."""
+    """A date on the axis; `at` is the class of its place, and `minor` ones are left out where it is narrow."""
 
-    left: float
+    at: str
     text: str
     minor: bool
 
 
 class Label(NamedTuple):
-    """A note above the bars. It begins at `place` percent, or ends there (`before`); lane 0 is next to the bars."""
+    """A note above the bars. It begins at a place, or ends there (`before`, then `at` counts from the right); lane 0 is
+    next to the bars."""
 
-    place: float
+    at: str
     before: bool
     lane: int
     kind: str
@@ -82,8 +84,8 @@ class TableRow(NamedTuple):
 class Timeline:
     """The picture with everything that is written around it, in percent of its width, and its counts.
 
-    Of days, `rows` are months with 31 counts; of weeks and months, the bars that have events. The readings take
-    `filled` percent of the width: a few days do not fill it. `id` is the prefix of ids on the page.
+    Of days, `rows` are months with 31 counts; of weeks and months, the bars that have events. The readings are as
+    wide as the class `filled` says: a few days do not fill the picture. `id` is the prefix of ids on the page.
     """
 
     id: str
@@ -94,7 +96,7 @@ class Timeline:
     labels: list[Label]
     lanes: int
     readings: list[Reading]
-    filled: float
+    filled: str
     notes: list[str]
     rows: list[TableRow]
 
@@ -147,7 +149,7 @@ def timeline(counts: Mapping[str, int], id: str = "timeline") -> Timeline | None
         labels,
         1 + max((label.lane for label in labels), default=-1),
         _readings(bars, unit),
-        place(bars[-1].end),
+        at(place(bars[-1].end)),
         _notes(cut, gaps, unshaded, unit),
         _rows(bars, unit),
     )
@@ -256,7 +258,7 @@ def _ticks(origin: int, end: int, place: Callable[[int], float]) -> list[Tick]:
             names.append(_day(begin)[: 7 if number % 12 else 4])
             number += step
     shown = [(place(day), name) for day, name in zip(days, names, strict=True) if place(day) <= _LAST_TICK]
-    return [Tick(left, name, bool(number % 2)) for number, (left, name) in enumerate(shown)]
+    return [Tick(at(left), name, bool(number % 2)) for number, (left, name) in enumerate(shown)]
 
 
 def _labels(cut: list[_Bar], gaps: list[_Gap], unit: Unit, usual: float, place: Callable[[int], float]) -> list[Label]:
@@ -281,7 +283,7 @@ def _labels(cut: list[_Bar], gaps: list[_Gap], unit: Unit, usual: float, place: 
         if lane == len(lanes):
             lanes.append([])
         lanes[lane].append((left, right))
-        labels.append(Label(100 - where if before else where, before, lane, kind, text))
+        labels.append(Label(at(100 - where if before else where), before, lane, kind, text))
     return labels
 
 

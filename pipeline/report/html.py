@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipeline import charts
 from pipeline.report.contents import Report
 from pipeline.report.first_screen import first_screen
 from pipeline.report.registry import ValuesOf, first_screen_sections, page_sections
@@ -44,6 +45,7 @@ def render(report: Report) -> str:
             report=report,
             plan=report.plan,
             plain_name=printable(report.name, NAME_CHARACTERS),
+            chart_style=charts.style(),
             screen=first_screen(report),
             beside=list(_rendered(first_screen_sections(), report)),
             chapters=list(_chapters(_rendered(page_sections(), report))),

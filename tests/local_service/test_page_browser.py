@@ -152,17 +152,17 @@ def test_searching_by_keyboard(service: LocalService, tab: Tab, scripts: bool) -
     """A text and Enter list the events that hold it; properties open in place, links go on; scripts or not."""
     tab.ask("Emulation.setScriptExecutionDisabled", value=not scripts)
     tab.open(service.url + "/events")
-    assert tab.run("document.querySelectorAll('tbody tr').length") == 50
+    assert tab.run("document.querySelectorAll('.events tbody tr').length") == 50
     tab.tab_to("focus.name === 'text'")
     tab.type("SONG")
     tab.press("Enter", "\r")
     tab.wait_for_load()
     assert tab.run("document.querySelector('[role=status]').innerText").startswith("41 events found")
-    assert set(tab.run("[...document.querySelectorAll('tbody tr')].map(row => row.cells[1].innerText)")) == {
+    assert set(tab.run("[...document.querySelectorAll('.events tbody tr')].map(row => row.cells[1].innerText)")) == {
         "Song played"
     }
     assert tab.run("document.querySelector('[name=text]').value") == "SONG"
-    tab.tab_to("focus.tagName === 'SUMMARY'")
+    tab.tab_to("focus.tagName === 'SUMMARY' && focus.closest('.events')")
     assert not tab.run("document.activeElement.parentElement.open")
     tab.press("Enter", "\r")
     assert tab.run("document.activeElement.parentElement.open")
@@ -183,7 +183,8 @@ def test_everything_can_be_read(service: LocalService, tab: Tab, scheme: str) ->
     for number, path in enumerate(PAGES):
         tab.open(service.url + path)
         if path in ("/events", "/groups"):
-            tab.run("document.querySelectorAll('tbody tr:nth-child(-n+2) details').forEach(one => one.open = true)")
+            some = ".events tbody tr:nth-child(-n+2) details, .over-time details, tbody tr:nth-child(-n+2) details"
+            tab.run(f"document.querySelectorAll('{some}').forEach(one => one.open = true)")
         found = tab.run(CONTRAST)
         assert len(found) > 10, path
         assert [one for one in found if one[0] < 4.5] == [], path

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 from pipeline.local_service import LocalService
-from pipeline.local_service.page.chart import chart
 from tests.support.page_service import CLIENT, SEED, event, make, read, send, totals, uuids
 
 pytestmark = pytest.mark.slow
@@ -47,9 +45,7 @@ def test_the_overview_counts_what_landed(service: LocalService) -> None:
     }
     assert "8 copies accepted" in page.text
     rows = page.cells()
-    assert ["2023-01-02", "6"] in rows
-    assert ["2023-01-03", "0"] in rows
-    assert ["2023-01-05", "1"] in rows
+    assert ["2023-01", "", "6", "", "", "1", *[""] * 26, "7"] in rows
     assert ["Seen", "3", "42.9 %"] in rows
     assert ["Paid", "1", "14.3 %"] in rows
     assert "2023-01-02 03:04:05 to 2023-01-05 00:00:00" in page.text
@@ -81,29 +77,22 @@ def test_an_empty_store_has_every_page(empty: LocalService, path: str) -> None:
     assert re.search(r"Nothing has landed|No \w+|no hog function", read(empty, path).text)
 
 
-@pytest.mark.parametrize(
-    ("days", "unit", "bars", "gaps"),
-    [
-        ([0], "day", 1, 0),
-        ([0, 9], "day", 10, 8),
-        ([0, 1199], "day", 1200, 1198),
-        ([0, 1200], "month", 40, 38),
-        ([-1, 365 * 101], "year", 2, 0),
-        ([-719_528, 0], "year", 2, 0),
-    ],
-)
-def test_the_chart_chooses_its_unit(days: list[int], unit: str, bars: int, gaps: int) -> None:
-    """By day as long as bars can be told apart, then by month, then by year; nothing is left out of the sum."""
-    found = chart([(str(np.datetime64(day, "D")), day % 7 + 1) for day in days])
-    assert found is not None
-    assert (found.unit, len(found.bars), found.gaps) == (unit, bars, gaps)
-    assert sum(bar.count for bar in found.bars) == sum(day % 7 + 1 for day in days)
-    assert max(bar.height for bar in found.bars) == 160
-    assert found.bars[-1].x < 1000
+def test_the_chart_says_what_stands_out(service: LocalService) -> None:
+    """The axis ends at four medians; a higher bar has its count, days without events their dates, each day a link."""
+    events = [event(day, time=f"2023-01-{day:02}T12:00:00Z") for day in range(1, 21) if day not in (11, 12)]
+    events += [event(100 + number, "Burst", time="2023-01-15T12:00:00Z") for number in range(9)]
+    send(service, *events)
+    page = read(service, "/")
+    assert "2023-01-15: 10 (10 × the median day)" in page.text
+    assert "no events from 2023-01-11 to 2023-01-12 (2 days)" in page.text
+    assert ["2023-01", *"1111111111", "", "", "1", "1", "10", *"11111", *[""] * 11, "27"] in page.cells()
+    found = read(service, "/events", event="Burst")
+    assert "The median day has 9 events; the highest, 2023-01-15, has 9." in found.text
+    assert ["2023-01", *[""] * 14, "9", *[""] * 16, "9"] in found.cells()
 
 
 def test_times_at_the_ends_of_the_calendar(service: LocalService) -> None:
     """Events of the year 0 and of long ago are counted and listed."""
     send(service, event(1, "Old", time="0000-01-01T00:00:00Z"), event(2, "Young", time="2023-01-01T00:00:00Z"))
-    assert ["0000", "1"] in read(service, "/").cells()
+    assert ["century from 0000", "1"] in read(service, "/").cells()
     assert len(uuids(read(service, "/events"))) == 2

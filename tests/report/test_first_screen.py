@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.charts import PLACES, style
 from pipeline.charts.bars import bar, sparkline
 from pipeline.charts.timeline import Timeline, timeline
 from pipeline.ledger import RunHistory
@@ -37,6 +38,12 @@ def drawn(counts: dict[str, int]) -> Timeline:
     found = timeline(counts)
     assert found is not None
     return found
+
+
+def place(name: str) -> float:
+    """The place in percent that a class stands for."""
+    assert f".{name}{{" in style()
+    return int(name.removeprefix("at-")) / PLACES
 
 
 def report_of(
@@ -100,12 +107,12 @@ def test_no_event_is_missing_in_a_picture_or_its_table(counts: dict[int, int]) -
     found = drawn({(FIRST + timedelta(day)).isoformat(): count for day, count in counts.items()})
     read = [int(reading.text.rpartition(": ")[2].replace(",", "")) for reading in found.readings]
     assert sum(read) == sum(counts.values())
-    assert 0 < found.filled <= 100
+    assert 0 < place(found.filled) <= 100
     assert sum(row.total for row in found.rows) == sum(counts.values())
     assert all(sum(row.counts) == row.total for row in found.rows if row.counts)
     assert all(one.until < next.since for one, next in pairwise(found.readings))
-    assert all(0 <= tick.left <= 100 for tick in found.ticks)
-    assert all(0 <= label.lane < found.lanes and 0 <= label.place <= 100 for label in found.labels)
+    assert all(0 <= place(tick.at) <= 100 for tick in found.ticks)
+    assert all(0 <= label.lane < found.lanes and 0 <= place(label.at) <= 100 for label in found.labels)
 
 
 def test_nothing_has_no_picture() -> None:

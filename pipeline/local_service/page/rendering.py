@@ -18,6 +18,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Raw
 
+from pipeline import charts
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -130,9 +132,9 @@ def render_document(document: Mapping[str, Any]) -> str:
 
 
 def _environment(**options: Any) -> Environment:
-    from jinja2 import Environment, PackageLoader
+    from jinja2 import ChoiceLoader, Environment, PackageLoader
 
-    loader = PackageLoader("pipeline.local_service.page")
+    loader = ChoiceLoader([PackageLoader("pipeline.local_service.page"), PackageLoader("pipeline.charts")])
     return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, **options)
 
 
@@ -162,8 +164,11 @@ class PageRenderer:
 
 
 def asset(name: str) -> bytes:
-    """A file beside the templates."""
-    return files(__package__).joinpath(name).read_bytes()
+    """A file beside the templates; the style sheet includes that of the charts."""
+    content = files(__package__).joinpath(name).read_bytes()
+    if name == "style.css":
+        content += charts.style().encode()
+    return content
 
 
 def _instant(time: str) -> str:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
 
+from pipeline.charts.timeline import Timeline, timeline
 from pipeline.local_service.ingestion_warnings import MEANINGS
-from pipeline.local_service.page.chart import chart
 from pipeline.local_service.page.events import (
     BOUNDED,
     COLUMNS,
@@ -33,6 +33,7 @@ MOST_COPIES = 50
 MOST_IDS = 500
 _FIRST_IDS = 3
 _SUGGESTED_NAMES = 50
+_FIRST_IN_FILTERS = "0001"
 
 
 class PageNotFound(Exception):
@@ -128,7 +129,8 @@ def show_overview(request: PageRequest) -> Values:
         "events": sum(day.events for day in days),
         "live": sum(day.live for day in days),
         "days": days,
-        "chart": chart([(day.day, day.events) for day in days]),
+        "line": timeline({day.day: day.events for day in days}),
+        "link": _link(request.links, {}),
         "copies": copies,
         "names": names,
         "more_names": more_names,
@@ -136,6 +138,29 @@ def show_overview(request: PageRequest) -> Values:
         "derived": derived,
         "rejected": reader.number("SELECT count(*) FROM rejections"),
     }
+
+
+def _link(links: Links, params: Mapping[str, str]) -> Callable[[str, str], str]:
+    """The address of the events of a day with a filter; of a longer range, that of its chart, unless there is a filter.
+    "" for what no filter reaches."""
+
+    def link(since: str, until: str) -> str:
+        if since < _FIRST_IN_FILTERS:
+            return ""
+        path = "/events" if since == until or params else "/"
+        return links(path, **{**params, "since": since, "until": until})
+
+    return link
+
+
+def _line(reader: ProjectReader, wanted: EventFilter) -> Timeline | None:
+    """The chart of the events that a filter finds."""
+    read = reader.rows if wanted.person else reader.cached_rows
+    days = read(
+        f'SELECT CAST("timestamp" AS DATE) AS day, count(*) AS events FROM {reader.events_table()} '
+        f"WHERE {wanted.condition(reader.project)} GROUP BY day ORDER BY day"
+    )
+    return timeline({day.day: day.events for day in days})
 
 
 @view("/events", "events", "/events", navigation="Events", title="Events", waits="person")
@@ -147,7 +172,14 @@ def list_events(request: PageRequest) -> Values:
     )
     frequent, _ = request.reader.event_names(_SUGGESTED_NAMES)
     typed = [name for name, _ in frequent if request.plain.line(name, len(name)) == name]
-    return {"wanted": wanted, "oldest": oldest, "found": page, "names": typed}
+    return {
+        "wanted": wanted,
+        "oldest": oldest,
+        "found": page,
+        "names": typed,
+        "line": _line(request.reader, wanted),
+        "link": _link(request.links, {**wanted.params(), "order": "oldest" if oldest else ""}),
+    }
 
 
 @view("/events/{uuid}", "event", "/events", people=True, functions=True)
