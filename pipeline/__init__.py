@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipeline import options as options
     from pipeline.api import (
         apply_plan,
+        diff_plans,
         load_plan,
         plan_export,
         plan_status,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "apply_plan",
+    "diff_plans",
     "load_plan",
     "plan_export",
     "plan_status",

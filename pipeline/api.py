@@ -26,6 +26,7 @@ from pipeline.errors import UsageError
 from pipeline.files import private
 from pipeline.options import (
     ApplyOptions,
+    DiffOptions,
     PathText,
     PlanOptions,
     RehearseOptions,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pipeline.jobs.windows import JobHooks
     from pipeline.local_service.faults import FaultCounts
     from pipeline.models import Reject
+    from pipeline.plan.diff.result import Diff
     from pipeline.plan.directory import Directory
     from pipeline.plan.manifest import Plan
     from pipeline.report.state import PlanStatus
@@ -258,6 +260,36 @@ def read_rejects(
         check_code(plan, folder, options.code)
     rejects = rejected(plan, folder, None if options.source_root is None else Path(options.source_root), warn=warn)
     return (reject for reject in rejects if options.code in (None, reject.code))
+
+
+@private()
+def diff_plans(
+    plan_a: PathText,
+    plan_b: PathText,
+    options: DiffOptions = DiffOptions(),
+    *,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Diff:
+    """Compare two sealed plans event by event: what a changed mapping or export changes.
+
+    Both exports are read again, those blocks of them of which the plans sealed different events. `progress` is called
+    with what is being done, how much of it is done, and how much there is. Raises UsageError, UnsafePlan, StalePlan,
+    UnreadableExport.
+    """
+    from pipeline.plan.diff import compare_plans
+    from pipeline.plan.diff.walk import Opened
+    from pipeline.plan.freshness import open_plan
+
+    a, b = (Opened(*open_plan(fspath(path)), fspath(path)) for path in (plan_a, plan_b))
+    return compare_plans(
+        a, b,
+        workers=options.workers,
+        source_root=None if options.source_root is None else Path(options.source_root),
+        counts_only=options.counts,
+        values=options.show_values,
+        ids=options.show_ids,
+        progress=progress,
+    )  # fmt: skip
 
 
 @private()

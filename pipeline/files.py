@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pipeline.errors import UsageError
+
 OTHERS = 0o077
 """The permission bits of the owner's group and of everyone else."""
 
@@ -48,6 +50,23 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     aside.replace(path)
     sync_folder(path.parent)
+
+
+def may_replace(path: Path, begins: tuple[bytes, ...], option: str) -> None:
+    """Raise UsageError unless a file that begins so may be written here: where no file is, or one that begins so, too.
+
+    White space and a byte order mark before it do not count. `option` is the option that named the path.
+    """
+    hint = "give a path where no other file is"
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UsageError(f"{option}: {path} is no ordinary file", hint=hint)
+    if path.exists():
+        with path.open("rb") as file:
+            head = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
+        if head and not head.startswith(begins):
+            raise UsageError(f"{option}: {path} exists and is no such report", hint=hint)
+    if not path.parent.is_dir():
+        raise UsageError(f"{option}: there is no folder {path.parent}", hint="make the folder first")
 
 
 def sync_folder(path: Path) -> None:

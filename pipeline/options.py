@@ -1,7 +1,7 @@
 """The options of every step, each declared once: type, default, help, spelling on the command line, key in a job file.
 
     PlanOptions  ApplyOptions  RehearseOptions  VerifyOptions  SurveyOptions
-    RejectsOptions  PreflightOptions  RunOptions  KeyOptions
+    RejectsOptions  DiffOptions  PreflightOptions  RunOptions  KeyOptions
 
 A step of `pipeline.api` takes one of these objects; the command of the step builds it from its flags
 (`pipeline.cli.flags`) and a job from its file (`pipeline.jobs.loading`). A new option is a field here, and its use.
@@ -363,6 +363,23 @@ class RejectsOptions(Checked):
 
     code: str | None = option(None, "--code", metavar="CODE", complete="codes", help="Only those with this code.")
     source_root: Path | str | None = _source_root()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions(Checked):
+    """The options of comparing two plans."""
+
+    counts: bool = option(
+        False, "--counts",
+        help="Compare only what the plans recorded: counts, settings and digests. Needs no export.",
+    )  # fmt: skip
+    show_values: bool = option(False, "--show-values", help="Show values of properties, which are masked otherwise.")
+    show_ids: bool = option(False, "--show-ids", help="Show distinct_ids, which are masked otherwise.")
+    source_root: Path | str | None = option(
+        None, "--source-root", path="folder", exists=False, metavar="DIR",
+        help="Where an export is now that is no longer where a plan read it.",
+    )  # fmt: skip
+    workers: int | None = _workers()
 
 
 @dataclass(frozen=True, kw_only=True)

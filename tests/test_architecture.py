@@ -55,7 +55,7 @@ LIBRARIES = {
     "ua_parser": {"mapper.verbs.user_agent"},
     "babel": {"mapper.verbs.country"},
     "isal": {"batcher", "extractors.containers", "local_service.capture.decoding"},
-    "zstandard": {"extractors.containers"},
+    "zstandard": {"extractors.containers", "plan.diff.spill"},
 }
 """A library may be imported in these rooms (or files) alone."""
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "run": ("job:run", "A scheduled backfill: plan, check and send every window that is due."),
     "status": ("status:status", "The state of a plan, and what is in doubt."),
     "rejects": ("rejects:rejects", "Rejected rows and refused events, with location, code and text."),
+    "diff": ("diff:diff", "What a changed mapping or export changes: two plans compared."),
     "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
     "service": ("service:service", "The local service, which stands in for the real one."),
     "hog-functions": ("hog_functions:hog_functions", "Hog functions of a project, one command an operation."),

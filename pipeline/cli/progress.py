@@ -102,6 +102,17 @@ class Reading(_Line):
         self.show(length, lambda: f"{pluralize(rows, 'row')}, {rows / self.seconds:,.0f} rows/s")
 
 
+class Comparing(_Line):
+    """Progress of a comparison of two plans: bytes of blocks, then files of what did not meet in them."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__("Plans", None, quiet=quiet)
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        detail = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if what == "Comparing" else f"{done:,} of {total:,}"
+        self.show(done, lambda: detail, about=what.lower(), total=total)
+
+
 class Sending(_Line):
     """Progress of an apply: counts of events and bytes, rates, and the last failure, also while nothing settles."""
 

@@ -102,14 +102,18 @@ def tasks(
                 continue
             block = next(islice(fresh, passed - 1, passed), None)
             passed = 0
-            sealed = planned.sealed
-            expected = sealed.index, sealed.offset, sealed.length
-            if block is None or (block.index, block.offset, block.length) != expected:
-                raise UnsafePlan(
-                    f"{part.path} no longer divides into the planned blocks, at block {sealed.index}",
-                    hint="plan again: the file changed since",
-                )
-            yield task._replace(block=block)
+            yield task._replace(block=check_block(part, block, planned.sealed))
+
+
+def check_block(part: Part, block: Block | None, sealed: SealedBlock) -> Block:
+    """The block as it was read. Raises UnsafePlan where it is not the one that was sealed."""
+    expected = sealed.index, sealed.offset, sealed.length
+    if block is None or (block.index, block.offset, block.length) != expected:
+        raise UnsafePlan(
+            f"{part.path} no longer divides into the planned blocks, at block {sealed.index}",
+            hint="plan again: the file changed since",
+        )
+    return block
 
 
 def task_of(plan: Plan, planned: PlannedBlock) -> Task:

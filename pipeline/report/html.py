@@ -39,7 +39,7 @@ class Chapter(NamedTuple):
 def render(report: Report) -> str:
     """The page as text. The same report gives the same page."""
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             report=report,
@@ -58,7 +58,7 @@ def _rendered(sections: list[tuple[str, ValuesOf]], report: Report) -> Iterator[
     for template, values_of in sections:
         values = values_of(report)
         if values is not None:
-            yield _environment().get_template(template).render(report=report, plan=report.plan, **values)
+            yield environment().get_template(template).render(report=report, plan=report.plan, **values)
 
 
 def _chapters(sections: Iterable[str]) -> Iterator[Chapter]:
@@ -93,7 +93,8 @@ def _with_regions(chapter: str, html: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The template engine of every page."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
 
@@ -101,20 +102,20 @@ def _environment() -> Environment:
         """A text of an export: escaped, without driving characters, and with a direction of its own."""
         return Markup("<bdi>") + escape(printable(str(text), limit)) + Markup("</bdi>")
 
-    environment = Environment(
+    engine = Environment(
         loader=ChoiceLoader([PackageLoader("pipeline.report"), PackageLoader("pipeline.charts")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["n"] = lambda number: f"{number:,}"
-    environment.filters["pluralize"] = pluralize
-    environment.filters["plainly"] = plainly
-    environment.filters["by_line"] = _by_line
-    environment.filters["instant"] = lambda time: Markup('<span class="time">{}</span>').format(_instant(time))
-    environment.filters["quoted"] = quoted
-    return environment
+    engine.filters["n"] = lambda number: f"{number:,}"
+    engine.filters["pluralize"] = pluralize
+    engine.filters["plainly"] = plainly
+    engine.filters["by_line"] = _by_line
+    engine.filters["instant"] = lambda time: Markup('<span class="time">{}</span>').format(_instant(time))
+    engine.filters["quoted"] = quoted
+    return engine
 
 
 def _instant(time: str) -> str:

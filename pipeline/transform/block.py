@@ -54,6 +54,7 @@ class BlockTransformer:
         self.drift = DriftAggregator()
         self.field_names = FieldNameScan(config.wanted) if config.wanted is not None else None
         self.fields = FieldCounts(config.counted) if config.counted is not None else None
+        self.other = BlockTransformer(config.other) if config.other is not None else None
 
     def mapper_of(self, part: Part) -> Mapper:
         """The mapper for a part's rows. Rows of a table are mapped as with `--set table=NAME`."""

@@ -24,7 +24,8 @@ class TransformConfig:
     """Everything that decides which events a source becomes. `compile` returns the mapper for the options.
 
     `identified` is the plan's table of ids that get a profile; without it all do. `wanted` are the mapping's references
-    that a plan searches for in the rows, `counted` what it counts of them; they change no event.
+    that a plan searches for in the rows, `counted` what it counts of them; they change no event. `other` is the config
+    of another plan, with which the events of this one are compared.
     """
 
     compile: Callable[[SealedOptions], Mapper]
@@ -35,6 +36,7 @@ class TransformConfig:
     identified: Path | None = None
     wanted: Wanted | None = None
     counted: Counted | None = None
+    other: TransformConfig | None = None
 
 
 class Task(NamedTuple):

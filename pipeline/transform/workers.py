@@ -35,9 +35,11 @@ from pipeline.errors import BackcastError, Unfinished
 
 if TYPE_CHECKING:
     from pipeline.transform.block import BlockTransformer
-    from pipeline.transform.tasks import Task, TransformConfig
+    from pipeline.transform.tasks import TransformConfig
 
 R = TypeVar("R")
+W = TypeVar("W")
+"""What a worker is given: a NamedTuple with the `block` that it is about, as `tasks.Task`."""
 
 AHEAD = 2
 """Tasks a worker may have: one in work, one waiting, so that it never waits for the parent."""
@@ -51,7 +53,7 @@ _COLLECT_EVERY = 64
 class _Sent:
     """A task that a worker has; `memory` contains its block's bytes, None where the worker reads them itself."""
 
-    task: Task
+    task: Any
     memory: SharedMemory | None
     result: Any = None
     done: bool = False
@@ -155,7 +157,7 @@ class Workers:
         self._all.clear()
         self._free.clear()
 
-    def walk(self, function: Callable[[BlockTransformer, Task], R], tasks: Iterable[Task]) -> Iterator[tuple[Task, R]]:
+    def walk(self, function: Callable[[BlockTransformer, W], R], tasks: Iterable[W]) -> Iterator[tuple[W, R]]:
         """Each task with its result, in the order of the tasks, of which only a few are taken ahead."""
         if self._transformer is not None:
             for task in tasks:
@@ -189,7 +191,7 @@ class Workers:
         for worker in self._workers:
             yield worker.receive()
 
-    def _send(self, worker: _Worker, function: Callable[[BlockTransformer, Task], R], task: Task) -> _Sent:
+    def _send(self, worker: _Worker, function: Callable[[BlockTransformer, Any], R], task: Any) -> _Sent:
         content = task.block.content
         memory = None if content is None else self._shared_memory(len(content))
         shared: tuple[str, int] | None = None

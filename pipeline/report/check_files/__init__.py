@@ -15,13 +15,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pipeline.errors import UsageError
-from pipeline.files import write_atomically
+from pipeline.files import may_replace, write_atomically
 
 if TYPE_CHECKING:
     from pipeline.plan.directory import Directory
@@ -62,17 +62,19 @@ def kinds() -> Mapping[str, Kind]:
 def prepare(reports: Mapping[str, str | PathLike[str]], directory: Path) -> None:
     """Look at the places of the files before an export is read, and remove what an earlier plan wrote there.
 
-    So a plan that fails leaves no file that says something else. Raises UsageError for an unknown kind, for a place
-    where nothing can be written, and for an existing file of another kind.
+    So a plan that fails leaves no file that says something else. `directory` is the plan's, which may not exist yet.
+    Raises UsageError for an unknown kind, for a place where nothing can be written, and for an existing file of another
+    kind.
     """
-    for name, place in reports.items():
-        path = _checked_place(name, Path(place))
-        if path.parent != directory and not path.parent.is_dir():
-            raise UsageError(f"--report {name}: there is no folder {path.parent}", hint="make the folder first")
-    if len({os.path.abspath(place) for place in reports.values()}) < len(reports):
+    paths = [Path(place) for place in reports.values()]
+    for name, path in zip(reports, paths, strict=True):
+        kind = _kind(name)
+        if path.parent != directory or directory.is_dir():
+            may_replace(path, kind.begins, f"--report {name}")
+    if len({os.path.abspath(path) for path in paths}) < len(paths):
         raise UsageError("two reports would be written into one file", hint="give each --report a file of its own")
-    for place in reports.values():
-        Path(place).unlink(missing_ok=True)
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def write_check_files(reports: Mapping[str, str | PathLike[str]], plan: Plan, directory: Directory) -> None:
@@ -83,21 +85,13 @@ def write_check_files(reports: Mapping[str, str | PathLike[str]], plan: Plan, di
 
     checked = checked_plan(plan, directory)
     for name, place in reports.items():
-        path = _checked_place(name, Path(place))
-        write_atomically(path, kinds()[name].write(checked))
+        kind, path = _kind(name), Path(place)
+        may_replace(path, kind.begins, f"--report {name}")
+        write_atomically(path, kind.write(checked))
 
 
-def _checked_place(name: str, path: Path) -> Path:
-    """The path, where a file of this kind may be written. Raises UsageError."""
+def _kind(name: str) -> Kind:
     known = kinds()
     if name not in known:
         raise UsageError(f"no report is called {name!r}", hint=f"write --report KIND=FILE with {', '.join(known)}")
-    hint = "give a path where no other file is"
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise UsageError(f"--report {name}: {fspath(path)} is no ordinary file", hint=hint)
-    if path.exists():
-        with path.open("rb") as file:
-            head = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
-        if head and not head.startswith(known[name].begins):
-            raise UsageError(f"--report {name}: {fspath(path)} exists and is no such report", hint=hint)
-    return path
+    return known[name]

@@ -1,0 +1,173 @@
+"""What two plans differ in: the object of `diff --json`, which terminal and page show, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+FORMAT = "backcast.diff/1"
+KINDS = ("changed", "only_a", "only_b")
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One of the plans. `plan` is its directory as it was given; `rows` and `phases` are those of the plan."""
+
+    plan: str
+    digest: str
+    tool: str
+    mapping: str
+    zone: str
+    first: str | None
+    last: str | None
+    rows: Mapping[str, int]
+    phases: Mapping[str, int]
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What decides the events and differs, in words: an option, a file of the export, or a line of the mapping."""
+
+    name: str
+    a: str
+    b: str
+
+
+class CodeChange(msgspec.Struct, frozen=True):
+    """A code of skipped rows or of rejected ones, with its count in each plan."""
+
+    code: str
+    a: int
+    b: int
+
+
+class PhaseChange(msgspec.Struct, frozen=True):
+    """The events of a phase: of `a` in the one plan and `b` in the other, so many are the same, and so on.
+
+    Events are the same with the same uuid and bytes, and changed with the same uuid and others. Merges, groups and
+    profile updates are matched by their ids; a time that is the plan's own instant is no difference.
+    """
+
+    a: int
+    b: int
+    same: int
+    changed: int
+    only_a: int
+    only_b: int
+
+
+class PropertyChange(msgspec.Struct, frozen=True):
+    """A property in the changed events of a phase: how many have it only in B (`added`), only in A (`removed`), or with
+    another value. `name` "" stands for all beyond the first ones. `examples` are (in A, in B), masked unless asked for;
+    "" where there is none."""
+
+    phase: str
+    name: str
+    added: int
+    removed: int
+    changed: int
+    examples: list[tuple[str, str]]
+
+
+class NameChange(msgspec.Struct, frozen=True):
+    """The events of a name that differ; changed ones have the name that they have in A."""
+
+    event: str
+    changed: int
+    only_a: int
+    only_b: int
+
+
+class DayChange(msgspec.Struct, frozen=True):
+    """The events of a UTC day that differ, and all of it in each plan; changed ones have their day in A."""
+
+    day: str
+    changed: int
+    only_a: int
+    only_b: int
+    a: int
+    b: int
+
+
+class Renamed(msgspec.Struct, frozen=True):
+    """So many changed events have one name in A and another in B."""
+
+    a: str
+    b: str
+    events: int
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """So many changed events are this much later in B; None for all shifts beyond the first ones."""
+
+    seconds: float | None
+    events: int
+
+
+class PersonChange(msgspec.Struct, frozen=True):
+    """A distinct_id, masked unless asked for, and its events that differ."""
+
+    distinct_id: str
+    events: int
+
+
+class Persons(msgspec.Struct, frozen=True):
+    """How many distinct_ids have events that differ, and those with most."""
+
+    count: int
+    most: list[PersonChange]
+
+
+class EventExample(msgspec.Struct, frozen=True):
+    """One event that differs, as (event, timestamp) in each plan; None where the plan has none."""
+
+    kind: str
+    uuid: str
+    a: tuple[str, str] | None
+    b: tuple[str, str] | None
+
+
+class Consequences(msgspec.Struct, frozen=True):
+    """What applying B means for a target to which all of A was sent.
+
+    `collapse`: the service takes them for copies of what is there, since uuid, event, distinct_id and UTC day are
+    equal; of those, `replaced` have another content. `duplicated`: the uuid is there with another event name,
+    distinct_id or UTC day, so both stay. `rekeyed`: the row's event is there with another uuid, so both stay. `new`:
+    nothing of them is there. `left`: they stay there although B does not have them.
+    """
+
+    collapse: int
+    replaced: int
+    duplicated: int
+    rekeyed: int
+    new: int
+    left: int
+
+
+class Diff(msgspec.Struct, frozen=True, kw_only=True):
+    """Two plans compared. `compared` says whether their events were, or only what the plans recorded; then everything
+    from `changed` on is empty.
+
+    `changed` counts changed events by what differs: event, distinct_id, timestamp, day, properties, or only the order
+    of the properties. `days` has every day; `names`, `renamed`, `shifts`, `properties` and `examples` are the first
+    ones, the worst first, and `totals` has how many there are.
+    """
+
+    format: str = FORMAT
+    equal: bool
+    compared: bool
+    a: Side
+    b: Side
+    settings: list[Setting]
+    skips: list[CodeChange]
+    rejects: list[CodeChange]
+    phases: dict[str, PhaseChange]
+    changed: dict[str, int]
+    properties: list[PropertyChange]
+    names: list[NameChange]
+    days: list[DayChange]
+    renamed: list[Renamed]
+    shifts: list[Shift]
+    persons: Persons
+    examples: list[EventExample]
+    consequences: Consequences | None
+    totals: dict[str, int]

@@ -1,0 +1,139 @@
+"""The blocks of two plans side by side: which are the same, which one plan alone has, and which have to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, zip_longest
+from typing import NamedTuple
+
+from pipeline.errors import StalePlan
+from pipeline.extractors import blocks as read_blocks
+from pipeline.models import Block, Part
+from pipeline.plan.contents import PlannedBlock, check_block, planned_blocks, stale_parts, task_of
+from pipeline.plan.diff.compare import Pair
+from pipeline.plan.diff.spill import Spill
+from pipeline.plan.directory import Directory
+from pipeline.plan.manifest import PartSeal, Plan
+from pipeline.transform.tasks import Task, TransformConfig
+
+
+class Opened(NamedTuple):
+    """A plan, its directory, and the name that a person gave it."""
+
+    plan: Plan
+    directory: Directory
+    name: str
+
+
+def part_pairs(a: Plan, b: Plan) -> list[tuple[int | None, int | None]]:
+    """The files of both plans in their order: (index in A, index in B), one of them None where only one plan has it."""
+    places: dict[tuple[object, ...], list[int]] = {}
+    for index, part in enumerate(b.parts):
+        places.setdefault(_content(part), []).append(index)
+    found: list[tuple[int | None, int | None]] = []
+    done = 0
+    for index, part in enumerate(a.parts):
+        same = next((place for place in places.get(_content(part), ()) if place >= done), None)
+        if same is None:
+            found.append((index, None))
+            continue
+        found += [(None, other) for other in range(done, same)]
+        found.append((index, same))
+        done = same + 1
+    return found + [(None, other) for other in range(done, len(b.parts))]
+
+
+def _content(part: PartSeal) -> tuple[object, ...]:
+    """What makes two files give the same blocks and rows."""
+    return part.digest, part.bytes, part.codecs, part.format, part.dialect, part.member, part.table
+
+
+class BlockPairs:
+    """The blocks of two plans, file by file; those that are the same in both are left out.
+
+    A block is the same where both plans sealed the same events of it and decided the same on its duplicates.
+    """
+
+    def __init__(self, a: Opened, b: Opened) -> None:
+        self.sides = a, b
+        self.parts = part_pairs(a.plan, b.plan)
+        self._same_tables = _identified(a.plan) == _identified(b.plan)
+
+    def differing(
+        self,
+    ) -> Iterator[tuple[tuple[int | None, int | None], int, PlannedBlock | None, PlannedBlock | None]]:
+        """(the files, the number of the block in its file, the block of A, the block of B)."""
+        streams = [_by_part(one.directory) for one in self.sides]
+        for pair in self.parts:
+            planned = [stream(part) for stream, part in zip(streams, pair, strict=True)]
+            for number, (first, second) in enumerate(zip_longest(*planned)):
+                if not self._same(first, second):
+                    yield pair, number, first, second
+
+    def _same(self, a: PlannedBlock | None, b: PlannedBlock | None) -> bool:
+        if a is None or b is None:
+            one = a or b
+            return one is not None and one.sealed.events == 0
+        if not self._same_tables:
+            return not a.sealed.events and not b.sealed.events
+        return (a.sealed.digest, a.sealed.events, a.copies) == (b.sealed.digest, b.sealed.events, b.copies)
+
+    def tasks(self, configs: tuple[TransformConfig, TransformConfig], spill: Spill, *, values: bool) -> Iterator[Pair]:
+        """The work. Raises UnsafePlan where a file no longer divides into the planned blocks."""
+        fresh: Iterator[Block] = iter(())
+        current: tuple[int | None, int | None] | None = None
+        passed = 0
+        for count, (pair, number, first, second) in enumerate(self.differing(), 1):
+            part = configs[0].parts[pair[0]] if pair[0] is not None else configs[1].parts[pair[1] or 0]
+            if pair != current:
+                current, fresh, passed = pair, iter(read_blocks(part)), 0
+            block = None
+            while passed <= number:
+                block, passed = next(fresh, None), passed + 1
+            yield self._pair(count, part, block, first, second, spill, values)
+
+    def _pair(
+        self, count: int, part: Part, block: Block | None, a: PlannedBlock | None, b: PlannedBlock | None,
+        spill: Spill, values: bool,
+    ) -> Pair:  # fmt: skip
+        (found, *_) = [check_block(part, block, planned.sealed) for planned in (a, b) if planned is not None]
+        first, second = self.sides
+        return Pair(count, found, _task(first, a), _task(second, b), spill, values)
+
+
+def _task(side: Opened, planned: PlannedBlock | None) -> Task | None:
+    return None if planned is None else task_of(side.plan, planned)
+
+
+def _identified(plan: Plan) -> object:
+    """The table of the ids that get a profile, None where all do."""
+    return plan.files.get("identified.bin") if plan.options.persons == "identified" else None
+
+
+def _by_part(directory: Directory) -> Callable[[int | None], Iterator[PlannedBlock]]:
+    """A function of a file's number: its planned blocks. The files have to be asked for in their order."""
+    every = planned_blocks(directory)
+    waiting: list[PlannedBlock] = []
+
+    def of_part(part: int | None) -> Iterator[PlannedBlock]:
+        if part is None:
+            return
+        taken, waiting[:] = list(waiting), []
+        for planned in chain(taken, every):
+            if planned.sealed.part != part:
+                waiting.append(planned)
+                return
+            yield planned
+
+    return of_part
+
+
+def check_sources(side: Opened, config: TransformConfig) -> None:
+    """Raise StalePlan where a file of the export changed since the plan was sealed."""
+    stale = stale_parts(side.plan, config.parts)
+    if stale:
+        raise StalePlan(
+            f"the export of {side.name} changed since it was planned: {'; '.join(stale)}",
+            differences=stale,
+            hint="bring the planned export back, or compare only what the plans recorded with --counts",
+        )

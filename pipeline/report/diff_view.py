@@ -1,0 +1,225 @@
+"""Two plans compared, for people: on a terminal, at most 40 lines with the worst first, and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.charts.bars import bar
+from pipeline.charts.timeline import timeline
+from pipeline.plan.diff.result import CodeChange, Diff, PropertyChange, Setting, Shift
+from pipeline.plan.phases import EVENTS
+from pipeline.report.html import environment
+from pipeline.report.tables import number, table, text
+from pipeline.text import pluralize
+from pipeline.validator.codes import meaning
+
+MOST_LINES = 40
+_NAMES = {
+    "identities": "merges",
+    "groups": "group updates",
+    "events": "events",
+    "persons": "profile updates",
+}
+_WHAT = {
+    "event": "event name",
+    "distinct_id": "person",
+    "timestamp": "time",
+    "day": "UTC day",
+    "properties": "properties",
+    "order": "order of properties only",
+}
+_QUIET = frozenset(("option as_of",))
+"""Settings that differ between any two plans."""
+
+
+def show_diff(console: Console, diff: Diff) -> None:
+    """The differences, the worst first, in at most 40 lines."""
+    with console.capture() as captured:
+        _show(console, diff)
+    lines = captured.get().splitlines()
+    if len(lines) > MOST_LINES:
+        more = (
+            f"{len(lines) - MOST_LINES + 1:,} more lines: --html FILE writes a page with everything, --json an object"
+        )
+        lines[MOST_LINES - 1 :] = [more]
+    for line in lines:
+        console.print(Text.from_ansi(line), soft_wrap=True)
+
+
+def conclusion(diff: Diff) -> str:
+    """Whether the plans differ, in one sentence."""
+    if diff.equal:
+        if not diff.compared:
+            return "Equal: both plans recorded the same counts and digests."
+        return "Equal: applying either plan sends the same events."
+    if not diff.compared:
+        return "Different: the plans recorded other counts or digests. Their events were not compared (--counts)."
+    phases = [_phase_sentence(diff, phase) for phase in diff.phases]
+    found = [sentence for sentence in phases if sentence]
+    return (
+        f"Different: {'; '.join(found)}." if found else "Different: only the counts of skipped or rejected rows differ."
+    )
+
+
+def _phase_sentence(diff: Diff, phase: str) -> str:
+    one = diff.phases[phase]
+    counts = (("changed", one.changed), ("only in A", one.only_a), ("only in B", one.only_b))
+    shown = [f"{count:,} {name}" for name, count in counts if count]
+    return f"{_NAMES[phase]} {', '.join(shown)}" if shown else ""
+
+
+def consequences(diff: Diff) -> list[tuple[int, str]]:
+    """What applying B would do to a target that has all of A: counts and what each means, the worst first."""
+    found = diff.consequences
+    if found is None:
+        return []
+    merges = diff.phases["identities"]
+    lines = [
+        (found.duplicated, "true duplicates: their uuid is there with another name, person or UTC day, so both stay"),
+        (found.rekeyed, "true duplicates: the event of the same row is there under another uuid, so both stay"),
+        (merges.only_a, "merges of A that B does not make; a merge cannot be undone"),
+        (merges.only_b, "new merges; a merge cannot be undone"),
+        (found.left, "events of A that B does not have; they stay"),
+        (found.replaced, "events with another content; uuid, name, person and UTC day are equal, so one stays"),
+        (found.new, "new events"),
+    ]
+    return [(count, words) for count, words in lines if count]
+
+
+def settings(diff: Diff) -> list[Setting]:
+    """What decides the events and differs; the instant of a plan alone is no news."""
+    return [one for one in diff.settings if one.name not in _QUIET]
+
+
+def _show(console: Console, diff: Diff) -> None:
+    console.print(Text(conclusion(diff), style="bold green" if diff.equal else "bold yellow"))
+    console.print(text(f"A {diff.a.plan} ({diff.a.mapping}), B {diff.b.plan} ({diff.b.mapping})", 600))
+    if not diff.equal and (worst := consequences(diff)):
+        console.print(Text("Applying B to a target that has A:", style="bold"))
+        for count, words in worst:
+            console.print(Text(f"  {count:,} {words}", style="yellow" if "true duplicates" in words else ""))
+    _phases(console, diff)
+    if diff.phases[EVENTS].changed:
+        changed = [f"{_WHAT[name]} {count:,}" for name, count in diff.changed.items() if count]
+        console.print(Text(f"Changed events by what differs: {', '.join(changed)}"))
+    for one in diff.renamed[:3]:
+        console.print(text(f"  {one.a} → {one.b}: {pluralize(one.events, 'event')}", 200))
+    for shift in diff.shifts[:2]:
+        console.print(Text(f"  {shift_in_words(shift)}: {pluralize(shift.events, 'event')}"))
+    _properties(console, diff)
+    _names_and_days(console, diff)
+    if diff.persons.count:
+        _people(console, diff)
+    for title, changes in (("Skipped rows", diff.skips), ("Rejected rows", diff.rejects)):
+        if changes:
+            console.print(text(f"{title}: {_codes(changes)}", 400))
+    if found := settings(diff):
+        shown = table("differs between the plans", "in A", "in B")
+        for setting in found[:4]:
+            shown.add_row(text(setting.name, 60), text(setting.a, 60), text(setting.b, 60))
+        console.print(shown)
+        if len(found) > 4:
+            console.print(Text(f"{len(found) - 4:,} more settings, files and lines of the mapping", style="dim"))
+
+
+def _phases(console: Console, diff: Diff) -> None:
+    shown = table("", "#A", "#B", *(["#same", "#changed", "#only A", "#only B"] if diff.compared else []))
+    for phase, one in diff.phases.items():
+        if one.a or one.b:
+            counts = (one.a, one.b, one.same, one.changed, one.only_a, one.only_b)
+            shown.add_row(_NAMES[phase], *(number(count) for count in counts[: 6 if diff.compared else 2]))
+    console.print(shown)
+
+
+def _properties(console: Console, diff: Diff) -> None:
+    if not diff.properties:
+        return
+    shown = table("property", "#only in B", "#only in A", "#other value", "for example")
+    for one in diff.properties[:6]:
+        shown.add_row(
+            text(property_name(one), 60), number(one.added), number(one.removed), number(one.changed),
+            text(_example(one), 60),
+        )  # fmt: skip
+    console.print(shown)
+    if (more := diff.totals["properties"] - 6) > 0:
+        console.print(Text(f"{pluralize(more, 'more property')}", style="dim"))
+
+
+def property_name(one: PropertyChange) -> str:
+    """The name of a property, with the kind of update that it is in where that is no event."""
+    name = one.name or "all others"
+    return name if one.phase == EVENTS else f"{name} ({_NAMES[one.phase]})"
+
+
+def _example(one: PropertyChange) -> str:
+    return f"{one.examples[0][0] or '–'} → {one.examples[0][1] or '–'}" if one.examples else ""
+
+
+def _names_and_days(console: Console, diff: Diff) -> None:
+    if diff.names:
+        shown = table("event", "#changed", "#only A", "#only B")
+        for one in diff.names[:5]:
+            shown.add_row(text(one.event, 80), number(one.changed), number(one.only_a), number(one.only_b))
+        console.print(shown)
+        if (more := diff.totals["names"] - 5) > 0:
+            console.print(Text(pluralize(more, "more event name"), style="dim"))
+    if diff.days:
+        worst = max(diff.days, key=lambda day: day.changed + day.only_a + day.only_b)
+        most = worst.changed + worst.only_a + worst.only_b
+        span = f"{diff.days[0].day} to {diff.days[-1].day}" if len(diff.days) > 1 else diff.days[0].day
+        console.print(Text(f"UTC days that differ: {len(diff.days):,} ({span}), most on {worst.day}: {most:,} events"))
+
+
+def _people(console: Console, diff: Diff) -> None:
+    most = diff.persons.most[0]
+    counted = f"{pluralize(diff.persons.count, 'distinct_id')} with events that differ"
+    console.print(text(f"{counted}; the most of one ({most.distinct_id}): {most.events:,}", 200))
+
+
+def _codes(changes: Sequence[CodeChange]) -> str:
+    shown = ", ".join(f"{one.code} {one.a:,} → {one.b:,}" for one in changes[:4])
+    return shown + (f", and {len(changes) - 4:,} more" if len(changes) > 4 else "")
+
+
+def shift_in_words(shift: Shift) -> str:
+    """`2 h later`, `0.5 s earlier`."""
+    if shift.seconds is None:
+        return "other shifts"
+    size = abs(shift.seconds)
+    direction = "later" if shift.seconds > 0 else "earlier"
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if size >= seconds and size % seconds == 0:
+            return f"{size / seconds:,.0f} {unit} {direction}"
+    return f"{size:,.6f}".rstrip("0").rstrip(".") + f" s {direction}"
+
+
+def render_diff(diff: Diff) -> str:
+    """The page as text: self-contained, without scripts."""
+    days = {one.day: one.changed + one.only_a + one.only_b for one in diff.days}
+    most = max((one.changed + one.only_a + one.only_b for one in diff.names), default=0)
+    return (
+        environment()
+        .get_template("diff.html.j2")
+        .render(
+            diff=diff,
+            conclusion=conclusion(diff),
+            consequences=consequences(diff),
+            settings=settings(diff),
+            line=timeline(days),
+            names=[(one, bar(one.changed + one.only_a + one.only_b, most)) for one in diff.names],
+            changed=[(_WHAT[name], count) for name, count in diff.changed.items() if count],
+            phases=[(_NAMES[phase], one) for phase, one in diff.phases.items() if one.a or one.b],
+            property_name=property_name,
+            shift=shift_in_words,
+            codes=list(_code_rows(diff)),
+        )
+    )
+
+
+def _code_rows(diff: Diff) -> Iterator[tuple[str, CodeChange, str]]:
+    for kind, changes in (("skipped", diff.skips), ("rejected", diff.rejects)):
+        for one in changes:
+            yield kind, one, meaning(one.code)

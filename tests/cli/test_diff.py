@@ -1,0 +1,122 @@
+"""`backcast diff`: exit codes, the lines of a terminal, the object, and the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import generic
+from tests.support.deliveries import row
+
+HOSTILE = ["<b>bold</b>", "\u202egnp.exe", "[red]name", "x" * 200, "emoji 🎉", "=cmd|calc"]
+
+
+def plan(call: Any, folder: Path, name: str, rows: list[dict[str, Any]], *more: str) -> Path:
+    """A plan of such rows."""
+    export = folder / f"{name}.jsonl"
+    export.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
+    assert call("plan", export, *generic(), "-o", folder / name, "--as-of", "2026-01-01", *more).code == 0
+    return folder / name
+
+
+def different(call: Any, folder: Path) -> tuple[Path, Path]:
+    """Two plans with differences of every kind, and hostile names among them."""
+    before = [row(number) | {f"property {one}": one for one in range(30)} for number in range(60)]
+    after = [dict(one) for one in before[:50]]
+    for number, one in enumerate(after):
+        one["event"] = HOSTILE[number % len(HOSTILE)] if number < 24 else one["event"]
+        one |= {f"property {item}": "other" for item in range(number % 30)}
+        one |= {f"{HOSTILE[number % len(HOSTILE)]} {number}": 1}
+    after += [row(number) for number in range(100, 110)]
+    return plan(call, folder, "a", before), plan(call, folder, "b", after, "--name", "second")
+
+
+def test_equal_plans_end_with_0_and_others_with_7(call: Any, tmp_path: Path) -> None:
+    """As a verification does; --exit-zero is for pipelines that only show them."""
+    rows = [row(number) for number in range(5)]
+    a, same, other = (plan(call, tmp_path, name, some) for name, some in (("a", rows), ("b", rows), ("c", rows[:4])))
+    equal = call("diff", a, same)
+    assert (equal.code, "Equal: applying either plan sends the same events." in equal.out) == (0, True)
+    assert call("diff", a, other).code == 7
+    assert call("diff", a, other, "--exit-zero").code == 0
+    assert call("diff", a, other, "--counts").code == 7
+    assert call("diff", a, same, "--counts").code == 0
+
+
+def test_the_object_has_the_documented_fields(call: Any, tmp_path: Path) -> None:
+    """Pure JSON on stdout."""
+    said = call("diff", *different(call, tmp_path), "--json")
+    assert said.code == 7
+    assert list(said.json) == ["format", "equal", "compared", "a", "b", "settings", "skips", "rejects", "phases",
+                               "changed", "properties", "names", "days", "renamed", "shifts", "persons", "examples",
+                               "consequences", "totals"]  # fmt: skip
+    assert said.json["format"] == "backcast.diff/1"
+    assert said.json["phases"]["events"] == {"a": 60, "b": 60, "same": 0, "changed": 50, "only_a": 10, "only_b": 10}
+    assert said.json["consequences"]["duplicated"] == 24
+
+
+@pytest.mark.parametrize("columns", ["80", "160"])
+def test_a_terminal_gets_40_lines_at_most_and_the_worst_first(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """Whatever differs; what is missing is in the page and the object."""
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.chdir(tmp_path)
+    said = call("diff", *(one.name for one in different(call, tmp_path)))
+    lines = said.out.splitlines()
+    assert len(lines) <= 40
+    assert any("true duplicates" in line for line in lines[:6])
+    assert "\u202e" not in said.out
+    assert "[red]name" in said.out
+
+
+def test_a_terminal_says_how_many_lines_it_leaves_out(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a narrow one, where lines fold."""
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = call("diff", *different(call, tmp_path)).out.splitlines()
+    assert len(lines) == 40
+    assert "more lines: --html FILE" in lines[-1]
+
+
+def test_the_page_is_whole_and_escapes_every_name(call: Any, tmp_path: Path) -> None:
+    """No script, no load, no markup of an export."""
+    page = tmp_path / "diff.html"
+    assert call("diff", *different(call, tmp_path), "--html", page).code == 7
+    html = page.read_text("utf-8")
+    assert html.startswith("<!doctype html>")
+    assert "default-src 'none'" in html
+    assert "&lt;b&gt;bold" in html
+    assert not [text for text in ("<b>bold", "\u202e", "<script") if text in html]
+    assert html.count("<main>") == html.count("</main>") == 1
+
+
+def test_a_page_is_never_written_over_another_file(call: Any, tmp_path: Path) -> None:
+    """Which is noticed before the plans are compared."""
+    other = tmp_path / "shop.yaml"
+    other.write_text("format: x\n", "utf-8")
+    a = plan(call, tmp_path, "a", [row(1)])
+    said = call("diff", a, a, "--html", other)
+    assert (said.code, other.read_text("utf-8")) == (2, "format: x\n")
+    assert "exists and is no such report" in said.two_lines[0]
+
+
+def test_what_is_no_plan_is_a_usage_error(call: Any, tmp_path: Path) -> None:
+    """Exit 2, and how to make one."""
+    said = call("diff", tmp_path, tmp_path)
+    assert said.code == 2
+    assert "backcast plan" in said.two_lines[1]
+
+
+def test_an_export_that_is_gone_names_the_plan(call: Any, tmp_path: Path) -> None:
+    """Exit 3, with the ways out."""
+    a, b = different(call, tmp_path)
+    (tmp_path / "b.jsonl").unlink()
+    said = call("diff", a, b)
+    assert said.code == 3
+    assert f"planned in {b}" in said.two_lines[0]
+    assert "--counts" in said.two_lines[1]

@@ -1,0 +1,295 @@
+"""Two plans compared: every count against the two sets of events, matched one by one."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import pipeline
+from pipeline.errors import StalePlan, UnreadableExport
+from pipeline.options import DiffOptions, PlanOptions
+from pipeline.plan.diff.result import Diff
+from pipeline.plan.diff.spill import Entry, RowTags, Spill, tags_of
+from tests.support.phased_plans import planned_in_phases
+from tests.support.sent_events import events_of
+
+COLUMNS = {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp", "uuid": "uuid"}
+AS_OF = 1_767_225_600_000_000
+FILES, ROWS = 4, 60
+
+
+def random_row(rng: random.Random, file: int, line: int) -> dict[str, Any]:
+    """A row whose uuid says where it stands."""
+    return {
+        "event": rng.choice(["Seen", "Bought", "Left"]),
+        "distinct_id": f"u-{rng.randrange(9)}",
+        "timestamp": f"2023-01-{rng.randrange(1, 29):02d}T{rng.randrange(24):02d}:00:00Z",
+        "uuid": f"0188a5eb-{file:04x}-7000-8000-{line:012x}",
+        "plan": rng.choice(["free", "pro", 3, None]),
+        "place": {"line": line, "file": file},
+        **({"$set": {"tier": rng.randrange(3)}} if rng.random() < 0.3 else {}),
+    }
+
+
+def changed_row(rng: random.Random, row: dict[str, Any]) -> dict[str, Any]:
+    """The row with one thing changed."""
+    changes: list[dict[str, Any]] = [
+        {"event": "Renamed"},
+        {"distinct_id": "u-other"},
+        {"timestamp": row["timestamp"][:11] + "23:59:00Z"},
+        {"timestamp": "2023-02-01T00:00:00Z"},
+        {"plan": "changed"},
+        {"new": True},
+        {"$set": {"tier": "gold", "more": 1}},
+    ]
+    return row | rng.choice(changes)
+
+
+def planned(folder: Path, files: dict[str, list[dict[str, Any]]], directory: str, **asked: Any) -> Path:
+    """The directory of a plan over files of rows; a name that ends in .zip is an archive."""
+    export = folder / f"export-{directory}"
+    export.mkdir()
+    for file, rows in files.items():
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        if file.endswith(".zip"):
+            with zipfile.ZipFile(export / file, "w") as archive:
+                archive.writestr(zipfile.ZipInfo("rows.jsonl"), text)
+        else:
+            (export / file).write_text(text, "utf-8")
+    settings = COLUMNS | asked.pop("settings", {})
+    options = {"mapping": "generic", "settings": settings, "workers": 0, "as_of": AS_OF} | asked
+    pipeline.plan_export(export, folder / directory, PlanOptions(**options))
+    return folder / directory
+
+
+def two_plans(folder: Path, seed: int) -> tuple[Path, Path]:
+    """Plans of exports that share files, and have files that changed, are new, or in another order."""
+    rng = random.Random(seed)
+    suffix = ".zip" if seed % 2 else ".jsonl"
+    a = {f"{file}{suffix}": [random_row(rng, file, line) for line in range(ROWS)] for file in range(FILES)}
+    b = {name: list(rows) for name, rows in a.items()}
+    b[f"1{suffix}"] = [changed_row(rng, row) if rng.random() < 0.5 else row for row in b[f"1{suffix}"]]
+    moved = [b[f"2{suffix}"].pop(rng.randrange(20)) for _ in range(10)]
+    b[f"0a{suffix}"] = moved[:7] + [random_row(rng, 9, line) for line in range(5)]
+    rng.shuffle(b[f"2{suffix}"])
+    asked: list[dict[str, Any]] = [{}, {"name": "second"}, {"since": 1_672_876_800_000_000}]
+    return planned(folder, a, "a"), planned(folder, b, "b", **asked[seed % len(asked)])
+
+
+def expected(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same counts, from the two sets of events in memory."""
+    first, second = ({event["uuid"]: event for event in events} for events in (a, b))
+    kinds: Counter[str] = Counter()
+    names: Counter[tuple[str, str]] = Counter()
+    days: Counter[tuple[str, str]] = Counter()
+    people: set[str] = set()
+    properties: Counter[tuple[str, str]] = Counter()
+    what: Counter[str] = Counter()
+    for uuid in first.keys() | second.keys():
+        old, new = first.get(uuid), second.get(uuid)
+        if old == new:
+            continue
+        some = old or new
+        assert some is not None
+        kind = "changed" if old and new else "only_a" if old else "only_b"
+        kinds[kind] += 1
+        names[some["event"], kind] += 1
+        days[some["timestamp"][:10], kind] += 1
+        people |= {one["properties"]["distinct_id"] for one in (old, new) if one}
+        if old and new:
+            before, after = flat(old["properties"]), flat(new["properties"])
+            for name in before.keys() | after.keys():
+                how = "added" if name not in before else "removed" if name not in after else "changed"
+                if before.get(name, ...) != after.get(name, ...):
+                    properties[name, how] += 1
+            moved = old["properties"]["distinct_id"] != new["properties"]["distinct_id"]
+            other_day = old["timestamp"][:10] != new["timestamp"][:10]
+            what["event"] += old["event"] != new["event"]
+            what["distinct_id"] += moved
+            what["timestamp"] += old["timestamp"] != new["timestamp"]
+            what["day"] += other_day
+            what["properties"] += before != after
+            what["duplicated"] += old["event"] != new["event"] or moved or other_day
+    return {
+        "kinds": +kinds, "names": +names, "days": +days, "people": len(people), "properties": +properties,
+        "what": +what,
+    }  # fmt: skip
+
+
+def flat(properties: dict[str, Any]) -> dict[str, Any]:
+    """Properties without the distinct_id, members of `$set` one by one."""
+    found = {name: value for name, value in properties.items() if name not in ("distinct_id", "$set")}
+    return found | {f"$set.{name}": value for name, value in properties.get("$set", {}).items()}
+
+
+def counted(diff: Diff) -> dict[str, Any]:
+    """What a comparison found, in that form."""
+    kinds = ("changed", "only_a", "only_b")
+    assert diff.consequences is not None
+    return {
+        "kinds": +Counter({kind: getattr(diff.phases["events"], kind) for kind in kinds}),
+        "names": +Counter({(one.event, kind): getattr(one, kind) for one in diff.names for kind in kinds}),
+        "days": +Counter({(one.day, kind): getattr(one, kind) for one in diff.days for kind in kinds}),
+        "people": diff.persons.count,
+        "properties": +Counter(
+            {(one.name, how): getattr(one, how) for one in diff.properties for how in ("added", "removed", "changed")}
+        ),
+        "what": +Counter({**diff.changed, "duplicated": diff.consequences.duplicated}),
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_count_is_that_of_the_two_sets_of_events(tmp_path: Path, seed: int) -> None:
+    """Files that both exports have, that changed, that are new, in archives, in another order, with other options."""
+    a, b = two_plans(tmp_path, seed)
+    diff = pipeline.diff_plans(a, b, DiffOptions(workers=0))
+    assert counted(diff) == expected(events_of(a), events_of(b)), f"seed {seed}"
+    one = diff.phases["events"]
+    assert (one.a, one.b) == (len(events_of(a)), len(events_of(b)))
+    assert one.same + one.changed + one.only_b == one.b
+
+
+def test_worker_processes_find_the_same(tmp_path: Path) -> None:
+    """However many there are."""
+    a, b = two_plans(tmp_path, 1)
+    alone = pipeline.diff_plans(a, b, DiffOptions(workers=0))
+    assert msgspec.structs.replace(pipeline.diff_plans(a, b, DiffOptions(workers=2)), examples=[]) == (
+        msgspec.structs.replace(alone, examples=[])
+    )
+
+
+def test_a_plan_equals_itself_and_needs_no_export(tmp_path: Path) -> None:
+    """Blocks of which both plans sealed the same events are not read."""
+    rows = [random_row(random.Random(1), 0, line) for line in range(5)]
+    a = planned(tmp_path, {"rows.jsonl": rows}, "a")
+    shutil.copytree(a, tmp_path / "b")
+    shutil.rmtree(tmp_path / "export-a")
+    diff = pipeline.diff_plans(a, tmp_path / "b")
+    assert (diff.equal, diff.phases["events"].same, diff.settings) == (True, 5, [])
+
+
+def test_a_row_with_another_uuid_becomes_a_true_duplicate(tmp_path: Path) -> None:
+    """A changed key or source gives every event another uuid, and the service would keep both."""
+    rows = [random_row(random.Random(1), 0, line) for line in range(30)]
+    files = {"rows.jsonl": [{name: value for name, value in row.items() if name != "uuid"} for row in rows]}
+    settings = {name: name for name in COLUMNS if name != "uuid"}
+    folders = []
+    for name, source in (("a", {}), ("b", {"source": "second"})):
+        export = tmp_path / f"export-{name}"
+        export.mkdir()
+        (export / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in files["rows.jsonl"]), "utf-8")
+        options = PlanOptions(mapping="generic", settings=settings | source, workers=0, as_of=AS_OF)
+        pipeline.plan_export(export, tmp_path / name, options)
+        folders.append(tmp_path / name)
+    found = pipeline.diff_plans(*folders, DiffOptions(workers=0)).consequences
+    assert found is not None
+    assert (found.rekeyed, found.new, found.left, found.collapse) == (30, 0, 0, 0)
+
+
+def test_values_and_ids_are_masked_unless_asked_for(tmp_path: Path) -> None:
+    """A comparison is read by others than those who may see the data."""
+    row = random_row(random.Random(1), 0, 0) | {"plan": "SECRET"}
+    a = planned(tmp_path, {"rows.jsonl": [row | {"distinct_id": "ada@example.com"}]}, "a")
+    b = planned(tmp_path, {"rows.jsonl": [row | {"distinct_id": "eve@example.com", "plan": "OTHER"}]}, "b")
+    text = msgspec.json.encode(pipeline.diff_plans(a, b, DiffOptions(workers=0))).decode()
+    assert "SECRET" not in text
+    assert "@example.com" not in text
+    shown = pipeline.diff_plans(a, b, DiffOptions(workers=0, show_values=True, show_ids=True))
+    (plan,) = [one for one in shown.properties if one.name == "plan"]
+    assert plan.examples == [('"SECRET"', '"OTHER"')]
+    assert {one.distinct_id for one in shown.persons.most} == {"ada@example.com", "eve@example.com"}
+
+
+def test_merges_groups_and_profiles_are_matched_by_their_ids(tmp_path: Path) -> None:
+    """Whatever their uuids are."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    a = planned_in_phases(tmp_path / "a", groups=12, persons=7)
+    b = planned_in_phases(tmp_path / "b", groups=10, persons=5)
+    phases = pipeline.diff_plans(a, b, DiffOptions(workers=0)).phases
+    counts = {name: (one.same, one.changed, one.only_a, one.only_b) for name, one in phases.items()}
+    assert counts == {"identities": (7, 0, 0, 0), "groups": (10, 0, 2, 0), "events": (40, 0, 0, 0),
+                      "persons": (5, 0, 2, 0)}  # fmt: skip
+
+
+def test_a_changed_profile_names_its_property(tmp_path: Path) -> None:
+    """The instant of a plan, which dates profiles without a time, is no difference."""
+    row = random_row(random.Random(1), 0, 0)
+    people = [{"$distinct_id": f"u-{one}", "$properties": {"plan": "free"}} for one in range(3)]
+    plans = []
+    for number, name in enumerate(("a", "b")):
+        export = tmp_path / f"export-{name}"
+        export.mkdir()
+        people[0]["$properties"] = {"plan": "pro"} if number else {"plan": "free"}
+        events = {"event": row["event"], "properties": {"time": 1672531200, "distinct_id": "u-1", "$insert_id": "i"}}
+        (export / "events.jsonl").write_text(json.dumps(events) + "\n", "utf-8")
+        (export / "people.jsonl").write_text("".join(json.dumps(one) + "\n" for one in people), "utf-8")
+        options = PlanOptions(mapping="mixpanel", timezone="UTC", workers=0, as_of=AS_OF + number * 1_000_000)
+        pipeline.plan_export(export, tmp_path / name, options)
+        plans.append(tmp_path / name)
+    diff = pipeline.diff_plans(*plans, DiffOptions(workers=0))
+    one = diff.phases["persons"]
+    assert (one.same, one.changed, one.only_a, one.only_b) == (2, 1, 0, 0)
+    assert [(item.phase, item.name.split(".")[-1], item.changed) for item in diff.properties] == [
+        ("persons", "plan", 1)
+    ]
+
+
+def test_an_export_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
+    """With what to do; the recorded counts can be compared all the same."""
+    rows = [random_row(random.Random(1), 0, line) for line in range(5)]
+    a = planned(tmp_path, {"rows.jsonl": rows}, "a")
+    b = planned(tmp_path, {"rows.jsonl": rows[:3]}, "b")
+    (tmp_path / "export-b" / "rows.jsonl").write_text("{}\n", "utf-8")
+    with pytest.raises(StalePlan, match="changed since it was planned") as stale:
+        pipeline.diff_plans(a, b, DiffOptions(workers=0))
+    assert "--counts" in stale.value.hint
+    moved = (tmp_path / "export-a").rename(tmp_path / "moved")
+    with pytest.raises(UnreadableExport, match="planned in") as gone:
+        pipeline.diff_plans(a, b, DiffOptions(workers=0))
+    assert "--source-root" in gone.value.hint
+    recorded = pipeline.diff_plans(a, b, DiffOptions(counts=True))
+    assert (recorded.compared, recorded.equal, recorded.consequences) == (False, False, None)
+    assert (recorded.phases["events"].a, recorded.phases["events"].b) == (5, 3)
+    (tmp_path / "export-b" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:3]), "utf-8")
+    found = pipeline.diff_plans(a, b, DiffOptions(workers=0, source_root=moved))
+    assert found.phases["events"].only_a == 2
+
+
+def test_the_recorded_counts_of_equal_plans_are_equal(tmp_path: Path) -> None:
+    """Without reading anything."""
+    rows = [random_row(random.Random(1), 0, line) for line in range(5)]
+    a = planned(tmp_path, {"rows.jsonl": rows}, "a")
+    b = planned(tmp_path, {"rows.jsonl": rows}, "b")
+    assert pipeline.diff_plans(a, b, DiffOptions(counts=True)).equal
+
+
+def test_events_on_disk_come_back_in_the_files_of_their_keys(tmp_path: Path) -> None:
+    """All of them, each in one file, whatever the process that wrote them."""
+    spill = Spill(str(tmp_path), 8)
+    entries = [Entry((number << 96).to_bytes(16, "big"), "events", number, b"%d" % number) for number in range(500)]
+    spill.write("a", entries[:300])
+    spill.write("a", entries[300:])
+    found = [list(spill.read("a", number)) for number in spill.numbers()]
+    assert len(found) == 8
+    assert sorted(entry for some in found for entry in some) == sorted(entries)
+    assert Spill.of(tmp_path, 1 << 40).fan == 4_096
+
+
+def test_rows_of_both_sides_are_counted_once(tmp_path: Path) -> None:
+    """A tag of 0 is that of no row."""
+    tags = RowTags(tmp_path)
+    tags.add("a", tags_of([5, 64, 65, 1 << 62, 0]))
+    tags.add("b", tags_of([64, 7, 0]))
+    tags.add("b", tags_of([1 << 62]))
+    assert tags.common() == 2
+    assert tags_of([0, 0]).dtype == np.uint64
