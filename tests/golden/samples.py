@@ -49,6 +49,7 @@ GOLDEN = {
     "statsig": Sample(("statsig",)),
     "countly": Sample(("countly",)),
     "ga4": Sample(("ga4",)),
+    "ga4-flat": Sample(("ga4-flat",)),
     "ga4-warehouse": Sample(("ga4-warehouse",)),
     "heap": Sample(("heap",)),
     "keen": Sample(("keen",), {"settings": {"collection": "purchases"}}),

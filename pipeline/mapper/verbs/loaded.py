@@ -36,19 +36,29 @@ decoder = partial(verb, "decoder")
     into=Field(TEXT, "the object that the columns become members of, beside its own", True),
     stay=Field(NAMES, "columns that stay columns"),
     names=Field(NAMES, "names of the tool: $browser for a column browser, _browser or mp_reserved_browser"),
+    strip=Field(
+        NAMES,
+        "prefixes that names lose, where no column has the rest for its name; a dot in a name becomes an underscore",
+    ),
 )
 def loaded(_build: Builder, call: Call) -> Decode:
-    stay, names = call.arguments.get("stay", ()), call.arguments.get("names", ())
-    return Decode("loaded_row", (call.arguments["into"], str(len(stay)), *stay, *names))
+    stay, strip = call.arguments.get("stay", ()), call.arguments.get("strip", ())
+    names = call.arguments.get("names", ())
+    counts = (str(len(stay)), str(len(strip)))
+    return Decode("loaded_row", (call.arguments["into"], *counts, *stay, *strip, *names))
 
 
 @decoding
-def loaded_row(row: Record, into: str, staying: str, *words: str) -> list[Record]:
-    """The one row that a loaded row becomes: `words` are so many columns that stay, then the names. Raises BadValue for
-    a record or an object that is none."""
-    stay, names = words[: int(staying)], words[int(staying) :]
+def loaded_row(row: Record, into: str, staying: str, stripped: str, *words: str) -> list[Record]:
+    """The one row that a loaded row becomes: `words` are so many columns that stay, so many prefixes, then the names.
+    Raises BadValue for a record or an object that is none."""
+    prefixes = int(staying) + int(stripped)
+    stay, strip, names = words[: int(staying)], words[int(staying) : prefixes], words[prefixes:]
     if not any(name != name.upper() for name in row):
         row = {name.lower(): value for name, value in row.items()}
+    if strip:
+        renamed = _plain_names(tuple(row), strip)
+        row = {renamed[name]: value for name, value in row.items()}
     if RAW in row:
         row = values.opened(row[RAW]) or {}
     members = values.opened(row.get(into)) or {}
@@ -60,6 +70,21 @@ def loaded_row(row: Record, into: str, staying: str, *words: str) -> list[Record
         for name, value in members.items()
     }
     return [{**kept, into: Raw(encode(written))}]
+
+
+@lru_cache(256)
+def _plain_names(names: tuple[str, ...], prefixes: tuple[str, ...]) -> dict[str, str]:
+    """The name of each column without the first prefix that it has; it keeps its name where two would have one."""
+    found: dict[str, str] = {}
+    taken = set(names)
+    for name in names:
+        text = name.replace(".", "_")
+        text = next((text.removeprefix(prefix) for prefix in prefixes if text.startswith(prefix)), text)
+        if not text or text in taken:
+            text = name
+        taken.add(text)
+        found[name] = text
+    return found
 
 
 @lru_cache(256)
