@@ -45,6 +45,7 @@ GOLDEN = {
     "braze": Sample(("braze",)),
     "clevertap": Sample(("clevertap",), {"timezone": "Asia/Kolkata"}),
     "customerio": Sample(("customerio",)),
+    "customerio-webhooks": Sample(("customerio-webhooks",)),
     "intercom": Sample(("intercom",)),
     "statsig": Sample(("statsig",)),
     "countly": Sample(("countly",)),
