@@ -60,12 +60,15 @@ def survey_export(sources: PathText | Sequence[PathText], options: SurveyOptions
     from pipeline.extractors.file_rules import HEADER, ROWS, SHEET
     from pipeline.mapper.registry import file_rules
     from pipeline.survey import survey
+    from pipeline.survey.recognition import opened_pages
 
     settings = dict(options.settings)
     if unknown := sorted(settings.keys() - {HEADER, ROWS, SHEET}):
         raise UsageError(f"a survey has no setting {unknown[0]!r}", hint=f"its settings are: {HEADER}, {ROWS}, {SHEET}")
     with tempfile.TemporaryDirectory() as spool:
-        source = open_source(_texts(sources), spool=Path(spool), rules=file_rules(None, settings))
+        rules = file_rules(None, settings)
+        source = open_source(_texts(sources), spool=Path(spool), rules=rules)
+        source = opened_pages(source, _texts(sources), Path(spool), rules)
         return survey(source, rows=None if options.every else options.rows)
 
 

@@ -1,4 +1,5 @@
-"""JSON documents as rows: a list, objects one after another over several lines, or pages with a list of rows.
+"""JSON documents as rows: a list with or without its brackets, objects one after another over several lines, or pages
+with a list of rows.
 
 Each row becomes one line without white space between its tokens, and is read as JSON lines are; its offset is that of
 its first byte in the part. A part may have several documents one after another. What is between rows has to be JSON:
@@ -136,7 +137,10 @@ class _Reader:
         """Takes one token; the text of the row that it ends, if it ends one."""
         inside, char, level = self._inside, token.char, token.level
         if inside == "row":
-            return self._take(piece, token, closing=True, then="") if level == 0 else None
+            if level > 0:
+                return None
+            self._comma_follows = True
+            return self._take(piece, token, closing=True, then="")
         if inside == "list":
             return self._list(piece, token)
         if inside == "page":
@@ -149,7 +153,11 @@ class _Reader:
             return None
         if inside == "value":
             return self._value(piece, token)
-        if self._take(piece, token, closing=False, then=inside) or char not in (b"{", b"["):
+        before = self._take(piece, token, closing=False, then=inside)
+        if not before and char == b"," and self._comma_follows:
+            self._comma_follows = False
+            return None
+        if before or char not in (b"{", b"["):
             raise self._unreadable(self._first, "there is something that is neither an object nor a list")
         self._items = 0
         self._found = False
@@ -161,6 +169,8 @@ class _Reader:
         self._opened = token.at
         return None
 
+    _comma_follows = False
+    """Whether a comma may come next: after a row that is an item of a list which somebody cut out of its brackets."""
     _levels = 1
     """The levels of the list that is read: 1 for a document, 2 for one in a page."""
     _opened = 0

@@ -33,7 +33,7 @@ from pipeline.plan.lookups import read_lookups, save_lookups
 from pipeline.plan.manifest import MappingSeal, Plan
 from pipeline.plan.plugins import broken_plugins, used_plugins
 from pipeline.plan.precheck import check_first_rows, detect_settings, with_tables_apart
-from pipeline.survey.recognition import guess_mapping
+from pipeline.survey.recognition import guess_mapping, opened_pages
 from pipeline.targets import address_of
 from pipeline.timestamps import format_utc
 from pipeline.transform.field_counts import Counted
@@ -74,6 +74,7 @@ def create_plan(
         rules = file_rules(mapping, options.settings)
         source = open_source(sources, spool=work.path, rules=rules)
         refuse_unnamed(source)
+        source = opened_pages(source, sources, work.path, rules, mapping)
         if mapping is None:
             name = guess_mapping(source)
             mapping = load_mapping(name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as Map
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -12,10 +13,10 @@ from pipeline.errors import EmptyExport, UnreadableExport, UsageError
 from pipeline.extractors import open_source
 from pipeline.extractors.file_rules import ROWS, FileRules
 from pipeline.extractors.formats.json import NO_PAGES
+from pipeline.mapper import Mapping, recognise
 from pipeline.mapper import load as load_mapping
-from pipeline.mapper import recognise
-from pipeline.mapper.registry import is_lookup_file
-from pipeline.models import Source
+from pipeline.mapper.registry import fits, is_lookup_file
+from pipeline.models import Part, Source
 from pipeline.survey.columns import columns_of
 from pipeline.survey.draft import Draft, draft_mapping
 from pipeline.survey.roles import keys_in
@@ -26,6 +27,8 @@ MOST_PARTS = 20
 """How many parts of an export are read to recognise it."""
 MOST_ROWS = 21
 """How many rows of each of these parts are read."""
+MOST_PAGES = 3
+"""How many rows of a part show whether they are pages."""
 MOST_NAMED = 4
 """How many parts an error names."""
 RECOGNISED_ROWS = 50
@@ -59,6 +62,40 @@ def guess_mapping(source: Source) -> str:
         f"cannot tell which mapping this export needs: {reason}",
         hint="name it with -m MAPPING; `backcast mapping list` shows them, `backcast survey` the fields",
     )
+
+
+def opened_pages(
+    source: Source, paths: Sequence[str], spool: Path, rules: FileRules, mapping: Mapping | None = None
+) -> Source:
+    """The source with the items of a list as its rows, where its rows are pages with one list of objects; else the
+    source itself.
+
+    A list that the operator or the mapping names goes before, and so does a mapping that recognises the pages. Where
+    `mapping` is given, pages are opened only if it recognises their items. Items that no mapping recognises are rows
+    only if a page has nothing else but its place among the pages. Raises UsageError, UnreadableExport.
+    """
+    step = max(1, -(-len(source.parts) // MOST_PARTS))
+    parts = source.parts[::step]
+    if rules.rows or "-" in paths or not parts or any(part.format not in ("json", "jsonl") for part in parts):
+        return source
+    try:
+        (name, beside), records = _pages_of(parts[0])
+        if not name or any(_pages_of(part)[0][0] != name for part in parts[1:]):
+            return source
+        if any(fits(mapping, record) for record in records) if mapping else recognised_by(records):
+            return source
+        opened = open_source(paths, spool=spool, rules=replace(rules, rows=name))
+        items = [record for record, _ in records_of(opened.parts[0], MOST_ROWS)]
+    except UnreadableExport:  # the walk over the rows as they are has the better words for it
+        return source
+    known = all(fits(mapping, record) for record in items) if mapping else recognised_by(items) or not beside
+    return opened if known else source
+
+
+def _pages_of(part: Part) -> tuple[tuple[str, tuple[str, ...]], list[Record]]:
+    """What `list_of_rows` finds in the first rows of a part, and these rows."""
+    records = [record for record, _ in records_of(part, MOST_PAGES)]
+    return list_of_rows(Table("", (part,), tuple(records))) if records else ("", ()), records
 
 
 def recognised_by(records: Sequence[Record]) -> list[str]:
@@ -108,7 +145,7 @@ class Starter:
         names = list(dict.fromkeys(column.steps[0] for column in keys))
         self._unique = unique_columns(table.parts, names[:MOST_KEYS], SAMPLE_ROWS)
 
-    def draft(self, answers: Mapping[str, str] | None = None) -> Draft:
+    def draft(self, answers: Map[str, str] | None = None) -> Draft:
         """The starting mapping, with answers to some of its choices; of a known tool, the shipped mapping."""
         if self.tool:
             return Draft(load_mapping(self.tool).text, (), {})

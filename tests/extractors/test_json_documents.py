@@ -65,6 +65,8 @@ LAYOUTS = {
     "two lists": "[" + ROWS[0] + "]\n[" + ROWS[1] + ",\n" + ROWS[2] + "]",
     "objects over several lines": "\n".join(row.replace(",", ",\n ").replace("{", "{\n") for row in ROWS),
     "a pretty page": '{\n "total": 3,\n "events": [\n' + ",\n".join(ROWS) + '\n],\n "next": {"a": [1, 2]}\n}',
+    "a page with a row a line": '{"events": [\n' + ",\n".join(ROWS) + '\n], "next": null}\n',
+    "rows of a list without its brackets": ",\n".join(ROWS) + ",\n",
     "pages one after another": "".join(f'{{"page":1,\n"results":\n[{row}]}}\n' for row in ROWS),
     "an empty page between": f'{{\n"results": []\n}}{{\n"results": [{",".join(ROWS)}]\n}}{{"results":null}}',
 }
@@ -100,7 +102,13 @@ def test_items_that_are_no_objects_are_rejected(tmp_path: Path) -> None:
     assert [row for _, row in read(part)] == [{"a": "1"}, *["bad_json"] * 8, {"a": "5"}]
 
 
-SEVERAL = ("two lists", "objects over several lines", "pages one after another", "an empty page between")
+SEVERAL = (
+    "two lists",
+    "objects over several lines",
+    "rows of a list without its brackets",
+    "pages one after another",
+    "an empty page between",
+)
 """Layouts of several documents."""
 
 

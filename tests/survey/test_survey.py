@@ -368,3 +368,32 @@ def test_each_member_of_an_archive_has_its_own_size(tmp_path: Path) -> None:
             archive.writestr(name, content)
     found = survey(open_source([str(tmp_path / "export.zip")]))
     assert [part.bytes for part in found.parts] == [len(content) for content in contents.values()]
+
+
+def intercom_page() -> str:
+    events = [
+        {"type": "event", "event_name": "Paid", "created_at": 1_682_000_000 + row, "user_id": "u-1", "metadata": {}}
+        for row in range(6)
+    ]
+    return json.dumps({"type": "event.list", "events": events})
+
+
+def test_a_page_of_a_tool_on_one_line_is_opened_by_itself(call: Any, tmp_path: Path) -> None:
+    """By `plan` with the mapping and without it, by `survey`; not where the operator takes pages for rows."""
+    path = tmp_path / "page.json"
+    path.write_text(intercom_page())
+    for name, words in (("plain", []), ("named", ["-m", "intercom"])):
+        assert "6 events to send, from 6 of 6 rows" in call("plan", path, *words, "-o", tmp_path / name).out
+    assert "looks like intercom" in call("survey", path).out
+    assert "looks like no known tool" in call("survey", path, "--set", "rows=none").out
+
+
+def test_a_page_that_a_mapping_of_ones_own_reads_is_a_row(call: Any, tmp_path: Path) -> None:
+    """Such a mapping does not say that it is for the items."""
+    path, mine = tmp_path / "page.json", tmp_path / "mine.yaml"
+    path.write_text(intercom_page())
+    mine.write_text(
+        "format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: {const: Page}\ndistinct_id: [{const: u-1}]\n"
+        "time: {from: /events/0/created_at, unit: s}\n"
+    )
+    assert "1 event to send, from 1 of 1 row" in call("plan", path, "-m", mine, "-o", tmp_path / "plan").out

@@ -1,4 +1,4 @@
-"""JSON documents: a list of objects, objects over several lines, or pages with a list of objects."""
+"""JSON documents: a list of objects with or without its brackets, objects over several lines, or pages with a list."""
 
 from __future__ import annotations
 
@@ -66,11 +66,10 @@ def mostly_objects(text: bytes, whole: bool) -> bool:
 
 
 def is_document(text: bytes, whole: bool) -> bool:
-    """Whether JSON text is one document: a list, or an object whose lines are not objects."""
-    if text[:1] == b"[":
-        return not mostly_objects(text, whole)
-    lines = sampled_lines(text, whole)
-    return len(lines) > 1 and sum(line.startswith(b"{") for line in lines) * 2 < len(lines)
+    """Whether JSON text is one document: a list, or an object over several lines. Half of its lines may be items of a
+    list, whose lines end with a comma."""
+    several = text[:1] == b"[" or len(sampled_lines(text, whole)) > 1
+    return (several or (whole and text.rstrip().endswith(b"},"))) and not mostly_objects(text, whole)
 
 
 def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
