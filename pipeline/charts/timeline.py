@@ -321,7 +321,10 @@ def _notes(cut: list[_Bar], gaps: list[_Gap], unshaded: int, unit: Unit) -> list
 
 def _rows(bars: list[_Bar], unit: Unit) -> list[TableRow]:
     if unit != "day":
-        return [TableRow(_bar_name(bar, unit), [], bar.events, _day(bar.start), _day(bar.end - 1)) for bar in bars]
+        return [
+            TableRow(_bar_name(bar, unit).rpartition(" ")[2], [], bar.events, _day(bar.start), _day(bar.end - 1))
+            for bar in bars
+        ]
     months: dict[str, list[int]] = {}
     for bar in bars:
         day = _day(bar.start)

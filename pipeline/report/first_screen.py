@@ -11,6 +11,7 @@ from pipeline.models import Finding
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import DUPLICATES, OTHERS, Report, phases_of
 from pipeline.report.next_step import NextStep, next_step
+from pipeline.report.remedies import command_of
 from pipeline.report.wording import ADVICE, mapping_of, state_in_words, zone_proof
 from pipeline.text import quoted
 
@@ -36,10 +37,11 @@ SENTENCES = {
 
 
 class Problem(NamedTuple):
-    """A check that found something. `remedy` is text and code in turns, beginning with text."""
+    """A check that found something. `remedy` is text and code in turns, beginning with text; `command` can be ""."""
 
     check: Finding
     remedy: list[str]
+    command: str
 
 
 class Banner(NamedTuple):
@@ -115,7 +117,7 @@ def _banner(report: Report) -> Banner:
     plan = report.plan
     state = report.state or ("ready" if plan.ready else "not-ready")
     checks = [
-        Problem(check, _remedy(ADVICE.get(check.name, ""), report.name))
+        Problem(check, _remedy(ADVICE.get(check.name, ""), report.name), command_of(check, plan, report.name))
         for check in sorted(plan.gates, key=lambda check: _LEVELS.get(check.level, 1))
     ]
     applied = report.results.applied

@@ -23,7 +23,7 @@ from pipeline.report.first_screen import first_screen
 from pipeline.report.html import render
 from pipeline.report.next_step import next_step
 from pipeline.report.results import BatchCounts, SentCounts, StatusResult
-from tests.golden.report.small_plan import plan_directory, small_plan
+from tests.golden.report.small_plan import part, plan_directory, small_plan
 
 FIRST = date(2022, 1, 3)
 
@@ -143,6 +143,24 @@ def test_checks_stand_worst_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("rejects", "backcast rejects 'my plan'"),
+        ("empty_days", "backcast survey /elsewhere"),
+        ("max_unmapped", "backcast mapping check mixpanel --against /elsewhere"),
+        ("spike", "backcast plan /elsewhere -m mixpanel -o 'my plan-2024-03-15' --timezone America/New_York"
+         " --set source=web --since 2024-03-15 --until 2024-03-16"),
+        ("duplicates", ""),
+    ],
+)  # fmt: skip
+def test_a_check_has_a_command_to_paste(tmp_path: Path, name: str, command: str) -> None:
+    """It names the plan, the export, the mapping and the day of the check."""
+    gates = [Finding(name, "warning", "1 day with more events than usual: 2024-03-15 (8,161 events), 2024-03-17")]
+    (problem,) = first_screen(report_of(tmp_path, gates=gates)).banner.checks
+    assert problem.command == command
+
+
+@pytest.mark.parametrize(
     ("state", "command"),
     [
         ("not-ready", "backcast rehearse 'my plan'"),
@@ -166,6 +184,31 @@ def test_every_state_has_a_next_step(tmp_path: Path, state: str, command: str) -
     verdict = "not-ready" if state == "not-ready" else "ready"
     report = report_of(tmp_path, state, results, verdict=verdict, target="eu")
     assert next_step(report).command == command
+
+
+def test_the_report_of_ten_million_rows_is_small(tmp_path: Path) -> None:
+    """3,650 files of a day each, 12,000 names of 200 characters, 60 rejects, 40 checks, and most fields and merges."""
+    from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage, Totals
+
+    names = {f"{number:05d} {'name ' * 38}"[:200]: 20_000 - number for number in range(12_000)}
+    days = [(date(2014, 1, 1) + timedelta(day)).isoformat() for day in range(3_650)]
+    cells = [(name, days[(at * 37 + step * 29) % 3_650], "mapped", 123_456)
+             for at, name in enumerate(list(names)[:150]) for step in range(120)]  # fmt: skip
+    wide = "a.path.of.a.field.that.is.rather.long" * 3
+    fields = [FieldCoverage(f"{wide}.{at}", 9, 0.9, 3, 3, 3, [wide], {"rule": 3}, True, [wide]) for at in range(1_000)]
+    events = [EventCoverage(name, 9, name, 9, 0, {}, True) for name in list(names)[:1_000]]
+    coverage = Coverage(
+        "rows", 10_000_000, fields, Totals(5_000, 1_000, 900), events, Totals(12_000, 1_000, 0), [], [], {}
+    )
+    page = render(
+        report_of(
+            tmp_path, cells=cells, names=names, coverage=coverage,
+            parts=[part(f"events-{day}.jsonl", (2_740, 2_740, 0, 0)) for day in days],
+            rejects={f"reject_{at}": 9 for at in range(60)},
+            gates=[Finding(f"check_{at}", "warning", "what it found, in a sentence. " * 20) for at in range(40)],
+        )
+    )  # fmt: skip
+    assert len(page.encode()) < 400_000
 
 
 def test_the_report_of_ten_years_is_small(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from pipeline.text import printable
 
 MOST_NAMES = 5
 NAME_CHARACTERS = 200
-MOST_IN_MONTHS = 40
-"""Names with their own line in the tables of months; ten years of a hundred would be half the page."""
+MOST_IN_MONTHS, LEAST_IN_MONTHS, MOST_LINES = 40, 10, 200
+"""Names with their own line in the tables of months, and lines in all: ten years of a hundred are half a page."""
+MONTHS_NAME_CHARACTERS = 80
 
 
 class YearTable(NamedTuple):
@@ -55,7 +56,9 @@ def months(report: Report) -> Values:
 def years(report: Report) -> list[YearTable]:
     """The months of a report as one table a year."""
     by_year: dict[str, dict[str, list[int]]] = {}
-    own = frozenset(list(report.plan.names)[:MOST_IN_MONTHS])
+    count = len({cell.month[:-3] for cell in report.months})
+    most = min(MOST_IN_MONTHS, max(LEAST_IN_MONTHS, MOST_LINES // max(1, count)))
+    own = frozenset(list(report.plan.names)[:most])
     for cell in report.months:
         year, month = cell.month.rsplit("-", 1)
         name = cell.event if cell.event in own else OTHERS
@@ -70,4 +73,4 @@ def years(report: Report) -> list[YearTable]:
 
 
 def _event_name(name: str) -> str:
-    return "all other events" if name == OTHERS else printable(name, NAME_CHARACTERS)
+    return "all other events" if name == OTHERS else printable(name, MONTHS_NAME_CHARACTERS)

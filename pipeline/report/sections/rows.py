@@ -8,7 +8,7 @@ from pipeline.plan.checks.files import files_of_days
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 
-MOST_ON_PAGE = 300
+MOST_ON_PAGE = 120
 """Files listed one by one; the others are in plan.json."""
 
 
