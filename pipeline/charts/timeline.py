@@ -122,8 +122,11 @@ class _Gap(NamedTuple):
         return f"no events from {_day(self.first)} to {_day(self.last)} ({self.days:,} days)"
 
 
-def timeline(counts: Mapping[str, int], id: str = "timeline") -> Timeline | None:
-    """The picture of counts by UTC day (`2021-03-01`); None where there are none. `id` is unique on the page."""
+def timeline(counts: Mapping[str, int], id: str = "timeline", *, gaps_shown: bool = True) -> Timeline | None:
+    """The picture of counts by UTC day (`2021-03-01`); None where there are none. `id` is unique on the page.
+
+    `gaps_shown`: days without any are gaps, which a person has to see.
+    """
     days = {_ordinal(*map(int, day.split("-"))): count for day, count in sorted(counts.items()) if count > 0}
     if not days:
         return None
@@ -133,7 +136,7 @@ def timeline(counts: Mapping[str, int], id: str = "timeline") -> Timeline | None
     usual = median(bar.events for bar in bars)
     most = max(bar.events for bar in bars)
     top = min(most, max(1, round(MEDIANS * usual)))
-    gaps, unshaded = _shaded(_gaps(days))
+    gaps, unshaded = _shaded(_gaps(days) if gaps_shown else [])
     cut = [bar for bar in bars if bar.events > top]
 
     def place(day: int) -> float:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from pipeline import charts
 from pipeline.charts.bars import bar
 from pipeline.charts.timeline import timeline
+from pipeline.mask import MASK
 from pipeline.plan.diff.result import CodeChange, Diff, PropertyChange, Setting, Shift
 from pipeline.plan.phases import EVENTS
 from pipeline.report.html import environment
@@ -96,7 +98,7 @@ def settings(diff: Diff) -> list[Setting]:
 
 def _show(console: Console, diff: Diff) -> None:
     console.print(Text(conclusion(diff), style="bold green" if diff.equal else "bold yellow"))
-    console.print(text(f"A {diff.a.plan} ({diff.a.mapping}), B {diff.b.plan} ({diff.b.mapping})", 600))
+    console.print(text(f"A: {diff.a.plan} ({diff.a.mapping}); B: {diff.b.plan} ({diff.b.mapping})", 600))
     if not diff.equal and (worst := consequences(diff)):
         console.print(Text("Applying B to a target that has A:", style="bold"))
         for count, words in worst:
@@ -176,7 +178,8 @@ def _names_and_days(console: Console, diff: Diff) -> None:
 def _people(console: Console, diff: Diff) -> None:
     most = diff.persons.most[0]
     counted = f"{pluralize(diff.persons.count, 'distinct_id')} with events that differ"
-    console.print(text(f"{counted}; the most of one ({most.distinct_id}): {most.events:,}", 200))
+    which = "" if most.distinct_id == MASK else f" ({most.distinct_id})"
+    console.print(text(f"{counted}; the most of one{which}: {most.events:,}", 200))
 
 
 def _codes(changes: Sequence[CodeChange]) -> str:
@@ -205,10 +208,12 @@ def render_diff(diff: Diff) -> str:
         .get_template("diff.html.j2")
         .render(
             diff=diff,
+            chart_style=charts.style(),
+            masked=all(one.distinct_id == MASK for one in diff.persons.most),
             conclusion=conclusion(diff),
             consequences=consequences(diff),
             settings=settings(diff),
-            line=timeline(days),
+            line=timeline(days, gaps_shown=False),
             names=[(one, bar(one.changed + one.only_a + one.only_b, most)) for one in diff.names],
             changed=[(_WHAT[name], count) for name, count in diff.changed.items() if count],
             phases=[(_NAMES[phase], one) for phase, one in diff.phases.items() if one.a or one.b],

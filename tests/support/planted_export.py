@@ -53,6 +53,8 @@ FAULTS = (
     Fault("Added and added at one time", "similar_names", "added"),
     Fault("integers beyond 2^53", "unsafe_integer", "order"),
     Fault("the clock of another zone from a month on", "clock_jump", "2023-09: 9 hours later"),
+    Fault("one id with 1,200 events in ten seconds", "inhuman_rate", "u-1 "),
+    Fault("the same event again with another uuid", "near_duplicate"),
     Fault("a file that is missing", "missing_files", "2022-05-01 to 2022-05-15 (15 days)"),
     Fault("two files of the same days", "overlapping_files", "2022-09-23 to 2022-09-30"),
 )
@@ -63,8 +65,6 @@ WITHOUT_CHECK = (
     "names of properties that contain ids",
     "texts cut at 255 characters",
     "a null rate that jumps",
-    "one id with 1,200 events in ten seconds",
-    "the same event again with another uuid",
     "people who never return",
 )
 """The faults that are planted, too, and that no check finds yet."""

@@ -25,6 +25,7 @@ import xxhash
 from pipeline.errors import UnreadableExport
 from pipeline.files import private
 from pipeline.mapper import Compile
+from pipeline.mask import MASK
 from pipeline.models import Block
 from pipeline.plan.diff.compare import Meeting, compare_block, meet
 from pipeline.plan.diff.result import (
@@ -59,7 +60,6 @@ from pipeline.transform.workers import Workers
 from pipeline.validator.rules import WITHOUT_TIME
 
 MOST_LISTED = 100
-MASK = "•••"
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
