@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pipeline.jobs.run import JobRun
     from pipeline.jobs.windows import JobHooks
     from pipeline.local_service.faults import FaultCounts
-    from pipeline.models import Reject
+    from pipeline.models import Reject, Step
     from pipeline.plan.diff.result import Diff
     from pipeline.plan.directory import Directory
     from pipeline.plan.manifest import Plan
@@ -150,6 +150,7 @@ def rehearse(
     *,
     progress: Callable[[RunCounts], None],
     warn: Callable[[str], None],
+    step: Step = lambda name, done, total: None,
 ) -> Rehearsal:
     """Apply a plan to a fresh local service and compare what landed, as `rehearse_plan` does; writes no report."""
     from pipeline.delivery.send import Hooks, send_unchecked
@@ -164,14 +165,14 @@ def rehearse(
     with _rehearsal_directory(plan, directory) as inner:
         store = inner.path / "store.duckdb"
         with LocalService(store, faults=options.faults, fault_seed=options.fault_seed) as service:
-            key, hooks = Secret(service.capture_key), Hooks(progress, warn)
+            key, hooks = Secret(service.capture_key), Hooks(progress, warn, step=step)
             outcome = send_unchecked(plan, inner, service.url, key, sending, hooks)
             if outcome.problem is not None:
                 raise outcome.problem
             reading = VerifyOptions(
                 project=str(service.project_id), workers=options.workers, source_root=options.source_root, whole=True
             )
-            verification = compare(plan, inner, service.url, reading, Secret(service.personal_key))
+            verification = compare(plan, inner, service.url, reading, Secret(service.personal_key), progress=step)
     return Rehearsal(outcome, verification, store, service.faults)
 
 
@@ -216,12 +217,14 @@ def verify_plan(
     options: VerifyOptions = VerifyOptions(),
     *,
     personal_key: str | Secret | None = None,
+    progress: Step = lambda name, done, total: None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Verification:
     """Compare what landed with the ledger, event by event, and add the result to the report.
 
     `options.project` is 1 on this machine, and has to be named elsewhere. Check `verification.proved`. `warn` is called
-    where the report cannot be written. Raises UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
+    where the report cannot be written, `progress` with the name of a step, and how many of its events are done. Raises
+    UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
     from pipeline.plan.freshness import open_plan
     from pipeline.report.contents import Results
@@ -231,7 +234,7 @@ def verify_plan(
 
     plan, folder = open_plan(fspath(directory))
     key = _secret(personal_key) or config.required_personal_key()
-    verification = compare(plan, folder, to, options, key)
+    verification = compare(plan, folder, to, options, key, progress=progress)
     update_report(folder, plan, warn, Results(verification=verify_result(verification, to=address_of(to))))
     return verification
 
@@ -342,7 +345,15 @@ def _rehearsal_directory(plan: Plan, directory: Directory) -> Iterator[Directory
         unlock(lock)
 
 
-def compare(plan: Plan, directory: Directory, to: str, options: VerifyOptions, key: Secret) -> Verification:
+def compare(
+    plan: Plan,
+    directory: Directory,
+    to: str,
+    options: VerifyOptions,
+    key: Secret,
+    *,
+    progress: Step = lambda name, done, total: None,
+) -> Verification:
     """Compare what landed with the ledger, as `verify_plan` does; writes no report."""
     from pipeline.management import ManagementClient
     from pipeline.plan.freshness import transform_config_for, workers_for
@@ -356,7 +367,9 @@ def compare(plan: Plan, directory: Directory, to: str, options: VerifyOptions, k
     )
     with ManagementClient(to, key, "1" if options.project is None else options.project) as client:
         workers = workers_for(options.workers, transform_config.parts)
-        return verify(plan, directory, transform_config, client, workers=workers, whole=options.whole)
+        return verify(
+            plan, directory, transform_config, client, workers=workers, whole=options.whole, progress=progress
+        )
 
 
 def _texts(sources: PathText | Sequence[PathText]) -> list[str]:

@@ -6,6 +6,7 @@ rows in a part; a *record* a row as read (`pipeline.values.Record`); an *event* 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -234,6 +235,10 @@ class Reject(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     detail: str
     record: str
     item: int = 0
+
+
+Step = Callable[[str, int, int], None]
+"""Called with the name of a step beside the main one, how much of it is done, and how much there is."""
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -71,7 +71,7 @@ def apply(
             project = f", project {preflight.project}" if preflight.project else ""
             _confirm(events, address + project, plan.sentence)
     with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
-        hooks = Hooks(progress, common.warn, interrupted)
+        hooks = Hooks(progress, common.warn, interrupted, progress.step)
         outcome = send_plan(plan, folder, to, key, options, hooks)
     result = apply_result(outcome, msgspec.UNSET if preflight is None else key_status(preflight), to=address)
     status = read_status(plan, folder)

@@ -27,6 +27,8 @@ NOW_SECONDS = 10.0
 FAILURE_CHARACTERS = 60
 """Characters of the last failure that the line shows."""
 MAX_MESSAGE = 300
+BAR_FROM = 60
+"""Columns of a terminal that have room for a whole bar."""
 
 
 class _Line:
@@ -49,11 +51,16 @@ class _Line:
             from rich.progress import BarColumn, Progress, TextColumn
             from rich.table import Column
 
+            console = Console(stderr=True)
             self._progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=16),
-                TextColumn("{task.fields[detail]}", markup=False, table_column=Column(ratio=1)),
-                console=Console(stderr=True),
+                TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
+                BarColumn(bar_width=16 if console.width >= BAR_FROM else 4),
+                TextColumn(
+                    "{task.fields[detail]}",
+                    markup=False,
+                    table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+                ),
+                console=console,
                 transient=True,
                 expand=True,
             )
@@ -90,6 +97,17 @@ class _Line:
     @property
     def seconds(self) -> float:
         return max(self._clock() - self._started, 1e-9)
+
+    def step(self, name: str, done: int, total: int) -> None:
+        """A step beside the main one: its name, and how many of its events, or MB where it says so, are done."""
+        self.show(done, lambda: f"{done:,} of {total:,}", about=name, total=total)
+
+
+class Verifying(_Line):
+    """Progress of a verification: the planned events that were computed again, then those that were read back."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__("Verifying:", None, quiet=quiet)
 
 
 class Reading(_Line):
@@ -169,17 +187,17 @@ class Sending(_Line):
         start, before = self._recent[0]
         now = (ended - before) / max(self._clock() - start, 1e-9)
         average = ended / self.seconds
-        parts = [
+        parts = [  # the most important first: a narrow terminal shows the beginning
             f"{counts.already_settled + counts.accepted:,} settled",
-            f"{counts.refused:,} refused",
-            f"{counts.in_doubt:,} in doubt",
-            f"{now:,.0f}/s now, {average:,.0f}/s on average",
-            f"{counts.bytes_sent / 1e6:,.1f} MB",
-            f"{counts.batches_retried:,} retried",
-            f"{counts.in_flight:,} in flight, limit {counts.limit:,}",
+            f"{counts.refused:,} refused" if counts.refused else "",
             f"{_long(unsent / average)} left" if average and unsent > 0 else "",
             f"waits {_long(counts.paused)} as asked" if counts.paused >= 1 else "",
             f"last failure: {printable(counts.last_failure, FAILURE_CHARACTERS)}" if counts.last_failure else "",
+            f"{now:,.0f}/s now, {average:,.0f}/s on average",
+            f"{counts.in_doubt:,} in doubt",
+            f"{counts.in_flight:,} in flight, limit {counts.limit:,}",
+            f"{counts.bytes_sent / 1e6:,.1f} MB",
+            f"{counts.batches_retried:,} retried",
         ]
         return ", ".join(part for part in parts if part)
 

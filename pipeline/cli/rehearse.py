@@ -36,7 +36,7 @@ def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bo
     faults.check(options.faults)
     plan, folder = open_plan(directory)
     with Sending(plan.events.made, quiet=quiet, title="Rehearsing") as progress:
-        done = api.rehearse(plan, folder, options, progress=progress, warn=common.warn)
+        done = api.rehearse(plan, folder, options, progress=progress, warn=common.warn, step=progress.step)
     for line in faults.report(done.faults):
         click.echo(line, err=True)
     applied, verified = apply_result(done.outcome), verify_result(done.verification)

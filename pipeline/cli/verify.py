@@ -8,6 +8,7 @@ import click
 
 from pipeline.cli import common
 from pipeline.cli.flags import takes
+from pipeline.cli.progress import Verifying
 from pipeline.options import KeyOptions, VerifyOptions
 
 
@@ -35,7 +36,9 @@ def verify(directory: Path, to: str, options: VerifyOptions, keys: KeyOptions, a
     from pipeline.targets import address_of
 
     plan, folder = open_plan(directory)
-    verification = api.compare(plan, folder, to, options, config.required_personal_key(keys.personal_key_file))
+    key = config.required_personal_key(keys.personal_key_file)
+    with Verifying(quiet=quiet) as progress:
+        verification = api.compare(plan, folder, to, options, key, progress=progress.step)
     result = verify_result(verification, to=address_of(to))
     status = read_status(plan, folder, Results(verification=result))
     common.show(

@@ -14,6 +14,7 @@ from pipeline.config import Secret
 from pipeline.delivery.phases import check_merges, check_phases, choose_phases
 from pipeline.files import private
 from pipeline.ledger import Ledger, read_totals
+from pipeline.models import Step
 from pipeline.options import ApplyOptions
 from pipeline.plan.directory import Directory
 from pipeline.plan.freshness import check_applicable, check_fresh, transform_config_for, workers_for
@@ -28,7 +29,8 @@ DRY_RUN_KEY = Secret("phc_dry_run")
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What a run calls while it goes: `progress` with its counts, `warn` with a sentence for a person.
+    """What a run calls while it goes: `progress` with its counts, `warn` with a sentence for a person, `step` while it
+    reads files again before it sends.
 
     Setting `interrupted` asks the run for an orderly end: nothing new is begun, what is in flight is settled.
     """
@@ -36,6 +38,7 @@ class Hooks:
     progress: Callable[[RunCounts], None] = lambda counts: None
     warn: Callable[[str], None] = lambda line: None
     interrupted: threading.Event = field(default_factory=threading.Event)
+    step: Step = lambda name, done, total: None
 
 
 def capture_key(
@@ -113,7 +116,7 @@ def send_unchecked(
 
     hooks = hooks or Hooks()
     config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
-    for line in check_fresh(plan, config):
+    for line in check_fresh(plan, config, hooks.step):
         hooks.warn(line)
     limits = SendLimits(
         options.max_concurrency,

@@ -12,7 +12,8 @@ from pathlib import Path
 from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import digest_of
-from pipeline.models import Block, Part, SealedOptions
+from pipeline.extractors.containers import BUFFER_BYTES
+from pipeline.models import Block, Part, SealedOptions, Step
 from pipeline.plan.directory import Directory, digest_file, read_lines
 from pipeline.plan.manifest import Plan, SealedBlock, as_name
 from pipeline.text import printable
@@ -128,17 +129,29 @@ def task_of(plan: Plan, planned: PlannedBlock) -> Task:
     )
 
 
-def stale_parts(plan: Plan, parts: Sequence[Part]) -> list[str]:
+def stale_parts(plan: Plan, parts: Sequence[Part], step: Step = lambda name, done, total: None) -> list[str]:
     """The differences between the parts and their seals, a sentence each.
 
-    Only a part whose size or modification time differs is read again (for a member, those of its archive).
+    Only a part whose size or modification time differs is read again (for a member, those of its archive). `step` is
+    called with the MB that were read, and with all that are.
     """
+    stats = [os.stat(part.file) for part in parts]
+    touched = [
+        (sealed, part)
+        for sealed, part, status in zip(plan.parts, parts, stats, strict=True)
+        if (status.st_size, status.st_mtime_ns) != (sealed.bytes, sealed.mtime_ns)
+    ]
+    total, done = sum(part.bytes for _, part in touched), 0
+
+    def read() -> bool:
+        nonlocal done
+        done += BUFFER_BYTES
+        step("MB of touched files", min(done, total) // 1_000_000, total // 1_000_000)
+        return False
+
     differences = []
-    for sealed, part in zip(plan.parts, parts, strict=True):
-        status = os.stat(part.file)
-        if (status.st_size, status.st_mtime_ns) == (sealed.bytes, sealed.mtime_ns):
-            continue
-        digest = digest_of(part)
+    for sealed, part in touched:
+        digest = digest_of(part, read)
         if digest != sealed.digest:
             differences.append(f"{sealed.path}: sealed {sealed.digest[:12]}, now {digest[:12]}")
     return differences

@@ -15,7 +15,7 @@ from pipeline.errors import MappingError, StalePlan, UnsafePlan, UsageError
 from pipeline.mapper import Compile
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper.own_code import OwnCode
-from pipeline.models import Part
+from pipeline.models import Part, Step
 from pipeline.plan.directory import EXCLUDED, Directory, digest_file
 from pipeline.plan.lookups import load_lookups
 from pipeline.plan.manifest import Plan, load
@@ -74,11 +74,13 @@ def _with_spooled(plan: Plan, directory: Directory) -> Plan:
     return msgspec.structs.replace(plan, parts=parts)
 
 
-def differences(plan: Plan, config: TransformConfig) -> tuple[list[str], list[str]]:
+def differences(
+    plan: Plan, config: TransformConfig, step: Step = lambda name, done, total: None
+) -> tuple[list[str], list[str]]:
     """What changed since the plan was sealed, a line each: reasons to refuse the plan, and warnings."""
     from pipeline.plan.contents import stale_parts
 
-    stale = stale_parts(plan, config.parts)
+    stale = stale_parts(plan, config.parts, step)
     stale.extend(_mapping_differences(plan))
     stale.extend(_code_differences(plan))
     changed, warnings = plugin_differences(plan.plugins or ())
@@ -127,9 +129,10 @@ def _first_difference(what: str, before: str, after: str) -> str:
     return f"{what}: line ends differ"
 
 
-def check_fresh(plan: Plan, config: TransformConfig) -> list[str]:
-    """Returns warnings. Raises StalePlan, naming each difference, if what would be sent is not what was sealed."""
-    stale, warnings = differences(plan, config)
+def check_fresh(plan: Plan, config: TransformConfig, step: Step = lambda name, done, total: None) -> list[str]:
+    """Returns warnings; `step` is called while files are read again. Raises StalePlan, naming each difference, if what
+    would be sent is not what was sealed."""
+    stale, warnings = differences(plan, config, step)
     if stale:
         raise StalePlan(
             f"the plan is stale: {'; '.join(stale)}", differences=stale, hint="plan again, then apply the new plan"

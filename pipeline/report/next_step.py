@@ -30,18 +30,27 @@ def next_step(report: Report) -> NextStep:
     return _step(report.plan, report.state, report.name, course, report.results, ANY_PROJECT)
 
 
-def step_after(plan: Plan, status: PlanStatus, directory: str, *, project: str | None = None) -> NextStep:
-    """The same for the plan in `directory`. `project` is the target's, where it is known."""
-    return _step(plan, status.state, directory, status.summary.history, status.results, project or ANY_PROJECT)
+def step_after(
+    plan: Plan, status: PlanStatus, directory: str, *, to: str | None = None, project: str | None = None
+) -> NextStep:
+    """The same for the plan in `directory`. `to` and `project` are the target and its project, where they are known."""
+    course = status.summary.history
+    return _step(plan, status.state, directory, course, status.results, project or ANY_PROJECT, to or "")
 
 
 def _step(
-    plan: Plan, state: str, directory: str, course: RunHistory | None, results: Results, project: str
+    plan: Plan,
+    state: str,
+    directory: str,
+    course: RunHistory | None,
+    results: Results,
+    project: str,
+    to: str = "",
 ) -> NextStep:
     from pipeline.targets import is_loopback
 
     name = quoted(directory)
-    address = course.to if course is not None and course.to else plan.target or "us"
+    address = course.to if course is not None and course.to else to or plan.target or "us"
     target = quoted(address)
     merges = plan.events.phases.get("identities", 0)
     approve = f" --approve-merges {merges}" if merges else ""
@@ -49,7 +58,7 @@ def _step(
     of_project = "" if local and project == ANY_PROJECT else f" --project {quoted(project)}"
     asks = " ID is the number in the project's URL." if of_project.endswith(f" {ANY_PROJECT}") else ""
     apply, verify = f"backcast apply {name} --to {target}{approve}", f"backcast verify {name} --to {target}{of_project}"
-    elsewhere = "" if plan.target or course is not None else " Write eu, or a URL, for another target."
+    elsewhere = "" if to or plan.target or course is not None else " Write eu, or a URL, for another target."
     refused = f"backcast rejects {name} --code refused_event"
     if state == "sending":
         return NextStep("A run is sending now. To see how far it is:", f"backcast status {name}")

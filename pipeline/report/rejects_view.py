@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from pipeline.models import Reject
@@ -15,7 +16,7 @@ from pipeline.validator.codes import meaning
 
 NONE = "No row was rejected, and no event was refused."
 DETAIL_CHARACTERS = 400
-RECORD_CHARACTERS = 300
+RECORD_CHARACTERS = 200
 
 
 def show_groups(console: Console, rejects: Iterable[Reject], command: str) -> None:
@@ -54,6 +55,11 @@ def show_each(console: Console, rejects: Iterable[Reject]) -> None:
 
 def _show(console: Console, reject: Reject, before: str = "") -> None:
     """The place of a reject, why, and its row as it is in the export."""
-    console.print(text(f"  {before}{place_of(reject)}: {reject.detail}", DETAIL_CHARACTERS))
+    _indented(console, text(f"{before}{place_of(reject)}: {reject.detail}", DETAIL_CHARACTERS))
     if reject.record:
-        console.print(text(f"  {reject.record}", RECORD_CHARACTERS))
+        _indented(console, text(reject.record, RECORD_CHARACTERS))
+
+
+def _indented(console: Console, line: Text) -> None:
+    """A text whose folded lines begin below its first."""
+    console.print(Padding(line, (0, 0, 0, 2), expand=False))

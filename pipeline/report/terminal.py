@@ -77,17 +77,16 @@ def show_results(
             show_verification(console, verified)
         show_refusals(console, refusals)
 
-    _framed(console, plan, status, directory, found, project)
+    to = applied.to if applied is not None and applied.dry_run else ""
+    _framed(console, plan, status, directory, found, to=to, project=project)
 
 
-def _framed(
-    console: Console, plan: Plan, status: PlanStatus, directory: str, found: Show, project: str | None = None
-) -> None:
+def _framed(console: Console, plan: Plan, status: PlanStatus, directory: str, found: Show, **known: str | None) -> None:
     """The state, what was found, the report and the next step, in at most MOST_LINES lines.
 
     What was found gives way, from its end: it is in order of weight.
     """
-    state, step = state_line(plan, status), step_after(plan, status, directory, project=project)
+    state, step = state_line(plan, status), step_after(plan, status, directory, **known)
     report = Text(f"Report: {printable(str(Path(directory) / 'report.html'), COMMAND_CHARACTERS)}")
     room = MOST_LINES - _height(console, state, report, Text(f"Next: {step.sentence}"), Text(f"  {step.command}"))
     console.print(state)
@@ -118,7 +117,8 @@ def state_line(plan: Plan, status: PlanStatus) -> Text:
     results, totals = status.results, status.totals
     refused = results.rehearsal.events.refused if results.rehearsal is not None else 0
     style = _STATES.get(status.state, "bold green")
-    if style == "bold green" and (plan.gates or refused or plan.rejects or plan.rows.rejected):
+    open_ = status.state in ("ready", "rehearsed") and (plan.gates or refused)
+    if style == "bold green" and (open_ or plan.rejects or plan.rows.rejected):
         style = "bold yellow"
     return Text(f"State: {state_in_words(status.state, totals.refused, len(plan.gates))}", style=style)
 
@@ -140,8 +140,8 @@ def show_apply(console: Console, result: ApplyResult) -> None:
     others = {"sent before": events.already_settled, "in doubt": events.in_doubt, "not sent": events.unsent}
     words = [f"{count:,} {name}" for name, count in (counts | {n: c for n, c in others.items() if c}).items()]
     where = f" to {result.to}" if result.to else " to the local service"
-    console.print(text(f"Events{where} in {result.seconds:,.1f} s: {', '.join(words)}.", 600))
-    _requests(console, result.batches)
+    console.print(text(f"Events{where}: {', '.join(words)}.", 600))
+    _requests(console, result.batches, result.seconds)
     _phases(console, events, result.phases, _SENT)
     if reason := _unfinished(result):
         console.print(Text(reason))
@@ -166,9 +166,10 @@ def _unfinished(result: ApplyResult) -> str:
     return f"Not finished: {pluralize(events.in_doubt, 'event')} in doubt, {events.unsent:,} not sent."
 
 
-def _requests(console: Console, batches: BatchCounts) -> None:
+def _requests(console: Console, batches: BatchCounts, seconds: float | None = None) -> None:
     if batches.made:
-        line = f"{pluralize(batches.made, 'request')}, {batches.retried:,} retried, {batches.split:,} split"
+        took = "" if seconds is None else f", in {seconds:,.1f} s"
+        line = f"{pluralize(batches.made, 'request')}, {batches.retried:,} retried, {batches.split:,} split{took}"
         console.print(Text(line, style="dim"))
 
 

@@ -21,7 +21,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.ledger import read_batches
+from pipeline.ledger import read_batches, read_totals
+from pipeline.models import Step
 from pipeline.plan.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
@@ -94,13 +95,15 @@ def verify(
     workers: int,
     among_others: bool = False,
     whole: bool = False,
+    progress: Step = lambda name, done, total: None,
 ) -> Verification:
     """Compare the service behind `client` with the plan's ledger.
 
     Events without a uuid of the plan belong to others, who may send to the project too; they are counted separately.
     Only events with the plan's provenance are read, or all of them where it was planned without. `whole`: the service
     has this plan's events alone, so any other is extra. `among_others`: the plan is one of many of its import, so only
-    events with its uuids are compared, and only on the days of its events.
+    events with its uuids are compared, and only on the days of its events. `progress` is called with the name of
+    a step, how many of its events are done, and how many it has.
     """
     marks = {} if whole else provenance_of(plan)
     where = having(marks)
@@ -108,15 +111,22 @@ def verify(
     try:
         cells = _DailyCounts()
         with _Spread(scratch / "expected") as expected, _Spread(scratch / "landed") as landed:
+            totals, done = read_totals(directory.ledger), 0
             for block in _expected(plan, directory, config, workers):
-                expected.add(cells.renumbered(block))
+                fingerprints = cells.renumbered(block)
+                expected.add(fingerprints)
+                done += len(fingerprints)
+                progress("events as planned", done, totals.settled + totals.in_doubt)
             comparison = _Comparison(cells, alone=whole)
             counts = landed_cells(client, where=where)
             if among_others:
                 days = cells.days()
                 counts = Counter({cell: count for cell, count in counts.items() if cell[1] in days})
+            done = 0
             for page in landed_rows(client, counts, where=where):
                 landed.add(cells.fingerprints(page))
+                done += len(page)
+                progress("events at the target", done, counts.total())
         for want, have in zip(expected.runs(), landed.runs(), strict=True):
             comparison.compare(want, have[np.isin(_keys(have), _keys(want))] if among_others else have)
         return comparison.verification(client, marks, None if among_others else landed_copies(client, where))

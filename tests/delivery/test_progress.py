@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -13,10 +14,13 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from pipeline.cli.progress import EVERY, Sending
 from pipeline.delivery.outcome import RunCounts, SendLimits
 from pipeline.delivery.retry import RetryPolicy
+from pipeline.local_service import LocalService
+from tests.support import terminals
 from tests.support.deliveries import AT_ONCE, KEY, Asked, Reply, planned, run, serving
 
 pytestmark = pytest.mark.slow
@@ -64,8 +68,8 @@ def test_the_line_says_everything_with_numbers(capsys: pytest.CaptureFixture[str
         )  # fmt: skip
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
-        "Sending 40%: 3,998 settled, 4 refused, 30 in doubt, 100/s now, 100/s on average, 12.3 MB, 7 retried,"
-        " 3 in flight, limit 8, 59s left, waits 12s as asked, last failure: 429 slow \\x1b[31mdown"
+        "Sending 40%: 3,998 settled, 4 refused, 59s left, waits 12s as asked, last failure: 429 slow \\x1b[31mdown,"
+        " 100/s now, 100/s on average, 30 in doubt, 3 in flight, limit 8, 12.3 MB, 7 retried"
     )
 
 
@@ -82,7 +86,7 @@ def test_the_rate_of_now_is_not_the_average(capsys: pytest.CaptureFixture[str]) 
     last = capsys.readouterr().err.splitlines()[-1]
     assert "0/s now, 984/s on average" in last
     assert "1h48m left" in last
-    assert last.endswith("last failure: 503 maintenance")
+    assert "last failure: 503 maintenance" in last
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,9 +170,9 @@ def words(directory: Path, url: str, *more: str) -> list[str]:
 
 
 def on_a_terminal(command: list[str]) -> tuple[int, str]:
-    """Run a command with a terminal of 100 columns as its stderr; its exit code and all that was written there."""
+    """Run a command with a terminal of 200 columns as its stderr; its exit code and all that was written there."""
     ours, theirs = pty.openpty()
-    environment = os.environ | {"BACKCAST_PROJECT_KEY": KEY, "COLUMNS": "100", "TERM": "xterm"}
+    environment = os.environ | {"BACKCAST_PROJECT_KEY": KEY, "COLUMNS": "200", "TERM": "xterm"}
     process = subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL, env=environment)
     os.close(theirs)
     said = b""
@@ -201,6 +205,30 @@ def test_a_terminal_shows_it_live_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert said.rstrip().endswith("\x1b[2K")
 
 
+@pytest.mark.parametrize("columns", [12, 20, 40, 80])
+def test_the_line_never_wraps(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However narrow the terminal and however long and wide the texts: one line, drawn over itself."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with Sending(1_000_000, quiet=False, title="Sending 2024-01-01") as progress:
+            progress(counted(accepted=1_234, phase="identities", last_failure="503 本日はメンテナンス中です " * 9))
+            progress.step("events at the target", 12_345_678, 23_456_789)
+            progress._progress.refresh()  # type: ignore[union-attr]
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        pieces = []
+        with contextlib.suppress(OSError):  # the other end is closed
+            while piece := screen.read(65_536):
+                pieces.append(piece)
+    said = b"".join(pieces).decode().partition("\x1b[?25h")[0]
+    assert "\x1b[1A" not in said  # rich moves up to draw over a line that has wrapped
+    drawn = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", one) for one in re.split(r"[\r\n]+", said)]
+    assert max(map(cell_len, drawn)) <= columns
+    assert any("Sen" in one for one in drawn)
+
+
 def test_quiet_on_a_terminal_writes_nothing(tmp_path: Path) -> None:
     """--quiet leaves the terminal alone."""
     directory = planned(tmp_path, 10, files=1, batch=2)
@@ -217,3 +245,24 @@ def test_a_short_run_elsewhere_writes_nothing(tmp_path: Path) -> None:
             text=True, check=False, timeout=60,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_verification_shows_how_far_it_is(tmp_path: Path) -> None:
+    """The events as planned, then those at the target; with --quiet neither this nor a result."""
+    directory = planned(tmp_path, 20, files=1)
+    with LocalService() as service:
+        run(directory, service.url, key=service.capture_key)
+        command = ["verify", directory, "--to", service.url, "--workers", "0"]
+        env = {"BACKCAST_PERSONAL_KEY": service.personal_key}
+        code, said, shown = terminals.on_a_terminal(*command, columns=100, env=env, errors=True)
+        quiet = terminals.on_a_terminal(*command, "--quiet", columns=100, env=env, errors=True)
+    assert (code, shown.splitlines()[0], quiet) == (0, "State: verified", (0, "", ""))
+    assert "Verifying: events at the target 100%" in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
+
+
+@pytest.mark.parametrize(("env", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_a_terminal_has_colors_unless_it_asks_for_none(tmp_path: Path, env: dict[str, str], colored: bool) -> None:
+    """NO_COLOR and a dumb terminal are respected."""
+    directory = planned(tmp_path, 2, files=1)
+    _, said, _ = terminals.on_a_terminal("status", directory, columns=80, env=env)
+    assert ("\x1b[1;32m" in said, "State: ready" in said) == (colored, True)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from tests.golden import people, programs, samples
+from tests.golden import people, programs, samples, terminal
 from tests.golden.report import small_plan
 
 samples.regenerate()
 people.regenerate()
 programs.regenerate()
 small_plan.regenerate()
+terminal.regenerate()
