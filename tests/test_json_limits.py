@@ -32,7 +32,7 @@ def test_unsafe_integers_are_those_that_a_parser_reads(document: str) -> None:
     assert unsafe_integers(document.encode()) == [digits for digits in found if abs(int(digits)) > SAFE_INTEGER]
 
 
-@given(st.integers(0, 400), st.sampled_from(["", "e", "E+", "e-"]), st.integers(0, 400))
+@given(st.integers(0, 3) | st.integers(0, 400), st.sampled_from(["", "e", "E+", "e-"]), st.integers(0, 400))
 def test_a_number_is_sendable_if_a_double_holds_it(digits: int, sign: str, exponent: int) -> None:
     """However it is spelled, and also where its text is short."""
     number = "9" * digits + "1" + (f"{sign}{exponent}" if sign else "")

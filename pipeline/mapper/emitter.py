@@ -2,6 +2,7 @@
 
 The source is straight-line, so that a row costs only what its own mapping needs. In it, `row` is the record, `p` the
 properties, `w` the warnings. A value that was computed on every path to this point is not computed again (`computed`).
+What is made of one reference is skipped where a row does not have it (`absence`).
 No text of a mapping file becomes code: it enters as a named constant (`const`) or by `repr`.
 """
 
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 
 from pipeline.mapper import conversions, expressions, program, runtime
+from pipeline.mapper.absence import REFERENCES, Absence
 from pipeline.mapper.builder import HASH_KEY
 from pipeline.mapper.expressions import Condition, Value
 from pipeline.mapper.functions import FUNCTIONS
@@ -26,6 +28,8 @@ class Emitter:
 
     decodes_numbers = False
     """Whether reading one of `numbers` returns an int where it is one."""
+    tested: tuple[type, ...] = REFERENCES
+    """The kinds of references of which one test shows that they are absent."""
 
     def __init__(self, source: Program) -> None:
         self.program = source
@@ -36,6 +40,9 @@ class Emitter:
         """Properties that every row loses: reading them removes them."""
         self.numbers = _numbers(source)
         """Values that are read as a text and as a number: the text is derived from the number."""
+        self.reference_of = Absence(source).reference_of
+        self._present: list[Value] = []
+        """References that are not missing at this point."""
         self._scopes: list[dict[object, str]] = [{}]
         self._names: dict[object, str] = {}
         self._count = 0
@@ -108,9 +115,36 @@ class Emitter:
         """Write what computes a value; returns its expression, which is None where the value is missing."""
         name = self.computed(value)
         if name is None:
+            reference = self.reference_of(value)
+            if (
+                reference is not None
+                and isinstance(reference, self.tested)
+                and reference not in self._present
+                and not _is_simple(value)
+            ):
+                return self._unless_absent(value, reference)
             name = getattr(self, _WRITERS[type(value)])(value)
             if _is_reusable(value):
                 self.remember(value, name)
+        return name
+
+    def _unless_absent(self, value: Value, reference: Value) -> str:
+        """Write a value that is missing where a reference is, and what else that finds out about the reference."""
+        read = self.value(reference)
+        self.line("")
+        test = len(self.lines) - 1
+        with self.block("else:"):
+            self._present.append(reference)
+            name = self.value(value)
+            self._present.pop()
+            computed = self._scopes[-1].copy()
+        found: dict[object, str] = {
+            key: local for key, local in computed.items() if self.reference_of(_value_of(key)) == reference
+        }
+        names = " = ".join(dict.fromkeys((*found.values(), name)))
+        self.lines[test] = "    " * self.depth + f"if {read} is None: {names} = None"
+        for key, local in found.items():
+            self.remember(key, local)
         return name
 
     def read_property(self, value: expressions.Property) -> str:
@@ -131,7 +165,7 @@ class Emitter:
         members = self.computed(("members", value.of))
         if members is None:
             members = self.remember(("members", value.of), self.local("o"))
-            self.line(f"{members} = members_of({outer})")
+            self.line(f"{members} = {outer} if {outer}.__class__ is dict else members_of({outer})")
         name = self.local()
         self.line(f"{name} = {members}.get({value.name!r})")
         return name
@@ -156,7 +190,10 @@ class Emitter:
     def not_null(self, value: expressions.NotNull) -> str:
         source = self.value(value.value)
         name = self.local()
-        self.line(f"{name} = {source} if {source} is None or {source} != NULL else None")
+        if text := self.computed(expressions.AsText(value.value)):
+            self.line(f"{name} = None if {text} is None else {source}")
+        else:
+            self.line(f"{name} = {source} if {source} is None or {source} != NULL else None")
         return name
 
     def text(self, value: expressions.AsText) -> str:
@@ -171,8 +208,11 @@ class Emitter:
 
     def write_text(self, name: str, source: str, number: str) -> None:
         """Set `name` to the text of a value, and `number`, unless that is "", to the whole number it is."""
-        self.line(f"if {source} is None: {name} = None")
-        with self.block(f"elif {source}.__class__ is Raw:"):
+        test = "if"
+        if source not in map(self.computed, self._present):
+            self.line(f"if {source} is None: {name} = None")
+            test = "elif"
+        with self.block(f"{test} {source}.__class__ is Raw:"):
             if number:
                 self.line(f"try: {number} = decode_int({source}); {name} = str({number})")
             else:
@@ -186,6 +226,8 @@ class Emitter:
         best, *others = value.values
         self.line(f"{name} = {self.value(best)}")
         for other in others:
+            if isinstance(other, expressions.Missing):
+                continue
             with self.block(f"if {name} is None:"):
                 self.line(f"{name} = {self.value(other)}")
         return name
@@ -241,7 +283,12 @@ class Emitter:
     def apply(self, value: expressions.Apply) -> str:
         function = FUNCTIONS[value.function]
         arguments = list(map(self.value, value.arguments))
-        needed = [f"{argument} is None" for argument in arguments[: function.needs]]
+        fixed = expressions.Constant | expressions.Json
+        needed = [
+            f"{argument} is None"
+            for argument, one in zip(arguments[: function.needs], value.arguments, strict=False)
+            if not isinstance(one, fixed)
+        ]
         callee = self.const(function.call() if function.prepared else function.call, ("function", value.function))
         call = f"{callee}({', '.join(arguments)})"
         name = self.local()
@@ -333,6 +380,18 @@ _WRITERS: dict[type, str] = {
     expressions.Spread: "spread",
 }
 """The method that writes each kind of value."""
+
+
+def _is_simple(value: Value) -> bool:
+    """Whether a value is a reference, or made of it by one line, which tests it itself."""
+    return isinstance(getattr(value, "value", value), REFERENCES)
+
+
+def _value_of(key: object) -> Value:
+    """The value that something computed is, or that it was made of; for what is never missing, a value that is not."""
+    if isinstance(key, tuple):
+        return key[1] if key[0] != "members" else expressions.Constant("")
+    return key  # type: ignore[return-value]
 
 
 def _is_reusable(value: Value) -> bool:

@@ -241,13 +241,14 @@ Condition: TypeAlias = Present | Equals | OneOf | StartsWith | Contains | Same |
 
 def operations(found: object) -> Iterator[Any]:
     """Every operation in an operation or a tuple of them, outermost first."""
-    if isinstance(found, tuple):
-        for one in found:
-            yield from operations(one)
-    elif isinstance(found, Operation):
-        yield found
-        for name in found.__struct_fields__:
-            yield from operations(getattr(found, name))
+    left = [found]
+    while left:
+        one = left.pop()
+        if isinstance(one, tuple):
+            left += one[::-1]
+        elif isinstance(one, Operation):
+            yield one
+            left += [getattr(one, name) for name in one.__struct_fields__[::-1]]
 
 
 def gives_text(value: Value) -> bool:

@@ -25,6 +25,7 @@ class NativeEmitter(StepEmitter):
     """The source of a program over Members. Its methods raise NotNative."""
 
     decodes_numbers = True
+    tested = (expressions.Member, expressions.Variable)
 
     def open_properties(self, step: program.OpenProperties) -> None:
         if self.program.decode is not None or (step.source is not None and self.program.opened is None):

@@ -158,6 +158,10 @@ class StepEmitter(Emitter):
                 self.line(f"except MsgspecError: p = {opened}")
             with self.block("else:"):
                 self.line(f"p = {opened}")
+            reads = (one for one in expressions.operations(self.program.steps) if isinstance(one, expressions.Member))
+            if step.shared and any(one.of == step.source for one in reads):
+                members = self.remember(("members", step.source), self.local("o"))
+                self.line(f"{members} = p.copy()")
             self.line("if scan is not None: scan.opened(p)")
         self.line("pop = p.pop")
         self.line("get = p.get")

@@ -95,10 +95,10 @@ def round_(build: Builder, call: Call) -> Value:
     return Apply("rounded", (build.present(call.arguments["round"]), Constant(int(digits))))
 
 
-@function(warns=True)
+@function(needs=3, warns=True)
 def calculated(operation: str, *numbers: values.Value) -> Raw | None:
     """The sum, difference, product or quotient of numbers; None when one of them is missing. Raises BadValue."""
-    if any(number is None for number in numbers):
+    if None in numbers:
         return None
     result, *others = map(_decimal, numbers)
     for other in others:
