@@ -178,6 +178,11 @@ class PlanOptions(Checked):
         help="Warn where more than this share of the events, in percent, equal an earlier event of the same person and"
         " second in all but their uuid.",
     )  # fmt: skip
+    one_day: float = option(
+        50.0, "--one-day", above=0, metavar="PERCENT", shown="50",
+        help="Say where more than this share of the events, in percent, are of anonymous ids that are seen on one day"
+        " alone.",
+    )  # fmt: skip
     allow_recent: bool = option(
         False, "--allow-recent", help="Also send events under 48 hours old, which are billed as live events."
     )

@@ -17,7 +17,7 @@ NEVER = 2**62
 
 
 class IdAccumulator:
-    """Each id of events: its first event, its number of events, and whether an event names it as a user's id.
+    """Each id of events: its first and last event, its number of events, and whether an event names it as a user's id.
 
     `bytes` is roughly the size of its texts.
     """
@@ -33,16 +33,18 @@ class IdAccumulator:
         """Add an event with this id, at `place` (see PLACE_SHIFT in `aggregator`) and `time` (µs UTC)."""
         entry = self._ids.get(id)
         if entry is None:
-            self._ids[id] = [time, 1, place, user]
+            self._ids[id] = [time, 1, place, user, time]
             self.bytes += len(id)
             return
         entry[0] = min(time, entry[0])
         entry[1] += 1
         entry[2] = min(place, entry[2])
         entry[3] = entry[3] or user
+        entry[4] = max(time, entry[4])
 
-    def rows(self) -> list[tuple[str, int, int, int, bool]]:
-        """(id, time of the first event, events, first place, whether it is a user's id) of each id."""
+    def rows(self) -> list[tuple[str, int, int, int, bool, int]]:
+        """(id, time of the first event, events, first place, whether it is a user's id, time of the last event) of each
+        id."""
         return [(id, *entry) for id, entry in self._ids.items()]
 
 

@@ -44,8 +44,8 @@ class TextColumn(NamedTuple):
 class IdColumns(NamedTuple):
     """Ids of events. Numbers are columns of int64, except `hashed`: uint64, the xxh3-64 of the id.
 
-    `first` is in µs UTC, `events` are counts, `places` are those of the first events (see PLACE_SHIFT), `users` is 1
-    for a user's id.
+    `first` and `last` are in µs UTC, `events` are counts, `places` are those of the first events (see PLACE_SHIFT),
+    `users` is 1 for a user's id.
     """
 
     hashed: bytes
@@ -53,6 +53,7 @@ class IdColumns(NamedTuple):
     events: bytes
     places: bytes
     users: bytes
+    last: bytes
 
 
 class PairColumns(NamedTuple):
@@ -234,7 +235,7 @@ def _groups_named(text: bytes) -> tuple[tuple[str, str], ...]:
 
 
 def _id_columns(rows: Sequence[tuple[Any, ...]]) -> IdColumns:
-    ids, *numbers = zip(*rows, strict=True) if rows else ((),) * 5
+    ids, *numbers = zip(*rows, strict=True) if rows else ((),) * 6
     return IdColumns(array("Q", map(hash_id, ids)).tobytes(), *map(_numbers, numbers))
 
 

@@ -22,10 +22,14 @@ from numpy.typing import NDArray
 
 from pipeline.identity.accumulators import NEVER
 from pipeline.identity.aggregator import PLACE_SHIFT, IdColumns
+from pipeline.timestamps import DAY
 
-ID = np.dtype([("person", "<u8"), ("time", "<i8"), ("events", "<u8"), ("place", "<i8"), ("user", "<u4")])
+ID = np.dtype(
+    [("person", "<u8"), ("time", "<i8"), ("events", "<u8"), ("place", "<i8"), ("user", "<u4"), ("last", "<i8")]
+)
 """One id: its xxh3-64 hash, µs UTC of its first event, its events (duplicates count), the place of the first in the
-source (`pipeline.identity.aggregator.PLACE_SHIFT`), and 1 where an event names it as a user's id."""
+source (`pipeline.identity.aggregator.PLACE_SHIFT`), 1 where an event names it as a user's id, and µs UTC of its last
+event."""
 EVENTS_PER_MINUTE = 5_000
 """Above roughly so many events of one distinct_id a minute the service still takes events, but no longer updates the
 person and does not keep the order (docs/know/service.md#answers). A sending is so much faster than the history was
@@ -99,7 +103,13 @@ def _records(ids: IdColumns) -> NDArray[np.void]:
     hashed = np.frombuffer(ids.hashed, np.uint64)
     records = np.empty(len(hashed), ID)
     records["person"] = hashed
-    for name, column in (("time", ids.first), ("events", ids.events), ("place", ids.places), ("user", ids.users)):
+    for name, column in (
+        ("time", ids.first),
+        ("events", ids.events),
+        ("place", ids.places),
+        ("user", ids.users),
+        ("last", ids.last),
+    ):
         records[name] = np.frombuffer(column, np.int64)
     return records
 
@@ -110,7 +120,8 @@ def _cut(ids: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
 
 
 def _aggregated(ids: NDArray[np.void]) -> NDArray[np.void]:
-    """Each id once, sorted: the least time and place, the sum of the events, a user's id where any record says so."""
+    """Each id once, sorted: the least time and place, the greatest last time, the sum of the events, a user's id where
+    any record says so."""
     if not len(ids):
         return ids
     person = np.ascontiguousarray(ids["person"])
@@ -119,7 +130,13 @@ def _aggregated(ids: NDArray[np.void]) -> NDArray[np.void]:
     starts = np.flatnonzero(np.concatenate(([True], person[1:] != person[:-1])))
     aggregated = np.empty(len(starts), ID)
     aggregated["person"] = person[starts]
-    for name, function in (("time", np.minimum), ("place", np.minimum), ("events", np.add), ("user", np.maximum)):
+    for name, function in (
+        ("time", np.minimum),
+        ("place", np.minimum),
+        ("events", np.add),
+        ("user", np.maximum),
+        ("last", np.maximum),
+    ):
         aggregated[name] = function.reduceat(ids[name][order], starts)
     return aggregated
 
@@ -199,12 +216,15 @@ def hot_ids(ids: EventIds) -> HotIds | None:
 
 
 class ProfileCounts(NamedTuple):
-    """Distinct ids of events, and events, of identified and of anonymous persons. Duplicates count, too."""
+    """Distinct ids of events, and events, of identified and of anonymous persons, and of those anonymous ones that have
+    events on one UTC day alone. Duplicates count, too."""
 
     identified_ids: int
     anonymous_ids: int
     identified_events: int
     anonymous_events: int
+    one_day_ids: int
+    one_day_events: int
 
 
 def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> ProfileCounts:
@@ -216,7 +236,7 @@ def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> P
     joined.sort()
     if (joined[1:] == joined[:-1]).any():
         joined = np.unique(joined)
-    totals = np.zeros(4, np.int64)
+    totals = np.zeros(6, np.int64)
     with path.open("wb") as table:
         for some in ids.chunks():
             upto = int(np.searchsorted(joined, some["person"][-1], side="right"))
@@ -225,6 +245,9 @@ def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> P
             np.union1d(some["person"][identified], near).tofile(table)
             events = some["events"].astype(np.int64)
             anonymous = ~identified
-            totals += (identified.sum(), anonymous.sum(), events[identified].sum(), events[anonymous].sum())
+            once = anonymous & (some["time"] // DAY == some["last"] // DAY)
+            for place, of in enumerate((identified, anonymous)):
+                totals[[place, place + 2]] += (of.sum(), events[of].sum())
+            totals[4:] += (once.sum(), events[once].sum())
         joined.tofile(table)
     return ProfileCounts(*totals.tolist())

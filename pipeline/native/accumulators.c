@@ -245,7 +245,8 @@ prefetch_id(const Accumulator *ids, uint64_t hash, int step, const Accumulator *
     }
 }
 
-/* Numbers are the first time, events, the lowest position; the kind is ADDED, and IS_USER where the id is a user's. */
+/* Numbers are the first time, events, the lowest position, the last time; the kind is ADDED, and IS_USER where the id is
+ * a user's. */
 Entry *
 accumulate_id(Accumulator *self, PyObject *id, int64_t time, int user, int64_t position)
 {
@@ -255,10 +256,12 @@ accumulate_id(Accumulator *self, PyObject *id, int64_t time, int user, int64_t p
     int64_t *of = entry->numbers;
     if (entry->kind == 0) {
         self->bytes += PyUnicode_GET_LENGTH(id);
-        of[0] = time, of[2] = position;
+        of[0] = of[3] = time, of[2] = position;
     }
     if (time < of[0])
         of[0] = time;
+    if (time > of[3])
+        of[3] = time;
     if (position < of[2])
         of[2] = position;
     of[1]++;
@@ -285,8 +288,8 @@ static PyObject *
 id_of(const Entry *entry)
 {
     const int64_t *of = entry->numbers;
-    return Py_BuildValue("(OLLLO)", entry->text, (long long)of[0], (long long)of[1], (long long)of[2],
-                         entry->kind & IS_USER ? Py_True : Py_False);
+    return Py_BuildValue("(OLLLOL)", entry->text, (long long)of[0], (long long)of[1], (long long)of[2],
+                         entry->kind & IS_USER ? Py_True : Py_False, (long long)of[3]);
 }
 
 static PyObject *

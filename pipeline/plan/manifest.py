@@ -145,7 +145,8 @@ class PersonsSeal(msgspec.Struct, frozen=True):
 
 
 class ProfilesSeal(msgspec.Struct, frozen=True):
-    """Ids that occur on events, with and without identity, and their events, copies included.
+    """Ids that occur on events, with and without identity, and their events, copies included. `one_day_ids` are those
+    without identity that have events on one UTC day alone, `one_day_events` their events.
 
     The service copies some properties of events to persons by itself. `looked_at` events were sampled for them;
     `promoted` counts, of these, those with each such property.
@@ -157,6 +158,8 @@ class ProfilesSeal(msgspec.Struct, frozen=True):
     anonymous_events: int = 0
     looked_at: int = 0
     promoted: Mapping[str, int] = {}
+    one_day_ids: int = 0
+    one_day_events: int = 0
 
 
 class PeopleSeal(msgspec.Struct, frozen=True):

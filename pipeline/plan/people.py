@@ -211,7 +211,7 @@ class PeopleBuilder:
             files["identified.bin"] = digest_file(path)
         sampled = self._promoted.pop("", 0)
         promoted = dict(sorted(self._promoted.items(), key=lambda item: (-item[1], item[0])))
-        return ProfilesSeal(*counts, looked_at=sampled, promoted=promoted)
+        return ProfilesSeal(**counts._asdict(), looked_at=sampled, promoted=promoted)
 
     def _seal_persons(
         self, identities: Identities, counts: PersonCounts, warnings: Counter[str], files: dict[str, str]

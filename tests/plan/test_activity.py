@@ -209,3 +209,36 @@ def test_identical_rows_without_a_key_are_no_near_duplicates(call: Any, tmp_path
     for name, words in (("keyless", WORDS[:-2]), ("keyed", WORDS)):
         plan = call("plan", tmp_path / f"{name}.jsonl", *words, "-o", tmp_path / name, "--json").json
         assert "near_duplicate" not in {gate["name"] for gate in plan["gates"]}, name
+
+
+def visits(directory: Path, *, days: int, returning: int) -> Path:
+    """Every day ten visitors who never come again, and some who come every day; each has two events."""
+    rows = [
+        {"event": "Page", "who" if who[0] == "r" else "device": who, "id": f"{day}-{who}-{n}", "n": n,
+         "at": (datetime(2023, 1, 2, tzinfo=UTC) + timedelta(days=day, minutes=n)).isoformat()}
+        for day in range(days)
+        for who in (*(f"visitor-{day}-{one}" for one in range(10)), *(f"regular-{one}" for one in range(returning)))
+        for n in range(2)
+    ]  # fmt: skip
+    write(directory / f"{days}-{returning}.jsonl", rows)
+    return directory / f"{days}-{returning}.jsonl"
+
+
+def test_events_of_ids_that_never_return_are_counted(call: Any, tmp_path: Path) -> None:
+    """Their number is in the report; where they are most, a check says what to do, but not of a short history."""
+    device = [*WORDS, "--set", "anonymous_id=device"]
+    plan = call("plan", visits(tmp_path, days=30, returning=3), *device, "-o", tmp_path / "p1", "--json").json
+    (gate,) = plan["gates"]
+    assert (gate["name"], gate["level"], gate["count"]) == ("one_day_ids", "notice", 600)
+    assert gate["examples"] == ["300 ids of 303"]
+    page = (tmp_path / "p1" / "report.html").read_text()
+    assert "600 events (76.9%) are of 300 anonymous ids seen on one UTC day alone." in page
+    for days, returning, words in (
+        (30, 3, ["--one-day", "80"]),
+        (30, 3, ["--persons", "identified"]),
+        (30, 30, []),
+        (27, 3, []),
+    ):
+        source = visits(tmp_path, days=days, returning=returning)
+        gates = call("plan", source, *device, "-o", tmp_path / "p2", "--json", *words).json["gates"]
+        assert "one_day_ids" not in {one["name"] for one in gates}, (days, returning, words)

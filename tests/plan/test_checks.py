@@ -10,6 +10,7 @@ import pytest
 from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.plan.checks import CHECKS, PlanFacts, check, parse_limit, run_checks
+from pipeline.transform.event_keys import KEY
 from tests.support.plan_facts import facts
 from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
 
@@ -141,11 +142,12 @@ def test_a_check_is_one_function(tmp_path: Path) -> None:
     assert made.plan.verdict == "not-ready"
 
 
-def test_copies_only_warn(tmp_path: Path) -> None:
-    """Since every export holds some."""
+def test_duplicates_are_a_count_and_no_check(tmp_path: Path) -> None:
+    """Every export has some, and nothing is to be done about them."""
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k"), row(key="k")])])
-    assert [(gate.name, gate.level) for gate in made.plan.gates] == [("duplicates", "warning")]
-    assert (made.plan.verdict, made.plan.ready) == ("warnings", True)
+    assert made.plan.gates == []
+    assert made.plan.skips == {"duplicate_event": 1}
+    assert (made.plan.verdict, made.plan.ready) == ("ready", True)
 
 
 def test_a_plan_without_a_word_of_doubt_is_ready(tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path,
     file = write(tmp_path / "a.jsonl", rows)
     with pytest.MonkeyPatch.context() as patch:
         if limit is not None:
-            patch.setattr("pipeline.plan.key_records.KeyRecords.__init__.__defaults__", (limit,))
+            patch.setattr("pipeline.plan.key_records.KeyRecords.__init__.__defaults__", (limit, KEY))
         made = make_plan(tmp_path / "plan", [file])
         accepted = make_plan(tmp_path / "accepted", [file], key_conflicts=True)
     gate, allowed = gate_named(made, "key_not_unique"), gate_named(accepted, "key_not_unique")

@@ -224,4 +224,4 @@ def test_both_ways_say_the_same(tmp_path: Path) -> None:
         )  # fmt: skip
         found.append(json.loads(done.stdout)["gates"])
     assert found[0] == found[1]
-    assert found[0][1]["detail"].startswith("5 references of the mapping are in no row")
+    assert found[0][0]["detail"].startswith("5 references of the mapping are in no row")

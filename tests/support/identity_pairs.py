@@ -65,13 +65,14 @@ class SeenId(NamedTuple):
     user: bool = False
     events: int = 1
     place: int = 0
+    last: int = 0
 
 
 def id_columns(seen: Sequence[SeenId]) -> IdColumns:
     """What a process hands over that has seen these."""
-    numbers = ([int(getattr(one, name)) for one in seen] for name in ("time", "events", "place", "user"))
-    first, events, places, users = (np.array(column, np.int64).tobytes() for column in numbers)
-    return IdColumns(np.array([one.hashed for one in seen], np.uint64).tobytes(), first, events, places, users)
+    numbers = ([int(getattr(one, name)) for one in seen] for name in ("time", "events", "place", "user", "last"))
+    columns = (np.array(column, np.int64).tobytes() for column in numbers)
+    return IdColumns(np.array([one.hashed for one in seen], np.uint64).tobytes(), *columns)
 
 
 def event_ids(events: Mapping[str, int], users: Iterable[str] = ()) -> list[SeenId]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline.identity.settings import MAX_TYPES
-from pipeline.plan.checks import PlanFacts, check
+from pipeline.models import Finding
+from pipeline.plan.checks import PlanFacts, check, finding_of
 from pipeline.plan.manifest import GroupTypeSeal
 from pipeline.text import pluralize
+
+_LEAST_DAYS = 28
 
 
 @check("group_types", "stop")
@@ -31,6 +34,26 @@ def group_types_left_out(facts: PlanFacts) -> str | None:
 
 def _with_rows(types: Sequence[GroupTypeSeal]) -> str:
     return ", ".join(f"{one.type} ({pluralize(one.rows, 'row')})" for one in types)
+
+
+@check("one_day_ids", "notice")
+def anonymous_ids_of_one_day(facts: PlanFacts) -> Finding | None:
+    """Most events are of anonymous ids that never return: each becomes a person that nobody sees again.
+
+    A history of less than four weeks, and a job's window, do not show who returns.
+    """
+    profiles = facts.people.profiles
+    events = profiles.anonymous_events + profiles.identified_events
+    if facts.in_series or facts.options.persons == "identified" or len(facts.history.total.counts) < _LEAST_DAYS:
+        return None
+    if profiles.one_day_events * 100 <= facts.thresholds.one_day * events:
+        return None
+    return finding_of(
+        f"{profiles.one_day_events:,} of {pluralize(events, 'event')} ({profiles.one_day_events / events:.0%}) are of"
+        " anonymous ids that are seen on one day alone; each of these ids becomes a person",
+        [f"{pluralize(profiles.one_day_ids, 'id')} of {profiles.anonymous_ids + profiles.identified_ids:,}"],
+        profiles.one_day_events,
+    )
 
 
 @check("persons", "warning")

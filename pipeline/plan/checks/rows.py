@@ -84,15 +84,6 @@ def too_many_merges(facts: PlanFacts) -> str | None:
     return None if limit is None or merges <= limit else f"{pluralize(merges, 'merge')} to send (limit {limit:,})"
 
 
-@check("duplicates", "warning")
-def duplicates_removed(facts: PlanFacts) -> str | None:
-    """Duplicates only warn, because every export has some."""
-    duplicates = facts.skips["duplicate_event"] + facts.skips["superseded"]
-    if not duplicates:
-        return None
-    return f"{pluralize(duplicates, 'duplicate')} removed; {pluralize(facts.phases['events'], 'event')} to send"
-
-
 @check("key_not_unique", "stop")
 def conflicting_keys(facts: PlanFacts) -> str | None:
     """Rows of one source key that differ in event name or UTC day: only one of them would be sent."""

@@ -123,6 +123,12 @@ def profiles_sentences(plan: Plan) -> list[str]:
         f" {pluralize(profiles.anonymous_events, 'event')} of {pluralize(profiles.anonymous_ids, 'anonymous id')}"
         " (duplicates included)."
     ]
+    if profiles.one_day_ids:
+        share = profiles.one_day_events / (profiles.identified_events + profiles.anonymous_events)
+        sentences.append(
+            f"{pluralize(profiles.one_day_events, 'event')} ({share:.1%}) {are(profiles.one_day_events)} of"
+            f" {pluralize(profiles.one_day_ids, 'anonymous id')} seen on one UTC day alone."
+        )
     if plan.options.persons == "identified":
         sentences.append(
             "--persons identified: the events of anonymous ids create no profile. The service then takes no"
