@@ -25,6 +25,7 @@ from pipeline.extractors.containers import FETCH_AGAIN, Damaged, decompressed, s
 from pipeline.extractors.stream import MAX_RECORD_BYTES, opened
 from pipeline.json_limits import MAX_DEPTH, depth
 from pipeline.models import Block, BrokenRow, Part
+from pipeline.native import AVAILABLE, native
 from pipeline.values import Record, canonical
 
 _SYNC_BYTES = 16
@@ -205,13 +206,14 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {
 
 
 class AvroRows:
-    """The rows of one block."""
+    """The rows of one block. With `members`, they are `pipeline.native` Members where the C part is available."""
 
-    def __init__(self, data: bytes, offset: int, path: str, *, observe: bool = True) -> None:
+    def __init__(self, data: bytes, offset: int, path: str, *, observe: bool = True, members: bool = False) -> None:
         self._data = data
         self._offset = offset
         self._path = path
         self._observe = observe
+        self._make: Any = native.Header(blanks=True) if members and AVAILABLE else dict
         self.warnings: list[tuple[int, str, str]] = []
 
     @property
@@ -222,8 +224,9 @@ class AvroRows:
         records, broken, warnings = self._records
         if self._observe:
             self.warnings.extend(warning for warning in warnings if warning[0] not in broken)
+        make = self._make
         for row, record in enumerate(records):
-            yield broken[row] if row in broken else record.copy()
+            yield broken[row] if row in broken else make(record)
 
     def offset(self, row: int) -> int:
         return self._offset + row

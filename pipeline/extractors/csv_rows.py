@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 
 from pipeline.extractors import csv_records
@@ -30,6 +30,7 @@ from pipeline.extractors.csv_records import is_blank, parser, records
 from pipeline.extractors.line_index import LineIndex
 from pipeline.extractors.stream import WIDE
 from pipeline.models import BrokenRow, Dialect
+from pipeline.native import AVAILABLE, native
 from pipeline.text import pluralize
 from pipeline.values import Record, canonical
 
@@ -38,27 +39,35 @@ class DelimitedRows:
     """The rows of one block. `dialect` names the columns; a block never includes the header.
 
     With `blanks`, a blank cell is the empty text. The canonical content of a row has its blank cells either way, so
-    that its uuid does not depend on that setting.
+    that its uuid does not depend on that setting. With `members`, rows are `pipeline.native` Members where the C part
+    is available.
     """
 
-    def __init__(self, data: bytes, offset: int, dialect: Dialect, *, blanks: bool = False) -> None:
+    def __init__(
+        self, data: bytes, offset: int, dialect: Dialect, *, blanks: bool = False, members: bool = False
+    ) -> None:
         self._data = data
         self._offset = offset
         self._dialect = dialect
         self._encoding = "utf-8" if dialect.encoding in WIDE else dialect.encoding
-        self._every = (True,) * len(dialect.header) if blanks else None
+        self._make = native.Header(dialect.header, blanks) if members and AVAILABLE else self._dicts(blanks)
         self._suspect = False
         self._spans: list[tuple[int, int]] | None = None
         self._last: tuple[int, list[str]] = (-1, [])
         self.warnings: list[tuple[int, str, str]] = []
+
+    def _dicts(self, blanks: bool) -> Callable[[list[str]], Record]:
+        """A function of the cells of a row, which returns its record."""
+        header = self._dialect.header
+        every = (True,) * len(header) if blanks else None
+        return lambda cells: dict(compress(zip(header, cells, strict=False), every or cells))
 
     @property
     def columns(self) -> Sequence[str]:
         return self._dialect.header
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
-        header, every = self._dialect.header, self._every
-        columns = len(header)
+        columns, make = len(self._dialect.header), self._make
         errors = "strict"
         try:
             text = self._data.decode(self._encoding)
@@ -83,7 +92,7 @@ class DelimitedRows:
                     if ordinary and len(cells) == columns:
                         number += 1
                         self._last = number, cells
-                        yield dict(compress(zip(header, cells, strict=False), every or cells))
+                        yield make(cells)
                     elif (row := self._row(number + 1, cells, lines)) is not None:
                         number += 1
                         yield row
@@ -116,7 +125,7 @@ class DelimitedRows:
         if self._suspect and (problem := _undecodable(cells)):
             return problem
         self._last = number, cells
-        return dict(compress(zip(header, cells, strict=False), self._every or cells))
+        return self._make(cells)
 
     def offset(self, row: int) -> int:
         return self._offset + self._bounds()[row][0]

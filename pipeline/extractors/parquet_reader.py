@@ -23,6 +23,7 @@ from pipeline.extractors.parquet_footer import Footer
 from pipeline.extractors.parquet_values import ColumnReader
 from pipeline.extractors.stream import opened, stored
 from pipeline.models import Block, BrokenRow, Part
+from pipeline.native import AVAILABLE, native
 from pipeline.values import Record, canonical
 
 _encode = msgspec.json.Encoder().encode
@@ -105,13 +106,15 @@ def packed(batch: pa.RecordBatch) -> bytes:
 
 
 class ParquetRows:
-    """The rows of one block. A second column of the same name is `name__2`, as in delimited text."""
+    """The rows of one block. A second column of the same name is `name__2`, as in delimited text. With
+    `members`, rows are `pipeline.native` Members where the C part is available."""
 
-    def __init__(self, data: bytes, offset: int, path: str, *, observe: bool = True) -> None:
+    def __init__(self, data: bytes, offset: int, path: str, *, observe: bool = True, members: bool = False) -> None:
         self._data = data
         self._path = path
         self._offset = offset
         self._observe = observe
+        self._members = members and AVAILABLE
         self.warnings: list[tuple[int, str, str]] = []
 
     @property
@@ -123,12 +126,14 @@ class ParquetRows:
         if self._observe:
             self.warnings.extend(sorted(reader.warnings))
         broken = reader.broken
+        make: Any = lambda values: dict(zip(names, values, strict=False))  # noqa: E731 - one of two functions
+        if self._members:
+            make = native.Header(names, True)
         if not broken:
-            for values in zip(*columns, strict=True):
-                yield dict(zip(names, values, strict=False))
+            yield from map(make, zip(*columns, strict=True))
             return
         for row, values in enumerate(zip(*columns, strict=True)):
-            yield broken[row] if row in broken else dict(zip(names, values, strict=False))
+            yield broken[row] if row in broken else make(values)
 
     def offset(self, row: int) -> int:
         return self._offset + row

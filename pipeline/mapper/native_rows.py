@@ -96,13 +96,10 @@ class NativeEmitter(StepEmitter):
         return name
 
     def leave_out_blanks(self, step: program.LeaveOutBlanks) -> None:
-        texts = self.const(frozenset(step.json))
-        for owner in ("row",) if self.program.opened is None else ("row", "p"):
-            names = f"{owner}.keys()" if not step.names else self.const(step.names)
-            test = f"{owner}.text(k) in {texts}"
-            opened = f"k != {self.program.opened!r} and " if owner == "row" and self.program.opened is not None else ""
-            with self.block(f"for k in {names}:"):
-                self.line(f"if {opened}{test}: del {owner}[k]")
+        json, cells, names = frozenset(step.json), frozenset(step.cells), frozenset(step.names)
+        self.line(f"{self.const(native.Blanks(json, cells, names, self.program.opened))}(row)")
+        if self.program.opened is not None:
+            self.line(f"{self.const(native.Blanks(json, cells, names))}(p)")
 
     def keep_properties(self, names: tuple[str, ...]) -> None:
         with self.block("for k in p.keys():"):

@@ -12,6 +12,8 @@ Python code produces the same events at half the speed; tests/native/test_native
                                     the aggregates of pipeline.identity.accumulators
     Observer                        what a plan records of an event
     Tally                           how many rows have each name
+    Header                          Members of values that Python read: cells, columns, records
+    Blanks                          removes what a mapping takes for missing
     Reader                          ordinary ISO 8601 times, ids and uuids
 
 `_native.pyi` has the arguments, results and errors of each; `native.h` the rules of references and all limits.

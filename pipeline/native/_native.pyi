@@ -21,10 +21,11 @@ def uuids5(namespace: bytes, keys: list[str], /) -> bytes:
     """UUIDv5 of each key, 16 bytes apiece; `namespace` has 16 bytes."""
 
 class Members:
-    """The members of one row, or of its opened object, as a dict[str, Raw] in their order. Only Lines creates them.
+    """The members of one row, or of its opened object, as a dict[str, Raw] in their order, or dict[str, Value] where
+    Header created them.
 
-    Text is not copied: the object has a reference to the bytes that Lines reads. A name or a value of Members as a
-    value is a TypeError.
+    Text is not copied: the object has a reference to the bytes that Lines reads, or to the values of Header. A name or
+    a value of Members as a value is a TypeError.
     """
 
     def get(self, name: str, default: Any = None, /) -> Any: ...
@@ -34,7 +35,7 @@ class Members:
     def values(self) -> list[Any]: ...
     def items(self) -> list[tuple[str, Any]]: ...
     def text(self, name: str, /) -> str | None:
-        """`pipeline.values.text` of a member that comes from the row; TypeError for a value set by Python."""
+        """`pipeline.values.text` of a member; TypeError for opened ones."""
 
     def number(self, name: str, /) -> Any:
         """An int for a whole number of at most 18 digits, else what `get` returns."""
@@ -207,3 +208,22 @@ class Reader:
 
     def __init__(self, kind: str, slow: Callable[..., Any], words: frozenset[str] = frozenset()) -> None: ...
     def __call__(self, text: Any, space: bool = ..., /) -> Any: ...
+
+class Header:
+    """Creates Members of a list or tuple with one value for each of its names, or, without names, of a dict. None is a
+    missing value, and so is the empty text without `blanks`. A dict with names beyond the limit is returned as it is.
+
+    ValueError for a name that is given twice, and for another number of values.
+    """
+
+    def __init__(self, names: tuple[str, ...] = ..., blanks: bool = False) -> None: ...
+    def __call__(self, values: list[Any] | tuple[Any, ...] | dict[str, Any], /) -> Any: ...
+
+class Blanks:
+    """Removes the members that are missing by their text: one of `json` for a JSON value, of `cells` for any other.
+    With `names`, only members of these names; never the one that is called `kept`."""
+
+    def __init__(
+        self, json: frozenset[str], cells: frozenset[str], names: frozenset[str], kept: str | None = None
+    ) -> None: ...
+    def __call__(self, members: Members, /) -> None: ...

@@ -109,8 +109,8 @@ members_share(Members *self, const Members *row, const Member *source, Name *nam
 }
 
 /* The value is released last: that may run Python, which may change the members. */
-static void
-remove_member(Members *self, Member *member)
+void
+members_remove(Members *self, Member *member)
 {
     PyObject *value = member->value;
     *member = (Member){NULL, NULL, NULL, 0};
@@ -153,8 +153,8 @@ member_value(const Member *member)
     return raw;
 }
 
-static int
-put(Member *member, PyObject *value)
+int
+members_put(Member *member, PyObject *value)
 {
     const char *at = NULL;
     Py_ssize_t length = 0;
@@ -179,14 +179,14 @@ members_set(Members *self, PyObject *name, PyObject *value)
 {
     Member *member = members_find(self, name);
     if (member != NULL)
-        return put(member, value);
+        return members_put(member, value);
     Name *own_name = name_of(name);
     if (own_name == NULL || (member = members_add(self)) == NULL)
         return -1;
     *member = (Member){own_name, NULL, NULL, 0};
-    if (put(member, value) == 0)
+    if (members_put(member, value) == 0)
         return 0;
-    remove_member(self, member);
+    members_remove(self, member);
     return -1;
 }
 
@@ -203,7 +203,7 @@ members_encode(Members *self, Py_ssize_t index)
         done = -1;
     }
     if (done == 0)
-        done = put(&self->members[index], raw);
+        done = members_put(&self->members[index], raw);
     Py_XDECREF(raw);
     Py_DECREF(value);
     return done;
@@ -342,20 +342,39 @@ assign(Members *self, PyObject *name, PyObject *value)
         PyErr_SetObject(PyExc_KeyError, name);
         return -1;
     }
-    remove_member(self, member);
+    members_remove(self, member);
     return 0;
 }
 
 /* --- beyond a dict ------------------------------------------------------------------------- */
 
-/* The value as text: `pipeline.values.text` of it. */
+/* The text of a value that is no Raw. */
 static PyObject *
-text(Members *self, PyObject *name)
+text_of(PyObject *value)
 {
-    Member *member = members_find(self, name);
-    if (member == NULL || member_is_null(member))
+    if (value == NULL || value == Py_None)
         Py_RETURN_NONE;
-    if (member->at == NULL || member->length == 0 || (*member->at == '"' && member->length < 2))
+    if (PyUnicode_Check(value))
+        return Py_NewRef(value);
+    if (Members_Check(value))
+        return PyErr_Format(PyExc_TypeError, "a value of the row was expected");
+    PyObject *json = PyObject_CallOneArg(encode, value);
+    PyObject *characters = json == NULL ? NULL : PyUnicode_FromEncodedObject(json, "utf-8", "strict");
+    Py_XDECREF(json);
+    return characters;
+}
+
+PyObject *
+member_text(const Member *member)
+{
+    if (member_is_null(member))
+        Py_RETURN_NONE;
+    if (member->at == NULL) {
+        PyObject *value = Py_XNewRef(member->value), *characters = text_of(value);
+        Py_XDECREF(value);
+        return characters;
+    }
+    if (member->length == 0 || (*member->at == '"' && member->length < 2))
         return PyErr_Format(PyExc_TypeError, "a value of the row was expected");
     if (*member->at != '"')
         return PyUnicode_DecodeUTF8(member->at, member->length, NULL);
@@ -367,6 +386,13 @@ text(Members *self, PyObject *name)
     PyObject *characters = PyObject_CallOneArg(decode_text, json);
     Py_DECREF(json);
     return characters;
+}
+
+static PyObject *
+text(Members *self, PyObject *name)
+{
+    const Member *member = members_find(self, name);
+    return member == NULL ? Py_NewRef(Py_None) : member_text(member);
 }
 
 /* The value; None where it is missing or JSON null. */

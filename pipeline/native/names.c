@@ -90,6 +90,12 @@ name_of(PyObject *text)
     return name;
 }
 
+int
+names_room(Py_ssize_t most)
+{
+    return count < most;
+}
+
 PyObject *
 names_only(PyObject *set)
 {

@@ -8,9 +8,9 @@
  *   - Text of a row (`at`, `length`) is not terminated and belongs to the bytes object `owner`.
  *
  * Limits: 64 levels of nesting and 4 opened members in a line (lines.c); names of 1,000 bytes and 16,384 spellings of
- * them (names.c); 256 words of 63 bytes (texts.c); 2^30 renames or columns (renames.c); times from 1970 to 9999
- * (filling.c); 2^31 - 1 entries of an accumulator (accumulators.c). Lines, texts and spellings beyond a limit are read
- * by Python; nothing is cut. */
+ * them (names.c); 16,384 names while dicts are read (header.c); 256 words of 63 bytes (texts.c); 2^30 renames or
+ * columns (renames.c); times from 1970 to 9999 (filling.c); 2^31 - 1 entries of an accumulator (accumulators.c). Lines,
+ * rows, texts and spellings beyond a limit are read by Python; nothing is cut. */
 
 #ifndef BACKCAST_NATIVE_H
 #define BACKCAST_NATIVE_H
@@ -44,6 +44,8 @@ int names_init(PyObject *encode, PyObject *decode_text); /* called once, when th
 Name *name_of(PyObject *text);
 /* The name of a str; NULL without an exception where the table has none. */
 Name *names_find(PyObject *text);
+/* Whether the table has fewer names than so many. */
+int names_room(Py_ssize_t most);
 /* A frozenset of str, checked, so that membership tests run no Python code. Fails for anything else. */
 PyObject *names_only(PyObject *set);
 /* The spelling of some bytes of a row, added where it is new. NULL without an exception where it is too long, cannot
@@ -95,6 +97,8 @@ Member *members_find(Members *self, PyObject *name);
 Member *members_find_name(Members *self, const Name *name);
 /* A member's value for Python: what Python put there, or a msgspec.Raw of its text. */
 PyObject *member_value(const Member *member);
+/* A member's value as text, as `pipeline.values.text`; None for JSON null. */
+PyObject *member_text(const Member *member);
 /* Whether it is JSON null. */
 static inline int
 member_is_null(const Member *member)
@@ -103,8 +107,19 @@ member_is_null(const Member *member)
 }
 /* Give the member at an index the JSON text of its value, as msgspec encodes it. Runs Python. */
 int members_encode(Members *self, Py_ssize_t index);
+/* Remove a member; its value is released last, which may run Python. */
+void members_remove(Members *self, Member *member);
+/* Set the value of a member. TypeError for Members. */
+int members_put(Member *member, PyObject *value);
 /* Set the value of a name, where it is or at the end. */
 int members_set(Members *self, PyObject *name, PyObject *value);
+
+/* --- texts (quoting.c) ---------------------------------------------------------------------------------- */
+
+/* How many bytes some UTF-8 takes as a JSON string, quotes included. */
+Py_ssize_t quoted_length(const char *at, Py_ssize_t length);
+/* Write it, of a length that quoted_length returned; returns the byte behind it. */
+char *write_quoted(char *to, const char *at, Py_ssize_t length, Py_ssize_t quoted);
 
 /* --- uuids and types ----------------------------------------------------------------------------------------- */
 
@@ -132,6 +147,8 @@ extern PyTypeObject Observer_Type; /* observer.c */
 extern PyTypeObject Tally_Type;    /* tally.c */
 extern PyTypeObject Drift_Type;    /* drift.c */
 extern PyTypeObject Reader_Type;   /* texts.c */
+extern PyTypeObject Header_Type;   /* header.c */
+extern PyTypeObject Blanks_Type;   /* blanks.c */
 int accumulators_init(void);
 int observer_init(void);
 

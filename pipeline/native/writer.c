@@ -50,6 +50,27 @@ is_plain(const char *at, Py_ssize_t length)
     return 1;
 }
 
+/* Whether a member is a str that is written here; its `length` is that of the JSON string once it was measured. */
+static inline int
+is_text(const Member *member)
+{
+    return member->value != NULL && PyUnicode_CheckExact(member->value);
+}
+
+/* The UTF-8 of a str, which has it as long as it lives; NULL without an exception for half of a surrogate pair. */
+static const char *
+utf8_of(PyObject *text, Py_ssize_t *length)
+{
+    if (PyUnicode_IS_COMPACT_ASCII(text)) {
+        *length = PyUnicode_GET_LENGTH(text);
+        return (const char *)PyUnicode_1BYTE_DATA(text);
+    }
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, length);
+    if (utf8 == NULL)
+        PyErr_Clear();
+    return utf8;
+}
+
 static inline char *
 append(char *to, const char *from, Py_ssize_t length)
 {
@@ -76,7 +97,20 @@ measure(Writer *self, Members *properties, PyObject **tail)
             int reserved = is_reserved(self, name);
             if (reserved)
                 return reserved < 0 ? -1 : 0;
+            if (member->at == NULL && is_text(member)) {
+                Py_ssize_t own;
+                const char *utf8 = utf8_of(member->value, &own);
+                if (utf8 == NULL || (name == self->ip && own == 0))
+                    return 0;
+                if (name == self->ip)
+                    *tail = self->tail_beside_ip;
+                properties->members[i].length = quoted_length(utf8, own);
+                length += PyBytes_GET_SIZE(name->written) + member->length;
+                continue;
+            }
             if (member->at == NULL) {
+                if (name == self->ip)
+                    return 0;
                 if (encoded || member->value == NULL) {
                     PyErr_SetString(PyExc_RuntimeError, "the members changed while they were written");
                     return -1;
@@ -147,7 +181,13 @@ write_event(PyObject *callable, PyObject *const *arguments, size_t flags, PyObje
         if (member->name == NULL)
             continue;
         to = APPEND_BYTES(to, member->name->written);
-        to = append(to, member->at, member->length);
+        if (member->at != NULL)
+            to = append(to, member->at, member->length);
+        else {
+            Py_ssize_t own;
+            const char *utf8 = utf8_of(member->value, &own);
+            to = write_quoted(to, utf8, own, member->length);
+        }
     }
     to = APPEND_BYTES(to, tail);
     APPEND_BYTES(to, ending);

@@ -11,21 +11,29 @@ what is identities) and all that is sent of it. Where two differ, both are asked
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import traceback
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import fastavro
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipeline import mapper as language
 from pipeline.extractors import blocks, open_source
@@ -58,6 +66,8 @@ SETTINGS: dict[str, dict[str, str]] = {
     "flat": {},
 }
 """The mappings that are tried in turn, with their settings."""
+FORMATS = ("jsonl", "csv", "jsonl", "parquet", "jsonl", "avro")
+"""What the rows of an export are written as, in turn; a table has those that are objects."""
 SANITIZED = {"PYTHONMALLOC": "malloc", "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
 """Python keeps memory of its own, in which no sanitizer sees a byte too many; at exit it leaves much to the system."""
 SAMPLES = {"generic": "rejects"}
@@ -79,11 +89,87 @@ def content_of(number: int) -> tuple[str, bytes]:
     return name, b"\n".join(lines) + mutator.chance.choice((b"\n", b"", b"\r\n", b"\n\n"))
 
 
+def written(number: int, folder: Path) -> tuple[str, Path]:
+    """The `number`-th export as a file of one of the FORMATS: its mapping and where it is."""
+    name, content = content_of(number)
+    kind = FORMATS[number // 2 % len(FORMATS)]
+    path = folder / f"export.{kind}"
+    if kind == "jsonl":
+        path.write_bytes(content)
+        return name, path
+    rows = _as_table([row for row in map(_object_of, content.splitlines()) if row])
+    if kind == "csv":
+        _write_csv(path, rows, Random(number))
+    elif kind == "avro":
+        _write_avro(path, rows)
+    else:
+        _write_parquet(path, rows)
+    return name, path
+
+
+def _object_of(line: bytes) -> dict[str, Any]:
+    """The members of a line that a table can have; none where it is no object."""
+    try:
+        found = json.loads(line)
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _as_table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with the columns that most of them have; an object or a list is its JSON text."""
+    columns = [name for name, _ in Counter(name for row in rows for name in row).most_common(60) if name.strip()]
+    return [
+        {name: json.dumps(value) if isinstance(value := row.get(name), dict | list) else value for name in columns}
+        for row in rows
+    ]
+
+
+def _write_csv(path: Path, rows: list[dict[str, Any]], chance: Random) -> None:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), delimiter=chance.choice(",;\t"), quoting=chance.choice((0, 1)))
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: {True: "true", False: "false"}.get(cell, cell) if isinstance(cell, bool) else cell
+                         for name, cell in row.items()})  # fmt: skip
+    lines = text.getvalue().encode().splitlines(keepends=True)
+    for _ in range(chance.randrange(4)):  # a cell too many, a quote that is not closed, a byte that is not UTF-8
+        lines[chance.randrange(1, len(lines))] += chance.choice((b"x,y\r\n", b'"open\r\n', b"\xff\r\n", b"\r\n"))
+    path.write_bytes(b"".join(lines))
+
+
+def _write_avro(path: Path, rows: list[dict[str, Any]]) -> None:
+    fields = [{"name": f"c{at}", "type": ["null", "boolean", "long", "double", "string"]} for at in range(len(rows[0]))]
+    names = {name: field["name"] for name, field in zip(rows[0], fields, strict=True)}
+    for name, field in zip(rows[0], fields, strict=True):
+        if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) and name not in names.values():
+            names[name] = field["name"] = name
+    small = [{names[name]: _bounded(value) for name, value in row.items()} for row in rows]
+    schema = fastavro.parse_schema({"type": "record", "name": "row", "fields": fields})
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, small, codec="deflate")
+
+
+def _bounded(value: Any) -> Any:
+    """An integer that 64 bits do not hold as a text."""
+    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
+
+
+def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    columns = {}
+    for name in rows[0]:
+        values = [_bounded(row[name]) for row in rows]
+        kinds = {type(value) for value in values if value is not None}
+        if len(kinds) > 1:
+            values = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+        columns[name] = values
+    pq.write_table(pa.table(columns), path)
+
+
 def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
     """What becomes of an export: (what it is, the thing itself) of each block, then what the process identities."""
-    name, content = content_of(number)
-    path = folder / "export.jsonl"
-    path.write_bytes(content)
+    name, path = written(number, folder)
     mapping = parse(text_of(name), name)
     # Numbers with another remainder observe a window, excluded ids or a limit: all that has a way of its own.
     since, until = (1_500_000_000_000_000, 1_690_000_000_000_000) if number % 5 == 1 else (None, None)

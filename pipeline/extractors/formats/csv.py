@@ -71,7 +71,7 @@ def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
 def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
     from pipeline.extractors.csv_rows import DelimitedRows
 
-    return DelimitedRows(content, block.offset, part.dialect, blanks=options.blanks)
+    return DelimitedRows(content, block.offset, part.dialect, blanks=options.blanks, members=options.members)
 
 
 def _traits(dialect: Dialect) -> list[str]:

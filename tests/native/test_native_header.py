@@ -1,0 +1,116 @@
+"""Members of values that Python read: the same events as from a dict of them, to the byte."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from pipeline import values
+from pipeline.encoder.event import Encoder
+from pipeline.mapper.blanks import BlankRemover
+from pipeline.mapper.program import LeaveOutBlanks
+from pipeline.models import SealedOptions
+from pipeline.native import AVAILABLE, native
+
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed without a compiler")
+
+TEXTS = st.text(max_size=12) | st.text('"\\/\x00\x07\x08\x09\x0a\x0c\x0d\x1f\x7f\u00e9\u2028\U0001f600', max_size=12)
+SCALARS = TEXTS | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.booleans()
+NESTED = st.sampled_from([Raw(b"null"), Raw(b"1.10"), Raw(b'"a\\u00e9"'), Raw(b'{"a":[1]}'), Raw(b'""'), Raw(b'"-"')])
+ROWS = st.dictionaries(
+    st.sampled_from(["a", "$ip", "distinct_id", "$groups", "b b", "\u00e9"]), SCALARS | NESTED | st.none()
+)
+OPTIONS = SealedOptions(as_of=1_800_000_000_000_000)
+
+
+def of(row: dict[str, Any]) -> Any:
+    return native.Header(tuple(row), True)(list(row.values()))
+
+
+def without_none(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+@settings(max_examples=300, deadline=None)
+@given(ROWS)
+@example({"$ip": ""})
+@example({"$ip": 0.0})
+@example({"$ip": "", "a": 1.5})
+@example({"a": "\ud800"})
+def test_an_event_is_written_as_from_a_dict(row: dict[str, Any]) -> None:
+    encoder = Encoder("generic", OPTIONS)
+    texts: list[Any] = []
+    for write, properties in ((encoder.write_usual, without_none(row)), (encoder.write_members, of(row))):
+        text = bytearray(b"before")
+        try:
+            texts.append((write(text, b"head", "u1", properties, b"ending", 10_000), bytes(text)))  # type: ignore[operator]
+        except UnicodeEncodeError:
+            texts.append((False, b"before"))
+    left_to_python = isinstance(row.get("$ip"), int | float)
+    assert texts[1] == ((False, b"before") if left_to_python else texts[0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(ROWS)
+def test_its_members_are_those_of_the_dict(row: dict[str, Any]) -> None:
+    """Also of a dict, whose names are not known before, and of a row after it with others."""
+    plain = without_none(row)
+    header = native.Header(blanks=True)
+    header({"z": 1})
+    for members in (of(row), header(row), header(row)):
+        assert members.as_dict() == plain
+        assert [members.text(name) for name in row] == [values.text(row[name]) for name in row]
+        assert [members.given(name) for name in row] == [None if values.is_absent(one) else one for one in row.values()]
+
+
+def test_blank_cells() -> None:
+    assert native.Header(("a", "b"))(["", " "]).as_dict() == {"b": " "}
+    assert native.Header(("a", "b"), True)(("", None)).as_dict() == {"a": ""}
+
+
+def test_what_is_no_row() -> None:
+    header = native.Header(("a", "b"))
+    for wrong in (["x"], ["x"] * 3):
+        with pytest.raises(ValueError, match="2 values"):
+            header(wrong)
+    for wrong in ({"a": 1}, "ab", None):
+        with pytest.raises(TypeError):
+            header(wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        native.Header()(["x"])
+    with pytest.raises(TypeError):
+        native.Header()({1: "x"})  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match="twice"):
+        native.Header(("a", "a"))
+    with pytest.raises(TypeError):
+        native.Header(("a",))([next(iter(native.Lines(b"{}", (), False)))])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    ROWS,
+    st.sets(st.sampled_from(["", "-", "null", "0", "1.10", "\u00e9", "a\u00e9", "x" * 70, "{}", "true"])),
+    st.sets(st.sampled_from(["", "-", "null", "0", "true", "\u00e9", "\x07", "x" * 70])),
+    st.booleans(),
+)
+@example({"a": "x" * 70, "b b": Raw(b'"' + b"x" * 70 + b'"')}, {"x" * 70}, {"x" * 70}, False)
+@example({"a": Raw(b'"\\u002d"'), "b b": Raw(b'"\\ud800"'), "\u00e9": Raw(b'"')}, {"-"}, set(), False)
+def test_blanks(row: dict[str, Any], json_texts: set[str], cells: set[str], some: bool) -> None:
+    names = ("a", "\u00e9") if some else ()
+    plain, members = without_none(row), of(row)
+    BlankRemover(LeaveOutBlanks(tuple(json_texts), tuple(cells), names))(plain)
+    native.Blanks(frozenset(json_texts), frozenset(cells), frozenset(names))(members)
+    assert members.as_dict() == plain
+
+
+def test_blanks_of_a_json_line() -> None:
+    row = {"a": "", "b": "-", "c": "\u00e9", "d": None, "e": 0, "f": {"x": "-"}, "kept": "-"}
+    (members,) = native.Lines(json.dumps(row).encode(), ("f",), False)
+    assert not isinstance(members, (bytes, tuple))
+    native.Blanks(frozenset({"-", "\u00e9", "0"}), frozenset(), frozenset(), "kept")(members)
+    assert members.keys() == ["a", "d", "f", "kept"]
