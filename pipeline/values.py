@@ -162,6 +162,11 @@ def canonical(record: Record) -> bytes:
     )
 
 
+def canonical_texts(record: dict[str, str]) -> bytes:
+    """`canonical` of a record of texts whose names are sorted already."""
+    return _encode(record)
+
+
 def bare(record: bytes) -> bytes:
     """What a canonical record says, however its format says it.
 

@@ -32,7 +32,7 @@ from pipeline.extractors.stream import WIDE
 from pipeline.models import BrokenRow, Dialect
 from pipeline.native import AVAILABLE, native
 from pipeline.text import pluralize
-from pipeline.values import Record, canonical
+from pipeline.values import Record, canonical_texts
 
 
 class DelimitedRows:
@@ -54,6 +54,7 @@ class DelimitedRows:
         self._suspect = False
         self._spans: list[tuple[int, int]] | None = None
         self._last: tuple[int, list[str]] = (-1, [])
+        self._sorted: list[tuple[str, int]] | None = None
         self.warnings: list[tuple[int, str, str]] = []
 
     def _dicts(self, blanks: bool) -> Callable[[list[str]], Record]:
@@ -140,7 +141,9 @@ class DelimitedRows:
             start, end = self._bounds()[row]
             text = self._data[start:end].decode(self._encoding)
             cells = next(parser(io.StringIO(text, newline="\n"), self._dialect))
-        return canonical(dict(zip(self._dialect.header, cells, strict=True)))
+        if self._sorted is None:
+            self._sorted = sorted({name: index for index, name in enumerate(self._dialect.header)}.items())
+        return canonical_texts({name: cells[index] for name, index in self._sorted})
 
     def _bounds(self) -> list[tuple[int, int]]:
         """The start and end of each row in the block, computed at the first use."""

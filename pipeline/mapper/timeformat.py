@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 from pipeline.errors import UsageError
-from pipeline.timestamps import HOUR, MINUTE, BadTime, Reading, wall_of
+from pipeline.timestamps import HOUR, MINUTE, SECOND, BadTime, Reading, wall_of
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DIRECTIVES = {
@@ -24,6 +24,9 @@ _DIRECTIVES = {
     "z": r"(?P<z>Z|[+-]\d\d:?\d\d)",
     "%": "%",
 }
+
+MOST_DAYS = 10_000
+"""Days that a format remembers."""
 
 
 class TimeFormat:
@@ -59,12 +62,20 @@ class TimeFormat:
             )
         self.pattern = pattern
         self._shape = re.compile("".join(pieces), re.ASCII)
+        self._days: dict[tuple[str | None, ...], int] = {}
+        self._date = [letter for letter in "Yymbd" if letter in directives]
+        """The directives of the date, and whether there are none but these and the hour, the minute and the second."""
+        self._usual = directives <= set("YymbdHMS") and {"H", "M", "S"} <= directives
 
     def read(self, text: str) -> Reading:
         """Read one time. A two-digit year below 69 is 20xx. Raises BadTime."""
         match = self._shape.fullmatch(text.strip())
         if match is None:
             raise BadTime(f"not of the form {self.pattern!r}: {text[:60]!r}")
+        if self._usual and (day := self._days.get(match.group(*self._date))) is not None:
+            hour, minute, second = map(int, match.group("H", "M", "S"))
+            if hour < 24 and minute < 60 and second < 60:
+                return Reading(day + (hour * 3_600 + minute * 60 + second) * SECOND, False, False)
         part = match.groupdict()
         try:
             year = int(part.get("Y") or 0) or _century(int(part.get("y") or 0))
@@ -75,6 +86,10 @@ class TimeFormat:
             moment = datetime(year, month, int(part["d"]), hour, int(part.get("M") or 0), int(part.get("S") or 0))
         except ValueError as error:
             raise BadTime(f"no such time: {text[:60]!r} ({error})") from None
+        if self._usual:
+            if len(self._days) >= MOST_DAYS:
+                self._days.clear()
+            self._days[match.group(*self._date)] = wall_of(datetime(moment.year, moment.month, moment.day))
         fraction = part.get("f") or ""
         us = wall_of(moment) + int(fraction[:6].ljust(6, "0"))
         truncated = fraction[6:].strip("0") != ""

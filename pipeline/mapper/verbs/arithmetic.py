@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow, Underflow
 from fractions import Fraction
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 
 from msgspec import Raw
 
@@ -100,10 +100,22 @@ def calculated(operation: str, *numbers: values.Value) -> Raw | None:
     """The sum, difference, product or quotient of numbers; None when one of them is missing. Raises BadValue."""
     if None in numbers:
         return None
-    result, *others = map(_decimal, numbers)
+    texts = [bytes(number) if type(number) is Raw else number for number in numbers]
+    if all(type(text) is bytes and len(text) <= MOST_DIGITS for text in texts):
+        return _calculated_often(operation, *texts)
+    return _calculated(operation, *numbers)
+
+
+def _calculated(operation: str, *numbers: values.Value | bytes) -> Raw:
+    """The result of numbers, of which some are the bytes of JSON texts. Raises BadValue."""
+    result, *others = (_decimal(Raw(number) if isinstance(number, bytes) else number) for number in numbers)
     for other in others:
         result = _OPERATIONS[operation](result, other)
     return _json(result)
+
+
+# The start of a session and the price of a product are the same in many rows.
+_calculated_often = lru_cache(4_096)(_calculated)
 
 
 @function(needs=1, warns=True)

@@ -59,6 +59,17 @@ def pieces_of(
     text: str, by: str, cells: str, escape: str, prefix: str, table: str, width: int, *names: str
 ) -> Raw | None:
     """The list of a text's pieces. `table` is a JSON object or ""; `names` are `width` columns, then the numbers."""
+    read = _pieces_often if len(text) <= SHORT else _pieces
+    return read(text, by, cells, escape, prefix, table, width, *names)
+
+
+SHORT = 200
+"""Characters of a text that is remembered: the lists of pages and products are the same in many rows."""
+
+
+def _pieces(
+    text: str, by: str, cells: str, escape: str, prefix: str, table: str, width: int, *names: str
+) -> Raw | None:
     columns, numbers = names[:width], names[width:]
     entries = _entries(table) if table else None
     found: list[Any] = []
@@ -83,6 +94,9 @@ def pieces_of(
         if record:
             found.append(record)
     return Raw(encode(found)) if found else None
+
+
+_pieces_often = lru_cache(4_096)(_pieces)
 
 
 @lru_cache(64)

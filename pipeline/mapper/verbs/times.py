@@ -84,7 +84,8 @@ def _written(call: Call, given: Any) -> tuple[Value, Value]:
 @function(needs=1, warns=True)
 def written_time(time: values.Value, unit: str, form: str, as_: str) -> Raw | str | None:
     """A time as text, or as a number for the forms `s` and `ms`; None for a blank one. Raises BadValue."""
-    return (_written_often if type(time) is str else _written_once)(time, unit, form, as_)
+    kind = type(time)  # 1, 1.0 and true are one key of a cache
+    return (_written_often if kind is str or kind is int else _written_once)(time, unit, form, as_)
 
 
 def _written_once(time: values.Value, unit: str, form: str, as_: str) -> Raw | str | None:
