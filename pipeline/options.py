@@ -95,6 +95,7 @@ class SurveyOptions(Checked):
         metavar="NAME=VALUE",
         help="header=yes|no: whether CSV files have a header. rows=NAME: the list of rows in JSON pages.",
     )
+    report: PathText | None = option(None, "--report", metavar="FILE", help="Also write it as a page with pictures.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,13 @@ def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool) -> i
     Exit 4 when it has no row, as for a plan of it.
     """
     from pipeline import api
+    from pipeline.report.survey_page import write_survey
     from pipeline.report.survey_view import show_survey
     from pipeline.survey.recognition import no_rows
 
     result = api.survey_export(sources, options)
+    if options.report is not None:
+        write_survey(options.report, result, sources)
     common.show(result, lambda console: show_survey(console, result, sources), as_json=as_json)
     if not result.rows:
         raise no_rows(result.notices)

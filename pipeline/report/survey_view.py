@@ -49,24 +49,33 @@ def _answers(console: Console, survey: Survey) -> None:
     shown.show_header = False
     shown.columns[0].no_wrap = True
     storage = Counter(part.storage for part in survey.parts)
-    shown.add_row("tool", Text(_about(survey), style="bold"))
+    shown.add_row("tool", Text(about(survey), style="bold"))
     shown.add_row("stored as", text(", ".join(f"{name} ({pluralize(n, 'file')})" for name, n in storage.items()), 400))
     if survey.first is None:
         shown.add_row("times", Text("no field of times was found", style="yellow"))
     else:
-        shown.add_row("times", f"{survey.first} to {survey.last}, {_clock(survey)}")
+        shown.add_row("times", f"{survey.first} to {survey.last}, {clock_of(survey)}")
     shown.add_row("zone", Text(survey.zone.sentence, style="" if survey.zone.months else "yellow"))
-    for role in (EVENT, TIMESTAMP, DISTINCT_ID, UUID):
-        names = [field.path for field in survey.fields if field.role_guess == role]
-        shown.add_row(role, text(", ".join(names) or "not found", 400))
+    for role, names in roles_of(survey):
+        shown.add_row(role, text(names or "not found", 400))
     console.print(shown)
 
 
-def _clock(survey: Survey) -> str:
+def roles_of(survey: Survey) -> list[tuple[str, str]]:
+    """Which fields look like the event, its time, its person and its id."""
+    return [
+        (role, ", ".join(field.path for field in survey.fields if field.role_guess == role))
+        for role in (EVENT, TIMESTAMP, DISTINCT_ID, UUID)
+    ]
+
+
+def clock_of(survey: Survey) -> str:
+    """The clock of the times of a survey."""
     return "UTC" if (survey.last or "").endswith("Z") else "source local time"
 
 
-def _about(survey: Survey) -> str:
+def about(survey: Survey) -> str:
+    """The tool, or the tools that it may be."""
     if survey.tool:
         return survey.tool
     if survey.candidates:
@@ -134,7 +143,7 @@ def _hours(console: Console, survey: Survey) -> None:
         values = pluralize(survey.unread_times, "value")
         unread = f"{values} of {printable(survey.time_field, 120)} cannot be read as times"
         console.print(Text(unread, style="yellow"))
-    console.print(Text(f"hour of day ({_clock(survey)}), rows", style="bold"))
+    console.print(Text(f"hour of day ({clock_of(survey)}), rows", style="bold"))
     for line in histogram(survey.hours):
         console.print(Text(line))
     show_counts(console, "month", "rows", survey.months, MOST_MONTHS)

@@ -12,7 +12,10 @@ from pipeline.timestamps import format_utc
 MOST_EVENTS = 10_000
 """Event names beyond these are only counted together."""
 MOST_MONTHS = 1_200
+MOST_DAYS = 20_000
 CHUNK_ROWS = 50_000
+DAY = 86_400_000_000
+"""A day in µs."""
 NAME_CHARACTERS = 200
 
 
@@ -25,6 +28,7 @@ class Profile:
         self.events_left_out = 0
         self.hours = [0] * 24
         self.months: Counter[str] = Counter()
+        self.days: Counter[int] = Counter()
         self.offsets: Counter[tuple[int, int]] = Counter()
         self.first: int | None = None
         self.last: int | None = None
@@ -64,6 +68,10 @@ class Profile:
         for month, count in (clock.year * 100 + clock.month).value_counts().items():
             year, number = divmod(int(str(month)), 100)
             self.months[f"{year:04d}-{number:02d}"] += int(count)
+        days, counts = np.unique(times // DAY, return_counts=True)
+        self.days.update(dict(zip(days.tolist(), counts.tolist(), strict=True)))
+        if len(self.days) > 2 * MOST_DAYS:
+            self.days = Counter(dict(self.days.most_common(MOST_DAYS)))
         self.offsets.update(count_offsets(received[:, 0], received[:, 1]))
         if len(self.offsets) > 20 * MOST_MONTHS:  # only wrong clocks fill so many
             self.offsets = Counter(dict(self.offsets.most_common(10 * MOST_MONTHS)))
@@ -71,6 +79,10 @@ class Profile:
     def month_counts(self) -> dict[str, int]:
         """Counts by month in order; of more than 1,200 months, those with the most rows."""
         return dict(sorted(self.months.most_common(MOST_MONTHS)))
+
+    def day_counts(self) -> dict[str, int]:
+        """Counts by day in order; of more than 20,000 days, those with the most rows."""
+        return {str(np.datetime64(day, "D")): count for day, count in sorted(self.days.most_common(MOST_DAYS))}
 
     def range(self, *, utc: bool) -> tuple[str | None, str | None]:
         """The earliest and latest time as text, with a Z only where every time had its own offset (`utc`)."""

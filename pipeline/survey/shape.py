@@ -78,8 +78,9 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     `tool` is the one shipped mapping that recognises it, "" when none or several do; `candidates` counts the parts that
     each recognises. `sampled`: some parts were not read to their end, and counts are of the rows read. `first`, `last`,
-    `hours` (24 counts by hour of day), `months` and `zone` are of the field `time_field`, as its clock reads: `first`
-    and `last` end in Z only where every time has its own offset. `unread_times` counts its values that are no time.
+    `hours` (24 counts by hour of day), `months`, `days` and `zone` are of the field `time_field`, as its clock reads:
+    `first` and `last` end in Z only where every time has its own offset. `unread_times` counts its values that are no
+    time.
     `fields_left_out` and `events_left_out` count values and rows beyond the first 5,000 fields and 10,000 event names.
     """
 
@@ -99,6 +100,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     last: str | None
     hours: tuple[int, ...]
     months: Mapping[str, int]
+    days: Mapping[str, int] = {}
     unread_times: int
     zone: ZoneSurvey
     broken: Mapping[str, BrokenSurvey]

@@ -186,6 +186,7 @@ class _Walk:
             last=last,
             hours=tuple(self.profile.hours),
             months=self.profile.month_counts(),
+            days=self.profile.day_counts(),
             unread_times=self.unread_times,
             zone=survey_zone(self.profile.offsets, received),
             broken=self.broken,

@@ -94,5 +94,5 @@ def test_the_chart_says_what_stands_out(service: LocalService) -> None:
 def test_times_at_the_ends_of_the_calendar(service: LocalService) -> None:
     """Events of the year 0 and of long ago are counted and listed."""
     send(service, event(1, "Old", time="0000-01-01T00:00:00Z"), event(2, "Young", time="2023-01-01T00:00:00Z"))
-    assert ["century from 0000", "1"] in read(service, "/").cells()
+    assert ["0000", "1"] in read(service, "/").cells()
     assert len(uuids(read(service, "/events"))) == 2

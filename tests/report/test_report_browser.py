@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pipeline.api import survey_export
 from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Partners
 from pipeline.ledger import FailureCount, RunHistory, SendingRate
 from pipeline.models import Finding, Reject
@@ -38,6 +39,7 @@ from pipeline.report.results import (
     StatusResult,
     VerifyResult,
 )
+from pipeline.report.survey_page import write_survey
 from pipeline.verify.reconcile import Difference, ExtraEvents
 from tests.golden.report.small_plan import part, plan_directory, small_plan
 from tests.support.browser import Browser, Tab, browsing, chromium
@@ -128,6 +130,21 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
+def survey_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a survey of an export whose event names are those of strangers."""
+    folder = tmp_path_factory.mktemp("survey")
+    rows = [
+        {"event": name, "distinct_id": f"u{day}", "timestamp": f"2021-11-{day:02}T{day % 24:02}:00:00Z"}
+        for name in HOSTILE.values() for day in range(1, 29) if day not in (11, 12)
+    ]  # fmt: skip
+    export = folder / "export.jsonl"
+    export.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    page = folder / "survey.html"
+    write_survey(page, survey_export(export), [str(export)])
+    return page
+
+
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     program = chromium()
     require(program, "there is no Chromium on this machine")
@@ -163,6 +180,23 @@ def test_axe_finds_nothing(pages: dict[str, Path], tab: Tab, scheme: str, width:
     )
     assert found["violations"] == []
     assert found["passes"] > 30
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+def test_a_survey_has_the_same_pictures(survey_page: Path, tab: Tab, width: int) -> None:
+    """Rows per day with the days without any, names, hours of day; nothing runs or is too wide, axe is content."""
+    require(AXE.exists(), "axe-core is not installed: npm ci --ignore-scripts --prefix tests/real_clients")
+    tab.width(width)
+    opened(tab, survey_page)
+    assert tab.run("document.title").startswith("backcast survey: ")
+    body = tab.run("document.body.innerText")
+    assert "no events from 2021-11-11 to 2021-11-12 (2 days)" in body
+    assert HOSTILE["markup"] in body
+    assert HOSTILE["emoji"] in body
+    assert tab.run("document.querySelectorAll('svg[role=img]').length") == 2
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    tab.run(f"{AXE.read_text(encoding='utf-8')}; 0")
+    assert tab.run("axe.run(document).then(found => found.violations.map(one => [one.id, one.nodes[0].html]))") == []
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
