@@ -184,6 +184,23 @@ class PlanOptions(Checked):
         help="Say where more than this share of the events, in percent, are of anonymous ids that are seen on one day"
         " alone.",
     )  # fmt: skip
+    mixed_types: float = option(
+        1.0, "--mixed-types", least=0, most=100, metavar="PERCENT", shown="1",
+        help="Warn of a property of which more than this percentage of the values are of another type than most.",
+    )  # fmt: skip
+    null_jump: float = option(
+        30.0, "--null-jump", least=0, most=100, metavar="POINTS", shown="30",
+        help="Warn of a property that is missing, null or blank in this many percentage points more of the events than"
+        " in the month before.",
+    )  # fmt: skip
+    cut_values: int = option(
+        10, "--cut-values", least=1, metavar="N", shown=True,
+        help="Warn where so many texts of a property end at the same usual limit, as 255 characters.",
+    )  # fmt: skip
+    property_names: int = option(
+        100, "--property-names", least=1, metavar="N", shown=True,
+        help="Warn of an event name with so many properties that three of its events or fewer have.",
+    )  # fmt: skip
     allow_recent: bool = option(
         False, "--allow-recent", help="Also send events under 48 hours old, which are billed as live events."
     )

@@ -276,6 +276,9 @@ class _PlanBuilder:
                 max_merges=request.series.max_merges if request.series is not None else None,
             )
         )
+        for name in {one.name for one in findings}:  # what a check reports is not a warning, too
+            source.warnings.pop(name, None)
+            source.examples.pop(name, None)
         return Plan(
             verdict=verdict_of(findings, source.warnings),
             tool=self.mapper.tool,

@@ -127,7 +127,8 @@ class Drift(msgspec.Struct, frozen=True):
 class PropertyDrift:
     """A property of an event name by month: `months` (since January 1970) are those from its first to its last that
     have events of the name, `events` counts these, `counts` has a row of KINDS for each, `distinct` the different
-    values and `exact` whether they are counted. `whole` is that of all months."""
+    values and `exact` whether they are counted, `empties` has the places of the first null or blank values. `whole` is
+    that of all months."""
 
     event: str
     name: str
@@ -136,6 +137,7 @@ class PropertyDrift:
     counts: _Numbers
     distinct: _Numbers
     exact: NDArray[np.bool_]
+    empties: NDArray[np.uint64]
     whole: Values
 
     @property
@@ -297,6 +299,7 @@ def _property(event: str, name: str, events: Mapping[int, int], of_month: Mappin
         np.array([of_month[month].counts if month in of_month else nothing for month in months], np.int64),
         np.array([count for count, _ in different], np.int64),
         np.array([exact for _, exact in different], np.bool_),
+        np.array([min(of_month[month].places[:2]) if month in of_month else NO_PLACE for month in months], np.uint64),
         reduce(Values.merged, of_month.values()),
     )
 

@@ -84,6 +84,19 @@ ADVICE = {
     " missing",
     "overlapping_files": "leave one of them out if they contain the same rows: rows without a source id would be sent"
     " twice, unless --collapse-identical",
+    "mixed_types": "give it one type in the mapping, under `properties`, `set`: `NAME: {type: text, of: NAME}`; or give"
+    " each kind of value a name of its own. --mixed-types PERCENT allows more",
+    "numbers_as_text": "make them numbers in the mapping, under `properties`, `set`: `NAME: {type: number, of: NAME}`;"
+    " sums and filters leave texts out",
+    "amounts_as_text": "if it is to be added up, make it a number in the mapping, under `properties`, `set`:"
+    " `NAME: {type: number, of: NAME}`",
+    "unsafe_integer": "if it is an id, make it a text in the mapping, under `properties`, `set`: `NAME: {type: text,"
+    " of: NAME}`; readers that use doubles round it",
+    "null_rate": "ask what changed then: a new app version, another column, a file that is missing; --null-jump POINTS"
+    " allows more",
+    "cut_values": "look whether the tool can export them whole; --cut-values N allows more",
+    "property_names": "ids or values are used as names: drop them in the mapping, or move them into one property; the"
+    " service stores every name for good. --property-names N allows more",
     "group_types": "the service stores five types of groups: choose them with --group-types a,b,c",
 }
 """What to do about a check, for those whose detail is not enough."""

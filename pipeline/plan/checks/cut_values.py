@@ -1,0 +1,88 @@
+"""Texts that another program cut at a length."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from pipeline.models import Finding
+from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.plan.drift import PropertyDrift
+from pipeline.text import pluralize, printable
+from pipeline.transform.drift import MOST_LONG
+
+_LENGTHS = frozenset(
+    {
+        *(
+            100,
+            120,
+            127,
+            128,
+            140,
+            150,
+            160,
+            180,
+            191,
+            199,
+            200,
+            240,
+            250,
+            254,
+            255,
+            256,
+            280,
+            300,
+            400,
+            499,
+            500,
+            511,
+            512,
+        ),
+        *(600, 750, 768, 800, 900, 999, 1000, 1023, 1024, 1200, 1500, 1999, 2000, 2047, 2048, 2500, 3000, 4000, 4095),
+        *(4096, 5000, 6000, 8000, 8191, 8192, 10000, 16000, 16383, 16384, 20000, 32000, 32767, 32768, 50000, 65534),
+        *(65535, 65536, 100000),
+    }
+)
+"""Where programs and columns of databases cut, in characters."""
+_DIFFERENT = 5
+_ALL = 0.98
+"""Where next to all long texts have one length, it is that of a format, as of signatures."""
+
+
+def _is_cut(one: PropertyDrift, least: int) -> bool:
+    long = one.whole.long
+    return (
+        long.longest in _LENGTHS
+        and long.at_longest >= least
+        and len(long.hashes) >= min(_DIFFERENT, MOST_LONG)
+        and long.at_longest < _ALL * long.texts
+    )
+
+
+@check("cut_values", "warning")
+def cut_values(facts: PlanFacts) -> Finding | None:
+    """Many different texts of a property end at one length, and none is longer: their ends are lost."""
+    by_name: dict[tuple[str, int], list[PropertyDrift]] = defaultdict(list)
+    for one in facts.drift.properties:
+        if _is_cut(one, facts.thresholds.cut_values):
+            by_name[one.name, one.whole.long.longest].append(one)
+    if not by_name:
+        return None
+    found = sorted(
+        (-sum(one.whole.long.at_longest for one in same), name, length, same)
+        for (name, length), same in by_name.items()
+    )
+    return finding_of(
+        f"{pluralize(len(found), 'property')} with texts that seem to be cut",
+        [_described(facts, name, length, -count, same) for count, name, length, same in found],
+        len(found),
+    )
+
+
+def _described(facts: PlanFacts, name: str, length: int, count: int, same: list[PropertyDrift]) -> str:
+    events = f"of {printable(same[0].event, 60)}" if len(same) == 1 else f"of {pluralize(len(same), 'event name')}"
+    texts = sum(one.whole.long.texts for one in same)
+    place = min(one.whole.long.place for one in same)
+    return (
+        f"{printable(name, 60)} {events}: {count:,} of {texts:,} long texts have exactly {length:,} characters and none"
+        f" has more, the first in {facts.row_at(place)}"
+    )

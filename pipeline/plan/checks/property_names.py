@@ -1,0 +1,29 @@
+"""Names of properties without end."""
+
+from __future__ import annotations
+
+from pipeline.models import Finding
+from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.plan.drift import FEW, EventNames
+from pipeline.text import pluralize, printable
+
+
+@check("property_names", "warning")
+def exploding_names(facts: PlanFacts) -> Finding | None:
+    """An event has many properties that hardly any event has, as where ids are used as names."""
+    found = [one for one in facts.drift.names if one.rare >= facts.thresholds.property_names]
+    if not found:
+        return None
+    return finding_of(
+        f"{pluralize(len(found), 'event name')} with more and more property names",
+        [_described(facts, one) for one in found],
+        len(found),
+    )
+
+
+def _described(facts: PlanFacts, one: EventNames) -> str:
+    some = ", ".join(printable(name, 40) for name in one.some)
+    return (
+        f"{printable(one.event, 60)}: {one.rare:,} of {pluralize(one.properties, 'property')} are in {FEW} events or"
+        f" fewer, such as {some}; the first in {facts.row_at(one.place)}"
+    )

@@ -1,0 +1,133 @@
+"""Properties whose values are of several types, and numbers that are texts."""
+
+from __future__ import annotations
+
+import re
+
+from pipeline.clock_offsets import month_name
+from pipeline.models import Finding
+from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.plan.drift import PropertyDrift
+from pipeline.text import pluralize, printable
+
+_LEAST = 10
+"""So few values of another type say nothing yet."""
+_LEAST_TEXTS = 20
+_OF_FLAGS = "$feature"
+"""The service's own properties of feature flags begin so; their values are texts and booleans."""
+_AMOUNTS = re.compile(
+    r"(?:^|_)(?:amount|price|revenue|total|subtotal|cost|tax|discount|quantity|qty|duration|score|balance|fee|value)s?"
+    r"(?:_(?:usd|eur|gbp|cents|total|value|net|gross|in|ms|sec|seconds|minutes))*$"
+)
+"""Names of what is added up. Codes, zip codes, versions and ids are numbers that are rightly texts."""
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\s\-.$]+")
+
+
+def _others(one: PropertyDrift) -> dict[str, int]:
+    """The types of the property but the most frequent one, with their values. A number as a text is a text here."""
+    families = one.families
+    families["text"] = families.get("text", 0) + families.pop("number as text", 0)
+    most = max(families, key=lambda family: families[family])
+    return {family: count for family, count in families.items() if count and family != most}
+
+
+def _changed(one: PropertyDrift) -> bool:
+    """Whether the property is numbers in some events and the same as texts in others, and next to nothing else."""
+    families = one.families
+    rest = one.filled - families.get("number", 0) - families.get("number as text", 0)
+    return all(_counts(families.get(family, 0), one, 1) for family in ("number", "number as text")) and not _counts(
+        rest, one, 1
+    )
+
+
+def _counts(values: int, one: PropertyDrift, percent: float) -> bool:
+    return values >= _LEAST and values * 100 > percent * one.filled
+
+
+@check("mixed_types", "warning")
+def mixed_types(facts: PlanFacts) -> Finding | None:
+    """Values of a property are of several types: filters and sums of it leave the others out."""
+    percent = facts.thresholds.mixed_types
+    found = [
+        (one, others)
+        for one in facts.drift.properties
+        if _counts(sum((others := _others(one)).values()), one, percent)
+        and not _changed(one)
+        and not one.name.startswith(_OF_FLAGS)
+    ]
+    if not found:
+        return None
+    found.sort(key=lambda pair: (-sum(pair[1].values()), pair[0].event, pair[0].name))
+    return finding_of(
+        f"{pluralize(len(found), 'property')} with values of several types",
+        [f"{_named(one)}: {_shares(one)}; the first {_first(facts, one, others)}" for one, others in found],
+        len(found),
+    )
+
+
+def _shares(one: PropertyDrift) -> str:
+    return ", ".join(f"{count / one.filled:.1%} {family}" for family, count in one.families.items())
+
+
+def _first(facts: PlanFacts, one: PropertyDrift, others: dict[str, int]) -> str:
+    family = max(others, key=lambda family: others[family])
+    place = one.place(family)
+    if family == "text":
+        place = min(place, one.place("number as text"))
+    return f"{family} is in {facts.row_at(place)}"
+
+
+@check("numbers_as_text", "warning")
+def numbers_and_texts(facts: PlanFacts) -> Finding | None:
+    """A property is a number in some events, and the same as a text in others."""
+    found = [one for one in facts.drift.properties if _changed(one)]
+    if not found:
+        return None
+    found.sort(key=lambda one: (-one.filled, one.event, one.name))
+    return finding_of(
+        f"{pluralize(len(found), 'property')} with numbers in some events and numbers as texts in others",
+        [
+            f"{_named(one)}: {one.of('number'):,} numbers ({_months(one, 'number')}), {one.of('number as text'):,}"
+            f" texts ({_months(one, 'number as text')}), the first in {facts.row_at(one.place('number as text'))}"
+            for one in found
+        ],
+        len(found),
+    )
+
+
+def _months(one: PropertyDrift, family: str) -> str:
+    """`2021-03`, or `2021-03 to 2021-08`: the months that have values of a type."""
+    months = one.months[one.by_month(family) > 0].tolist()
+    first, last = month_name(months[0]), month_name(months[-1])
+    return first if first == last else f"{first} to {last}"
+
+
+@check("amounts_as_text", "notice")
+def amounts_as_text(facts: PlanFacts) -> Finding | None:
+    """A property that is named like an amount is a text in all events, so it cannot be added up."""
+    found = [
+        one
+        for one in facts.drift.properties
+        if one.of("number as text") >= max(_LEAST_TEXTS, 0.99 * one.filled) and _is_amount(one.name)
+        and not _changed(one)
+    ]  # fmt: skip
+    if not found:
+        return None
+    found.sort(key=lambda one: (-one.filled, one.event, one.name))
+    return finding_of(
+        f"{pluralize(len(found), 'property')} named like an amount with numbers as texts",
+        [
+            f"{_named(one)} ({pluralize(one.filled, 'event')}), the first in"
+            f" {facts.row_at(one.place('number as text'))}"
+            for one in found
+        ],
+        len(found),
+    )
+
+
+def _is_amount(name: str) -> bool:
+    return _AMOUNTS.search(_WORDS.sub("_", name).casefold()) is not None
+
+
+def _named(one: PropertyDrift) -> str:
+    return f"{printable(one.name, 60)} of {printable(one.event, 60)}"

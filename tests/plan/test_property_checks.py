@@ -1,0 +1,237 @@
+"""What the drift of properties shows: every planted fault is found and named, and nothing in a clean history."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from pipeline.api import plan_export
+from pipeline.models import Finding
+from pipeline.options import PlanOptions
+from pipeline.plan.checks import run_checks
+from pipeline.plan.drift import DriftCollector
+from pipeline.timestamps import DAY
+from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
+from tests.plan.test_drift import COUNTERS, SHOP, Event, counted
+from tests.support.plan_facts import facts
+
+FIRST = 18_262
+"""1 January 2020."""
+MONTHS = 24
+CHECKS = {
+    "mixed_types", "numbers_as_text", "amounts_as_text", "unsafe_integer", "null_rate", "cut_values", "property_names",
+}  # fmt: skip
+Change = Callable[[dict[str, Any], int, Random], None]
+"""Plants a fault into the properties of an event of this month, from 0."""
+
+
+def clean(seed: int, count: int = 12_000) -> list[Event]:
+    """Two years of events whose properties are as properties are: some rare, some new, some no longer sent."""
+    chance = Random(seed)
+    events: list[Event] = []
+    for number in range(count):
+        day = number * MONTHS * 30 // count
+        properties: dict[str, Any] = {
+            "plan": chance.choice(["free", "pro", "team"]),
+            "price": chance.choice([9, 19.5, 0.25, chance.randrange(10_000) / 100]),
+            "zip": chance.choice(["10115", "80331", "01067"]),
+            "app_version": chance.choice(["12", "13", "13.1"]),
+            "user_code": str(chance.randrange(10**9)),
+            "order": chance.randrange(10**15),
+            "token": "".join(chance.choices("0123456789abcdef", k=256)),
+            "description": "x y" * chance.randrange(5, 90) + str(number),
+            "tags": chance.sample(["a", "b", "c"], 2),
+            "paid": chance.random() < 0.3,
+            "page": "https://shop.example/" + "p/" * chance.randrange(4, 170) + str(number),
+        }
+        if chance.random() < 0.9:
+            properties["city"] = chance.choice(["Kraków", "Łódź", "", None]) if chance.random() < 0.1 else "Berlin"
+        if chance.random() < (0.4 if day // 30 % 6 == 5 else 0.02):
+            properties["campaign"] = "spring"
+        if day > 200:
+            properties["new"] = "since July"
+        if day < 500:
+            properties["old"] = number
+        if chance.random() < 0.05:
+            properties[f"setting_{chance.randrange(60)}"] = True
+        events.append((chance.choice(["Viewed", "Bought", "Signed up"]), (FIRST + day) * DAY + number, properties))
+    return events
+
+
+def found_in(events: list[Event], folder: Path, **thresholds: Any) -> dict[str, Finding]:
+    """The findings for these events, by the name of their check."""
+    counter = COUNTERS[-1]()
+    counted(counter, events)
+    collector = DriftCollector(folder)
+    collector.add(counter.take())
+    drift = collector.finish(folder / "drift.jsonl")[1]
+    some = replace(facts(), drift=drift, row_at=lambda place: f"row {place + 1}", thresholds=PlanOptions(**thresholds))
+    return {one.name: one for one in run_checks(some) if one.name in CHECKS}
+
+
+def planted(change: Change, seed: int = 1) -> list[Event]:
+    """A clean history with a fault in the purchases."""
+    chance = Random(seed + 100)
+    events = clean(seed)
+    for name, time, properties in events:
+        if name == "Bought":
+            change(properties, (time // DAY - FIRST) // 30, chance)
+    return events
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("count", [12, 300, 12_000])
+def test_nothing_is_found_in_a_clean_history(seed: int, count: int, tmp_path: Path) -> None:
+    """Neither in properties of campaigns, new and old ones, nor in zip codes, versions, ids, tokens and long texts."""
+    assert found_in(clean(seed, count), tmp_path) == {}
+
+
+def mixed(properties: dict[str, Any], month: int, chance: Random) -> None:
+    if chance.random() < 0.03:
+        properties["price"] = "n/a"
+
+
+def listed(properties: dict[str, Any], month: int, chance: Random) -> None:
+    if chance.random() < 0.03:
+        properties["plan"] = [properties["plan"]]
+
+
+def texts(properties: dict[str, Any], month: int, chance: Random) -> None:
+    if month >= 14:
+        properties["price"] = str(properties["price"])
+
+
+def amounts(properties: dict[str, Any], month: int, chance: Random) -> None:
+    properties["totalPriceEUR"] = f"{chance.random() * 100:.2f}"
+
+
+def large(properties: dict[str, Any], month: int, chance: Random) -> None:
+    if month == 20:
+        properties["order"] = 2**53 + 1 + chance.randrange(10**6)
+
+
+def nulls(properties: dict[str, Any], month: int, chance: Random) -> None:
+    if month >= 15 and chance.random() < 0.6:
+        properties["city"] = None
+
+
+def missing(properties: dict[str, Any], month: int, chance: Random) -> None:
+    if month in (8, 9) and chance.random() < 0.8:
+        del properties["plan"]
+
+
+def blank(properties: dict[str, Any], month: int, chance: Random) -> None:
+    if month == 23:
+        properties["plan"] = " "
+
+
+def cut(properties: dict[str, Any], month: int, chance: Random) -> None:
+    properties["page"] = properties["page"][:255]
+
+
+def cut_letters(properties: dict[str, Any], month: int, chance: Random) -> None:
+    properties["page"] = properties["page"].replace("p", "ü")[:256]
+
+
+def exploding(properties: dict[str, Any], month: int, chance: Random) -> None:
+    properties[f"clicked_{chance.randrange(10**9)}"] = 1
+
+
+FAULTS: dict[str, tuple[Change, str, str]] = {
+    "another type": (
+        mixed, "mixed_types", r"price of Bought: 9\d\.\d% number, \d\.\d% text; the first text is in row ",
+    ),
+    "lists": (listed, "mixed_types", r"plan of Bought: 9\d\.\d% text, \d\.\d% list; the first list is in row "),
+    "texts": (
+        texts, "numbers_as_text",
+        r"price of Bought: [\d,]+ numbers \(2020-01 to 2021-02\), [\d,]+ texts \(2021-02 to 2021-12\),"
+        " the first in row ",
+    ),
+    "amounts": (amounts, "amounts_as_text", r"totalPriceEUR of Bought \([\d,]+ events\), the first in row "),
+    "large": (large, "unsafe_integer", r"order of Bought \(\d+ events\), the first in row "),
+    "nulls": (
+        nulls, "null_rate",
+        r"city of Bought in 2021-0[34]: \d\d% of the events, before \d\d%; the first null or blank value is in row ",
+    ),
+    "missing": (missing, "null_rate", r"plan of Bought in 2020-(08|09|10): \d\d% of the events, before \d+%$"),
+    "blank": (blank, "null_rate", r"plan of Bought in 2021-1[12]: .* value is in row "),
+    "cut": (
+        cut, "cut_values",
+        r"page of Bought: [\d,]+ of [\d,]+ long texts have exactly 255 characters and none has more, the first in row ",
+    ),
+    "cut letters": (cut_letters, "cut_values", r"page of Bought: .* exactly 256 characters .* the first in row "),
+    "names": (
+        exploding, "property_names",
+        r"Bought: [34],\d\d\d of [34],\d\d\d properties are in 3 events or fewer, such as clicked_\d+,"
+        " .* the first in row ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found_and_named_and_nothing_else(fault: str, tmp_path: Path) -> None:
+    """The property, its event, its months, and the row of the first."""
+    change, name, text = FAULTS[fault]
+    events = planted(change)
+    found = found_in(events, tmp_path)
+    assert set(found) == {name}
+    assert found[name].count == 1
+    (example,) = found[name].examples  # type: ignore[misc]
+    assert re.match(text, example), example
+    if "row " in example:
+        row = int(example.rpartition("row ")[2])
+        event, _, properties = events[row - 1]
+        assert event == "Bought"
+        assert properties != clean(1)[row - 1][2] or not properties.get("city")
+
+
+@pytest.mark.parametrize(
+    ("fault", "option"),
+    [
+        ("another type", {"mixed_types": 5.0}), ("nulls", {"null_jump": 90.0}), ("cut", {"cut_values": 10_000}),
+        ("names", {"property_names": 5_000}),
+    ],
+)  # fmt: skip
+def test_an_option_allows_more(fault: str, option: dict[str, Any], tmp_path: Path) -> None:
+    """Each threshold is an option of a plan."""
+    assert found_in(planted(FAULTS[fault][0]), tmp_path, **option) == {}
+
+
+def test_a_plan_names_the_file_and_the_row(tmp_path: Path) -> None:
+    """Rows count in their file; what a check reports is no warning beside it."""
+    (tmp_path / "shop.yaml").write_text(SHOP)
+    export = tmp_path / "export"
+    export.mkdir()
+    for file in range(2):
+        rows = [
+            {"name": "Bought", "user": "u", "at": f"2023-01-02T03:{number:02}:00Z", "order": number, "page": f"{file}"}
+            for number in range(60)
+        ]
+        if file:
+            for row in rows[30:]:
+                row["order"] = 2**53 + 1
+        (export / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plan = plan_export([str(export)], tmp_path / "plan", PlanOptions(mapping=tmp_path / "shop.yaml", as_of=AS_OF))
+    (found,) = (one for one in plan.gates if one.name in CHECKS)
+    assert (found.name, found.examples) == (
+        "unsafe_integer",
+        ["order of Bought (30 events), the first in row 31 of 1.jsonl"],
+    )
+    assert "unsafe_integer" not in plan.warnings
+    assert "unsafe_integer" not in plan.examples
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_nothing_is_found_in_a_sample_but_its_large_integers(name: str, tmp_path: Path) -> None:
+    """Every shipped mapping with its sample."""
+    sample = GOLDEN[name]
+    plan = plan_export([str(SAMPLES / file) for file in sample.files], tmp_path / "plan", PlanOptions(**sample.asked))
+    assert {one.name for one in plan.gates} & CHECKS <= {"unsafe_integer"}
