@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
 
+from pipeline import shared_options as shared
 from pipeline.option_types import (
     Checked,
     Instant,
@@ -39,46 +39,6 @@ class Limits:
 
 
 PathText = str | PathLike[str]
-
-
-# --- Options that several steps have ----------------------------------------------------------------------
-
-
-def _workers() -> Any:
-    return option(
-        None, "--workers", least=0, most=256, metavar="N",
-        help="Processes that read and encode; 0 works in this one.  [default: one per processor]",
-    )  # fmt: skip
-
-
-def _source_root() -> Any:
-    return option(
-        None, "--source-root", path="folder", exists=False, metavar="DIR",
-        help="Where the export is now, if it moved since the plan.",
-    )  # fmt: skip
-
-
-def _project(default: str) -> Any:
-    return option(None, "--project", metavar="ID", help=f"The project's id.  [default: {default}]")
-
-
-def _ca_file() -> Any:
-    return option(
-        None, "--ca-file", metavar="FILE", help="Certificates to trust, as PEM.  [default: SSL_CERT_FILE]", read=str
-    )
-
-
-def _allow_firing() -> Any:
-    return option(
-        False, "--allow-firing", help="Go on although hog functions of the project would fire on these events."
-    )
-
-
-def _dry_run(help: str) -> Any:
-    return option(False, "--dry-run", help=help)
-
-
-# --- The steps --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +231,7 @@ class PlanOptions(Checked):
         dict, "--report", many=True, metavar="KIND=FILE", read=read_reports,
         help="Also write the checks for a pipeline: junit=FILE, sarif=FILE or csv=FILE; repeat.",
     )  # fmt: skip
-    workers: int | None = _workers()
+    workers: int | None = shared.workers()
 
     @property
     def limits(self) -> Limits:
@@ -297,8 +257,8 @@ class FaultOptions(Checked):
 class RehearseOptions(FaultOptions):
     """The options of a rehearsal."""
 
-    source_root: Path | str | None = _source_root()
-    workers: int | None = _workers()
+    source_root: Path | str | None = shared.source_root()
+    workers: int | None = shared.workers()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,7 +269,7 @@ class ApplyOptions(Checked):
     a batch waits up to `first_pause` seconds, later ones longer, up to `longest_pause`.
     """
 
-    dry_run: bool = _dry_run("Build every request that is left, and send none.")
+    dry_run: bool = shared.dry_run("Build every request that is left, and send none.")
     phases: Sequence[str] | None = option(
         None, "--phases", metavar="LIST", complete="phases", read=read_names,
         help="Send only these, as identities,groups; always in the order of the plan."
@@ -350,21 +310,21 @@ class ApplyOptions(Checked):
         None, "--max-duration", metavar="TIME", read=read_seconds,
         help="Stop cleanly after this long, as 30m or 6h; run again to resume.",
     )  # fmt: skip
-    ca_file: PathText | None = _ca_file()
+    ca_file: PathText | None = shared.ca_file()
     redirect_hosts: Sequence[str] = option(
         (), "--allow-redirect-host", many=True, metavar="HOST", help="A host the key may be redirected to."
     )
-    source_root: Path | str | None = _source_root()
-    workers: int | None = _workers()
+    source_root: Path | str | None = shared.source_root()
+    workers: int | None = shared.workers()
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyOptions(Checked):
     """The options of a verification. `whole`: events of the project that are not of this plan count as extra."""
 
-    project: str | None = _project("1 on this machine")
-    source_root: Path | str | None = _source_root()
-    workers: int | None = _workers()
+    project: str | None = shared.project("1 on this machine")
+    source_root: Path | str | None = shared.source_root()
+    workers: int | None = shared.workers()
     whole: bool = option(False)
 
 
@@ -385,7 +345,7 @@ class RejectsOptions(Checked):
     """The options of listing rejected rows and refused events."""
 
     code: str | None = option(None, "--code", metavar="CODE", complete="codes", help="Only those with this code.")
-    source_root: Path | str | None = _source_root()
+    source_root: Path | str | None = shared.source_root()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -402,7 +362,7 @@ class DiffOptions(Checked):
         None, "--source-root", path="folder", exists=False, metavar="DIR",
         help="Where an export is now that is no longer where a plan read it.",
     )  # fmt: skip
-    workers: int | None = _workers()
+    workers: int | None = shared.workers()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,12 +373,12 @@ class PreflightOptions(Checked):
         None, "--api", metavar="us|eu|URL", complete="targets",
         help="Where the management API is.  [default: where --to is]",
     )  # fmt: skip
-    project: str | None = _project("the one of the capture key")
-    allow_firing: bool = _allow_firing()
+    project: str | None = shared.project("the one of the capture key")
+    allow_firing: bool = shared.allow_firing()
     timeout: float = option(
         20.0, "--timeout", least=0.1, metavar="SECONDS", shown=True, help="How long to wait for one response."
     )
-    ca_file: PathText | None = _ca_file()
+    ca_file: PathText | None = shared.ca_file()
     redirect_hosts: Sequence[str] = option(())
     reach: bool = option(True)
 
@@ -432,6 +392,6 @@ class PreflightOptions(Checked):
 class RunOptions(Checked):
     """The options of one run of a scheduled job."""
 
-    dry_run: bool = _dry_run("Plan what is due in a temporary folder; send and record nothing.")
-    allow_firing: bool = _allow_firing()
-    workers: int | None = _workers()
+    dry_run: bool = shared.dry_run("Plan what is due in a temporary folder; send and record nothing.")
+    allow_firing: bool = shared.allow_firing()
+    workers: int | None = shared.workers()

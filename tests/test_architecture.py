@@ -15,10 +15,11 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
-    "errors", "plugins", "native", "json_limits", "zone_hints", "timestamps", "option_types", "options", "models",
-    "uuids", "config", "values", "text", "charts", "mask", "files", "ctrl_c", "id_hash", "clock_offsets", "targets",
-    "extractors", "validator", "mapper", "encoder", "batcher", "survey", "ledger", "identity", "transform", "plan",
-    "delivery", "management", "verify", "report", "preflight", "local_service", "jobs", "api", "demo", "cli",
+    "errors", "plugins", "native", "json_limits", "zone_hints", "timestamps", "option_types", "shared_options",
+    "options", "models", "uuids", "config", "values", "text", "charts", "mask", "files", "ctrl_c", "id_hash",
+    "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher", "survey", "ledger",
+    "identity", "transform", "plan", "delivery", "management", "verify", "report", "preflight",
+    "local_service", "jobs", "api", "demo", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 

@@ -1,0 +1,41 @@
+"""Options that several steps have; `pipeline.options` says which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.option_types import option
+
+
+def workers() -> Any:
+    return option(
+        None, "--workers", least=0, most=256, metavar="N",
+        help="Processes that read and encode; 0 works in this one.  [default: one per processor]",
+    )  # fmt: skip
+
+
+def source_root() -> Any:
+    return option(
+        None, "--source-root", path="folder", exists=False, metavar="DIR",
+        help="Where the export is now, if it moved since the plan.",
+    )  # fmt: skip
+
+
+def project(default: str) -> Any:
+    return option(None, "--project", metavar="ID", help=f"The project's id.  [default: {default}]")
+
+
+def ca_file() -> Any:
+    return option(
+        None, "--ca-file", metavar="FILE", help="Certificates to trust, as PEM.  [default: SSL_CERT_FILE]", read=str
+    )
+
+
+def allow_firing() -> Any:
+    return option(
+        False, "--allow-firing", help="Go on although hog functions of the project would fire on these events."
+    )
+
+
+def dry_run(help: str) -> Any:
+    return option(False, "--dry-run", help=help)
