@@ -12,6 +12,7 @@ from pipeline.files import private, write_atomically
 from pipeline.mapper.own_code import OwnCode
 from pipeline.plan.coverage import Coverage
 from pipeline.plan.directory import Directory
+from pipeline.plan.drift import Drift
 from pipeline.plan.hours import HoursSeal
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Report, Results, build_report, phases_of
@@ -29,7 +30,7 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
     """The object of `plan --json`: the plan at `path`, without the fields that only sealing needs.
 
     A part that belongs to a table of a warehouse has a `table`. A plan that was made before plans had one has no
-    `coverage` and no `hours`.
+    `coverage`, no `hours` and no `drift`.
     """
     rows = plan.rows
     return {
@@ -55,6 +56,7 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         **code_object(plan),
         **({"plugins": plan.plugins} if plan.plugins else {}),
         **({"coverage": msgspec.to_builtins(plan.coverage)} if isinstance(plan.coverage, Coverage) else {}),
+        **({"drift": msgspec.to_builtins(plan.drift)} if isinstance(plan.drift, Drift) else {}),
         **({"hours": msgspec.to_builtins(plan.hours)} if isinstance(plan.hours, HoursSeal) else {}),
     }
 

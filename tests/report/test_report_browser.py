@@ -17,6 +17,7 @@ from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Part
 from pipeline.ledger import FailureCount, RunHistory, SendingRate
 from pipeline.models import Finding, Reject
 from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage, Totals
+from pipeline.plan.drift import Drift, LeftOut, Period, PropertySummary
 from pipeline.plan.manifest import (
     Example,
     GroupsSeal,
@@ -92,6 +93,16 @@ def full_report(folder: Path, name: str) -> Report:
         notices=[(name, name, name)],
         people=people,
         coverage=coverage,
+        drift=Drift(
+            9,
+            3,
+            [
+                PropertySummary(
+                    name, name, 9, 1, 1, 1, {name: 6}, 3, True, name, name, [Period(name, name, [name], 0.5, 9)]
+                )
+            ],
+            LeftOut(2, 3, [name]),
+        ),
     )
     applied = StatusResult(
         digest="d", state="sent-with-refusals", batches=BatchCounts(3, 3, 1, 1), events=COUNTS,
