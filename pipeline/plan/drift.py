@@ -58,9 +58,9 @@ NAME_CHARACTERS = 200
 SOME = 3
 FEW = 3
 """A property in so many events or fewer is rare."""
-_ENOUGH, _STEP, _SHARE = 20, 0.1, 0.01
-"""A period begins where a month of enough events has another share of empty values, by a step, or another type that has
-a share of them."""
+_ENOUGH, _TYPED, _STEP, _SHARE = 20, 10, 0.1, 0.01
+"""A period begins where a month of enough events has another share of empty values, by a step, or where enough values
+are of other types, of those that have a share of them."""
 
 FAMILIES = {
     "text": (TEXT,),
@@ -332,7 +332,9 @@ def _periods(one: PropertyDrift) -> list[Period]:
         if total[at] < _ENOUGH or total[start:at].sum() < _ENOUGH:
             continue
         step = abs(empty[at] / total[at] - empty[start:at].sum() / total[start:at].sum())
-        if step >= _STEP or _types(families[at]) != _types(families[start:at].sum(axis=0)):
+        known, found = families[start:at].sum(axis=0), families[at]
+        retyped = min(known.sum(), found.sum()) >= _TYPED and set(_types(known)) != set(_types(found))
+        if step >= _STEP or retyped:
             starts.append(at)
     starts = starts[:MOST_PERIODS]
     return [
