@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -48,17 +49,18 @@ from pipeline.plan.diff.spill import SIDES, Entry, RowTags, Spill
 from pipeline.plan.diff.tally import Tally
 from pipeline.plan.diff.tally import read as read_event
 from pipeline.plan.diff.walk import BlockPairs, Opened, check_sources
-from pipeline.plan.directory import read_lines
+from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.freshness import transform_config_for, workers_for
 from pipeline.plan.lookups import load_lookups
 from pipeline.plan.manifest import Plan
-from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
+from pipeline.plan.phases import EVENTS, PHASES, phase_blocks, sealed_file
 from pipeline.plan.spilled_counts import SpilledCounts
 from pipeline.timestamps import format_utc
 from pipeline.transform.tasks import TransformConfig
 from pipeline.transform.workers import Workers
 from pipeline.validator.rules import WITHOUT_TIME
 
+K = TypeVar("K")
 MOST_LISTED = 100
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -90,7 +92,10 @@ def compare_plans(
     """
     if counts_only:
         return _diff(a, b, None)
-    scratch = Path(tempfile.mkdtemp(prefix="diff-", dir=b.directory.path))
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix="diff-", dir=b.directory.path))
+    except OSError:  # a plan that was copied to where nothing can be written
+        scratch = Path(tempfile.mkdtemp(prefix="backcast-diff-"))
     try:
         return _Comparison(a, b, scratch, values=values, ids=ids).run(workers, source_root, progress)
     finally:
@@ -210,16 +215,16 @@ def _diff(a: Opened, b: Opened, found: _Comparison | None) -> Diff:
     persons, people = _persons(found)
     properties = sorted(
         (
-            PropertyChange(phase, name, one.added, one.removed, one.changed, one.examples)
+            PropertyChange(phase, name, one.added, one.removed, one.changed, [(a, b) for _, a, b in one.examples])
             for (phase, name), one in tally.properties.items()
         ),
         key=lambda one: (PHASES.index(one.phase) if one.phase != EVENTS else -1, -_weight(one), one.name),
     )
-    renamed = [Renamed(*names_, events) for names_, events in tally.renamed.most_common(MOST_LISTED)]
-    shifts = [Shift(seconds, events) for seconds, events in tally.shifts.most_common(MOST_LISTED)]
+    renamed = [Renamed(*pair, events) for pair, events in _worst(tally.renamed)]
+    shifts = [Shift(seconds, events) for seconds, events in _worst(tally.shifts)]
     what = {name: count for (phase, name), count in tally.what.items() if phase == EVENTS and name != "duplicated"}
     counted = any((one.changed, one.only_a, one.only_b) != (0, 0, 0) for one in phases.values())
-    differ = counted or (found is None and (_recorded(plans[0]) != _recorded(plans[1])))
+    differ = counted or (found is None and _recorded(*plans) != _recorded(*reversed(plans)))
     return Diff(
         equal=not differ and not skips and not rejects,
         compared=found is not None,
@@ -236,7 +241,7 @@ def _diff(a: Opened, b: Opened, found: _Comparison | None) -> Diff:
         renamed=renamed,
         shifts=shifts,
         persons=persons,
-        examples=[one for some in tally.examples.values() for one in some],
+        examples=[one for kind in KINDS for one in tally.examples.get(kind, ())],
         consequences=_consequences(phases[EVENTS], tally, found.rekeyed) if found is not None else None,
         totals={**totals, "persons": people, "properties": len(properties), "settings": len(settings)},
     )
@@ -245,14 +250,29 @@ def _diff(a: Opened, b: Opened, found: _Comparison | None) -> Diff:
 _WHAT = ("event", "distinct_id", "timestamp", "day", "properties", "order")
 
 
+def _worst(counts: Counter[K]) -> list[tuple[K, int]]:
+    """The first of the counts, the largest first, in an order that does not depend on how they were counted."""
+    return sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))[:MOST_LISTED]
+
+
 def _weight(one: PropertyChange) -> int:
     return one.added + one.removed + one.changed
 
 
-def _recorded(plan: Plan) -> object:
-    """What a plan recorded of its events: their digests, block by block, are in the digest of blocks.jsonl."""
-    files = {name: digest for name, digest in plan.files.items() if not name.endswith(".parquet")}
+def _recorded(plan: Plan, other: Plan) -> object:
+    """What a plan recorded of its events: counts, and the digests of its files.
+
+    The digest of blocks.jsonl covers those of all events. Updates can have the plan's own instant as their time, so
+    they are compared by their number alone where the instants differ.
+    """
+    left_out = {"identities.parquet"}
+    if plan.options.as_of != other.options.as_of:
+        left_out |= {sealed_file(phase, _ANYWHERE).name for phase in PHASES if phase != EVENTS}
+    files = {name: digest for name, digest in plan.files.items() if name not in left_out}
     return plan.rows, plan.events, plan.names, files
+
+
+_ANYWHERE = Directory(Path())
 
 
 def _side(opened: Opened) -> Side:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
@@ -51,18 +53,18 @@ _object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 @dataclass(slots=True)
 class PropertyTally:
-    """What became of one property, see `result.PropertyChange`."""
+    """What became of one property, see `result.PropertyChange`; an example begins with the uuid of its event."""
 
     added: int = 0
     removed: int = 0
     changed: int = 0
-    examples: list[tuple[str, str]] = field(default_factory=list)
+    examples: list[tuple[str, str, str]] = field(default_factory=list)
 
     def add(self, other: PropertyTally) -> None:
         self.added += other.added
         self.removed += other.removed
         self.changed += other.changed
-        self.examples = (self.examples + other.examples)[:MOST_EXAMPLES]
+        self.examples = sorted(self.examples + other.examples)[:MOST_EXAMPLES]
 
 
 @dataclass(slots=True)
@@ -70,8 +72,8 @@ class Tally:
     """Differences counted. `kinds` counts by (phase, kind), `what` by (phase, what differs).
 
     The others are of events: `cells` counts by (name, day, kind), `persons` by distinct_id, `renamed` by (name in A, in
-    B), `shifts` by seconds. `properties` has those of all phases, by (phase, name). With `values` the examples are not
-    masked.
+    B), `shifts` by seconds. `properties` has those of all phases, by (phase, name). Examples are those with the
+    smallest uuids, so they do not depend on the number of processes; with `values` they are not masked.
     """
 
     values: bool = False
@@ -106,7 +108,7 @@ class Tally:
         shifted = a.timestamp != b.timestamp and (
             phase == EVENTS or (_bare(a.timestamp), _bare(b.timestamp)) != tuple(map(_bare, instants))
         )
-        differing = a.properties != b.properties and self._compare(phase, a.properties, b.properties)
+        differing = a.properties != b.properties and self._compare(phase, a, b)
         order = not (renamed or moved or shifted or differing)
         if order and phase != EVENTS:
             return
@@ -145,32 +147,32 @@ class Tally:
             for example in some:
                 self._example(example)
 
-    def _compare(self, phase: str, a: dict[str, Raw], b: dict[str, Raw]) -> bool:
+    def _compare(self, phase: str, first: Whole, second: Whole) -> bool:
         """Count the properties that differ. Returns whether any does."""
-        differs = False
+        differs, uuid, a, b = False, second.uuid, first.properties, second.properties
         for name, value in a.items():
             other = b.get(name)
             if name != _ID and (other is None or other != value):
                 differs = True
-                self._differing(phase, name, value, other)
+                self._differing(phase, uuid, name, value, other)
         for name, value in b.items():
             if name not in a:
                 differs = True
-                self._differing(phase, name, None, value)
+                self._differing(phase, uuid, name, None, value)
         return differs
 
-    def _differing(self, phase: str, name: str, a: Raw | None, b: Raw | None) -> None:
+    def _differing(self, phase: str, uuid: str, name: str, a: Raw | None, b: Raw | None) -> None:
         if name in _OPENED:
             members, others = _members(a), _members(b)
             if members is not None and others is not None:
                 for member in members.keys() | others.keys():
                     value, other = members.get(member), others.get(member)
                     if value is None or other is None or value != other:
-                        self._one(phase, f"{name}.{member}", value, other)
+                        self._one(phase, uuid, f"{name}.{member}", value, other)
                 return
-        self._one(phase, name, a, b)
+        self._one(phase, uuid, name, a, b)
 
-    def _one(self, phase: str, name: str, a: Raw | None, b: Raw | None) -> None:
+    def _one(self, phase: str, uuid: str, name: str, a: Raw | None, b: Raw | None) -> None:
         tally = self._property(phase, name)
         if a is None:
             tally.added += 1
@@ -178,8 +180,10 @@ class Tally:
             tally.removed += 1
         else:
             tally.changed += 1
-        if len(tally.examples) < MOST_EXAMPLES:
-            tally.examples.append((self._shown(a), self._shown(b)))
+        examples = tally.examples
+        if len(examples) < MOST_EXAMPLES or uuid < examples[-1][0]:
+            insort(examples, (uuid, self._shown(a), self._shown(b)))
+            del examples[MOST_EXAMPLES:]
 
     def _property(self, phase: str, name: str) -> PropertyTally:
         found = self.properties.get((phase, name))
@@ -198,8 +202,9 @@ class Tally:
 
     def _example(self, example: EventExample) -> None:
         some = self.examples.setdefault(example.kind, [])
-        if len(some) < MOST_EXAMPLES:
-            some.append(example)
+        if len(some) < MOST_EXAMPLES or example.uuid < some[-1].uuid:
+            insort(some, example, key=attrgetter("uuid"))
+            del some[MOST_EXAMPLES:]
 
 
 def _count(counts: Counter[K], key: K, others: K, count: int = 1) -> None:
