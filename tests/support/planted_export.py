@@ -23,6 +23,7 @@ PEOPLE = 4_000
 NAMES = ("Viewed", "Searched", "Added", "Purchase")
 HOURS = (2, 1, 1, 1, 1, 2, 5, 9, 13, 15, 16, 17, 18, 17, 16, 16, 17, 19, 21, 22, 20, 15, 9, 4)
 """How usual each hour of day is."""
+_LETTERS = "".join(Random(SEED).choices("abcdefghijklmnopqrstuvwxyz ", k=4_000))
 _HOURS = [hour for hour, share in enumerate(HOURS) for _ in range(share)]
 _NAMES = [name for name, share in zip(NAMES, (60, 20, 12, 8), strict=True) for _ in range(share)]
 
@@ -38,6 +39,7 @@ class Fault(NamedTuple):
 EMPTY = date(2022, 3, 7), date(2022, 3, 13)
 SPIKE = date(2022, 7, 20)
 RENAMED = date(2022, 11, 1)
+TEXTS = date(2022, 12, 1)
 NULLS = date(2023, 2, 1)
 LEVEL = date(2023, 6, 5)
 FAST = date(2023, 8, 15)
@@ -51,23 +53,21 @@ FAULTS = (
     Fault("a level that doubles and stays", "level", "2023-06-05"),
     Fault("Purchase becomes purchase", "renamed_event", "Purchase from 2022-01-01 until 2022-11-01"),
     Fault("Added and added at one time", "similar_names", "added"),
+    Fault("a property of mixed types", "mixed_types", "price"),
+    Fault("numbers that become texts", "numbers_as_text", "rating"),
+    Fault("an amount that is always a text", "amounts_as_text", "quantity"),
     Fault("integers beyond 2^53", "unsafe_integer", "order"),
+    Fault("names of properties that contain ids", "property_names", "seen_"),
+    Fault("texts cut at 255 characters", "cut_values", "comment"),
+    Fault("a null rate that jumps", "null_rate", "campaign"),
     Fault("the clock of another zone from a month on", "clock_jump", "2023-09: 9 hours later"),
     Fault("one id with 1,200 events in ten seconds", "inhuman_rate", "u-1 "),
     Fault("the same event again with another uuid", "near_duplicate"),
+    Fault("anonymous people who never return", "one_day_ids"),
     Fault("a file that is missing", "missing_files", "2022-05-01 to 2022-05-15 (15 days)"),
     Fault("two files of the same days", "overlapping_files", "2022-09-23 to 2022-09-30"),
 )
-"""The faults that a check finds."""
-WITHOUT_CHECK = (
-    "a property of mixed types",
-    "numbers as texts",
-    "names of properties that contain ids",
-    "texts cut at 255 characters",
-    "a null rate that jumps",
-    "people who never return",
-)
-"""The faults that are planted, too, and that no check finds yet."""
+"""Every fault of the export, once."""
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -144,15 +144,23 @@ def _row(rng: Random, day: date, number: int) -> Row:
     return {
         "event": _one(rng, _NAMES),
         "user": f"u-{int(PEOPLE * rng.random() ** 2)}",
+        "device": "",
         "at": f"{day}T{hour:02d}:{second // 60:02d}:{second % 60:02d}",
         "id": _uuid(day, number),
         "price": int(rng.random() * 9_000) / 100,
         "quantity": 1 + int(rng.random() * 8),
+        "rating": 1 + int(rng.random() * 5),
         "order": int(rng.random() * 10**9),
-        "comment": "x" * int(5 + rng.random() * 55),
+        "comment": _comment(rng),
         "campaign": None if rng.random() < 0.03 else _one(rng, ("spring", "mail", "direct")),
         "details": {"color": _one(rng, ("red", "blue")), "size": _one(rng, "SML")},
     }
+
+
+def _comment(rng: Random) -> str:
+    """A text, often short, of up to some hundred characters."""
+    start = int(rng.random() * len(_LETTERS) / 2)
+    return _LETTERS[start : start + 5 + int(rng.expovariate(1 / 60))]
 
 
 def _one(rng: Random, some: Sequence[T]) -> T:
@@ -168,19 +176,20 @@ def _spoil(rng: Random, day: date, number: int, row: Row) -> None:
     if rng.random() < 0.05:
         row["price"] = "unknown"
     row["quantity"] = str(row["quantity"])
+    if day >= TEXTS:
+        row["rating"] = str(row["rating"])
     if rng.random() < 0.01:
         row["order"] += 2**53 + 1
     if rng.random() < 0.1:
         row["details"] |= {f"item_{rng.randrange(10**6)}": 1}
         row[f"seen_{rng.randrange(10**6)}"] = True
-    if rng.random() < 0.05:
-        row["comment"] = "y" * 255
+    row["comment"] = row["comment"][:255]
     if day >= NULLS and rng.random() < 0.5:
         row["campaign"] = None
     if day >= CLOCK:
         row["at"] = (datetime.fromisoformat(row["at"]) + timedelta(hours=9)).isoformat()
-    if day != FAST and rng.random() < 0.5:
-        row["user"] = f"once-{day}-{number}"
+    if day != FAST and rng.random() < 0.7:
+        row["user"], row["device"] = "", f"once-{day}-{number}"
 
 
 def _uuid(day: date, number: int) -> str:
