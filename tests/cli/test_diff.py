@@ -27,7 +27,8 @@ def different(call: Any, folder: Path) -> tuple[Path, Path]:
     before = [row(number) | {f"property {one}": one for one in range(30)} for number in range(60)]
     after = [dict(one) for one in before[:50]]
     for number, one in enumerate(after):
-        one["event"] = HOSTILE[number % len(HOSTILE)] if number < 24 else one["event"]
+        if number < 24 or number in (26, 29):
+            one["event"] = HOSTILE[number % len(HOSTILE)] if number < 24 else "[red]name"
         one |= {f"property {item}": "other" for item in range(number % 30)}
         one |= {f"{HOSTILE[number % len(HOSTILE)]} {number}": 1}
     after += [row(number) for number in range(100, 110)]
@@ -55,7 +56,7 @@ def test_the_object_has_the_documented_fields(call: Any, tmp_path: Path) -> None
                                "consequences", "totals"]  # fmt: skip
     assert said.json["format"] == "backcast.diff/1"
     assert said.json["phases"]["events"] == {"a": 60, "b": 60, "same": 0, "changed": 50, "only_a": 10, "only_b": 10}
-    assert said.json["consequences"]["duplicated"] == 24
+    assert said.json["consequences"]["duplicated"] == 26
 
 
 @pytest.mark.parametrize("columns", ["80", "160"])

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
+from pipeline.encoder.encoded import read_event
 from pipeline.mask import masked_value
 from pipeline.plan.diff.result import EventExample
 from pipeline.plan.phases import EVENTS
@@ -91,12 +92,13 @@ class Tally:
         self.kinds[phase, kind] += 1
         if phase != EVENTS:
             return
-        one = read(event)
-        self.cells[one.event, one.day, kind] += 1
-        self.persons[one.distinct_id] += 1
-        shown = one.event, one.timestamp
-        a, b = (shown, None) if kind == "only_a" else (None, shown)
-        self._example(EventExample(kind, one.uuid, a, b))
+        one = read_event(event)
+        self.cells[one.event, one.timestamp[:10], kind] += 1
+        self.persons[one.properties.distinct_id] += 1
+        if self._is_example(kind, one.uuid):
+            shown = one.event, one.timestamp
+            a, b = (shown, None) if kind == "only_a" else (None, shown)
+            self._example(EventExample(kind, one.uuid, a, b))
 
     def pair(self, phase: str, first: bytes, second: bytes, instants: tuple[str, str]) -> None:
         """Compare an event of A with that of B. `instants` are the times that stand for the plans' own instants, which
@@ -131,7 +133,8 @@ class Tally:
             _count(self.renamed, (a.event, b.event), (OTHERS, OTHERS))
         if shifted:
             _count(self.shifts, _seconds(a.timestamp, b.timestamp), None)
-        self._example(EventExample("changed", b.uuid, (a.event, a.timestamp), (b.event, b.timestamp)))
+        if self._is_example("changed", b.uuid):
+            self._example(EventExample("changed", b.uuid, (a.event, a.timestamp), (b.event, b.timestamp)))
 
     def add(self, other: Tally) -> None:
         """Add the counts of another."""
@@ -201,10 +204,15 @@ class Tally:
         return masked_value(value)
 
     def _example(self, example: EventExample) -> None:
-        some = self.examples.setdefault(example.kind, [])
-        if len(some) < MOST_EXAMPLES or example.uuid < some[-1].uuid:
+        if self._is_example(example.kind, example.uuid):
+            some = self.examples.setdefault(example.kind, [])
             insort(some, example, key=attrgetter("uuid"))
             del some[MOST_EXAMPLES:]
+
+    def _is_example(self, kind: str, uuid: str) -> bool:
+        """Whether an event of this uuid is among those that are shown."""
+        some = self.examples.get(kind, [])
+        return len(some) < MOST_EXAMPLES or uuid < some[-1].uuid
 
 
 def _count(counts: Counter[K], key: K, others: K, count: int = 1) -> None:
