@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 from msgspec import UNSET
 
@@ -165,23 +166,24 @@ class _PlanBuilder:
         names = list(source.names)
         identical: list[tuple[int, int]] = []
         collapse = self.config.options.collapse_identical
-        for decided in decide(
-            source.keys, decisions, collapse=collapse, settled=settled, remaining=remaining, activity=activity
-        ):
-            if self.cancelled:
-                return
-            self.events += decided.events
-            self.first = min(self.first, decided.first)
-            self.last = max(self.last, decided.last)
-            self.hours.add(decided.first, decided.quarters)
-            self.clashes += decided.clashes
-            self.clash_examples = sorted([*self.clash_examples, *decided.clashing])[:MAX_CLASHES]
-            source.warnings["changed_since_settled"] += decided.changed
-            source.warnings["identical_rows"] += decided.identical
-            if decided.first_identical is not None:
-                identical.append(decided.first_identical)
-            for (name, day, code), count in decided.dropped.items():
-                source.cells.move(names[name], day, code, count)
+        with closing(activity):
+            for decided in decide(
+                source.keys, decisions, collapse=collapse, settled=settled, remaining=remaining, activity=activity
+            ):
+                if self.cancelled:
+                    return
+                self.events += decided.events
+                self.first = min(self.first, decided.first)
+                self.last = max(self.last, decided.last)
+                self.hours.add(decided.first, decided.quarters)
+                self.clashes += decided.clashes
+                self.clash_examples = sorted([*self.clash_examples, *decided.clashing])[:MAX_CLASHES]
+                source.warnings["changed_since_settled"] += decided.changed
+                source.warnings["identical_rows"] += decided.identical
+                if decided.first_identical is not None:
+                    identical.append(decided.first_identical)
+                for (name, day, code), count in decided.dropped.items():
+                    source.cells.move(names[name], day, code, count)
         with LinesWriter(self.directory.copies) as writer:
             for number, found in decisions.by_block():
                 if self.cancelled:

@@ -58,6 +58,8 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{type: number, of: a, else: keep}", '"a":"x"', '"x"'),
         ("{unless: [EMPTY, n/a], of: a}", '"a":"EMPTY"', None),
         ("{unless: [EMPTY, n/a], of: a}", '"a":1.0', "1.0"),
+        ("{person_id: a}", '"a":17', '"17"'),
+        ("{person_id: a}", '"a":"undefined"', None),
         ("{split: a, by: x, item: 0}", '"a":"1920x1080"', '"1920"'),
         ('{pieces: a, by: ","}', '"a":"1, ,2,"', '["1","2"]'),
         ('{pieces: a, by: ","}', '"a":" "', None),
@@ -271,7 +273,7 @@ def test_every_verb_is_tried_here() -> None:
     tried = (
         "ref const json first template join lookup type unless item split lower upper strip url when session member"
         " entries country referring_domain browser_name os_name device_type record canonical"
-        " add subtract multiply divide round total seconds date pieces combine"
+        " add subtract multiply divide round total seconds date pieces combine person_id"
     )
     elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number flat"
     assert set(FAMILIES["value"]) == set(f"{tried} {elsewhere}".split())

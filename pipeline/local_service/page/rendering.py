@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Raw
 
-from pipeline import charts
+from pipeline.charts import style
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -167,7 +167,7 @@ def asset(name: str) -> bytes:
     """A file beside the templates; the style sheet includes that of the charts."""
     content = files(__package__).joinpath(name).read_bytes()
     if name == "style.css":
-        content += charts.style().encode()
+        content += style().encode()
     return content
 
 
