@@ -76,6 +76,10 @@ take_dict(Header *self, Members *row, PyObject *dict)
     Py_ssize_t at = 0;
     for (Py_ssize_t i = 0; PyDict_Next(dict, &at, &text, &value); i++) {
         Name *name = i < self->count && same_name(self->names[i], text) ? self->names[i] : names_find(text);
+        if (name == NULL && !PyUnicode_CheckExact(text)) {
+            PyErr_SetString(PyExc_TypeError, "a name is a str");
+            return -1;
+        }
         if (name == NULL) {
             if (!names_room(MOST_NAMES))
                 return 0;

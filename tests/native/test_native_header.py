@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -89,6 +91,25 @@ def test_what_is_no_row() -> None:
         native.Header(("a", "a"))
     with pytest.raises(TypeError):
         native.Header(("a",))([next(iter(native.Lines(b"{}", (), False)))])
+
+
+def test_names_beyond_the_limit() -> None:
+    """Such rows stay dicts, so that ever new names do not fill the memory; a name that is no text is refused still."""
+    program = """
+from pipeline.native import native
+header = native.Header()
+for n in range(1 << 14):
+    header({f"name {n}": "x"})
+row = {"a new name": "x"}
+assert header(row) is row
+assert header({"name 1": "x"}).as_dict() == {"name 1": "x"}
+try:
+    header({1: "x"})
+except TypeError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n"
 
 
 @settings(max_examples=300, deadline=None)
