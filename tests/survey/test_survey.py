@@ -397,3 +397,21 @@ def test_a_page_that_a_mapping_of_ones_own_reads_is_a_row(call: Any, tmp_path: P
         "time: {from: /events/0/created_at, unit: s}\n"
     )
     assert "1 event to send, from 1 of 1 row" in call("plan", path, "-m", mine, "-o", tmp_path / "plan").out
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "id received_at loaded_at",
+        "id received_at loaded_at user_id event timestamp",
+        "distinct_id last_seen",
+        "distinct_id last_seen email plan",
+        "e ts uid c a",
+        "_id n ts did cd",
+        "event_name event_timestamp user",
+        "user_id user_info plan",
+    ],
+)
+def test_tables_of_strangers_are_of_no_known_tool(names: str) -> None:
+    """A few names that many tables have are no tool's."""
+    assert recognised_by([dict.fromkeys(names.split(), "1")]) == []
