@@ -108,19 +108,23 @@ class PlanOptions(Checked):
     spike: float = option(
         5.0, "--spike", above=1, metavar="TIMES", shown="5",
         help="Warn of a day with more than this many times the median events of the 28 days before and after.",
+        job="gates.spike", job_help="a warning where a day has more than so many times its median, such as 8",
     )  # fmt: skip
     level: float = option(
         1.8, "--level", above=1, metavar="TIMES", shown=True,
         help="Warn where the events a day become this many times more or fewer at once, and stay so for four weeks.",
+        job="gates.level", job_help="a warning where events a day become this many times more or fewer, such as 2.5",
     )  # fmt: skip
     gap: int | None = option(
         None, "--gap", least=1, metavar="DAYS",
         help="Warn of this many days without events where events are usual."
         "  [default: 1; 3 where weekends have none, and for a single event name]",
+        job="gates.gap", job_help="a warning of so many days without events",
     )  # fmt: skip
     hour_events: int = option(
         1_000, "--hour-events", least=1_000, metavar="N", shown=True,
         help="Compare hours of day, to find a wrong time zone, where a history or a month has so many events.",
+        job="gates.hour_events", job_help="events that a month needs for its hours of day to be compared",
     )  # fmt: skip
     per_second: int = option(
         100, "--per-second", least=1, metavar="N", shown=True,

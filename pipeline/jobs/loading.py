@@ -143,6 +143,9 @@ def _value(field: Field[Any], option: Option, table: _Table, key: str, folder: P
         return table.value(key, lambda text: _existing(folder / text))
     if option.many:
         return table.values(key, str)
+    if isinstance(field.default, float) and option.above is not None:
+        above = option.above
+        return table.value(key, lambda text: _more_than(text, above))
     if option.above is not None or option.least is not None:
         return table.value(key, lambda text: _whole(text, max(1, int(option.least or 0))))
     return table.value(key, option.read or str)
@@ -290,6 +293,14 @@ def _whole(text: str, least: int) -> int:
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) < least:
         raise UsageError(f"not a whole number from {least}: {text!r}", hint=f"write {max(least, 2)}")
     return int(text)
+
+
+def _more_than(text: str, above: float) -> float:
+    if not re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", text, re.ASCII) or float(text) <= above:
+        raise UsageError(
+            f"not a number of more than {above:g}: {text!r}", hint=f"write {2 * above:g} or {above + 0.5:g}"
+        )
+    return float(text)
 
 
 def _allowed(text: str) -> str:

@@ -87,6 +87,18 @@ def test_what_a_job_does_not_say_is_the_careful_choice(tmp_path: Path) -> None:
     assert (accepting.plan.max_rejects, accepting.plan.allow_key_conflicts) == ("0", True)
 
 
+def test_the_numbers_of_a_plans_checks_are_keys_of_gates(tmp_path: Path) -> None:
+    """With fractions where the option has them, and the option's own bounds."""
+    path = tmp_path / "job.yaml"
+    path.write_text(LEAST + "gates: {spike: 8, level: 2.5, gap: 3, hour_events: 2000}\n", "utf-8")
+    plan = load_job(path).plan
+    assert (plan.spike, plan.level, plan.gap, plan.hour_events) == (8.0, 2.5, 3, 2_000)
+    for wrong, says in (("level: 1", "not a number of more than 1"), ("gap: 0", "not a whole number from 1")):
+        path.write_text(LEAST + f"gates: {{{wrong}}}\n", "utf-8")
+        with pytest.raises(JobError, match=says):
+            load_job(path)
+
+
 def test_the_other_spellings(tmp_path: Path) -> None:
     """Zones that changed, hours, merges up to a number, days of lag, an end, a mapping beside the job file."""
     (tmp_path / "mine.yaml").write_text(
