@@ -15,6 +15,7 @@ from pipeline.errors import UsageError
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
+    from pipeline.mapper.language import Mapping as Document
     from pipeline.mapper.mutations import Mutated
     from pipeline.survey.draft import Choice
 
@@ -128,8 +129,9 @@ def check(
 @mapping.command(epilog="Example: backcast mapping test mixpanel mine.yaml")
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, shell_complete=completing.mappings)
 @click.option("--mutate", "changed", is_flag=True, help="Change each part in turn, and show what no case notices.")
+@click.option("--update-cases", is_flag=True, help="Show what failing cases give now, and write it into the files.")
 @common.as_json
-def test(names: tuple[str, ...], changed: bool, as_json: bool) -> int:
+def test(names: tuple[str, ...], changed: bool, update_cases: bool, as_json: bool) -> int:
     """Run the cases inside mapping files (all shipped mappings when none is named).
 
     Exit 7 when a case fails, when a mapping has open choices, or with --mutate when more than 5 % of its changes fail
@@ -140,15 +142,21 @@ def test(names: tuple[str, ...], changed: bool, as_json: bool) -> int:
     from pipeline.mapper.mutations import mutate
     from pipeline.mapper.registry import shipped
 
+    if update_cases and not (names and all(Path(name).is_file() for name in names)):
+        raise UsageError("--update-cases writes mapping files, and no file is named", hint="name the file of a mapping")
     failed = total = 0
     results = []
     unfinished: dict[str, dict[str, str]] = {}
     changes = {}
+    written: dict[str, int] = {}
     for name in names or shipped():
         document = load(name)
         if document.open:
             unfinished[name] = dict(document.open)
-        for outcome in run_cases(document):
+        outcomes = run_cases(document)
+        if update_cases and (wrong := [number for number, outcome in enumerate(outcomes) if not outcome.passed]):
+            written[name] = len(wrong)
+        for outcome in outcomes:
             total += 1
             failed += not outcome.passed
             results.append(
@@ -161,6 +169,10 @@ def test(names: tuple[str, ...], changed: bool, as_json: bool) -> int:
             )
             if not outcome.passed and not as_json:
                 click.echo(f"{name}: {outcome.case.name}\n{chr(10).join(outcome.differences)}\n")
+        if name in written:
+            _write_cases(document, wrong)
+    if written:
+        failed -= sum(written.values())
     if changed and not failed:
         changes = {name: mutate(load(name)) for name in names or shipped()}
     if as_json:
@@ -171,10 +183,15 @@ def test(names: tuple[str, ...], changed: bool, as_json: bool) -> int:
                 "failed": failed,
                 "open": unfinished,
                 "results": results,
+                **({"updated": written} if update_cases else {}),
                 **({"changes": {name: _changes(tried) for name, tried in changes.items()}} if changed else {}),
             }
         )
     else:
+        for name, count in written.items():
+            click.echo(
+                f"{name}: wrote what {pluralize(count, 'case')} now {'gives' if count == 1 else 'give'}; read it"
+            )
         click.echo(f"{pluralize(total - failed, 'case')} passed, {failed} failed")
         for name, choices in unfinished.items():
             click.echo(f"{name}: unfinished, {pluralize(len(choices), 'open choice')}:")
@@ -184,6 +201,16 @@ def test(names: tuple[str, ...], changed: bool, as_json: bool) -> int:
                 click.echo(f"{name}:{survivor.place.line}:{survivor.place.column}: {printable(survivor.what, 200)}")
             click.echo(f"{name}: {tried.failed:,} of {pluralize(tried.tried, 'change')} fail a case")
     return 7 if failed or unfinished or not all(tried.enough for tried in changes.values()) else 0
+
+
+def _write_cases(document: Document, cases: list[int]) -> None:
+    """Write a mapping file in which these cases give what their rows give now."""
+    from pipeline.mapper.case_updates import updated
+
+    path = Path(document.file)
+    content = path.read_bytes()
+    text = updated(document, cases)
+    path.write_bytes((text.replace("\n", "\r\n") if b"\r\n" in content else text).encode("utf-8"))
 
 
 def _changes(tried: Mutated) -> dict[str, object]:

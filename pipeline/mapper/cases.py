@@ -58,17 +58,10 @@ def run_cases(mapping: Mapping) -> list[CaseResult]:
 def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = None) -> CaseResult:
     """Run one case. `compiled` caches mappers by what they are compiled for. Raises UsageError for settings that the
     mapping rejects."""
-    options = options_of(mapping, case)
     if unknown := next((name for name in case.lookups if name not in mapping.lookup_files), ""):
         return CaseResult(case, (f"- lookups: there is no table {unknown!r} in lookup_files",))
-    compiled = {} if compiled is None else compiled
-    given = repr((options, case.lookups))
-    mapper = compiled.get(given)
-    if mapper is None:
-        mapper = compiled[given] = compile_mapping(mapping, options, case.lookups, for_members=False)
-    result = mapper.map_row(row_of(mapping, case.row, case.format), True)
     differences: list[str] = []
-    for expected, outcome in zip_longest(case.gives, result if isinstance(result, list) else [result]):
+    for expected, outcome in zip_longest(case.gives, outcomes_of(mapping, case, compiled)):
         if expected is None:
             differences.append(f"+ {describe(outcome)}")
         elif outcome is None:
@@ -76,6 +69,18 @@ def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = 
         else:
             differences += _compare(expected, outcome)
     return CaseResult(case, tuple(differences))
+
+
+def outcomes_of(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = None) -> list[MapperResult]:
+    """What the row of a case gives, in order. Raises UsageError for settings that the mapping rejects."""
+    options = options_of(mapping, case)
+    compiled = {} if compiled is None else compiled
+    given = repr((options, case.lookups))
+    mapper = compiled.get(given)
+    if mapper is None:
+        mapper = compiled[given] = compile_mapping(mapping, options, case.lookups, for_members=False)
+    result = mapper.map_row(row_of(mapping, case.row, case.format), True)
+    return result if isinstance(result, list) else [result]
 
 
 def options_of(mapping: Mapping, case: Case) -> SealedOptions:

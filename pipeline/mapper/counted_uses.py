@@ -52,15 +52,17 @@ _Key: TypeAlias = tuple[str, Any]
 
 
 class _PlacedBuilder(Builder):
-    """A builder that records the place in the file of what it builds."""
+    """A builder that records the place in the file of what it builds, and how the file spells it."""
 
     def __init__(self, mapping: Mapping, options: SealedOptions, lookups: Tables) -> None:
         self.places: dict[Any, Place] = {}
+        self.spellings: dict[Any, str] = {}
         super().__init__(mapping, options, lookups)
 
     def _placed(self, built: Any, call: Call) -> Any:
         try:
             self.places.setdefault(built, call.place)
+            self.spellings.setdefault(built, _written(call))
         except TypeError:
             return built  # no key of a dict: it has no place
         return built
@@ -78,13 +80,31 @@ class _PlacedBuilder(Builder):
         return self._placed(super().condition(call), call)  # type: ignore[no-any-return]
 
 
+def _written(given: Any) -> str:
+    """A part of a mapping in the spelling of the language, on one line."""
+    if isinstance(given, Call):
+        if given.verb == "ref":
+            return str(given.arguments["ref"])
+        return "{" + ", ".join(f"{name}: {_written(one)}" for name, one in given.arguments.items()) + "}"
+    if isinstance(given, tuple | list):
+        return "[" + ", ".join(map(_written, given)) + "]"
+    if isinstance(given, dict):
+        return "{" + ", ".join(f"{name}: {_written(one)}" for name, one in given.items()) + "}"
+    return str(given)
+
+
 class _CountingEmitter(StepEmitter):
     """Writes the source of a program with counters. `choices` are what it counts."""
 
-    def __init__(self, source: program.Program, places: dict[Any, Place]) -> None:
+    def __init__(self, source: program.Program, builder: _PlacedBuilder) -> None:
         super().__init__(source)
         self.choices: dict[_Key, Choice] = {}
-        self._places = places
+        self._places = builder.places
+        self._spellings = builder.spellings
+
+    def spelt(self, operation: Any) -> str:
+        """A value or condition as the mapping spells it."""
+        return self._spellings.get(operation) or spelt(operation)
 
     def _choice(self, kind: str, key: Any, what: str, names: Sequence[str]) -> str:
         """The name of the counters of a choice; one that is written at several places is counted once."""
@@ -95,7 +115,7 @@ class _CountingEmitter(StepEmitter):
         return self.const(choice.counts, ("counts", kind, key))
 
     def first(self, value: expressions.First) -> str:
-        names = [*map(spelt, value.values), NONE]
+        names = [*map(self.spelt, value.values), NONE]
         counts = self._choice(FIRST, value, "first", names)
         name = self.local()
         self.line(f"{name} = None")
@@ -112,7 +132,7 @@ class _CountingEmitter(StepEmitter):
                 self.line(f"{counts}[{number + 1}] += 1")
 
     def choose(self, value: expressions.Choose) -> str:
-        counts = self._choice(CONDITION, value, spelt(value.when), ["true", "false"])
+        counts = self._choice(CONDITION, value, self.spelt(value.when), ["true", "false"])
         name = self.local()
         with self.block(f"if {self.test(value.when)}:"):
             self.line(f"{counts}[0] += 1")
@@ -124,7 +144,7 @@ class _CountingEmitter(StepEmitter):
 
     def lookup(self, value: expressions.Lookup) -> str:
         text = self.value(value.text)
-        counts = self._choice(LOOKUP, value, f"lookup of {spelt(value.text)}", ["found", "not in the table"])
+        counts = self._choice(LOOKUP, value, f"lookup of {self.spelt(value.text)}", ["found", "not in the table"])
         key = f"({text} or '').lower()" if value.any_case else text
         table = self.const(self.program.tables[value.table])
         self.line(f"if {text} is not None: {counts}[0 if {key} in {table} else 1] += 1")
@@ -134,14 +154,14 @@ class _CountingEmitter(StepEmitter):
         name = super().apply(value)
         if FUNCTIONS[value.function].needs == 1 and value.arguments:
             source = self.value(value.arguments[0])
-            counts = self._choice(CHANGE, value, spelt(value), ["changed", "left as it was"])
+            counts = self._choice(CHANGE, value, self.spelt(value), ["changed", "left as it was"])
             self.line(f"if {source} is not None: {counts}[0 if {name} != {source} else 1] += 1")
         return name
 
     def convert(self, value: expressions.Convert) -> str:
         name = super().convert(value)
         source = self.value(value.value)
-        counts = self._choice(CHANGE, value, spelt(value), ["changed", "left as it was"])
+        counts = self._choice(CHANGE, value, self.spelt(value), ["changed", "left as it was"])
         self.line(f"if {source} is not None: {counts}[0 if {name} != {source} else 1] += 1")
         return name
 
@@ -152,7 +172,7 @@ class _CountingEmitter(StepEmitter):
             with self.block(f"if {self.test(step.when)}:"):
                 self.line(f"{counts}[0] += 1; {counts}[1] -= 1")
         elif isinstance(step, program.ReadTime) and len(step.clocks) > 1:
-            names = [*(spelt(clock.source) for clock in step.clocks), NONE]
+            names = [*(self.spelt(clock.source) for clock in step.clocks), NONE]
             register = "time" if step.register == "time" else "received"
             counts = self._choice(FIRST, step, register, names)
             write_time(self, step)
@@ -164,19 +184,10 @@ class _CountingEmitter(StepEmitter):
             return
         super().step(step)
 
-    def _candidate(self, candidates: Sequence[Value], bad: str) -> None:
+    def _id_taken(self, number: int) -> str:
         every = next(step for step in self.program.steps if isinstance(step, program.SetDistinctId)).candidates
-        counts = self._choice(FIRST, every, "distinct_id", [*map(spelt, every), NONE])
-        number = len(every) - len(candidates)
-        self.line(f"distinct_id = {self.value(candidates[0])}")
-        with self.block(f"if {bad}:"):
-            self.line("if distinct_id and ignored is None and not distinct_id.isspace(): ignored = distinct_id")
-            if len(candidates) > 1:
-                self._candidate(candidates[1:], bad)
-            else:
-                self.line("distinct_id = None")
-                self.line(f"{counts}[{number + 1}] += 1")
-        self.line(f"else: {counts}[{number}] += 1")
+        counts = self._choice(FIRST, every, "distinct_id", [*map(self.spelt, every), NONE])
+        return f"{counts}[{number}] += 1"
 
 
 def counting_mapper(
@@ -185,7 +196,7 @@ def counting_mapper(
     """A function that maps rows that are dicts, and the choices that it counts as it does."""
     builder = _PlacedBuilder(mapping, options, lookups)
     built = builder.build()
-    emitter = _CountingEmitter(built, builder.places)
+    emitter = _CountingEmitter(built, builder)
     source = emitter.source()
     map_row = load_source(emitter, source, ZoneClock(options.zones))
     if built.decode is not None:

@@ -79,6 +79,26 @@ def place_of(mapping: Mapping, *path: str | int) -> Place:
     return place
 
 
+def span_of(mapping: Mapping, *path: str | int) -> tuple[tuple[int, int], tuple[int, int], bool]:
+    """Where a key of a mapping begins in its file and where its value ends, as lines and columns from 0, and whether
+    the value is in brackets. The keys and indexes that lead to it must be there."""
+    node: Any = Reader(mapping.file).compose(mapping.text)
+    start = node.start_mark
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            key, node = next((key, value) for key, value in node.value if key.value == step)
+            start = key.start_mark
+        else:
+            node = node.value[step]
+            start = node.start_mark
+    flow = bool(getattr(node, "flow_style", False))
+    # The mark at the end of a block is where the next one begins, so its last value shows where it ends.
+    while not isinstance(node, yaml.ScalarNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        node = last[1] if isinstance(last, tuple) else last
+    return (start.line, start.column), (node.end_mark.line, node.end_mark.column), flow
+
+
 class Reader:
     """Reads nodes as their kinds declare; raises `error` with the place of a wrong one."""
 

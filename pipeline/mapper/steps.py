@@ -250,14 +250,22 @@ class StepEmitter(Emitter):
             self.line("if distinct_id is None: placeholder = True")
             self.line("else: w += (('junk_distinct_id', ignored),)")
 
-    def _candidate(self, candidates: Sequence[Value], bad: str) -> None:
+    def _candidate(self, candidates: Sequence[Value], bad: str, number: int = 0) -> None:
         self.line(f"distinct_id = {self.value(candidates[0])}")
         with self.block(f"if {bad}:"):
             self.line("if distinct_id and ignored is None and not distinct_id.isspace(): ignored = distinct_id")
             if len(candidates) > 1:
-                self._candidate(candidates[1:], bad)
+                self._candidate(candidates[1:], bad, number + 1)
             else:
                 self.line("distinct_id = None")
+                if counted := self._id_taken(number + 1):
+                    self.line(counted)
+        if counted := self._id_taken(number):
+            self.line(f"else: {counted}")
+
+    def _id_taken(self, number: int) -> str:
+        """A statement for rows whose id is the candidate of this number, or where it is one more, none of them."""
+        return ""
 
     def _links(self, merge: program.Merge) -> tuple[str, str]:
         """The variable with the links of a merge, empty or None where it has none, and the expression of the skip of a

@@ -195,7 +195,10 @@ def clocks_in(columns: Iterable[Column]) -> list[TimeColumn]:
     # Of columns without such a name, numbers that look like times are more often ids.
     others = sorted(found, key=lambda one: (one.name in _RECEIVED, one.share(*INTEGER) > MOSTLY, one.blank))
     clocks: dict[Steps, TimeColumn] = {}
-    passes = ((named, ENOUGH, True), (named, MOSTLY, True), (suggested, ENOUGH, True), (others, ENOUGH, False))
+    passes = (
+        (named, ENOUGH, True), (named, MOSTLY, True), (suggested, ENOUGH, True), (others, ENOUGH, False),
+        (suggested, MOSTLY, True),
+    )  # fmt: skip
     for group, enough, known in passes:
         for column in group:
             clock = clock_of(column.path, column.values, enough) if column.steps not in clocks else None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipeline.mapper import load
+from pipeline.mapper.case_updates import updated
+from pipeline.mapper.cases import run_cases
+from pipeline.mapper.loader import parse
 from tests.support.commands import SAMPLES
 
 
@@ -107,3 +112,60 @@ def test_a_plan_with_open_choices_is_not_ready(call: Any, tmp_path: Path) -> Non
     assert call("apply", plan, "--to", "http://127.0.0.1:1", "--yes").code == 4
     mine.write_text(UNDECIDED.replace("open: {event: no column has the names of events}\n", ""), "utf-8")
     assert call("plan", rows, "-m", mine, "-o", plan, "--workers", "0").code == 0
+
+
+CASES = """format: backcast.mapping/1
+tool: shop
+title: Shop  # the shop's own
+event: {lower: /name}
+distinct_id: [/user]
+time: {from: /at, unit: s}
+properties: {drop: [/name, /user, /at]}
+cases:
+  - name: one
+    row: '{"name":"Bought","user":"u-1","at":0,"a":1.10,"b":2}'
+    gives: {event: Bought, has: '{"a":1.1,"c":3}', lacks: [b, d]}
+
+  # Why this case is here.
+  - name: two
+    row: '{"name":"Seen","user":"u-2","at":0}'
+    gives:
+      - reject: missing_event
+    zones: [UTC]
+  - name: three
+    row: '{"name":"Left","user":"u-3","at":0}'
+    gives: {event: left}
+"""
+
+
+def test_cases_are_updated_to_what_their_rows_give(call: Any, tmp_path: Path) -> None:
+    """The difference is shown; a case keeps its keys where the outcome is of its kind, and all else stays."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(CASES)
+    printed = call("mapping", "test", mine, "--update-cases")
+    assert (printed.code, "- event: Bought\n+ event: bought" in printed.out) == (0, True)
+    assert "wrote what 2 cases now give" in printed.out
+    kept = CASES.replace(
+        """{event: Bought, has: '{"a":1.1,"c":3}', lacks: [b, d]}""",
+        """{event: bought, has: '{"a":1.10}', lacks: [d]}""",
+    )
+    assert mine.read_text() == kept.replace(
+        "      - reject: missing_event\n",
+        "      - event: seen\n        distinct_id: u-2\n"
+        "        timestamp: \"1970-01-01T00:00:00Z\"\n        key: [none]\n        properties: '{}'\n",
+    )
+    assert "3 cases passed, 0 failed" in call("mapping", "test", mine).out
+    assert "no file is named" in call("mapping", "test", "mixpanel", "--update-cases").two_lines[0]
+
+
+@pytest.mark.parametrize("name", ["adobe", "ga4-flat", "mixpanel-warehouse"])
+def test_cases_of_every_style_are_updated(name: str) -> None:
+    """Those of shipped mappings, on one line and on several, with another event's name in each."""
+    mapping = load(name)
+    wrong, count = re.subn(r"(?m)^( +gives: \{event: |      event: )[^,}\n]+", r"\1wrong", mapping.text)
+    changed = parse(wrong, "mine.yaml")
+    failing = [number for number, result in enumerate(run_cases(changed)) if not result.passed]
+    assert len(failing) > 10 <= count
+    again = parse(updated(changed, failing), "mine.yaml")
+    assert all(result.passed for result in run_cases(again))
+    assert [case.row for case in again.cases] == [case.row for case in mapping.cases]

@@ -67,14 +67,14 @@ def test_an_ugly_export_shows_what_the_mapping_does_not_say(call: Any, tmp_path:
     assert found["keys"][0]["name"] == "key_not_unique"
     assert found["rejects"] == {"bad_json": 2, "bad_value": 1, "missing_distinct_id": 1}
     ways = {one["what"]: {way["what"]: way["rows"] for way in one["ways"]} for one in found["choices"]}
-    assert ways["distinct_id"] == {"text(/user)": 3, "text(/device)": 1, "none of them": 1}
-    assert ways["first"] == {"not_null(/os)": 1, "not_null([system])": 1, "none of them": 3}
+    assert ways["distinct_id"] == {"/user": 3, "/device": 1, "none of them": 1}
+    assert ways["first"] == {"/os": 1, "system": 1, "none of them": 3}
     assert {one["line"] for one in found["choices"] if one["what"] == "first"} == {17}
     idle = {one["what"].partition("(")[0].strip(): one["why"] for one in found["idle"]}
     assert idle == {
         "skip: robot": "no row is skipped by it",
-        "lower_case": "the value stays as it is in every row",
-        "lookup of text": "no text is in the table",
+        "{lower: /host}": "the value stays as it is in every row",
+        "lookup of /place": "no text is in the table",
     }
 
 

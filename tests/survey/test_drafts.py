@@ -775,3 +775,12 @@ def test_without_a_terminal_nothing_is_asked(call: Any, tmp_path: Path) -> None:
 def test_a_table_is_called_by_its_file_or_folder(path: str, name: str) -> None:
     """Without endings, dates and numbers."""
     assert table_name([path]) == name
+
+
+@pytest.mark.parametrize("name", ["sold_on", "created_at"])
+def test_some_times_that_cannot_be_read_leave_the_column_the_time(tmp_path: Path, name: str) -> None:
+    """In two of three rows there is one: no column that does not exist is proposed."""
+    path = tmp_path / "log.jsonl"
+    times = ["2023-05-01T09:00:00Z", "2023-05-01T10:00:00Z", "soon"]
+    path.write_text(lines({"event": "A", "user_id": "u", name: time} for time in times))
+    assert f"from: /{name}" in drafted(path).text

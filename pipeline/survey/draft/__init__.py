@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.mapper.language import FORMAT
+from pipeline.mapper.scalars import comment, quoted, scalar
 from pipeline.survey.columns import LIST, Column
 from pipeline.survey.draft.cases import cases_of
 from pipeline.survey.draft.decisions import Choice, Decisions, Option
 from pipeline.survey.draft.event import event_section
 from pipeline.survey.draft.people import people_sections
 from pipeline.survey.draft.properties import key_section, property_sections
-from pipeline.survey.draft.scalars import comment, quoted, scalar
 from pipeline.survey.draft.time import time_sections
 from pipeline.survey.fields import OBJECT, OBJECT_TEXT
 from pipeline.survey.tables import Table

@@ -7,15 +7,20 @@ from typing import Any
 
 import msgspec
 
+from pipeline.mapper.case_updates import gives_lines
 from pipeline.mapper.cases import describe, row_of
 from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.loader import parse
+from pipeline.mapper.scalars import json_scalar, quoted
 from pipeline.models import SealedOptions, UnvalidatedEvent
-from pipeline.survey.draft.scalars import json_scalar, quoted, scalar
 from pipeline.values import Record, raw
 
 _AS_OF = 4_102_444_800_000_000
 """The instant for which cases are run: 2100-01-01."""
+_ADVICE = (
+    "# What rows of the export give. After a change of this file they give something else:",
+    "# `backcast mapping test FILE --update-cases` shows the difference, and writes it here.",
+)
 MOST_CASES = 3
 ROW_CHARACTERS = 20_000
 """A longer row makes no case, if there is a shorter one."""
@@ -31,7 +36,7 @@ def cases_of(text: str, records: Sequence[Record], form: str) -> tuple[str, str]
         result = mapper.map_row(row_of(mapping, row, form), True)
         return result if isinstance(result, list) else [result]
 
-    lines, unsent = ["", "cases:"], []
+    lines, unsent = ["", *_ADVICE, "cases:"], []
     for number, row in enumerate(_chosen(map(_json, records), outcomes_of), 1):
         outcomes = [describe(outcome) for outcome in outcomes_of(row)]
         codes = [str(one.get("reject") or one.get("skip")) for one in outcomes if "reject" in one or "skip" in one]
@@ -41,11 +46,7 @@ def cases_of(text: str, records: Sequence[Record], form: str) -> tuple[str, str]
         name = f"row {number}, {next((one['event'] for one in outcomes if 'event' in one), 'not sent')}"
         lines += [f"  - name: {quoted(name)}", f"    row: {json_scalar(row)}"]
         lines += ["    format: csv"] * (form == "csv") + [f"    zones: [{zone}]" for zone in zones] + ["    gives:"]
-        for described in outcomes:
-            lines += [
-                f"      {'- ' if key == next(iter(described)) else '  '}{key}: {_literal(value)}"
-                for key, value in described.items()
-            ]
+        lines += gives_lines(outcomes, "      ")
     return "\n".join(lines) + "\n", "; ".join(unsent)
 
 
@@ -72,9 +73,3 @@ def _json(record: Record) -> str:
     members = b",".join(msgspec.json.encode(name) + b":" + bytes(raw(value)) for name, value in record.items())
     text = b"{" + members + b"}"
     return (msgspec.json.format(text, indent=-1) if b"\n" in text or b"\r" in text else text).decode()
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(scalar(str(member)) for member in value)}]"
-    return json_scalar(value) if value[:1] in "{[" else scalar(value)

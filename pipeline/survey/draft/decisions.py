@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pipeline.mapper import available
 from pipeline.mapper.references import path_of
+from pipeline.mapper.scalars import comment, scalar
 from pipeline.survey import roles
 from pipeline.survey.columns import Column, Steps, columns_of
-from pipeline.survey.draft.scalars import comment, scalar
 from pipeline.survey.tables import Table
 from pipeline.values import Record
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from pipeline.mapper.scalars import comment, scalar
 from pipeline.survey import roles
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
-from pipeline.survey.draft.scalars import comment, scalar
 from pipeline.text import pluralize
 
 _PAGES = re.compile(r"page_?views?|pages?|views?", re.IGNORECASE)

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 
 from pipeline import values
+from pipeline.mapper.scalars import comment, scalar
 from pipeline.survey import roles
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option
-from pipeline.survey.draft.scalars import comment, scalar
 from pipeline.survey.roles import IdColumn
 from pipeline.text import pluralize, printable
 from pipeline.validator.placeholder_ids import is_placeholder

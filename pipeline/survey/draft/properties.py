@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pipeline.mapper.scalars import comment, quoted, scalar
 from pipeline.survey import roles
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import Choice, Decisions, Option
-from pipeline.survey.draft.scalars import comment, quoted, scalar
 from pipeline.survey.fields import OBJECT_TEXT
 
 ENOUGH_ROWS = 20

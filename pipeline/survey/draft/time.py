@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from pipeline.mapper.scalars import quoted, scalar
 from pipeline.survey.clock import ENOUGH, Clock
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
-from pipeline.survey.draft.scalars import quoted, scalar
 from pipeline.survey.roles import TimeColumn, received_in
 from pipeline.timestamps import format_utc
 
