@@ -22,6 +22,7 @@ class Option:
     the text of the command line (the texts, for `many`) into the value and raises UsageError. `path` is what the path
     has to be, "file" or "folder", and `exists` whether it must be there. `complete` is the list in
     `pipeline.cli.completing` that a shell offers. `shown`: help shows the default; a text is how it spells it.
+    `without` is what holds where there is no default.
     `job` is its key in a job file, `table.key` inside a table; `job_words` are how the file spells False and True.
     """
 
@@ -38,6 +39,7 @@ class Option:
     exists: bool = True
     complete: str = ""
     shown: bool | str = False
+    without: str = ""
     job: str = ""
     job_help: str = ""
     job_words: tuple[str, str] | None = None

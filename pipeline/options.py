@@ -74,12 +74,24 @@ class PlanOptions(Checked):
         "", "--for", metavar="us|eu|URL", complete="targets",
         help="The intended target; decides which spelling of events (dialect) is written.",
     )  # fmt: skip
-    dialect: str | None = option(None, "--dialect", choices=("contract", "posthog"), help="Override that spelling.")
+    dialect: str | None = option(
+        None, "--dialect", choices=("contract", "posthog"), help="Override that spelling.", without="that of --for"
+    )
     since: Instant | None = option(
-        None, "--since", metavar="TIME", read=read_instant, help="Only events at or after this time (UTC)."
+        None,
+        "--since",
+        metavar="TIME",
+        read=read_instant,
+        help="Only events at or after this time (UTC).",
+        without="the first event",
     )
     until: Instant | None = option(
-        None, "--until", metavar="TIME", read=read_instant, help="Only events before this time (UTC)."
+        None,
+        "--until",
+        metavar="TIME",
+        read=read_instant,
+        help="Only events before this time (UTC).",
+        without="the last event",
     )
     timezone: str | Sequence[str] = option(
         (), "--timezone", many=True, metavar="ZONE[@DATE]", complete="zones",
@@ -95,7 +107,9 @@ class PlanOptions(Checked):
         help="Ids to leave out, one a line: people who asked to be forgotten.",
         job="exclude_ids", job_help="a file of ids to leave out, one a line",
     )  # fmt: skip
-    limit: int | None = option(None, "--limit", least=1, metavar="N", help="Read only the first N rows.")
+    limit: int | None = option(
+        None, "--limit", least=1, metavar="N", help="Read only the first N rows.", without="every row"
+    )
     max_rejects: str = option(
         "0", "--max-rejects", metavar="N|P%", shown=True, help="Maximum rejected rows.",
         job="gates.max_rejects", job_help="rows that may be rejected, such as 100 or 0.1%",
@@ -295,7 +309,12 @@ class ApplyOptions(Checked):
         help="Maximum requests in flight; fewer while the service is slow or returns errors.",
     )  # fmt: skip
     max_retries: int | None = option(
-        None, "--max-retries", least=0, metavar="N", help="Tries after the first, for each batch."
+        None,
+        "--max-retries",
+        least=0,
+        metavar="N",
+        help="Tries of a request after the first.",
+        without="as many as --retry-for allows",
     )
     retry_for: float = option(
         3600.0, "--retry-for", metavar="TIME", read=read_seconds, shown="1h",
@@ -337,10 +356,18 @@ class KeyOptions(Checked):
     """The files of the keys that a command uses. A key is never on the command line itself."""
 
     project_key_file: str | None = option(
-        None, "--project-key-file", metavar="FILE", help="The capture key, instead of BACKCAST_PROJECT_KEY."
+        None,
+        "--project-key-file",
+        metavar="FILE",
+        help="A file with the capture key.",
+        without="BACKCAST_PROJECT_KEY",
     )
     personal_key_file: str | None = option(
-        None, "--personal-key-file", metavar="FILE", help="The personal key, instead of BACKCAST_PERSONAL_KEY."
+        None,
+        "--personal-key-file",
+        metavar="FILE",
+        help="A file with the personal key.",
+        without="BACKCAST_PERSONAL_KEY",
     )
 
 

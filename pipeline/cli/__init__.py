@@ -95,6 +95,7 @@ def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> Non
 
 @click.group(
     cls=Commands,
+    epilog="Example: backcast plan exports/ -m mixpanel --timezone America/New_York -o plan/",
     commands={name: click.Command(name) for name in COMMANDS},  # the names that click suggests for an unknown one
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )

@@ -16,7 +16,9 @@ from pipeline.options import DiffOptions
 @click.argument("plan_a", metavar="PLAN_A", type=click.Path(path_type=Path))
 @click.argument("plan_b", metavar="PLAN_B", type=click.Path(path_type=Path))
 @takes(DiffOptions)
-@click.option("--html", metavar="FILE", type=click.Path(path_type=Path), help="Also write a page with all of it.")
+@click.option(
+    "--html", metavar="FILE", type=click.Path(path_type=Path), help="Also write a page with all of it.  [default: none]"
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 also where the plans differ.")
 @common.as_json
 @common.quiet

@@ -66,6 +66,8 @@ def _flag(field: Field[Any], hint: Any) -> Callable[[Command], Command]:
         settings |= {"type": _type(field, hint), "multiple": option.many}
     if option.shown:
         settings |= {"default": option.shown if isinstance(option.shown, str) else field.default, "show_default": True}
+    elif "[default" not in option.help and hint is not bool and not option.many:
+        settings["help"] = f"{option.help}  [default: {option.without or 'none'}]"
     if option.complete:
         settings["shell_complete"] = getattr(completing, option.complete)
     return click.option(*option.flags, field.name, **settings)

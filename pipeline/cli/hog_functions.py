@@ -33,54 +33,64 @@ def _json(name: str, help: str | None = None) -> Callable[[Command], Command]:
 
 _writable = combined(
     management.data,
-    click.option("--type", metavar="TEXT"),
-    click.option("--kind", metavar="TEXT"),
-    click.option("--name", metavar="TEXT"),
-    click.option("--description", metavar="TEXT"),
-    _boolean("--enabled"),
+    click.option("--type", metavar="TEXT", help="What kind of function it is, as destination or transformation."),
+    click.option("--kind", metavar="TEXT", help="The variant of its type."),
+    click.option("--name", metavar="TEXT", help="Its name."),
+    click.option("--description", metavar="TEXT", help="What it is for."),
+    _boolean("--enabled", help="Whether it runs."),
     _boolean("--deleted", help="Soft-delete it, or bring it back."),
     click.option("--hog", metavar="TEXT|@FILE|-", help="Source code."),
-    _json("--inputs-schema"),
+    _json("--inputs-schema", help="Which inputs it takes."),
     _json("--inputs", help="Secrets belong in a file: @FILE."),
-    _json("--filters"),
-    _json("--masking"),
-    _json("--mappings"),
-    click.option("--icon-url", metavar="URL"),
-    click.option("--template-id", metavar="ID"),
-    click.option("--execution-order", type=int, metavar="N"),
-    click.option("--create-in-folder", "--_create_in_folder", "_create_in_folder", metavar="TEXT"),
+    _json("--filters", help="For which events it runs."),
+    _json("--masking", help="How often it runs for events that are alike."),
+    _json("--mappings", help="Inputs for single event names."),
+    click.option("--icon-url", metavar="URL", help="The address of its icon."),
+    click.option("--template-id", metavar="ID", help="The template that it is made from."),
+    click.option("--execution-order", type=int, metavar="N", help="Its place among the transformations, from 1."),
+    click.option(
+        "--create-in-folder",
+        "--_create_in_folder",
+        "_create_in_folder",
+        metavar="TEXT",
+        help="The folder of the project that it is created in.",
+    ),
 )
 """An option for each writable field (docs/know/service.md#hog-functions), in its order."""
 
 _measured = combined(
-    click.option("--after", metavar="TIME"),
-    click.option("--before", metavar="TIME"),
-    click.option("--interval", metavar="hour|day|week"),
-    click.option("--breakdown-by", metavar="name|kind"),
-    click.option("--name", metavar="A,B"),
-    click.option("--kind", metavar="A,B"),
-    click.option("--instance-id", metavar="ID"),
+    click.option("--after", metavar="TIME", help="Only runs from this time on, as -7d or 2024-01-31."),
+    click.option("--before", metavar="TIME", help="Only runs before this time."),
+    click.option("--interval", metavar="hour|day|week", help="The length of a step."),
+    click.option("--breakdown-by", metavar="name|kind", help="Count by name or by kind."),
+    click.option("--name", metavar="A,B", help="Only metrics of these names."),
+    click.option("--kind", metavar="A,B", help="Only metrics of these kinds."),
+    click.option("--instance-id", metavar="ID", help="Only this run."),
 )
 """Which runs are counted, and how."""
 
 
-@click.group("hog-functions", context_settings=management.NAMES)
+@click.group(
+    "hog-functions",
+    context_settings=management.NAMES,
+    epilog="Example: backcast hog-functions list --to eu --enabled true",
+)
 def hog_functions() -> None:
     """Hog functions of a project: what the service runs on its events."""
 
 
 @hog_functions.command("list", epilog="Example: backcast hog-functions list --to eu --type destination --enabled true")
 @connected()
-@click.option("--created-at", metavar="TIME")
-@click.option("--created-by", type=int, metavar="USER")
-@_boolean("--enabled")
-@click.option("--exclude-kind", multiple=True, metavar="A,B")
-@click.option("--id", metavar="ID")
-@click.option("--kind", multiple=True, metavar="A,B")
+@click.option("--created-at", metavar="TIME", help="Only those created at this time.")
+@click.option("--created-by", type=int, metavar="USER", help="Only those of this user: the number of the user.")
+@_boolean("--enabled", help="Only those that run, or that do not.")
+@click.option("--exclude-kind", multiple=True, metavar="A,B", help="Not those of these kinds.")
+@click.option("--id", metavar="ID", help="Only the one with this id.")
+@click.option("--kind", multiple=True, metavar="A,B", help="Only those of these kinds.")
 @management.limit
 @management.offset
-@click.option("--type", multiple=True, metavar="A,B")
-@click.option("--updated-at", metavar="TIME")
+@click.option("--type", multiple=True, metavar="A,B", help="Only those of these types.")
+@click.option("--updated-at", metavar="TIME", help="Only those changed at this time.")
 @management.every
 def list_(connection: Connection, every: bool, **filters: Any) -> None:
     """The hog functions that match every filter given."""
@@ -172,11 +182,11 @@ def invoke(connection: Connection, id: str, data: str | None) -> None:
 @connected()
 @management.item
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Lines at most.")
-@click.option("--after", metavar="TIME")
-@click.option("--before", metavar="TIME")
-@click.option("--level", metavar="LEVEL")
-@click.option("--search", metavar="TEXT")
-@click.option("--instance-id", metavar="ID")
+@click.option("--after", metavar="TIME", help="Only lines from this time on, as -7d or 2024-01-31.")
+@click.option("--before", metavar="TIME", help="Only lines before this time.")
+@click.option("--level", metavar="LEVEL", help="Only lines of this level, as error.")
+@click.option("--search", metavar="TEXT", help="Only lines that contain this.")
+@click.option("--instance-id", metavar="ID", help="Only lines of this run.")
 def logs(connection: Connection, id: str, **filters: Any) -> None:
     """What a hog function logged, newest first."""
     with connection.client() as client:

@@ -41,8 +41,10 @@ item = click.argument("id", metavar="ID")
 data = click.option("--data", metavar="JSON|@FILE|-", help="The body as JSON: here, in a file, or from stdin.")
 put = click.option("--put", is_flag=True, help="Send PUT instead of PATCH, which the contract does not have.")
 yes = click.option("--yes", is_flag=True, help="Do not ask.")
-limit = click.option("--limit", type=click.IntRange(1), metavar="N", help="Items on a page.")
-offset = click.option("--offset", type=click.IntRange(0), metavar="N", help="Where the first page starts.")
+limit = click.option("--limit", type=click.IntRange(1), metavar="N", help="Items on a page.  [default: the service's]")
+offset = click.option(
+    "--offset", type=click.IntRange(0), metavar="N", help="Items to leave out before the first page.  [default: 0]"
+)
 every = click.option("--all", "every", is_flag=True, help="Every page, not only the first.")
 
 

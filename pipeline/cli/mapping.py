@@ -81,7 +81,9 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
 
 @mapping.command(epilog="Example: backcast mapping check mine.yaml --against exports/")
 @click.argument("names", metavar="NAME|FILE...", nargs=-1, required=True)
-@click.option("--against", metavar="SOURCE...", help="Hold one mapping against this export; see below.")
+@click.option(
+    "--against", metavar="SOURCE...", help="Compare one mapping with this export; see below.  [default: none]"
+)
 @click.option("--all", "every", is_flag=True, help="With --against: read every row, not the first 100,000.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="With --against: a setting of the mapping.")
 @click.option("--timezone", multiple=True, metavar="ZONE", help="With --against: the zone of its times, as for a plan.")
@@ -226,7 +228,9 @@ def _show_open(choices: Mapping[str, str], *, err: bool = False) -> None:
 
 @mapping.command(epilog="Example: backcast mapping new exports/ -o mine.yaml --ask")
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here instead of stdout.")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it.  [default: stdout]"
+)
 @click.option("--ask", is_flag=True, help="Ask on the terminal what the rows do not show, at most seven questions.")
 def new(sources: tuple[str, ...], output: Path | None, ask: bool) -> int:
     """Write a commented starting mapping for an export: the shipped one where the tool is recognised.

@@ -10,7 +10,7 @@ from pipeline.cli import management
 from pipeline.cli.management import Connection, connected
 
 
-@click.group(context_settings=management.NAMES)
+@click.group(context_settings=management.NAMES, epilog="Example: backcast projects list --to eu")
 def projects() -> None:
     """Projects that the personal key reaches."""
 

@@ -10,7 +10,7 @@ from pipeline.cli import management
 from pipeline.cli.management import Connection, body, confirm, connected
 
 
-@click.group(context_settings=management.NAMES)
+@click.group(context_settings=management.NAMES, epilog="Example: backcast recordings list --to eu --limit 20")
 def recordings() -> None:
     """Session recordings of a project."""
 

@@ -31,21 +31,32 @@ class _WithSettings(faults.WithFaults):
 
 
 @click.command(cls=_WithSettings, epilog="Example: backcast service --store landed.duckdb --fault mix:10%")
-@click.option("--port", type=click.IntRange(0, 65535), default=8100, show_default=True, help="0 takes a free one.")
-@click.option("--store", type=click.Path(path_type=Path), metavar="FILE", help="Store what lands in this file.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8100,
+    show_default=True,
+    help="The port to listen on; 0 takes a free one.",
+)
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Store what lands in this file.  [default: in memory]",
+)
 @click.option(
     "--keys",
     "keys_file",
     type=click.Path(path_type=Path, exists=True),
     metavar="FILE",
-    help="Projects and keys, as JSON.",
+    help="Projects and keys, as JSON.  [default: one project, and keys that it prints]",
 )
 @click.option(
     "--seed",
     "seed_file",
     type=click.Path(path_type=Path, exists=True),
     metavar="FILE",
-    help="Hog functions and session recordings that are there from the start, as JSON.",
+    help="Hog functions and session recordings that are there from the start, as JSON.  [default: none]",
 )
 @click.option(
     "--behaviour",

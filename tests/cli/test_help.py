@@ -32,6 +32,46 @@ def test_every_command_has_an_example(call: Any, command: tuple[str, ...]) -> No
     assert f"backcast {' '.join(command)}" in said.out.split("Example: ")[1]
 
 
+def groups(group: Any, *path: str) -> list[tuple[tuple[str, ...], Any]]:
+    """Every group of commands, the whole one first."""
+    import click
+
+    context = click.Context(group)
+    found = [(path, group)]
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        found += groups(command, *path, name) if isinstance(command, click.Group) else []
+    return found
+
+
+@pytest.mark.parametrize(("path", "group"), groups(cli), ids=[" ".join(("all", *path)) for path, _ in groups(cli)])
+def test_every_group_of_commands_has_an_example(path: tuple[str, ...], group: Any) -> None:
+    """`--help` of a group ends in an example of one of its commands."""
+    assert group.epilog.startswith(" ".join(("Example: backcast", *path)) + " ")
+
+
+@pytest.mark.parametrize("command", leaves(cli), ids=" ".join)
+def test_every_option_has_help_with_unit_and_default(command: tuple[str, ...]) -> None:
+    """What it does, what its value is, and what holds without it: nothing for required ones and those that repeat.
+
+    Options of the management API's fields and filters have no default: what is not given is not sent.
+    """
+    import click
+
+    found: Any = cli
+    for name in command:
+        found = found.get_command(click.Context(found), name)
+    options = [one for one in found.params if isinstance(one, click.Option)]
+    assert [one.opts for one in options if not (one.help or "").rstrip("]").strip()] == []
+    valued = [one for one in options if not one.is_flag]
+    assert [
+        one.opts for one in valued if not (one.metavar or isinstance(one.type, (click.Choice, click.IntRange)))
+    ] == []
+    if command[0] not in ("hog-functions", "recordings"):
+        needing = [one for one in valued if not one.required and not one.multiple and not one.show_default]
+        assert [one.opts for one in needing if "[default: " not in (one.help or "")] == []
+
+
 def test_help_lists_the_commands_of_the_design(call: Any) -> None:
     """`backcast --help` names each command with a sentence."""
     said = call("--help")
