@@ -170,7 +170,7 @@ class Sending(_Line):
         self._waited = now
         until = datetime.now().astimezone() + timedelta(seconds=counts.gives_up_in)
         print(
-            f"Nothing settled for {_long(counts.idle)}; last failure: {printable(counts.last_failure, MAX_MESSAGE)}."
+            f"No progress for {_long(counts.idle)}; last failure: {printable(counts.last_failure, MAX_MESSAGE)}."
             f" Trying on until {until:%Y-%m-%d %H:%M:%S %Z} (--retry-for)",
             file=sys.stderr,
             flush=True,

@@ -98,7 +98,9 @@ def gave_up(address: str, sent: SendResult, retry: RetryPolicy) -> Unfinished:
             f"{address} gave no answer that settles a batch in {tries}; {last}",
             hint="check what answers instead of the service (a proxy, a sign-in page); then run the same command again",
         )
-    return Unfinished(f"{address} settled nothing in {tries}; {last}", hint="run the same command again to resume")
+    return Unfinished(
+        f"no request to {address} succeeded in {tries}; {last}", hint="run the same command again to resume"
+    )
 
 
 def _out_of_time(seconds: float) -> Unfinished:

@@ -186,4 +186,4 @@ def _suggestion(word: str, words: Sequence[str]) -> str:
     if near:
         return f"did you mean {by_lower_case[near[0]]!r}?"
     more = f" and {len(words) - MAX_SHOWN} more" if len(words) > MAX_SHOWN else ""
-    return f"there are: {', '.join(words[:MAX_SHOWN])}{more}"
+    return f"available: {', '.join(words[:MAX_SHOWN])}{more}"

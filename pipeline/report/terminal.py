@@ -324,7 +324,7 @@ def _extras(console: Console, result: VerifyResult) -> None:
         marks = " and ".join(f"{name} {value!r}" for name, value in result.scope.items())
         sentence += (
             f" They carry the mark of this import, {marks}: another import of the same tool, or an earlier plan of the"
-            " same export, whose events then are there twice. `plan --name` tells imports apart."
+            " same export, whose events then are there twice. `plan --name` gives each import a mark of its own."
         )
     else:
         sentence += " The whole project was compared, with what others sent to it."

@@ -110,11 +110,11 @@ def test_even_a_quiet_run_says_that_it_waits(capsys: pytest.CaptureFixture[str])
         progress(counted(idle=4_000.0))
         progress(counted(last_failure=last_failure, accepted=5, idle=1.0))
     assert re.fullmatch(
-        r"Nothing settled for 10s; last failure: no connection: \[Errno 111\] Connection refused \\x1b\[31m\."
+        r"No progress for 10s; last failure: no connection: \[Errno 111\] Connection refused \\x1b\[31m\."
         r" Trying on until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ \(--retry-for\)",
         first,
     )
-    assert [line.split(";")[0] for line in others] == ["Nothing settled for 10m10s", "Nothing settled for 20m10s"]
+    assert [line.split(";")[0] for line in others] == ["No progress for 10m10s", "No progress for 20m10s"]
     assert capsys.readouterr().err == ""
 
 

@@ -118,7 +118,7 @@ def _check_table(node: Tree, names: frozenset[str]) -> None:
     if kind == "BASE_TABLE":
         name = ".".join(part for part in (node["catalog_name"], node["schema_name"], node["table_name"]) if part)
         if name != node["table_name"] or name.lower() not in names:
-            raise QueryNotAllowed(f"unknown table '{name}'; there are: {', '.join(sorted(VIEWS))}")
+            raise QueryNotAllowed(f"unknown table '{name}'; available tables: {', '.join(sorted(VIEWS))}")
     if kind == "TABLE_FUNCTION":
         function = str(node["function"].get("function_name"))
         if function.lower() not in _TABLE_FUNCTIONS:

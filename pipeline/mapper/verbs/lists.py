@@ -115,10 +115,10 @@ def entries(build: Builder, call: Call) -> Value:
     for path, type_ in types.items():
         if path not in paths:
             raise wrong_call(
-                call, f"types: {path!r} is not among the paths of `value`", f"there are: {', '.join(paths)}"
+                call, f"types: {path!r} is not among the paths of `value`", f"available paths: {', '.join(paths)}"
             )
         if type_ not in CONVERT:
-            raise wrong_call(call, f"types: there is no type {type_!r}", f"there are: {', '.join(CONVERT)}")
+            raise wrong_call(call, f"types: there is no type {type_!r}", f"available types: {', '.join(CONVERT)}")
     spec = [call.arguments.get("key", "key"), *(text for path in paths for text in (path, types.get(path, KEEP)))]
     return Apply("object_of_entries", (build.present(call.arguments["entries"]), *map(Constant, spec)))
 
