@@ -17,7 +17,7 @@ def workers() -> Any:
 def source_root() -> Any:
     return option(
         None, "--source-root", path="folder", exists=False, metavar="DIR",
-        help="Where the export is now, if it moved since the plan.",
+        help="The folder with the export, if it moved since the plan.",
     )  # fmt: skip
 
 
