@@ -322,9 +322,7 @@ class ApplyOptions(Checked):
     )  # fmt: skip
     first_pause: float = option(0.5, least=0)
     longest_pause: float = option(60.0, least=0)
-    timeout: float = option(
-        60.0, "--timeout", least=0.1, metavar="SECONDS", shown=True, help="How long to wait for one response."
-    )
+    timeout: float = shared.timeout(60.0)
     max_refused: int = option(
         100, "--max-refused", least=0, metavar="N", shown=True,
         help="Events the service may refuse before the run stops.",
@@ -356,11 +354,7 @@ class KeyOptions(Checked):
     """The files of the keys that a command uses. A key is never on the command line itself."""
 
     project_key_file: str | None = option(
-        None,
-        "--project-key-file",
-        metavar="FILE",
-        help="A file with the capture key.",
-        without="BACKCAST_PROJECT_KEY",
+        None, "--project-key-file", metavar="FILE", help="A file with the capture key.", without="BACKCAST_PROJECT_KEY"
     )
     personal_key_file: str | None = option(
         None,
@@ -387,8 +381,8 @@ class DiffOptions(Checked):
         False, "--counts",
         help="Compare only what the plans recorded: counts, settings and digests. Needs no export.",
     )  # fmt: skip
-    show_values: bool = option(False, "--show-values", help="Show values of properties, which are masked otherwise.")
-    show_ids: bool = option(False, "--show-ids", help="Show distinct_ids, which are masked otherwise.")
+    show_values: bool = shared.show_values()
+    show_ids: bool = shared.show_ids()
     source_root: Path | str | None = option(
         None, "--source-root", path="folder", exists=False, metavar="DIR",
         help="Where an export is now that is no longer where a plan read it.",
@@ -406,9 +400,7 @@ class PreflightOptions(Checked):
     )  # fmt: skip
     project: str | None = shared.project("the one of the capture key")
     allow_firing: bool = shared.allow_firing()
-    timeout: float = option(
-        20.0, "--timeout", least=0.1, metavar="SECONDS", shown=True, help="How long to wait for one response."
-    )
+    timeout: float = shared.timeout(20.0)
     ca_file: PathText | None = shared.ca_file()
     redirect_hosts: Sequence[str] = option(())
     reach: bool = option(True)

@@ -39,3 +39,17 @@ def allow_firing() -> Any:
 
 def dry_run(help: str) -> Any:
     return option(False, "--dry-run", help=help)
+
+
+def timeout(seconds: float) -> Any:
+    return option(
+        seconds, "--timeout", least=0.1, metavar="SECONDS", shown=True, help="How long to wait for one response."
+    )
+
+
+def show_values() -> Any:
+    return option(False, "--show-values", help="Show values of properties, which are masked otherwise.")
+
+
+def show_ids() -> Any:
+    return option(False, "--show-ids", help="Show distinct_ids, which are masked otherwise.")
