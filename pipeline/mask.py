@@ -19,13 +19,14 @@ from pipeline.text import printable
 MASK = "•••"
 RECORD_CHARACTERS = 400
 VALUE_CHARACTERS = 80
-SHOWN = frozenset(
+IDS = frozenset(
     (
-        "event", "event_type", "event_name", "type", "time", "timestamp", "event_time", "event_timestamp",
         "distinct_id", "$distinct_id", "user_id", "$user_id", "userId", "device_id", "$device_id", "anonymousId",
         "anonymous_id", "user_pseudo_id", "uuid", "$insert_id", "insert_id", "messageId", "message_id", "event_id",
     )
 )  # fmt: skip
+"""Members whose values are ids."""
+SHOWN = IDS | {"event", "event_type", "event_name", "type", "time", "timestamp", "event_time", "event_timestamp"}
 """Members whose values are ids, times and names of events: shown, since they identify the row."""
 
 _TOKEN = re.compile(

@@ -179,9 +179,9 @@ class PlanOptions(Checked):
         100, "--property-names", least=1, metavar="N", shown=True,
         help="Warn of an event name with so many properties that three of its events or fewer have.",
     )  # fmt: skip
-    allow_recent: bool = option(
-        False, "--allow-recent", help="Also send events under 48 hours old, which are billed as live events."
-    )
+    show_values: bool = shared.show_values(" in pairs of row and event")
+    show_ids: bool = shared.show_ids(" in pairs of row and event")
+    allow_recent: bool = option(False, "--allow-recent", help="Also send events under 48 hours old, billed as live.")
     collapse_identical: bool = option(
         False, "--collapse-identical", help="Identical rows without a source id become one event.",
         job="collapse", job_words=("none", "identical"), job_help="none, or identical where rows have no source key",

@@ -47,9 +47,9 @@ def timeout(seconds: float) -> Any:
     )
 
 
-def show_values() -> Any:
-    return option(False, "--show-values", help="Show values of properties, which are masked otherwise.")
+def show_values(where: str = "") -> Any:
+    return option(False, "--show-values", help=f"Show values of properties{where}, which are masked otherwise.")
 
 
-def show_ids() -> Any:
-    return option(False, "--show-ids", help="Show distinct_ids, which are masked otherwise.")
+def show_ids(where: str = "") -> Any:
+    return option(False, "--show-ids", help=f"Show ids{where}, which are masked otherwise.")

@@ -61,22 +61,33 @@ def parse(text: str, file: str) -> Mapping:
     return Mapping(**given, file=file, text=text, verbs=tuple(sorted(reader.verbs)))
 
 
+class Places:
+    """The places of the keys of a mapping in its file, which is parsed once."""
+
+    def __init__(self, mapping: Mapping) -> None:
+        self._file = mapping.file
+        self._reader = Reader(mapping.file)
+        self._root = self._reader.compose(mapping.text)
+
+    def of(self, *path: str | int) -> Place:
+        """The place of a key, by the keys and the indexes that lead to it, or of the last of them that is there."""
+        node = self._root
+        place = Place(self._file, 1, 1)
+        for step in path:
+            if isinstance(node, yaml.MappingNode) and isinstance(step, str):
+                found = next(((key, value) for key, value in node.value if key.value == step), None)
+                if found is None:
+                    break
+                place, node = self._reader.place(found[0]), found[1]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+                node = node.value[step]
+                place = self._reader.place(node)
+        return place
+
+
 def place_of(mapping: Mapping, *path: str | int) -> Place:
-    """The place in its file of a key of a mapping, by the keys and the indexes that lead to it, or of the last of them
-    that is there."""
-    reader = Reader(mapping.file)
-    node = reader.compose(mapping.text)
-    place = Place(mapping.file, 1, 1)
-    for step in path:
-        if isinstance(node, yaml.MappingNode) and isinstance(step, str):
-            found = next(((key, value) for key, value in node.value if key.value == step), None)
-            if found is None:
-                break
-            place, node = reader.place(found[0]), found[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-            node = node.value[step]
-            place = reader.place(node)
-    return place
+    """The place of one key of a mapping, as `Places.of` finds it."""
+    return Places(mapping).of(*path)
 
 
 def span_of(mapping: Mapping, *path: str | int) -> tuple[tuple[int, int], tuple[int, int], bool]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.identity.promotion import PromotedUpdate
@@ -25,15 +25,17 @@ from pipeline.plan.coverage import Coverage
 from pipeline.plan.daily_counts import day_name, sorted_counts
 from pipeline.plan.digests import BackgroundDigests
 from pipeline.plan.directory import LinesWriter
-from pipeline.plan.duplicates import MAX_CLASHES, REMAINING, Clash, Decisions, copies_of, decide, rows_out
+from pipeline.plan.duplicates import MAX_CLASHES, REMAINING, Clash, Decisions, SentEvents, copies_of, decide, rows_out
 from pipeline.plan.event_uuids import write_uuids
 from pipeline.plan.examples import SourceExamples
 from pipeline.plan.history import HistoryBuilder
 from pipeline.plan.hour_profile import clock_in_words
 from pipeline.plan.hours import HourHistory
 from pipeline.plan.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
+from pipeline.plan.pair_sample import PairSample, read_pairs
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
+from pipeline.plan.source_pairs import Shown, SourcePairs
 from pipeline.plan.walk import Progress, Walk
 from pipeline.plan.zone import judge_zone
 from pipeline.timestamps import format_utc
@@ -83,6 +85,7 @@ class _PlanBuilder:
         self.history = HistoryBuilder()
         self.hours = HourHistory(config.options.zones)
         self.activity = Activity()
+        self.sample = PairSample() if request.document is not None else None
         self.events = 0
         self.first, self.last = 2**62, -(2**62)
         self.clashes = 0
@@ -163,12 +166,13 @@ class _PlanBuilder:
         remaining = Decisions(scratch / "remaining", record=REMAINING) if series is not None else None
         decisions = Decisions(scratch / "decisions")
         activity = ActivityRecords(scratch)
+        receivers: list[SentEvents] = [activity] if self.sample is None else [activity, self.sample]
         names = list(source.names)
         identical: list[tuple[int, int]] = []
         collapse = self.config.options.collapse_identical
         with closing(activity):
             for decided in decide(
-                source.keys, decisions, collapse=collapse, settled=settled, remaining=remaining, activity=activity
+                source.keys, decisions, collapse=collapse, settled=settled, remaining=remaining, receivers=receivers
             ):
                 if self.cancelled:
                     return
@@ -225,6 +229,15 @@ class _PlanBuilder:
             return None
         uses = FieldUses(mapping, self.config.options, self.request.lookups)
         return counts.coverage(uses, items=mapping.decoder is not None)
+
+    def source_pairs(self) -> SourcePairs | UnsetType:
+        """Some rows beside the events that they become; UNSET without a mapping file."""
+        request, sample = self.request, self.sample
+        if sample is None or request.document is None:
+            return UNSET
+        uses = FieldUses(request.document, self.config.options, request.lookups)
+        shown = Shown(request.thresholds.show_values, request.thresholds.show_ids)
+        return read_pairs(sample, list(self.source.names), self.directory, self.config, request.document, uses, shown)
 
     # -- check and seal ------------------------------------------------------------------------------
 
@@ -292,6 +305,7 @@ class _PlanBuilder:
             people=people,
             coverage=UNSET if coverage is None else coverage,
             drift=drift,
+            source_pairs=self.source_pairs(),
             parts=parts,
             skips=sorted_counts(source.skips),
             rejects=sorted_counts(source.rejects),

@@ -20,14 +20,13 @@ The decisions (docs/change/architecture.md#uuids):
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.plan.activity import ActivityRecords
 from pipeline.plan.hours import NO_QUARTERS, count_quarters
 from pipeline.plan.key_records import MAX_RECORDS, KeyRecords, chunks_of
 from pipeline.timestamps import DAY
@@ -55,6 +54,12 @@ class Settled(Protocol):
     def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
         """Which of these uuids, ascending, are settled; the first half of the content digest each was sent with."""
         ...
+
+
+class SentEvents(Protocol):
+    """What receives the key records of the events that are sent, and their ordinals."""
+
+    def add(self, sent: NDArray[np.void], ordinals: NDArray[np.uint32]) -> None: ...
 
 
 class Clash(NamedTuple):
@@ -166,15 +171,16 @@ def decide(
     collapse: bool,
     settled: Settled | None = None,
     remaining: Decisions | None = None,
-    activity: ActivityRecords | None = None,
+    receivers: Sequence[SentEvents] = (),
 ) -> Iterator[Decided]:
     """Decide on all duplicates: decisions are added to `decisions`, their counts are returned run by run.
 
-    Events that `settled` finds are left out; the events to send are added to `remaining` and `activity`.
+    Events that `settled` finds are left out; the events to send are added to `remaining` and
+    to each of `receivers`.
     """
     for run in keys.runs():
         if isinstance(run, Path):
-            yield from _decide_one(run, decisions, collapse, keys.most, settled, remaining, activity)
+            yield from _decide_one(run, decisions, collapse, keys.most, settled, remaining, receivers)
             continue
         kinds = np.full(len(run), _ORDINAL, np.uint32)
         ordinals = np.zeros(len(run), np.uint32)
@@ -188,7 +194,7 @@ def decide(
             kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
             clashes, clashing = _clashes(copies, copies[winners])
         changed = 0 if settled is None else _mark_settled(run, kinds, settled)
-        counts = _record(run, kinds, ordinals, decisions, remaining, activity, changed)
+        counts = _record(run, kinds, ordinals, decisions, remaining, receivers, changed)
         yield counts._replace(clashes=clashes, clashing=clashing)
 
 
@@ -206,7 +212,7 @@ def _record(
     ordinals: NDArray[np.uint32],
     decisions: Decisions,
     remaining: Decisions | None,
-    activity: ActivityRecords | None,
+    receivers: Sequence[SentEvents],
     changed: int,
 ) -> Decided:
     """Add the decisions on some records to `decisions`. Returns their counts."""
@@ -220,8 +226,8 @@ def _record(
         return Decided(0, 2**62, -(2**62), dropped, changed)
     if remaining is not None:
         remaining.add(_remaining(sent))
-    if activity is not None:
-        activity.add(sent, ordinals[stays])
+    for receiver in receivers:
+        receiver.add(sent, ordinals[stays])
     again = run.take(np.flatnonzero(stays & (ordinals > 0)))
     first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
     earliest, latest = int(sent["time"].min()), int(sent["time"].max())
@@ -318,7 +324,7 @@ def _decide_one(
     most: int,
     settled: Settled | None,
     remaining: Decisions | None,
-    activity: ActivityRecords | None,
+    receivers: Sequence[SentEvents],
 ) -> Iterator[Decided]:
     """`decide` for a file of one uuid, chunk by chunk: first find the winner, then compare each record with it."""
     best = None
@@ -344,5 +350,5 @@ def _decide_one(
             kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
         clashes, clashing = _clashes(chunk, best[np.zeros(len(chunk), np.int64)])
         changed = 0 if settled is None else _mark_settled(chunk, kinds, settled)
-        counts = _record(chunk, kinds, ordinals, decisions, remaining, activity, changed)
+        counts = _record(chunk, kinds, ordinals, decisions, remaining, receivers, changed)
         yield counts._replace(clashes=clashes, clashing=clashing)

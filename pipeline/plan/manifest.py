@@ -22,6 +22,7 @@ from pipeline.plan.directory import Directory
 from pipeline.plan.drift import Drift
 from pipeline.plan.hours import HoursSeal
 from pipeline.plan.plugins import PluginSeal
+from pipeline.plan.source_pairs import SourcePairs
 from pipeline.plan.zone import MonthEvidence
 from pipeline.text import pluralize
 
@@ -218,7 +219,8 @@ class Example(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A sealed plan: what was read, what would be sent, and everything that decides it. `plugins` are what it used of
     installed packages; a plan that used nothing of any does not have it. Nor has one a `coverage` that was made before
-    there was one, or by no mapping file, and `hours` and `drift` that was made before there were any."""
+    there was one, or by no mapping file, and `hours`, `drift` and `source_pairs` that was made before
+    there were any."""
 
     format: str = FORMAT
     digest: str = ""
@@ -252,6 +254,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Coverage | msgspec.UnsetType = msgspec.UNSET
     hours: HoursSeal | msgspec.UnsetType = msgspec.UNSET
     drift: Drift | msgspec.UnsetType = msgspec.UNSET
+    source_pairs: SourcePairs | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def ready(self) -> bool:
