@@ -12,9 +12,12 @@ from pipeline.plan.manifest import Plan
 from pipeline.report.contents import DUPLICATES, OTHERS, Report, phases_of
 from pipeline.report.next_step import NextStep, next_step
 from pipeline.report.remedies import command_of
-from pipeline.report.wording import ADVICE, mapping_of, state_in_words, zone_proof
+from pipeline.report.wording import ADVICE, headline, mapping_of, state_in_words, zone_proof
 from pipeline.text import quoted
 
+MOST_CHECKS = 5
+"""Up to as many checks are open, of more the first FIRST_CHECKS."""
+FIRST_CHECKS = 3
 MOST_NAMES = 12
 """Names beside their pictures; names that differ from one of them in case or spaces come along."""
 _LEVELS = {"stop": 0, "warning": 1, "notice": 2}
@@ -37,9 +40,11 @@ SENTENCES = {
 
 
 class Problem(NamedTuple):
-    """A check that found something. `remedy` is text and code in turns, beginning with text; `command` can be ""."""
+    """A check that found something. `remedy` is text and code in turns, beginning with text; `command` can be "";
+    `folded` is what is shown of it until a person opens it, "" for a check that is open."""
 
     check: Finding
+    folded: str
     remedy: list[str]
     command: str
 
@@ -116,15 +121,26 @@ def first_screen(report: Report) -> FirstScreen:
 def _banner(report: Report) -> Banner:
     plan = report.plan
     state = report.state or ("ready" if plan.ready else "not-ready")
+    worst_first = sorted(plan.gates, key=lambda check: _LEVELS.get(check.level, 1))
+    whole = len(worst_first) if len(worst_first) <= MOST_CHECKS else FIRST_CHECKS
     checks = [
-        Problem(check, _remedy(ADVICE.get(check.name, ""), report.name), command_of(check, plan, report.name))
-        for check in sorted(plan.gates, key=lambda check: _LEVELS.get(check.level, 1))
+        Problem(
+            check,
+            _sentence(headline(check.detail)) if place >= whole else "",
+            _remedy(ADVICE.get(check.name, ""), report.name),
+            command_of(check, plan, report.name),
+        )
+        for place, check in enumerate(worst_first)
     ]
     applied = report.results.applied
     words = state_in_words(state, applied.events.refused if applied is not None else 0, len(checks))
     title = words[0].upper() + words[1:]
     mood = "care" if checks and state in ("ready", "rehearsed") else _MOODS.get(state, "good")
     return Banner(title, mood, SENTENCES.get(state, ""), checks)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _remedy(advice: str, name: str) -> list[str]:

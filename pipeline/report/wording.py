@@ -188,3 +188,13 @@ def unproved(plan: Plan) -> list[str]:
             "That merges will be accepted: the service refuses a merge when the absorbed id is identified by then."
         )
     return sentences
+
+
+HEADLINE_CHARACTERS = 140
+"""The most of a check that stands on a line of its own."""
+
+
+def headline(detail: str) -> str:
+    """What a check found without its examples, which follow the first colon; all of it where that is longer."""
+    begins = detail.partition(": ")[0]
+    return begins if len(begins) <= HEADLINE_CHARACTERS else detail

@@ -142,6 +142,14 @@ def test_checks_stand_worst_first(tmp_path: Path) -> None:
     assert (banner.title, ready.title) == ("Not ready", "Ready, 2 things to check")
 
 
+def test_of_many_checks_the_later_ones_are_a_line_each(tmp_path: Path) -> None:
+    """Five are open. Of more, the first three are, and the others show what was found without its examples."""
+    gates = [Finding(f"check {number}", "warning", f"{number} days: 2024-01-0{number}") for number in range(1, 7)]
+    five, six = (first_screen(report_of(tmp_path, gates=gates[:most])).banner.checks for most in (5, 6))
+    assert {problem.folded for problem in five} == {""}
+    assert [problem.folded for problem in six] == ["", "", "", "4 days", "5 days", "6 days"]
+
+
 @pytest.mark.parametrize(
     ("name", "command"),
     [

@@ -131,7 +131,7 @@ def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(call: Any, t
         again = call(*words, "--json")
     assert (said.code, again.code, again.json["state"]) == (5, 5, "sent-with-refusals")
     _, first, counts, *others = said.out.splitlines()
-    assert (first, counts.split("s: ")[1]) == ("State: sent, 1 refused", "19 sent, 1 refused.")
+    assert (first, counts.split(": ")[1]) == ("State: sent, 1 refused", "19 sent, 1 refused.")
     assert [line.split() for line in others if "no distinct_id" in line] == [
         ["1", "400", "no", "distinct_id", "part-0.jsonl,", "row", "8,", "byte", "1,015"]
     ]

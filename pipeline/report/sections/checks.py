@@ -15,10 +15,12 @@ from pipeline.models import Finding
 from pipeline.plan.manifest import Plan
 from pipeline.report.registry import on_terminal
 from pipeline.report.tables import text
-from pipeline.report.wording import ADVICE
-from pipeline.text import pluralize, printable
+from pipeline.report.wording import ADVICE, HEADLINE_CHARACTERS, headline
+from pipeline.text import printable
 
 MOST_CHECKS = 5
+"""Up to as many are shown whole, of more the first FIRST_CHECKS."""
+FIRST_CHECKS = 3
 DETAIL_CHARACTERS = 300
 _STYLES = {"stop": "bold red", "warning": "yellow", "notice": "cyan"}
 
@@ -37,12 +39,16 @@ def show_other_checks(console: Console, plan: Plan, directory: str) -> None:
 
 
 def _show(console: Console, checks: Sequence[Finding], directory: str) -> None:
-    """A line for each check, and one for what to do."""
-    for check in checks[:MOST_CHECKS]:
+    """Each check with what to do about it; where there are many, the later ones have a line each."""
+    whole = len(checks) if len(checks) <= MOST_CHECKS else FIRST_CHECKS
+    for place, check in enumerate(checks):
+        open_ = place < whole
         level = f"{check.level.upper()} {printable(check.name, 80)}: "
-        console.print(Text.assemble((level, _STYLES.get(check.level, "")), text(check.detail, DETAIL_CHARACTERS)))
-        if advice := ADVICE.get(check.name):
+        console.print(Text.assemble((level, _STYLES.get(check.level, "")), _detail(check, open_)))
+        if open_ and (advice := ADVICE.get(check.name)):
             advice = advice.replace("rejects DIR", f"rejects {shlex.quote(directory)}")
             console.print(Text(f"  What to do: {advice}.", style="dim"))
-    if len(checks) > MOST_CHECKS:
-        console.print(Text(f"and {pluralize(len(checks) - MOST_CHECKS, 'more check')}", style="dim"))
+
+
+def _detail(check: Finding, open_: bool) -> Text:
+    return text(check.detail, DETAIL_CHARACTERS) if open_ else text(headline(check.detail), HEADLINE_CHARACTERS)
