@@ -56,8 +56,8 @@ def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
         **code_object(plan),
         **({"plugins": plan.plugins} if plan.plugins else {}),
         **({"coverage": msgspec.to_builtins(plan.coverage)} if isinstance(plan.coverage, Coverage) else {}),
-        **({"drift": msgspec.to_builtins(plan.drift)} if isinstance(plan.drift, Drift) else {}),
         **({"hours": msgspec.to_builtins(plan.hours)} if isinstance(plan.hours, HoursSeal) else {}),
+        **({"drift": msgspec.to_builtins(plan.drift)} if isinstance(plan.drift, Drift) else {}),
     }
 
 

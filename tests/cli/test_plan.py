@@ -21,7 +21,8 @@ def test_plan_prints_one_object_with_the_documented_fields(call: Any, tmp_path: 
     said = call("plan", source, *generic(), "-o", tmp_path / "plan", "--json")
     assert said.code == 0
     assert list(said.json) == ["format", "plan", "digest", "verdict", "tool", "zone", "first", "last", "rows", "events",
-                               "parts", "skips", "rejects", "warnings", "gates", "coverage", "hours"]  # fmt: skip
+                               "parts", "skips", "rejects", "warnings", "gates", "coverage", "hours",
+                               "drift"]  # fmt: skip
     assert said.json["format"] == "backcast.plan/1"
     assert said.json["rows"] == {"read": 20, "mapped": 20, "skipped": 0, "rejected": 0}
     assert said.json["events"] == {"made": 20, "phases": {"identities": 0, "groups": 0, "events": 20, "persons": 0}}

@@ -67,9 +67,16 @@ def mostly_objects(text: bytes, whole: bool) -> bool:
 
 def is_document(text: bytes, whole: bool) -> bool:
     """Whether JSON text is one document: a list, or an object over several lines. Half of its lines may be items of a
-    list, whose lines end with a comma."""
-    several = text[:1] == b"[" or len(sampled_lines(text, whole)) > 1
-    return (several or (whole and text.rstrip().endswith(b"},"))) and not mostly_objects(text, whole)
+    list. Broken rows of JSON lines are none: they begin like objects and go on in no other line."""
+    lines = sampled_lines(text, whole)
+    if text[:1] == b"[" or (whole and len(lines) == 1 and lines[0].endswith(b"},")):
+        return not mostly_objects(text, whole)
+    if len(lines) < 2:
+        return False
+    if sum(line.startswith(b"{") for line in lines) * 2 < len(lines):
+        return True
+    goes_on = sum(line.endswith((b",", b"[", b"{", b":")) or line.startswith((b"]", b"}")) for line in lines)
+    return goes_on * 2 >= len(lines) and not mostly_objects(text, whole)
 
 
 def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
