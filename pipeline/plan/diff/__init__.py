@@ -2,7 +2,7 @@
 
 A plan stores no events, so they are made again from both exports, as an apply makes them, and each block is compared
 with its seal. Blocks of which both plans sealed the same events are not read at all. The others are compared by uuid
-within the block, and what does not meet there is written to disk and matched file by file, so memory does not grow
+within the block, and what does not match there is written to disk and matched file by file, so memory does not grow
 with the export. Merges, groups and profile updates come from the sealed files and are matched by their ids.
 """
 
@@ -28,7 +28,7 @@ from pipeline.files import private
 from pipeline.mapper import Compile
 from pipeline.mask import MASK
 from pipeline.models import Block
-from pipeline.plan.diff.compare import Meeting, compare_block, meet
+from pipeline.plan.diff.compare import SpillPair, compare_block, match_spilled
 from pipeline.plan.diff.result import (
     KINDS,
     CodeChange,
@@ -145,13 +145,17 @@ class _Comparison:
         return replace(first, other=second), second
 
     def _meet(self, workers: Workers | None, spill: Spill, progress: Progress) -> None:
-        """Match what did not meet within a block, one file of each side after the other."""
+        """Match what a block left over, one file of each side after the other."""
         numbers = list(spill.numbers())
         a, b = (format_utc(side.plan.options.as_of - WITHOUT_TIME) for side in self.sides)
         block = Block(0, 0, 0, 0)
-        meetings = (Meeting(number, block, spill, (a, b), self._values) for number in numbers)
-        met = workers.walk(meet, meetings) if workers is not None else ((one, meet(None, one)) for one in meetings)
-        for done, (_, (tally, tags)) in enumerate(met, 1):
+        pairs = (SpillPair(number, block, spill, (a, b), self._values) for number in numbers)
+        matched = (
+            workers.walk(match_spilled, pairs)
+            if workers is not None
+            else ((one, match_spilled(None, one)) for one in pairs)
+        )
+        for done, (_, (tally, tags)) in enumerate(matched, 1):
             self._add(tally)
             for side in SIDES:
                 self._tags.add(side, np.frombuffer(tags[side], np.uint64))

@@ -1,4 +1,4 @@
-"""What a worker does with a block of two plans, and later with what did not meet within a block."""
+"""What a worker does with a block of two plans, and later with what did not match within a block."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Pair(NamedTuple):
     values: bool
 
 
-class Meeting(NamedTuple):
+class SpillPair(NamedTuple):
     """One file of each side, see `Spill`. `instants` are the times that stand for the plans' own instants."""
 
     number: int
@@ -42,7 +42,7 @@ class Meeting(NamedTuple):
     values: bool
 
 
-class Met(NamedTuple):
+class Matched(NamedTuple):
     """The differences of one file of each side, and the tags of the rows of which a plan has an event of its own."""
 
     tally: Tally
@@ -69,7 +69,7 @@ _NOTHING = _Sent([], [], [])
 
 
 def compare_block(transformer: BlockTransformer, pair: Pair) -> Tally:
-    """Compare the events of a block by uuid; those that do not meet are spilled. Raises StalePlan."""
+    """Compare the events of a block by uuid; those that do not match are spilled. Raises StalePlan."""
     tally = Tally(pair.values)
     a, b = _sent(transformer, pair, pair.a), _sent(transformer.other or transformer, pair, pair.b)
     in_a, in_b = set(a.events), set(b.events)
@@ -104,17 +104,17 @@ def _sent(transformer: BlockTransformer, pair: Pair, task: Task | None) -> _Sent
     return _Sent(sent, keys, [row for row in rows if row not in left_out])
 
 
-def meet(transformer: BlockTransformer | None, meeting: Meeting) -> Met:
+def match_spilled(transformer: BlockTransformer | None, pair: SpillPair) -> Matched:
     """Match the spilled events of one file of each side by their keys."""
-    tally = Tally(meeting.values)
+    tally = Tally(pair.values)
     waiting: dict[tuple[str, bytes], list[Entry]] = {}
-    for entry in meeting.spill.read("a", meeting.number):
+    for entry in pair.spill.read("a", pair.number):
         waiting.setdefault((entry.phase, entry.key), []).append(entry)
     tags: dict[str, list[int]] = {side: [] for side in SIDES}
-    for entry in meeting.spill.read("b", meeting.number):
+    for entry in pair.spill.read("b", pair.number):
         matches = waiting.get((entry.phase, entry.key))
         if matches:
-            tally.pair(entry.phase, matches.pop(0).event, entry.event, meeting.instants)
+            tally.pair(entry.phase, matches.pop(0).event, entry.event, pair.instants)
         else:
             tally.only(entry.phase, "only_b", entry.event)
             tags["b"].append(entry.tag)
@@ -122,4 +122,4 @@ def meet(transformer: BlockTransformer | None, meeting: Meeting) -> Met:
         for entry in matches:
             tally.only(entry.phase, "only_a", entry.event)
             tags["a"].append(entry.tag)
-    return Met(tally, {side: tags_of(some).tobytes() for side, some in tags.items()})
+    return Matched(tally, {side: tags_of(some).tobytes() for side, some in tags.items()})

@@ -1,4 +1,4 @@
-"""Events of two plans on disk, until those of one key meet.
+"""Events of two plans on disk, until those of one key are matched.
 
 Workers write what they cannot match within a block into files by the first bits of its key, compressed, each process
 into files of its own. Later each pair of files is read on its own, so memory does not grow with the export.
