@@ -447,13 +447,13 @@ def test_users_and_who_is_joined_to_them_are_identified_and_nobody_else(tmp_path
     events = [("u", False), ("a", False), ("u", True), ("a", False), ("d", False)]
     table, counts = identified(tmp_path, events, ["d", "quiet"])
     assert table.holds(["u", "a", "d", "quiet", "other"]).tolist() == [True, False, True, True, False]
-    assert counts == ProfileCounts(identified_ids=2, anonymous_ids=1, identified_events=3, anonymous_events=2)
+    assert counts == ProfileCounts(2, 1, 3, 2, one_day_ids=1, one_day_events=2)
 
 
 def test_an_export_without_users_has_an_empty_table(tmp_path: Path) -> None:
     """Every person is anonymous then."""
     table, counts = identified(tmp_path, [("a", False)], [])
-    assert (len(table), table.holds(["a"]).tolist(), counts) == (0, [False], (0, 1, 0, 1))
+    assert (len(table), table.holds(["a"]).tolist(), counts) == (0, [False], (0, 1, 0, 1, 1, 1))
 
 
 @settings(max_examples=25, deadline=None)
