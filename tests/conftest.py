@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests.support.browser import Browser, Tab, browsing, chromium
 from tests.support.commands import Printed, calling
 from tests.support.deliveries import KEY
+from tests.support.required import require
 
 # A busy machine makes a single example slow, which is no fault of the code.
 hypothesis.settings.register_profile("backcast", deadline=None)
@@ -31,3 +33,19 @@ def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("BACKCAST_PERSONAL_KEY", raising=False)
     monkeypatch.setenv("BACKCAST_PROJECT_KEY", KEY)
     return calling(capfd, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A running Chromium, one for a file of tests."""
+    program = chromium()
+    require(program, "there is no Chromium on this machine")
+    assert program is not None
+    with browsing(program, tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Tab:
+    """A new page of the browser."""
+    return browser.tab()

@@ -13,8 +13,7 @@ import httpx
 import pytest
 
 from pipeline.local_service import LocalService
-from tests.support.browser import Browser, Tab, browsing, chromium
-from tests.support.required import require
+from tests.support.browser import Tab
 
 pytestmark = pytest.mark.slow
 PAGES = (
@@ -84,20 +83,6 @@ def service() -> Iterator[LocalService]:
         assert httpx.post(post, json=live).status_code == 200
         assert httpx.post(post, content=HOSTILE).status_code == 400
         yield fresh
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = chromium()
-    require(program, "there is no Chromium on this machine")
-    assert program is not None
-    with browsing(program, tmp_path_factory.mktemp("chromium")) as running:
-        yield running
-
-
-@pytest.fixture
-def tab(browser: Browser) -> Tab:
-    return browser.tab()
 
 
 def test_loads_only_from_itself_and_without_complaint(service: LocalService, tab: Tab) -> None:

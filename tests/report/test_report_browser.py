@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ from pipeline.report.results import (
 from pipeline.report.survey_page import write_survey
 from pipeline.verify.reconcile import Difference, ExtraEvents
 from tests.golden.report.small_plan import part, plan_directory, small_plan
-from tests.support.browser import Browser, Tab, browsing, chromium
+from tests.support.browser import Tab
 from tests.support.required import require
 
 pytestmark = pytest.mark.slow
@@ -153,20 +152,6 @@ def survey_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = folder / "survey.html"
     write_survey(page, survey_export(export), [str(export)])
     return page
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = chromium()
-    require(program, "there is no Chromium on this machine")
-    assert program is not None
-    with browsing(program, tmp_path_factory.mktemp("chromium")) as running:
-        yield running
-
-
-@pytest.fixture
-def tab(browser: Browser) -> Tab:
-    return browser.tab()
 
 
 def opened(tab: Tab, page: Path) -> Tab:
