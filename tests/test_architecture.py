@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
-    "errors", "plugins", "native", "json_limits", "zone_hints", "timestamps", "option_types", "shared_options",
+    "errors", "plugins", "native", "json_limits", "zone_hints", "timestamps", "option_types",
     "options", "models", "uuids", "config", "values", "text", "charts", "mask", "files", "ctrl_c", "id_hash",
     "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher", "survey", "ledger",
     "identity", "transform", "plan", "delivery", "management", "verify", "report", "preflight",

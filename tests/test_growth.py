@@ -63,7 +63,7 @@ PLACES = {
 """For each section of the page: the file that its first example goes into (at the end, where it exists), and its
 imports, which the page leaves out."""
 OPTION = (
-    ("pipeline/options.py", "class RejectsOptions", "    source_root: "),
+    ("pipeline/options/reading.py", "class RejectsOptions", "    source_root: "),
     ("pipeline/api.py", "def read_rejects", "    return "),
 )
 """The files of an option's two examples, and the lines before which they go: the first such line after a definition."""

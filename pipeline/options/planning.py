@@ -1,21 +1,12 @@
-"""The options of every step, each declared once: type, default, help, spelling on the command line, key in a job file.
-
-    PlanOptions  ApplyOptions  RehearseOptions  VerifyOptions  SurveyOptions
-    RejectsOptions  DiffOptions  PreflightOptions  RunOptions  KeyOptions
-
-A step of `pipeline.api` takes one of these objects; the command of the step builds it from its flags
-(`pipeline.cli.flags`) and a job from its file (`pipeline.jobs.loading`). A new option is a field here, and its use.
-What of the options of a plan decides what is sent is sealed in it, resolved, as `pipeline.models.SealedOptions`.
-"""
+"""The options of looking at an export and of planning it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 
-from pipeline import shared_options as shared
 from pipeline.option_types import (
     Checked,
     Instant,
@@ -23,9 +14,11 @@ from pipeline.option_types import (
     read_instant,
     read_names,
     read_reports,
-    read_seconds,
     read_settings,
 )
+from pipeline.options import shared
+
+PathText = str | PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +29,6 @@ class Limits:
     batch_events: int = 5_000
     batch_bytes: int = 5 * 1024 * 1024
     event_bytes: int = 900 * 1024
-
-
-PathText = str | PathLike[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,166 +245,3 @@ class PlanOptions(Checked):
     def limits(self) -> Limits:
         """How large a request may be."""
         return Limits(batch_events=self.max_batch_events, batch_bytes=self.max_batch_bytes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FaultOptions(Checked):
-    """Failures that the local service simulates, written as `pipeline.local_service.faults` lists them."""
-
-    faults: Sequence[str] = option(
-        (), "--fault", many=True, metavar="FAULT", complete="faults",
-        help="Simulate this failure; several are applied in the order given. See below.",
-    )  # fmt: skip
-    fault_seed: int = option(
-        0, "--fault-seed", metavar="N", shown=True,
-        help="Seed of the faults that happen by chance: the same seed and requests give the same faults.",
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class RehearseOptions(FaultOptions):
-    """The options of a rehearsal."""
-
-    source_root: Path | str | None = shared.source_root()
-    workers: int | None = shared.workers()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApplyOptions(Checked):
-    """The options of sending a plan. `retry_for`, `timeout` and `max_duration` are seconds; `phases` None is all.
-
-    `approve_merges` is the number of merges that a person looked at and approved. The first retry of
-    a batch waits up to `first_pause` seconds, later ones longer, up to `longest_pause`.
-    """
-
-    dry_run: bool = shared.dry_run("Build every request that is left, and send none.")
-    phases: Sequence[str] | None = option(
-        None, "--phases", metavar="LIST", complete="phases", read=read_names,
-        help="Send only these, as identities,groups; always in the order of the plan."
-        "  [default: identities,groups,events,persons]",
-    )  # fmt: skip
-    approve_merges: int | None = option(
-        None, "--approve-merges", least=0, metavar="N",
-        help="The number of merges in the plan, which cannot be undone; a target on this machine needs none.",
-    )  # fmt: skip
-    rotated_key: bool = option(
-        False, "--rotated-key", help="The key of the same project was changed since the plan was first applied."
-    )
-    rate: float | None = option(
-        None, "--rate", metavar="N", help="Maximum events per second.  [default: no limit]", above=0,
-        job="rate", job_help="maximum events per second",
-    )  # fmt: skip
-    max_concurrency: int = option(
-        8, "--max-concurrency", least=1, most=256, metavar="N", shown=True,
-        help="Maximum requests in flight; fewer while the service is slow or returns errors.",
-    )  # fmt: skip
-    max_retries: int | None = option(
-        None,
-        "--max-retries",
-        least=0,
-        metavar="N",
-        help="Tries of a request after the first.",
-        without="as many as --retry-for allows",
-    )
-    retry_for: float = option(
-        3600.0, "--retry-for", metavar="TIME", read=read_seconds, shown="1h",
-        help="Give up after this long without progress.",
-    )  # fmt: skip
-    first_pause: float = option(0.5, least=0)
-    longest_pause: float = option(60.0, least=0)
-    timeout: float = shared.timeout(60.0)
-    max_refused: int = option(
-        100, "--max-refused", least=0, metavar="N", shown=True,
-        help="Events the service may refuse before the run stops.",
-    )  # fmt: skip
-    max_duration: float | None = option(
-        None, "--max-duration", metavar="TIME", read=read_seconds,
-        help="Stop cleanly after this long, as 30m or 6h; run again to resume.",
-    )  # fmt: skip
-    ca_file: PathText | None = shared.ca_file()
-    redirect_hosts: Sequence[str] = option(
-        (), "--allow-redirect-host", many=True, metavar="HOST", help="A host the key may be redirected to."
-    )
-    source_root: Path | str | None = shared.source_root()
-    workers: int | None = shared.workers()
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyOptions(Checked):
-    """The options of a verification. `whole`: events of the project that are not of this plan count as extra."""
-
-    project: str | None = shared.project("1 on this machine")
-    source_root: Path | str | None = shared.source_root()
-    workers: int | None = shared.workers()
-    whole: bool = option(False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeyOptions(Checked):
-    """The files of the keys that a command uses. A key is never on the command line itself."""
-
-    project_key_file: str | None = option(
-        None, "--project-key-file", metavar="FILE", help="A file with the capture key.", without="BACKCAST_PROJECT_KEY"
-    )
-    personal_key_file: str | None = option(
-        None,
-        "--personal-key-file",
-        metavar="FILE",
-        help="A file with the personal key.",
-        without="BACKCAST_PERSONAL_KEY",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RejectsOptions(Checked):
-    """The options of listing rejected rows and refused events."""
-
-    code: str | None = option(None, "--code", metavar="CODE", complete="codes", help="Only those with this code.")
-    source_root: Path | str | None = shared.source_root()
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiffOptions(Checked):
-    """The options of comparing two plans."""
-
-    counts: bool = option(
-        False, "--counts",
-        help="Compare only what the plans recorded: counts, settings and digests. Needs no export.",
-    )  # fmt: skip
-    show_values: bool = shared.show_values()
-    show_ids: bool = shared.show_ids()
-    source_root: Path | str | None = option(
-        None, "--source-root", path="folder", exists=False, metavar="DIR",
-        help="Where an export is now that is no longer where a plan read it.",
-    )  # fmt: skip
-    workers: int | None = shared.workers()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreflightOptions(Checked):
-    """The options of a look at the target. `reach`: also send the capture host a batch without events."""
-
-    api: str | None = option(
-        None, "--api", metavar="us|eu|URL", complete="targets",
-        help="Where the management API is.  [default: where --to is]",
-    )  # fmt: skip
-    project: str | None = shared.project("the one of the capture key")
-    allow_firing: bool = shared.allow_firing()
-    timeout: float = shared.timeout(20.0)
-    ca_file: PathText | None = shared.ca_file()
-    redirect_hosts: Sequence[str] = option(())
-    reach: bool = option(True)
-
-    @property
-    def ca_path(self) -> str | None:
-        """The certificates' file as text."""
-        return None if self.ca_file is None else fspath(self.ca_file)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions(Checked):
-    """The options of one run of a scheduled job."""
-
-    dry_run: bool = shared.dry_run("Plan what is due in a temporary folder; send and record nothing.")
-    allow_firing: bool = shared.allow_firing()
-    workers: int | None = shared.workers()

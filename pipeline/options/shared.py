@@ -1,4 +1,4 @@
-"""Options that several steps have; `pipeline.options` says which."""
+"""Options that several steps have."""
 
 from __future__ import annotations
 

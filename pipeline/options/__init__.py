@@ -1,0 +1,40 @@
+"""The options of every step, each declared once: type, default, help, spelling on the command line, key in a job file.
+
+    planning  SurveyOptions  PlanOptions
+    sending   KeyOptions  PreflightOptions  RehearseOptions  ApplyOptions  RunOptions
+    reading   VerifyOptions  RejectsOptions  DiffOptions
+
+A step of `pipeline.api` takes one of these objects; the command of the step builds it from its flags
+(`pipeline.cli.flags`) and a job from its file (`pipeline.jobs.loading`). A new option is a field here, and its use; one
+that several steps have is a function in `shared`. What of the options of a plan decides what is sent is sealed in it,
+resolved, as `pipeline.models.SealedOptions`.
+"""
+
+from __future__ import annotations
+
+from pipeline.options.planning import Limits, PathText, PlanOptions, SurveyOptions
+from pipeline.options.reading import DiffOptions, RejectsOptions, VerifyOptions
+from pipeline.options.sending import (
+    ApplyOptions,
+    FaultOptions,
+    KeyOptions,
+    PreflightOptions,
+    RehearseOptions,
+    RunOptions,
+)
+
+__all__ = [
+    "ApplyOptions",
+    "DiffOptions",
+    "FaultOptions",
+    "KeyOptions",
+    "Limits",
+    "PathText",
+    "PlanOptions",
+    "PreflightOptions",
+    "RehearseOptions",
+    "RejectsOptions",
+    "RunOptions",
+    "SurveyOptions",
+    "VerifyOptions",
+]

@@ -1,0 +1,140 @@
+"""The options of everything that talks to a target: rehearsing, checking it, sending, and a scheduled job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import fspath
+from pathlib import Path
+
+from pipeline.option_types import Checked, option, read_names, read_seconds
+from pipeline.options import shared
+from pipeline.options.planning import PathText
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyOptions(Checked):
+    """The files of the keys that a command uses. A key is never on the command line itself."""
+
+    project_key_file: str | None = option(
+        None, "--project-key-file", metavar="FILE", help="A file with the capture key.", without="BACKCAST_PROJECT_KEY"
+    )
+    personal_key_file: str | None = option(
+        None,
+        "--personal-key-file",
+        metavar="FILE",
+        help="A file with the personal key.",
+        without="BACKCAST_PERSONAL_KEY",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreflightOptions(Checked):
+    """The options of a look at the target. `reach`: also send the capture host a batch without events."""
+
+    api: str | None = option(
+        None, "--api", metavar="us|eu|URL", complete="targets",
+        help="Where the management API is.  [default: where --to is]",
+    )  # fmt: skip
+    project: str | None = shared.project("the one of the capture key")
+    allow_firing: bool = shared.allow_firing()
+    timeout: float = shared.timeout(20.0)
+    ca_file: PathText | None = shared.ca_file()
+    redirect_hosts: Sequence[str] = option(())
+    reach: bool = option(True)
+
+    @property
+    def ca_path(self) -> str | None:
+        """The certificates' file as text."""
+        return None if self.ca_file is None else fspath(self.ca_file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultOptions(Checked):
+    """Failures that the local service simulates, written as `pipeline.local_service.faults` lists them."""
+
+    faults: Sequence[str] = option(
+        (), "--fault", many=True, metavar="FAULT", complete="faults",
+        help="Simulate this failure; several are applied in the order given. See below.",
+    )  # fmt: skip
+    fault_seed: int = option(
+        0, "--fault-seed", metavar="N", shown=True,
+        help="Seed of the faults that happen by chance: the same seed and requests give the same faults.",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RehearseOptions(FaultOptions):
+    """The options of a rehearsal."""
+
+    source_root: Path | str | None = shared.source_root()
+    workers: int | None = shared.workers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyOptions(Checked):
+    """The options of sending a plan. `retry_for`, `timeout` and `max_duration` are seconds; `phases` None is all.
+
+    `approve_merges` is the number of merges that a person looked at and approved. The first retry of
+    a batch waits up to `first_pause` seconds, later ones longer, up to `longest_pause`.
+    """
+
+    dry_run: bool = shared.dry_run("Build every request that is left, and send none.")
+    phases: Sequence[str] | None = option(
+        None, "--phases", metavar="LIST", complete="phases", read=read_names,
+        help="Send only these, as identities,groups; always in the order of the plan."
+        "  [default: identities,groups,events,persons]",
+    )  # fmt: skip
+    approve_merges: int | None = option(
+        None, "--approve-merges", least=0, metavar="N",
+        help="The number of merges in the plan, which cannot be undone; a target on this machine needs none.",
+    )  # fmt: skip
+    rotated_key: bool = option(
+        False, "--rotated-key", help="The key of the same project was changed since the plan was first applied."
+    )
+    rate: float | None = option(
+        None, "--rate", metavar="N", help="Maximum events per second.  [default: no limit]", above=0,
+        job="rate", job_help="maximum events per second",
+    )  # fmt: skip
+    max_concurrency: int = option(
+        8, "--max-concurrency", least=1, most=256, metavar="N", shown=True,
+        help="Maximum requests in flight; fewer while the service is slow or returns errors.",
+    )  # fmt: skip
+    max_retries: int | None = option(
+        None,
+        "--max-retries",
+        least=0,
+        metavar="N",
+        help="Tries of a request after the first.",
+        without="as many as --retry-for allows",
+    )
+    retry_for: float = option(
+        3600.0, "--retry-for", metavar="TIME", read=read_seconds, shown="1h",
+        help="Give up after this long without progress.",
+    )  # fmt: skip
+    first_pause: float = option(0.5, least=0)
+    longest_pause: float = option(60.0, least=0)
+    timeout: float = shared.timeout(60.0)
+    max_refused: int = option(
+        100, "--max-refused", least=0, metavar="N", shown=True,
+        help="Events the service may refuse before the run stops.",
+    )  # fmt: skip
+    max_duration: float | None = option(
+        None, "--max-duration", metavar="TIME", read=read_seconds,
+        help="Stop cleanly after this long, as 30m or 6h; run again to resume.",
+    )  # fmt: skip
+    ca_file: PathText | None = shared.ca_file()
+    redirect_hosts: Sequence[str] = option(
+        (), "--allow-redirect-host", many=True, metavar="HOST", help="A host the key may be redirected to."
+    )
+    source_root: Path | str | None = shared.source_root()
+    workers: int | None = shared.workers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(Checked):
+    """The options of one run of a scheduled job."""
+
+    dry_run: bool = shared.dry_run("Plan what is due in a temporary folder; send and record nothing.")
+    allow_firing: bool = shared.allow_firing()
+    workers: int | None = shared.workers()
