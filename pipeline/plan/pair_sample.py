@@ -314,7 +314,8 @@ class _PairReader:
         )
 
     def _event(self, block: Block, place: Place) -> _Event:
-        events = self._transformer.transform(Task(place.block, block, place.row + 1), observe=False)
+        task = Task(place.block, block, place.row + 1, first=place.row)
+        events = self._transformer.transform(task, observe=False)
         positions = events.positions or [0] * events.count
         for encoded, row, position in zip(events.events, events.row_of, positions, strict=True):
             if (row, position) == place[1:]:

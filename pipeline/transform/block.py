@@ -85,7 +85,7 @@ class BlockTransformer:
             observation = Observation(aggregator, self.field_names, self.fields)
         return make_events(
             rows, mapper, self.encoder, self.context,
-            part=part.path, limit=task.limit, observation=observation,
+            part=part.path, limit=task.limit, first=task.first, observation=observation,
         )  # fmt: skip
 
     def transform_sealed(self, task: Task, *, observe: bool = False) -> Events:

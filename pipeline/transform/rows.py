@@ -76,8 +76,8 @@ class RowTransformer:
         """The row whose canonical record was hashed last, and its digest: a row may be thousands of events."""
         self.journal: list[tuple[Counter[Any], Any]] | None = None
 
-    def run(self, limit: int | None) -> Events:
-        """Transform all rows, or the first `limit` of them.
+    def run(self, limit: int | None, first: int = 0) -> Events:
+        """Transform all rows, or of the first `limit` those from number `first`.
 
         This is the hottest loop there is. An ordinary event is written right here: one of a valid name, for which a
         single expression shows that it breaks no rule. All other rows go through `transform`.
@@ -98,7 +98,7 @@ class RowTransformer:
         text, ends, times, keys, row_of = buffer.open, buffer.ends, buffer.times, buffer.keys, events.row_of
         row, broken, ordinary = -1, 0, 0
         time: Any
-        for row, record in enumerate(islice(self.rows, limit)):
+        for row, record in enumerate(islice(self.rows, first, limit), first):
             if record.__class__ is BrokenRow:
                 self.reject(row, "read", record.code, record.detail)
                 broken += 1
@@ -408,12 +408,13 @@ def make_events(
     *,
     part: str = "",
     limit: int | None = None,
+    first: int = 0,
     observation: Observation | None = NOTHING_MORE,
 ) -> Events:
-    """Map, check and encode the rows of one block, or the first `limit` of them.
+    """Map, check and encode the rows of one block, or of the first `limit` those from number `first`.
 
     `observation` is what a plan collects beside the events, and None for a sender; the events are the same. Rejects
     count rows from 1 in the block. Every row ends in exactly one of mapped, skipped and rejected
     (docs/know/promises.md#balance).
     """
-    return RowTransformer(rows, mapper, encoder, context, part, observation).run(limit)
+    return RowTransformer(rows, mapper, encoder, context, part, observation).run(limit, first)

@@ -42,10 +42,11 @@ class TransformConfig:
 class Task(NamedTuple):
     """One block for one worker. `number` counts the blocks of the whole source from 0.
 
-    `limit` is the number of rows to read, None for all. `seal` is the planned digest, "" while planning. `duplicates`
-    are the plan's decisions on events of this block. `ended` are the ranges of events that need no batch any more,
-    `doubtful` those in doubt, to be sent again just as they were; both are (first, last), counted from 0 after the
-    tables were applied. `most` is the largest request that the service accepts, in bytes, None where it refused none.
+    `limit` is the number of rows to read, None for all; of them those from number `first` are transformed. `seal` is
+    the planned digest, "" while planning. `duplicates` are the plan's decisions on events of this block. `ended` are
+    the ranges of events that need no batch any more, `doubtful` those in doubt, to be sent again just as they were;
+    both are (first, last), counted from 0 after the tables were applied. `most` is the largest request that the service
+    accepts, in bytes, None where it refused none.
     """
 
     number: int
@@ -56,6 +57,7 @@ class Task(NamedTuple):
     ended: Sequence[tuple[int, int]] = ()
     doubtful: Sequence[tuple[int, int]] = ()
     most: int | None = None
+    first: int = 0
 
 
 class DuplicateDecision(NamedTuple):
