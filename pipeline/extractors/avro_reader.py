@@ -12,7 +12,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import fastavro
@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.errors import UnreadableExport
-from pipeline.extractors.avro_values import BadSchema, RowSchema, Unreadable, row_schema
+from pipeline.extractors.avro_values import BadSchema, RowSchema, Unreadable, described, row_schema
 from pipeline.extractors.containers import FETCH_AGAIN, Damaged, decompressed, stream_of
 from pipeline.extractors.stream import MAX_RECORD_BYTES, opened
 from pipeline.json_limits import MAX_DEPTH, depth
@@ -144,6 +144,7 @@ def _stored(stream: _Counted, header: _Header) -> Iterator[_Stored]:
         yield _Stored(at, prefix["rows"], data)
 
 
+@lru_cache(maxsize=64)
 def _schema(text: bytes) -> RowSchema:
     return row_schema(json.loads(text))
 
@@ -206,57 +207,94 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {
 
 
 class AvroRows:
-    """The rows of one block. With `members`, they are `pipeline.native` Members where the C part is available."""
+    """The rows of one block. With `members`, they are `pipeline.native` Members where the C part is available.
+
+    The blocks of the file are read one at a time: by the C part, and by the library where a block has what is not
+    ordinary (`pipeline.extractors.avro_values.described`).
+    """
 
     def __init__(self, data: bytes, offset: int, path: str, *, observe: bool = True, members: bool = False) -> None:
         self._data = data
         self._offset = offset
         self._path = path
         self._observe = observe
-        self._make: Any = native.Header(blanks=True) if members and AVAILABLE else dict
+        self._members = members and AVAILABLE
+        self._make: Any = native.Header(blanks=True) if self._members else dict
+        self._records: tuple[int, list[Record]] = (0, [])
+        """The records of one of the file's blocks, as they were read, and the row of the first."""
         self.warnings: list[tuple[int, str, str]] = []
 
     @property
     def columns(self) -> Sequence[str]:
-        return self._run[1].columns
+        return _schema(self._run.schema).columns
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
-        records, broken, warnings = self._records
-        if self._observe:
-            self.warnings.extend(warning for warning in warnings if warning[0] not in broken)
-        make = self._make
-        for row, record in enumerate(records):
-            yield broken[row] if row in broken else make(record)
+        first = 0
+        for stored in self._run.blocks:
+            ordinary, results = self._read(stored, self._members)
+            if results is None:
+                yield from ordinary
+            else:
+                self._records = first, results.records
+                if self._observe:
+                    self.warnings.extend((first + row, code, detail) for row, code, detail in results.warnings)
+                for row, record in enumerate(results.records):
+                    yield results.broken[row] if row in results.broken else self._make(record)
+            first += stored.rows
 
     def offset(self, row: int) -> int:
         return self._offset + row
 
     def text(self, row: int) -> str:
         """The row as a JSON text. What broke it appears as null, or with backslash escapes."""
-        return msgspec.json.encode(self._records[0][row]).decode()
+        return msgspec.json.encode(self._record(row)).decode()
 
     def canonical(self, row: int) -> bytes:
-        return canonical(self._records[0][row])
+        return canonical(self._record(row))
 
     @cached_property
-    def _run(self) -> tuple[_Run, RowSchema]:
-        run = msgspec.msgpack.decode(self._data, type=_Run)
-        return run, _schema(run.schema)
+    def _run(self) -> _Run:
+        return msgspec.msgpack.decode(self._data, type=_Run)
 
-    @cached_property
-    def _records(self) -> tuple[list[Record], dict[int, BrokenRow], list[tuple[int, str, str]]]:
-        """(the records, why some cannot be sent, warnings), by row."""
-        run, schema = self._run
-        result = _Results(schema)
+    def _record(self, row: int) -> Record:
+        """A row as it was read, for which its block is read again unless it is the latest of which one was asked."""
+        first, records = self._records
+        if not 0 <= row - first < len(records):
+            first = 0
+            for stored in self._run.blocks:
+                if row < first + stored.rows:
+                    break
+                first += stored.rows
+            ordinary, results = self._read(stored, members=False)
+            records = ordinary if results is None else results.records
+            self._records = first, records
+        return records[row - first]
+
+    def _read(self, stored: _Stored, members: bool) -> tuple[list[Any], _Results | None]:
+        """The rows of one of the file's blocks; results of the library where the C part did not read it."""
+        run = self._run
         with _readable(self._path):
-            items = fastavro.parse_schema({"type": "array", "items": schema.schema})
-            for stored in run.blocks:
-                try:
-                    result.add(_rows_of(_CODECS[run.codec](stored.data), stored.rows, items))
-                except Exception as error:
-                    cause = str(error) or type(error).__name__
-                    raise Damaged(f"its block at byte {stored.at:,} cannot be read: {cause}") from error
-        return result.records, result.broken, result.warnings
+            items, decode = _decoders(run.schema)
+            try:
+                content = _CODECS[run.codec](stored.data)
+                ordinary = decode(content, stored.rows, members) if decode is not None else None
+                if ordinary is not None:
+                    return ordinary, None
+                return [], _Results(_schema(run.schema), _rows_of(content, stored.rows, items))
+            except Exception as error:
+                cause = str(error) or type(error).__name__
+                raise Damaged(f"its block at byte {stored.at:,} cannot be read: {cause}") from error
+
+
+@lru_cache(maxsize=64)
+def _decoders(schema: bytes) -> tuple[Any, Any]:
+    """What the library reads rows with, and the C part's decoder; None without it and for a schema that it has not."""
+    parsed = fastavro.parse_schema(_schema(schema).schema)
+    row = described(parsed) if AVAILABLE and not _schema(schema).recursive else None
+    return (
+        fastavro.parse_schema({"type": "array", "items": parsed}),
+        native.AvroDecoder(row, Unreadable) if row is not None else None,
+    )
 
 
 def _rows_of(content: bytes, count: int, items: Any) -> list[dict[str, Any]]:
@@ -288,18 +326,16 @@ def _long(number: int) -> bytes:
 
 
 class _Results:
-    """Collects the records of a run of blocks, with their nested values as JSON texts."""
+    """The records of one of the file's blocks, with their nested values as JSON texts; why some cannot be sent, and
+    warnings about others, by their number in the block."""
 
-    def __init__(self, schema: RowSchema) -> None:
-        self._schema = schema
+    def __init__(self, schema: RowSchema, rows: list[dict[str, Any]]) -> None:
         self._column = ""
         self._encode = msgspec.json.Encoder(enc_hook=self._unreadable).encode
         self.records: list[Record] = []
         self.broken: dict[int, BrokenRow] = {}
         self.warnings: list[tuple[int, str, str]] = []
-
-    def add(self, rows: list[dict[str, Any]]) -> None:
-        nested, recursive = self._schema.nested, self._schema.recursive
+        nested, recursive = schema.nested, schema.recursive
         for record in rows:
             for name, value in record.items():
                 kind = value.__class__
@@ -313,6 +349,7 @@ class _Results:
                 elif kind is str and not value.isascii():
                     record[name] = self._checked(name, value)
             self.records.append(record)
+        self.warnings = [warning for warning in self.warnings if warning[0] not in self.broken]
 
     def _json(self, value: Any, recursive: bool) -> Raw:
         try:

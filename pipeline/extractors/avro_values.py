@@ -29,7 +29,7 @@ import math
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from fastavro.read import LOGICAL_READERS
@@ -146,6 +146,68 @@ def _logical_type(kind: str, written: Mapping[str, Any]) -> str:
         return logical
     return kind if kind in _CONVERTED_PRIMITIVES or kind == "fixed" else ""
 
+
+# -- for the C part ----------------------------------------------------------------------------------------
+
+Description: TypeAlias = "tuple[Any, ...]"
+
+
+def described(parsed: Any) -> Description | None:
+    """A schema that the library has parsed, without recursion, as `pipeline.native` AvroDecoder takes it: nested tuples
+    that begin with the name of a kind. None where it has more types than the decoder takes, or one that it has not.
+
+    Times of a day, decimals, `fixed` and `float` remain functions of this module, which the decoder calls.
+    """
+    try:
+        return _Description().of(parsed, 0)
+    except _TooLarge:
+        return None
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Description:
+    def __init__(self) -> None:
+        self._names: dict[str, Any] = {}
+        self._kinds = 0
+
+    def of(self, schema: Any, depth: int) -> Description:
+        self._kinds += 1
+        if self._kinds > _MOST_KINDS or depth > _DEEPEST:
+            raise _TooLarge
+        if isinstance(schema, list):
+            return ("union", *(self.of(branch, depth + 1) for branch in schema))
+        if isinstance(schema, str):
+            schema = self._names.get(schema, {"type": schema})
+        kind = schema["type"]
+        if "name" in schema:
+            self._names[schema["name"]] = schema
+        if kind in ("record", "error"):
+            names = tuple(field["name"] for field in schema["fields"])
+            return ("record", names, *(self.of(field["type"], depth + 1) for field in schema["fields"]))
+        if kind == "array":
+            return ("array", self.of(schema["items"], depth + 1))
+        if kind == "map":
+            return ("map", self.of(schema["values"], depth + 1))
+        if kind == "enum":
+            return ("enum", tuple(schema["symbols"]))
+        logical = schema.get("logicalType", "").removeprefix(_OURS)
+        if (name := logical.removeprefix("local-")) in _UNITS:
+            return ("timestamp", _UNITS[name], logical == name)
+        if not logical or logical in ("date", "double", "bytes"):
+            return (_DESCRIBED[logical or kind],)
+        beneath = schema["size"] if kind == "fixed" else -1 if kind == "bytes" else (_DESCRIBED[kind],)
+        return ("call", LOGICAL_READERS[f"{kind}-{_OURS}{logical}"], schema, beneath)
+
+
+_DESCRIBED = {"null": "null", "boolean": "boolean", "int": "long", "long": "long", "float": "float"} | {
+    "double": "double", "string": "text", "bytes": "text", "date": "date"
+}  # fmt: skip
+"""The kind of what is read without a function. The text of bytes that are no UTF-8 is left to the library, too."""
+_UNITS = {"timestamp-millis": 1_000, "timestamp-micros": 1_000_000, "timestamp-nanos": 1_000_000_000}
+_MOST_KINDS, _DEEPEST = 4_096, 64
 
 # -- conversions -------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ Python code produces the same events at half the speed; tests/native/test_native
     Observer                        what a plan records of an event
     Tally                           how many rows have each name
     Header                          Members of values that Python read: cells, columns, records
+    AvroDecoder                     the rows of an Avro block
     Blanks                          removes what a mapping takes for missing
     Reader                          ordinary ISO 8601 times, ids and uuids
 

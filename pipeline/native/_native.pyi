@@ -219,6 +219,18 @@ class Header:
     def __init__(self, names: tuple[str, ...] = ..., blanks: bool = False) -> None: ...
     def __call__(self, values: list[Any] | tuple[Any, ...] | dict[str, Any], /) -> Any: ...
 
+class AvroDecoder:
+    """Decodes the rows of an Avro block, of which it is given the bytes and the number of rows: a list of dicts, or
+    with `members` of Members without the nulls. Objects and lists in them are msgspec.Raw.
+
+    `schema` is what `pipeline.extractors.avro_values.described` returns, else ValueError. None for a block with a value
+    for which a function of the schema returns an object of type `unusual`, or with a text that is no UTF-8, NaN, a date
+    outside of the years 1 to 9999, too many or too few bytes, or names beyond the limit.
+    """
+
+    def __init__(self, schema: tuple[Any, ...], unusual: type) -> None: ...
+    def __call__(self, content: bytes, rows: int, members: bool, /) -> list[Any] | None: ...
+
 class Blanks:
     """Removes the members that are missing by their text: one of `json` for a JSON value, of `cells` for any other.
     With `names`, only members of these names; never the one that is called `kept`."""

@@ -10,7 +10,7 @@
 static const char after_time[] = "\",\"uuid\":\"";
 enum { AFTER = sizeof(after_time) - 1, DIGITS = 36, END = 3 };
 
-static char *
+char *
 put_number(char *to, unsigned number, int digits)
 {
     for (int i = digits; i-- > 0; number /= 10)
@@ -18,8 +18,7 @@ put_number(char *to, unsigned number, int digits)
     return to + digits;
 }
 
-/* Year, month and day of a day since 1970 (the proleptic Gregorian calendar), as `2020-12-30T`. */
-static void
+void
 put_date(char *to, int64_t days)
 {
     days += 719468; /* since 0000-03-01, so that a leap day ends its year */

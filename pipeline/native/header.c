@@ -2,8 +2,6 @@
 
 #include "native.h"
 
-#define MOST_NAMES (1 << 14) /* of dicts: so that rows with ever new names do not fill the memory */
-
 typedef struct {
     PyObject_HEAD
     Name **names;

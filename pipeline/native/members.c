@@ -190,13 +190,20 @@ members_set(Members *self, PyObject *name, PyObject *value)
     return -1;
 }
 
+PyObject *
+raw_of(PyObject *value)
+{
+    PyObject *json = PyObject_CallOneArg(encode, value);
+    PyObject *raw = json == NULL ? NULL : PyObject_CallOneArg(raw_type, json);
+    Py_XDECREF(json);
+    return raw;
+}
+
 int
 members_encode(Members *self, Py_ssize_t index)
 {
     PyObject *value = Py_NewRef(self->members[index].value);
-    PyObject *json = PyObject_CallOneArg(encode, value);
-    PyObject *raw = json == NULL ? NULL : PyObject_CallOneArg(raw_type, json);
-    Py_XDECREF(json);
+    PyObject *raw = raw_of(value);
     int done = raw == NULL ? -1 : 0;
     if (done == 0 && (index >= self->used || self->members[index].value != value)) {
         PyErr_SetString(PyExc_RuntimeError, "the members changed while they were encoded");

@@ -8,9 +8,10 @@
  *   - Text of a row (`at`, `length`) is not terminated and belongs to the bytes object `owner`.
  *
  * Limits: 64 levels of nesting and 4 opened members in a line (lines.c); names of 1,000 bytes and 16,384 spellings of
- * them (names.c); 16,384 names while dicts are read (header.c); 256 words of 63 bytes (texts.c); 2^30 renames or
- * columns (renames.c); times from 1970 to 9999 (filling.c); 2^31 - 1 entries of an accumulator (accumulators.c). Lines,
- * rows, texts and spellings beyond a limit are read by Python; nothing is cut. */
+ * them (names.c); 16,384 names while dicts or Avro are read (header.c, avro.c); 4,096 types of a schema, nested 64 deep
+ * (avro.c); 256 words of 63 bytes (texts.c); 2^30 renames or columns (renames.c); times from 1970 to 9999 (filling.c);
+ * 2^31 - 1 entries of an accumulator (accumulators.c). Lines, rows, blocks, texts and spellings beyond a limit are read
+ * by Python; nothing is cut. */
 
 #ifndef BACKCAST_NATIVE_H
 #define BACKCAST_NATIVE_H
@@ -44,6 +45,7 @@ int names_init(PyObject *encode, PyObject *decode_text); /* called once, when th
 Name *name_of(PyObject *text);
 /* The name of a str; NULL without an exception where the table has none. */
 Name *names_find(PyObject *text);
+#define MOST_NAMES (1 << 14) /* of rows that no text spells: so that ever new names do not fill the memory */
 /* Whether the table has fewer names than so many. */
 int names_room(Py_ssize_t most);
 /* A frozenset of str, checked, so that membership tests run no Python code. Fails for anything else. */
@@ -107,6 +109,8 @@ member_is_null(const Member *member)
 }
 /* Give the member at an index the JSON text of its value, as msgspec encodes it. Runs Python. */
 int members_encode(Members *self, Py_ssize_t index);
+/* The msgspec.Raw of a value's JSON text, as msgspec encodes it. Runs Python. */
+PyObject *raw_of(PyObject *value);
 /* Remove a member; its value is released last, which may run Python. */
 void members_remove(Members *self, Member *member);
 /* Set the value of a member. TypeError for Members. */
@@ -120,6 +124,16 @@ int members_set(Members *self, PyObject *name, PyObject *value);
 Py_ssize_t quoted_length(const char *at, Py_ssize_t length);
 /* Write it, of a length that quoted_length returned; returns the byte behind it. */
 char *write_quoted(char *to, const char *at, Py_ssize_t length, Py_ssize_t quoted);
+
+/* --- dates (filling.c) ----------------------------------------------------------------------------------- */
+
+#define FIRST_DAY (-719162) /* 0001-01-01 and 9999-12-31, in days since 1970 */
+#define LAST_DAY 2932896
+
+/* Write the last digits of a number, so many; returns the byte behind them. */
+char *put_number(char *to, unsigned number, int digits);
+/* Write a day from FIRST_DAY to LAST_DAY (the proleptic Gregorian calendar) as `2020-12-30T`. */
+void put_date(char *to, int64_t days);
 
 /* --- uuids and types ----------------------------------------------------------------------------------------- */
 
@@ -149,6 +163,7 @@ extern PyTypeObject Drift_Type;    /* drift.c */
 extern PyTypeObject Reader_Type;   /* texts.c */
 extern PyTypeObject Header_Type;   /* header.c */
 extern PyTypeObject Blanks_Type;   /* blanks.c */
+extern PyTypeObject AvroDecoder_Type; /* avro.c */
 int accumulators_init(void);
 int observer_init(void);
 
