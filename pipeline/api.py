@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pipeline.plan.diff.result import Diff
     from pipeline.plan.directory import Directory
     from pipeline.plan.manifest import Plan
+    from pipeline.report.contents import Project
     from pipeline.report.state import PlanStatus
     from pipeline.survey import Survey
     from pipeline.verify import Verification
@@ -235,7 +236,8 @@ def verify_plan(
     plan, folder = open_plan(fspath(directory))
     key = _secret(personal_key) or config.required_personal_key()
     verification = compare(plan, folder, to, options, key, progress=progress)
-    update_report(folder, plan, warn, Results(verification=verify_result(verification, to=address_of(to))))
+    result, project = verify_result(verification, to=address_of(to)), project_of_target(to, options, key)
+    update_report(folder, plan, warn, Results(verification=result, project=project))
     return verification
 
 
@@ -370,6 +372,18 @@ def compare(
         return verify(
             plan, directory, transform_config, client, workers=workers, whole=options.whole, progress=progress
         )
+
+
+def project_of_target(to: str, options: VerifyOptions, key: Secret) -> Project | None:
+    """The project that was compared, for the title of the report; None where the key may not read its name."""
+    from pipeline.delivery.retry import RetryPolicy
+    from pipeline.management import ManagementClient
+    from pipeline.preflight.project import project_name
+    from pipeline.report.contents import project_of
+
+    project = "1" if options.project is None else options.project
+    with ManagementClient(to, key, project, timeout=10.0, retry=RetryPolicy(tries=1)) as client:
+        return project_of(project_name(client), to)
 
 
 def _texts(sources: PathText | Sequence[PathText]) -> list[str]:

@@ -10,10 +10,12 @@ _TICKS = 3
 
 
 class HourBars(NamedTuple):
-    """The picture of one clock, and the name of that clock."""
+    """The picture of one clock, the name of that clock, and what each hour says. `id` is unique on the page."""
 
+    id: str
     clock: str
     svg: str
+    readings: list[str]
 
 
 class HourChart(NamedTuple):
@@ -29,19 +31,19 @@ def hour_chart(clocks: Sequence[tuple[str, Sequence[int]]]) -> HourChart | None:
     if not any(clocks[0][1]):
         return None
     shown = [one for number, one in enumerate(clocks) if not number or list(one[1]) != list(clocks[0][1])]
-    bars = [HourBars(clock, _svg(counts, f"hours-{number}")) for number, (clock, counts) in enumerate(shown, 1)]
+    bars = [_bars(f"hours-{number}", clock, counts) for number, (clock, counts) in enumerate(shown, 1)]
     rows = [(f"{hour:02d}:00", [counts[hour] for _, counts in shown]) for hour in range(24)]
     return HourChart(bars, [str(hour) for hour in range(0, 24, _TICKS)], rows)
+
+
+def _bars(id_: str, clock: str, counts: Sequence[int]) -> HourBars:
+    return HourBars(id_, clock, _svg(counts, id_), [f"{hour:02d}:00: {count:,}" for hour, count in enumerate(counts)])
 
 
 def _svg(counts: Sequence[int], id_: str) -> str:
     most, total = max(counts), sum(counts)
     shapes = "".join(
         f"M{hour} 100v-{max(0.8, 100 * count / most):.1f}h.85V100z" for hour, count in enumerate(counts) if count
-    )
-    hover = "".join(
-        f'<rect x="{hour}" width="1" height="100"><title>{hour:02d}:00: {count:,}</title></rect>'
-        for hour, count in enumerate(counts)
     )
     highest, lowest = counts.index(most), counts.index(min(counts))
     description = (
@@ -51,5 +53,5 @@ def _svg(counts: Sequence[int], id_: str) -> str:
     return (
         f'<svg class="hours" viewBox="0 0 24 100" preserveAspectRatio="none" role="img" aria-labelledby="{id_}"'
         f' aria-describedby="{id_}-text"><title id="{id_}">Events by hour of day</title>'
-        f'<desc id="{id_}-text">{description}</desc><path d="{shapes}"/><g class="hover">{hover}</g></svg>'
+        f'<desc id="{id_}-text">{description}</desc><path d="{shapes}"/></svg>'
     )

@@ -47,6 +47,7 @@ def apply(
     from pipeline.plan.freshness import open_plan
     from pipeline.preflight.run import PreflightRequest
     from pipeline.report import terminal
+    from pipeline.report.contents import Results, project_of
     from pipeline.report.machine import update_report
     from pipeline.report.preflight_view import key_status
     from pipeline.report.rejects import refusal, refusal_causes
@@ -68,8 +69,8 @@ def apply(
         request = PreflightRequest(to, key, config.personal_key(keys.personal_key_file), checks)
         preflight = before_sending(request, plan, folder, as_json=as_json, quiet=local or (quiet and not asks))
         if asks:
-            project = f", project {preflight.project}" if preflight.project else ""
-            _confirm(events, address + project, plan.sentence)
+            named = f", project {preflight.project}" if preflight.project else ""
+            _confirm(events, address + named, plan.sentence)
     with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
         hooks = Hooks(progress, common.warn, interrupted, progress.step)
         outcome = send_plan(plan, folder, to, key, options, hooks)
@@ -90,7 +91,8 @@ def apply(
         quiet=quiet and outcome.problem is None and outcome.balanced and not outcome.counts.refused,
     )
     if not options.dry_run:
-        update_report(folder, plan, common.warn)
+        project = project_of("" if preflight is None else preflight.project, address)
+        update_report(folder, plan, common.warn, Results(project=project))
     if outcome.problem is not None:
         raise outcome.problem
     if not outcome.balanced:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def preflight(
     directory: Path | None, to: str, options: PreflightOptions, keys: KeyOptions, as_json: bool,
 ) -> int:  # fmt: skip
-    """Check whether a target is ready for an import. Nothing is sent and nothing is changed.
+    """Check whether a target is ready for an import. Nothing is sent, and nothing is changed there.
 
     With the directory of a plan, its events are checked against the project: its settings, and the hog functions that
     would fire. What cannot be checked is reported as unknown. Exit 4 when something would do harm.
@@ -36,11 +36,15 @@ def preflight(
     from pipeline.plan.freshness import open_plan
     from pipeline.preflight.run import PreflightRequest, check_target
     from pipeline.report import preflight_view
+    from pipeline.report.contents import Results, project_of
+    from pipeline.report.machine import update_report
 
     key = config.given_project_key(keys.project_key_file)
     personal = config.personal_key(keys.personal_key_file)
     plan, folder = open_plan(directory) if directory is not None else (None, None)
     result = check_target(PreflightRequest(to, key, personal, options), plan, folder)
+    if plan is not None and folder is not None and (project := project_of(result.project, to)):
+        update_report(folder, plan, common.warn, Results(project=project))
     common.show(
         preflight_view.preflight_object(result),
         lambda console: preflight_view.show_preflight(console, result),

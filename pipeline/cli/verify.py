@@ -49,5 +49,6 @@ def verify(directory: Path, to: str, options: VerifyOptions, keys: KeyOptions, a
         as_json=as_json,
         quiet=quiet and result.proved,
     )
-    update_report(folder, plan, common.warn, Results(verification=result))
+    project = api.project_of_target(to, options, key)
+    update_report(folder, plan, common.warn, Results(verification=result, project=project))
     return 0 if result.proved else 7

@@ -25,6 +25,7 @@ from pipeline.timestamps import HOUR, SECOND
 if TYPE_CHECKING:
     from pipeline.management import ManagementClient
     from pipeline.plan.manifest import Plan
+    from pipeline.report.contents import Project
     from pipeline.transform.tasks import TransformConfig
 
 LANDING = HOUR
@@ -61,6 +62,7 @@ def prove(
     """
     from pipeline.management import ManagementClient
     from pipeline.preflight.project import find_project
+    from pipeline.report.contents import project_of
 
     directory = plan_directory(job.state, attempt.window, attempt.number)
     age = now - int(datetime.fromisoformat(attempt.ended or attempt.started).timestamp()) * SECOND
@@ -70,7 +72,8 @@ def prove(
         with ManagementClient(job.to, personal_key) as client:
             project = find_project(client, project_key)
             if project.known:
-                outcome, detail = _compare(job, plan, directory, config, client, workers, recent=age < LANDING)
+                named = project_of(str((project.record or {}).get("name") or ""), job.to)
+                outcome, detail = _compare(job, plan, directory, config, client, workers, named, recent=age < LANDING)
             else:
                 outcome, detail = "pending", project.check.detail
     except (UsageError, UnsafePlan, StalePlan, UnreadableExport) as error:
@@ -80,7 +83,7 @@ def prove(
 
 def _compare(
     job: Job, plan: Plan, directory: Directory, config: TransformConfig, client: ManagementClient, workers: int | None,
-    *, recent: bool,
+    project: Project | None, *, recent: bool,
 ) -> tuple[str, str]:  # fmt: skip
     """(outcome, detail) of a window; a final outcome is written to its report, too."""
     from pipeline.report.contents import Results
@@ -99,7 +102,8 @@ def _compare(
     else:
         outcome = "differs"
         detail = f"{missing}, {counts['different']:,} are different, {counts['extra']:,} are there twice"
-    write_report(directory, plan, Results(verification=verify_result(verification, to=address_of(job.to))))
+    result = verify_result(verification, to=address_of(job.to))
+    write_report(directory, plan, Results(verification=result, project=project))
     return outcome, detail
 
 

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config import Secret
+from pipeline.errors import BackcastError
 from pipeline.management.operations import RETRIEVE_PROJECT
 from pipeline.management.problems import Forbidden, NotFound, ServiceProblem
 from pipeline.preflight.check import Check, check_of_error
@@ -69,6 +70,15 @@ def find_project(client: ManagementClient, key: Secret | None) -> ProjectResult:
         check = Check(PROJECT, "unknown", "the service's answer is not a project")
         return ProjectResult(check, own, listed, answer.date)
     return ProjectResult(Check(PROJECT, "ok", named(record)), record, listed, answer.date)
+
+
+def project_name(client: ManagementClient) -> str:
+    """The name of the client's project, "" where the key may not read it. Nothing else depends on it."""
+    try:
+        record = client.call(RETRIEVE_PROJECT).json()
+    except (ServiceProblem, BackcastError):
+        return ""
+    return str(record.get("name") or "") if isinstance(record, dict) else ""
 
 
 def _choose(listed: Sequence[Mapping[str, Any]], key: Secret | None) -> Mapping[str, Any] | Check:

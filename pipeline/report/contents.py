@@ -16,9 +16,11 @@ from pipeline.models import Reject
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.manifest import Example, Plan, SealedBlock
 from pipeline.plan.phases import PHASES
+from pipeline.report.measured import MeasuredRate, earlier_rate
 from pipeline.report.rejects import RefusalCause, refusal_causes
 from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
 from pipeline.report.wording import DECISIONS, unproved
+from pipeline.targets import address_of
 from pipeline.text import printable
 from pipeline.validator.codes import meaning
 
@@ -72,17 +74,26 @@ class FileCopies(msgspec.Struct, frozen=True):
         return sum(self.counts.values())
 
 
+class Project(msgspec.Struct, frozen=True):
+    """The project of a target, as a personal key read its `name`, and the target's address."""
+
+    name: str
+    to: str
+
+
 class Results(msgspec.Struct, frozen=True):
     """The latest result of each step after the plan; None for a step that was not done.
 
     `rehearsal` and `rehearsed` are of the embedded local service: the run there, and what was read back. `applied` is
-    the state of the plan over all runs, `verification` what was read back from where it was applied to.
+    the state of the plan over all runs, `verification` what was read back from where it was applied to. `project` is
+    the one that preflight, apply or verify found there.
     """
 
     rehearsal: ApplyResult | None = None
     rehearsed: VerifyResult | None = None
     applied: StatusResult | None = None
     verification: VerifyResult | None = None
+    project: Project | None = None
 
 
 NO_RESULTS = Results()
@@ -95,6 +106,7 @@ class Report(msgspec.Struct, frozen=True):
     `pairs` are rows of identities.parquet, some of each decision and reason. `state` is the state of the plan.
     `copies` counts the duplicates of each file by code, `refusals` are the answers that refused events where the
     plan was applied, else in its rehearsal, and `rate` is when events were accepted, where the plan was applied.
+    `earlier` is how fast another plan was sent to the same target, where this one was not.
     """
 
     name: str
@@ -112,6 +124,7 @@ class Report(msgspec.Struct, frozen=True):
     copies: list[FileCopies] = []
     refusals: list[RefusalCause] = []
     rate: SendingRate | None = None
+    earlier: MeasuredRate | None = None
 
 
 class _Cell(msgspec.Struct):
@@ -123,6 +136,11 @@ class _Cell(msgspec.Struct):
 
 class _EarlierReport(Results, frozen=True):
     plan: Mapping[str, object] = {}
+
+
+def project_of(name: str, to: str) -> Project | None:
+    """The project of a target (an address, us or eu), None where its name is not known."""
+    return Project(name, address_of(to)) if name else None
 
 
 def results_of(directory: Directory, plan: Plan, new: Results) -> Results:
@@ -137,6 +155,7 @@ def results_of(directory: Directory, plan: Plan, new: Results) -> Results:
         new.rehearsal or earlier.rehearsal,
         new.rehearsed or earlier.rehearsed,
         verification=new.verification or earlier.verification,
+        project=new.project or earlier.project,
     )
 
 
@@ -159,6 +178,7 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
         _copies(directory, plan),
         _refusals(directory, plan, results),
         None if results.applied is None else read_rate(directory.ledger),
+        earlier_rate(directory, plan.target) if results.applied is None else None,
     )
 
 

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import NamedTuple
 
 from pipeline.charts.bars import sparkline
 from pipeline.charts.timeline import Timeline, timeline
+from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import DUPLICATES, OTHERS, Report, phases_of
+from pipeline.report.headlines import in_one_line
 from pipeline.report.next_step import NextStep, next_step
 from pipeline.report.remedies import command_of
-from pipeline.report.wording import ADVICE, headline, mapping_of, state_in_words, zone_proof
+from pipeline.report.wording import ADVICE, mapping_of, state_in_words, zone_proof
+from pipeline.targets import address_of, region_of
 from pipeline.text import quoted
 
-MOST_CHECKS = 5
-"""Up to as many checks are open, of more the first FIRST_CHECKS."""
-FIRST_CHECKS = 3
+MOST_OPEN = 2
+"""Up to as many checks are open; of more, those that stop the plan."""
+MOST_LINES = 6
+"""Checks with a line on the first screen; the lines of more are folded together, so that it stays one screen."""
 MOST_NAMES = 12
 """Names beside their pictures; names that differ from one of them in case or spaces come along."""
 _LEVELS = {"stop": 0, "warning": 1, "notice": 2}
-_TARGETS = {"us": "PostHog (US)", "eu": "PostHog (EU)", "": "PostHog"}
+_REGIONS = {"us": "US", "eu": "EU"}
+_TITLE = re.compile(r"^title: *(.+)$", re.MULTILINE)
+_INITIALS = re.compile(r"(?<=[A-Za-z])[A-Za-z]+| ")
 _SEPARATORS = re.compile(r"[\s_\-.:]+")
 _MOODS = {"not-ready": "stop", "differs": "stop", "sending": "care", "stopped": "care", "sent-with-refusals": "care"}
 
 SENTENCES = {
     "not-ready": "Apply refuses this plan until the failed checks are fixed. It can be rehearsed.",
-    "ready": "Nothing was sent yet.",
-    "rehearsed": "The whole import ran against the local service on this machine; nothing was sent to the target yet.",
+    "ready": "Nothing was sent yet. Once sent, events cannot be deleted, and merged identities cannot be separated.",
+    "rehearsed": "The whole import ran against the local service on this machine; nothing was sent to the target yet."
+    " Once sent, events cannot be deleted, and merged identities cannot be separated.",
     "sending": "A run is sending this plan now.",
     "stopped": "Some events were sent, others were not. Apply resumes without sending one twice.",
     "sent": "Every planned event was accepted. What landed was not compared yet.",
@@ -40,22 +48,24 @@ SENTENCES = {
 
 
 class Problem(NamedTuple):
-    """A check that found something. `remedy` is text and code in turns, beginning with text; `command` can be "";
-    `folded` is what is shown of it until a person opens it, "" for a check that is open."""
+    """A check that found something. `line` is shown until a person opens it; `remedy` is text and code in turns,
+    beginning with text; `command` can be ""."""
 
     check: Finding
-    folded: str
+    line: str
+    open: bool
     remedy: list[str]
     command: str
 
 
 class Banner(NamedTuple):
-    """The state of the plan; `mood` is a class of the style sheet."""
+    """The state of the plan; `mood` is a class of the style sheet. `checks` are the weightiest, `more` the others."""
 
     title: str
     mood: str
     sentence: str
     checks: list[Problem]
+    more: list[Problem]
 
 
 class Tile(NamedTuple):
@@ -106,8 +116,8 @@ def first_screen(report: Report) -> FirstScreen:
     """The first screen of a report."""
     plan = report.plan
     return FirstScreen(
-        mapping_of(plan),
-        _TARGETS.get(plan.target, plan.target),
+        _tool(plan),
+        _target(report),
         zone_proof(plan),
         _banner(report),
         _tiles(report),
@@ -118,29 +128,61 @@ def first_screen(report: Report) -> FirstScreen:
     )
 
 
+def _tool(plan: Plan) -> str:
+    """The tool by the name that its people use, where the title of the mapping begins with it: `Google Analytics 4`."""
+    title = _TITLE.search(plan.mapping.text)
+    words = takewhile(
+        lambda word: any(one.isupper() or one.isdigit() for one in word), title[1].split() if title else ()
+    )
+    name = " ".join(words).split(",")[0].removesuffix("'s")
+    joined, initials = (
+        re.sub(r"[^a-z0-9]", "", text.lower()) for text in (name.split(" ")[0], _INITIALS.sub("", name))
+    )
+    if not name or (not re.sub(r"[^a-z0-9]", "", plan.tool.lower()).startswith(joined) and plan.tool != initials):
+        return mapping_of(plan)
+    return name if plan.mapping.name == plan.tool else f"{name} ({plan.mapping.name})"
+
+
+def _target(report: Report) -> str:
+    """The service, its region or address, and the project: where the plan was applied to, else what it was made for."""
+    applied, project = report.results.applied, report.results.project
+    address = applied.course.to if applied is not None and applied.course is not None else report.plan.target
+    if project is not None and not address:
+        address = project.to
+    try:
+        region = address and region_of(address)
+        own = project is not None and address_of(address) == project.to
+    except UsageError:  # the target of a plan that another version made
+        region, own = "", project is not None and address == project.to
+    parts = [_REGIONS[region]] if region else []
+    if project is not None and own:
+        parts.append(f"project {project.name}")
+    service = address if address and not region else "PostHog"
+    return f"{service} ({', '.join(parts)})" if parts else service
+
+
 def _banner(report: Report) -> Banner:
     plan = report.plan
     state = report.state or ("ready" if plan.ready else "not-ready")
     worst_first = sorted(plan.gates, key=lambda check: _LEVELS.get(check.level, 1))
-    whole = len(worst_first) if len(worst_first) <= MOST_CHECKS else FIRST_CHECKS
+    few = len(worst_first) <= MOST_OPEN
     checks = [
         Problem(
             check,
-            _sentence(headline(check.detail)) if place >= whole else "",
+            in_one_line(check),
+            few or check.level == "stop",
             _remedy(ADVICE.get(check.name, ""), report.name),
             command_of(check, plan, report.name),
         )
-        for place, check in enumerate(worst_first)
+        for check in worst_first
     ]
     applied = report.results.applied
     words = state_in_words(state, applied.events.refused if applied is not None else 0, len(checks))
     title = words[0].upper() + words[1:]
     mood = "care" if checks and state in ("ready", "rehearsed") else _MOODS.get(state, "good")
-    return Banner(title, mood, SENTENCES.get(state, ""), checks)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    shown = max(MOST_LINES, sum(problem.check.level == "stop" for problem in checks))
+    shown += len(checks) == shown + 1
+    return Banner(title, mood, SENTENCES.get(state, ""), checks[:shown], checks[shown:])
 
 
 def _remedy(advice: str, name: str) -> list[str]:
@@ -156,8 +198,9 @@ def _tiles(report: Report) -> list[Tile]:
     updates = phases["persons"] + plan.people.initials
     duplicates = sum(plan.skips.get(code, 0) for code in DUPLICATES)
     merges = phases["identities"]
+    planned = "to send" if report.results.applied is None else "planned"
     return [
-        Tile(f"{phases['events']:,}", "event to send" if phases["events"] == 1 else "events to send"),
+        Tile(f"{phases['events']:,}", f"{'event' if phases['events'] == 1 else 'events'} {planned}"),
         Tile(f"{updates:,}", "profile update" if updates == 1 else "profile updates"),
         Tile(f"{merges:,}", "merged identity" if merges == 1 else "merged identities", "irreversible"),
         Tile(f"{duplicates:,}", "duplicate removed" if duplicates == 1 else "duplicates removed"),
@@ -167,13 +210,19 @@ def _tiles(report: Report) -> list[Tile]:
 
 
 def _proof(report: Report) -> Tile:
-    """What was read back: from the target, else from the local service."""
-    for result, word in ((report.results.verification, "verified"), (report.results.rehearsed, "rehearsed")):
+    """What was read back: from the target, else from the local service. What was sent since is not read back."""
+    applied = report.results.applied
+    rehearsed = None if applied is not None else report.results.rehearsed
+    for result, word in ((report.results.verification, "verified"), (rehearsed, "rehearsed")):
         if result is not None:
             found = f"{result.events.found:,}"
             if result.proved:
                 return Tile(f"✓ {found}", word, "every one was found once", "good")
             return Tile(f"✗ {found}", f"found of {result.events.expected:,}", f"{word}: not proved", "stop")
+    if applied is not None:
+        refused = applied.events.refused
+        note = f"{refused:,} refused, not verified" if refused else "not verified yet"
+        return Tile(f"{applied.events.accepted:,}", "sent", note, "care" if refused else "")
     return Tile("–", "not rehearsed")
 
 

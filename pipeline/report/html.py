@@ -47,7 +47,8 @@ def render(report: Report) -> str:
             plain_name=printable(report.name, NAME_CHARACTERS),
             chart_style=charts.style(),
             screen=first_screen(report),
-            beside=list(_rendered(first_screen_sections(), report)),
+            beside=list(_rendered(first_screen_sections(below=False), report)),
+            below=list(_rendered(first_screen_sections(below=True), report)),
             chapters=list(_chapters(_rendered(page_sections(), report))),
         )
     )
@@ -67,7 +68,7 @@ def _chapters(sections: Iterable[str]) -> Iterator[Chapter]:
     for section in sections:
         html = _SECTION.sub("", section)
         headings = list(_HEADING.finditer(html))
-        ends = [heading.start() for heading in headings[1:]] + [len(html)]
+        ends = [*(heading.start() for heading in headings[1:]), len(html)][: len(headings)]
         for heading, end in zip(headings, ends, strict=True):
             number += 1
             body = _with_regions(heading[1], html[heading.end() : end].strip())

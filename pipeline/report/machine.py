@@ -76,8 +76,8 @@ def report_object(report: Report) -> dict[str, object]:
     `rejects` are masked and cut. `people` has ids unmasked, and no value of any property: `approve_merges` is the
     number that `apply --approve-merges` asks for, `some_pairs` are rows of identities.parquet. `state` is the plan's
     (`report.state`). `rehearsal` is the run against the embedded local service and `rehearsed` what was read back
-    there; `applied` is what the ledger has, and `verification` what was read back from its target. Each is null until
-    it was done.
+    there; `applied` is what the ledger has, and `verification` what was read back from its target. `project` is the
+    target's, by name and address, where a personal key could read it. Each is null until it was done.
     """
     plan = report.plan
     return {
@@ -111,6 +111,7 @@ def report_object(report: Report) -> dict[str, object]:
         "rehearsed": report.results.rehearsed,
         "applied": report.results.applied,
         "verification": report.results.verification,
+        "project": report.results.project,
     }
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pipeline.plan.manifest import Plan
     from pipeline.report.contents import Report
 
+BELOW = 80
+"""Sections of the first screen from this number on stand below the names of events, beside the next step."""
 Values = Mapping[str, object] | None
 """What a template is rendered with, beside `report` and `plan`; None leaves the section out."""
 Show = Callable[["Console", "Plan", str], None]
@@ -82,9 +84,11 @@ def page_sections() -> list[tuple[str, ValuesOf]]:
     return _in_order(PAGE)
 
 
-def first_screen_sections() -> list[tuple[str, ValuesOf]]:
-    """The sections of the first screen in their order, as `page_sections` has the others."""
-    return _in_order(FIRST_SCREEN)
+def first_screen_sections(*, below: bool) -> list[tuple[str, ValuesOf]]:
+    """The sections of the first screen in their order, as `page_sections` has the others: those beside the names, or
+    those `below`, beside the next step."""
+    _import_sections()
+    return _in_order([section for section in FIRST_SCREEN if (section[0] >= BELOW) == below])
 
 
 def _in_order(sections: list[tuple[int, str, ValuesOf]]) -> list[tuple[str, ValuesOf]]:

@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,13 +17,17 @@ from hypothesis import strategies as st
 from pipeline.charts import PLACES, style
 from pipeline.charts.bars import bar, sparkline
 from pipeline.charts.timeline import Timeline, timeline
-from pipeline.ledger import RunHistory
+from pipeline.ledger import RunHistory, SendingRate
 from pipeline.models import Finding
-from pipeline.report.contents import Report, Results, build_report
+from pipeline.plan.manifest import EventCounts, Example, MappingSeal
+from pipeline.report.contents import Project, Report, Results, build_report, project_of
 from pipeline.report.first_screen import first_screen
+from pipeline.report.headlines import in_one_line
 from pipeline.report.html import render
+from pipeline.report.measured import MeasuredRate
 from pipeline.report.next_step import next_step
-from pipeline.report.results import BatchCounts, SentCounts, StatusResult
+from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult
+from pipeline.report.sections.effort import lines_of
 from tests.golden.report.small_plan import part, plan_directory, small_plan
 
 FIRST = date(2022, 1, 3)
@@ -142,12 +147,37 @@ def test_checks_stand_worst_first(tmp_path: Path) -> None:
     assert (banner.title, ready.title) == ("Not ready", "Ready, 2 things to check")
 
 
-def test_of_many_checks_the_later_ones_are_a_line_each(tmp_path: Path) -> None:
-    """Five are open. Of more, the first three are, and the others show what was found without its examples."""
-    gates = [Finding(f"check {number}", "warning", f"{number} days: 2024-01-0{number}") for number in range(1, 7)]
-    five, six = (first_screen(report_of(tmp_path, gates=gates[:most])).banner.checks for most in (5, 6))
-    assert {problem.folded for problem in five} == {""}
-    assert [problem.folded for problem in six] == ["", "", "", "4 days", "5 days", "6 days"]
+def test_of_many_checks_the_weightiest_have_a_line_on_the_first_screen(tmp_path: Path) -> None:
+    """Two are open; of more, those that stop the plan. From eight on, the lines after the sixth are folded together."""
+    gates = [Finding(f"check {number}", "warning", f"{number} days: 2024-01-0{number}") for number in range(1, 9)]
+    stop = Finding("zone", "stop", "the data contradict UTC")
+    two, seven, eight = (first_screen(report_of(tmp_path, gates=gates[:most])).banner for most in (2, 7, 8))
+    assert [problem.open for problem in two.checks] == [True, True]
+    assert (len(seven.checks), seven.more) == (7, [])
+    assert [problem.line for problem in eight.more] == ["7 days", "8 days"]
+    assert {problem.open for problem in eight.checks} == {False}
+    assert [problem.open for problem in first_screen(report_of(tmp_path, gates=[*gates, stop])).banner.checks] == [
+        True, False, False, False, False, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "example", "count", "line"),
+    [
+        ("empty_days", "2022-03-08 to 2022-03-13 (6 days) (at least 9 events are usual)", 1,
+         "No events at all 2022-03-08 to 2022-03-13 (6 days). Is the export complete?"),
+        ("spike", "2022-07-20 (1,977 events, 9 times the usual 230), 1,169 of them {Viewed}", 3,
+         "Unusually many events on 2022-07-20 (1,977 events, 9 times the usual 230) and 2 more. Expected?"),
+        ("near_duplicate", "Viewed at 2022-01-01T10:15:01Z", 2,
+         "2 events equal an earlier one of the same person and second, with another uuid. Twice?"),
+        ("renamed_event", "{0} until 2022-11-01; then {x}", 1, "{0} until 2022-11-01; then {x}. Is it one event?"),
+        ("renamed_event", "W" * 200, 1, "1 day"),
+        ("of_a_plugin", "anything", 1, "1 day"),
+    ],
+)  # fmt: skip
+def test_a_check_is_one_line_with_its_first_place(name: str, example: str, count: int, line: str) -> None:
+    """It says where, and asks what a person has to answer; a check without words of its own says what it found."""
+    assert in_one_line(Finding(name, "warning", f"1 day: {example}", count, [example])) == line
 
 
 @pytest.mark.parametrize(
@@ -192,6 +222,74 @@ def test_every_state_has_a_next_step(tmp_path: Path, state: str, command: str) -
     verdict = "not-ready" if state == "not-ready" else "ready"
     report = report_of(tmp_path, state, results, verdict=verdict, target="eu")
     assert next_step(report).command == command
+
+
+MAPPING = "format: backcast.mapping/1\ntool: {}\ntitle: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("mapping", "tool", "title", "words"),
+    [
+        ("mixpanel", "mixpanel", "Mixpanel raw event export (JSON lines)", "Mixpanel"),
+        ("ga4", "ga4", "Google Analytics 4 and Firebase, tables events_…", "Google Analytics 4"),
+        ("matomo-database", "matomo", "Matomo's database, its tables", "Matomo (matomo-database)"),
+        ("shop", "shop", "Our own table", "shop"),
+        ("shop", "shop", "", "shop"),
+    ],
+)
+def test_the_title_has_the_name_of_the_tool(tmp_path: Path, mapping: str, tool: str, title: str, words: str) -> None:
+    """As its people write it, where the title of the mapping has it; else the name of the mapping."""
+    sealed = MappingSeal(mapping, "d" * 64, MAPPING.format(tool, title))
+    assert first_screen(report_of(tmp_path, tool=tool, mapping=sealed)).title == words
+
+
+@pytest.mark.parametrize(
+    ("target", "applied", "project", "words"),
+    [
+        ("", "", None, "PostHog"),
+        ("eu", "", None, "PostHog (EU)"),
+        ("", "", project_of("Shop", "eu"), "PostHog (EU, project Shop)"),
+        ("eu", "", project_of("Shop", "eu"), "PostHog (EU, project Shop)"),
+        ("eu", "", project_of("Shop", "us"), "PostHog (EU)"),
+        ("eu", "https://own.example", project_of("Shop", "https://own.example/"), "https://own.example (project Shop)"),
+    ],
+)
+def test_the_title_names_the_project_of_the_target(
+    tmp_path: Path, target: str, applied: str, project: Project | None, words: str
+) -> None:
+    """The one that a personal key found there; of another target it says nothing."""
+    status = StatusResult(
+        digest="d", state="sent", batches=BatchCounts(), events=SentCounts(1, 1),
+        course=RunHistory(applied, 1, "2024-05-01T10:00:00Z", ""),
+    )  # fmt: skip
+    results = Results(applied=status if applied else None, project=project)
+    assert first_screen(report_of(tmp_path, "ready", results, target=target)).target == words
+
+
+def test_the_duration_is_of_what_was_measured(tmp_path: Path) -> None:
+    """The importer's rate, that of the rehearsal, of another plan's sending to the target, of this plan's sending."""
+    report = report_of(tmp_path, target="eu", events=EventCounts(9_000, {"events": 9_000}))
+    rehearsal = ApplyResult(
+        digest="d", dry_run=False, balanced=True, seconds=3.0, batches=BatchCounts(2), events=SentCounts(9_000, 9_000)
+    )
+    half = StatusResult(
+        digest="d", state="stopped", batches=BatchCounts(), events=SentCounts(4_500, 4_500, unsent=4_500)
+    )
+    assert dict(lines_of(report))["duration"] == "9 s at 1,000 events a second"
+    rehearsed = msgspec.structs.replace(report, results=Results(rehearsal))
+    assert dict(lines_of(rehearsed))["duration"] == "3 s at 3,000 events a second"
+    earlier = msgspec.structs.replace(rehearsed, earlier=MeasuredRate(100.0, "sent", "last month", 4))
+    found = dict(lines_of(earlier))
+    assert (found["duration"], found["limit"]) == (
+        "2 min at 100 events a second", "the target: as last month was sent, 4 requests failed at first"
+    )  # fmt: skip
+    sent = msgspec.structs.replace(
+        earlier, results=Results(rehearsal, applied=half), rate=SendingRate({100: 100, 109: 100, 5_000: 100}, {})
+    )
+    assert dict(lines_of(sent))["duration"] == "3 min for the rest at 27 events a second"
+    hot = {"hot_distinct_id": Example("a", 1, 0, "8 of 9 events are of one id; at --rate 20 it stays below")}
+    slow = dict(lines_of(msgspec.structs.replace(earlier, plan=msgspec.structs.replace(report.plan, examples=hot))))
+    assert (slow["duration"], "--rate 20" in slow["limit"]) == ("8 min at 20 events a second", True)
 
 
 def test_the_report_of_ten_million_rows_is_small(tmp_path: Path) -> None:

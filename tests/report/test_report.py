@@ -265,7 +265,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
         "2 skipped, 2 rejected. 12 to send in all.",
         "From 2021-11-07 to 2022-01-02. The median day has 2 events; the highest, 2021-11-30, has 4.",
         "4 2 no events from 2021-11-08 to 2021-11-29 (22 days)",
-        "Order Placed 2021-11-30 to 2021-12-01, by month 6 60.0% 2021-11-30 2021-12-01",
+        "Order Placed 2021-11-30 to 2021-12-01, by month 6 60.0% 2021-11-30 – 2021-12-01",
         "the row is not JSON 1",
         "requests at least 2: at most 5,000 events in each",
         "4.2 KiB of events, before compression",

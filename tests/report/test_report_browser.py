@@ -26,7 +26,7 @@ from pipeline.plan.manifest import (
     PersonsSeal,
     ProfilesSeal,
 )
-from pipeline.report.contents import FileCopies, Report, Results, build_report
+from pipeline.report.contents import FileCopies, Project, Report, Results, build_report
 from pipeline.report.html import render
 from pipeline.report.pairs import PairRow
 from pipeline.report.rejects import RefusalCause
@@ -86,7 +86,7 @@ def full_report(folder: Path, name: str) -> Report:
         rejects={"bad_json": 1, name: 1},
         warnings={name: 1},
         examples={name: Example(name, 5, 512, name)},
-        gates=[Finding(name, "stop", name), Finding("zone", "warning", name)],
+        gates=[Finding(name, "stop", f"{name}: {name}"), Finding("spike", "warning", f"{name}: {name}", 2, [name])],
         names={event: count for event, _, _, count in cells},
         mapping=MappingSeal(name, "d" * 64, name),
         notices=[(name, name, name)],
@@ -120,7 +120,7 @@ def full_report(folder: Path, name: str) -> Report:
     return msgspec.structs.replace(
         report,
         name=name,
-        results=Results(rehearsal, found, applied, found),
+        results=Results(rehearsal, found, applied, found, Project(name, name)),
         pairs=[PairRow("merge", name, name, name, 2, name, "2021-11-01T10:00:00Z", None)],
         copies=[FileCopies(name, {"duplicate_event": 1})],
         refusals=[RefusalCause(name, 2, name), RefusalCause(name, 1)],
@@ -252,7 +252,7 @@ def test_paper_has_all_folds_open(pages: dict[str, Path], tab: Tab) -> None:
     """Printed without a click, every chapter and the table behind each picture are there."""
     tab.width(1280)
     tab.open(pages["plain"].as_uri())
-    assert tab.run("document.querySelectorAll('details[open]').length") == 0
+    assert tab.run("document.querySelectorAll('.chapter[open]').length") == 0
     tab.ask("Emulation.setEmulatedMedia", media="print")
     hidden = (
         "[...document.querySelectorAll('details > :not(summary)')]"

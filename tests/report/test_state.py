@@ -17,6 +17,8 @@ import pipeline
 from pipeline.delivery.apply import SendLimits
 from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
+from pipeline.plan.directory import Directory
+from pipeline.report.measured import earlier_rate
 from pipeline.report.rejects import FORMULA, guarded
 from tests.support.deliveries import AT_ONCE, Reply, add, export, passed_on, planned, row, run, serving, uuid
 from tests.support.jobs import KEYS, PERSONAL_KEY, days, write_job
@@ -83,6 +85,32 @@ def test_a_plan_has_one_state_from_first_to_last(call: Any, tmp_path: Path, monk
         service.store._writer.execute(f"delete from accepted where uuid = '{uuid(3)}'")
         said = call(*verify, "--json")
         assert (said.code, said.json["state"], state_of(call, directory)) == (7, "differs", "differs")
+
+
+def test_the_title_has_the_project_and_a_later_plan_the_rate(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """preflight, apply and verify with a personal key each find the project's name, and reports keep it."""
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
+    with LocalService(keys=KEYS) as service:
+        first, second = (planned(tmp_path / name, 20, files=1, target=service.url) for name in ("first", "second"))
+        title = f"<bdi>{service.url} (project Rehearsal)</bdi></h1>"
+        assert title not in (first / "report.html").read_text()
+        assert call("preflight", first, "--to", service.url).code == 0
+        assert title in (first / "report.html").read_text()
+        assert json.loads((first / "report.json").read_bytes())["project"] == {"name": "Rehearsal", "to": service.url}
+        for step in ("apply", "verify"):
+            fresh = planned(tmp_path / f"{step} it", 20, files=1, target=service.url)
+            assert call("apply", fresh, "--to", service.url, "--workers", "0").code == 0
+            (fresh / "report.json").unlink()
+            assert call(step, fresh, "--to", service.url, "--workers", "0").code == 0
+            assert title in (fresh / "report.html").read_text()
+        assert earlier_rate(Directory(second), service.url) is None
+        (tmp_path / "apply it" / "plan").rename(tmp_path / "second" / "sent before")
+        found = earlier_rate(Directory(second), service.url)
+        assert found is not None
+        assert (found.step, found.plan, found.events > 0, found.failed) == ("sent", "sent before", True, 0)
+        assert earlier_rate(Directory(second), "us") is None
 
 
 def test_a_plan_that_is_not_ready_stays_so_when_it_was_rehearsed(call: Any, tmp_path: Path) -> None:

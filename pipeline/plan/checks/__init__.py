@@ -36,6 +36,12 @@ from pipeline.plan.zone import ZoneVerdict
 Level = Literal["stop", "warning", "notice"]
 _LEVELS = get_args(Level)
 _EXAMPLES, _EXAMPLES_SHOWN = 20, 3
+_WEIGHTIEST = (
+    "night_by_day", "clock_jump", "clock_change", "missing_files", "empty_days", "overlapping_files", "near_duplicate",
+    "key_not_unique", "level", "spike", "inhuman_rate", "renamed_event",
+)  # fmt: skip
+"""Of the checks of one level these come first: a wrong clock moves all of history, and a missing file cannot be sent
+later without a plan of its own. What concerns one property can often stay as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +162,7 @@ def days_named(first: int, last: int) -> str:
 
 
 def run_checks(facts: PlanFacts) -> list[Finding]:
-    """What all checks find, those that stop the plan first."""
+    """What all checks find, those that stop the plan first, and of each level the weightiest."""
     found = []
     for one in CHECKS:
         result = one.find(facts)
@@ -164,7 +170,8 @@ def run_checks(facts: PlanFacts) -> list[Finding]:
             found.append(Finding(one.name, one.level, result))
         elif result is not None:
             found.append(msgspec.structs.replace(result, name=one.name, level=one.level))
-    return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
+    weights = {name: weight for weight, name in enumerate(_WEIGHTIEST)}
+    return sorted(found, key=lambda one: (_LEVELS.index(one.level), weights.get(one.name, len(weights))))
 
 
 def verdict_of(findings: Sequence[Finding], warnings: Counter[str]) -> str:

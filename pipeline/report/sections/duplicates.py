@@ -10,8 +10,10 @@ MOST_FILES = 20
 
 @on_page(58, "duplicates")
 def duplicates(report: Report) -> Values:
-    """The codes with their counts, and the files with most."""
+    """The codes with their counts, and the files with most; nothing without duplicates."""
     codes = [row for row in report.skips if row.code in DUPLICATES]
+    if not codes:
+        return None
     return {
         "codes": codes,
         "files": report.copies[:MOST_FILES],

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import Report
+from pipeline.report.measured import MeasuredRate, sending_rate
 from pipeline.report.registry import Values, on_first_screen
 from pipeline.text import are, pluralize
 
-EXAMPLE_RATE = 1_000
+IMPORTERS_RATE = 1_000
+"""Events a second that the service's own importer sends (docs/know/service.md#own-importer)."""
+_HOT_RATE = re.compile(r"--rate (\d+)", re.ASCII)
 
 
 @on_first_screen(90, "effort")
@@ -20,26 +24,74 @@ def effort(report: Report) -> Values:
 
 
 def lines_of(report: Report) -> list[tuple[str, str]]:
-    """Requests, bytes and duration, each with what it is known from."""
-    plan, rehearsal = report.plan, report.results.rehearsal
+    """Requests, bytes and duration, each with what it is known from, and the limit that the duration comes from."""
+    plan, rehearsal, applied = report.plan, report.results.rehearsal, report.results.applied
     if not plan.events.made:
         return []
     requests, binding = _requests(plan)
     lines = [("requests", f"at least {requests:,}: {binding}")]
-    if rehearsal is not None and rehearsal.batches.made:
+    if applied is not None and not applied.events.unsent:
+        lines = [("requests", f"{applied.batches.made:,}, as sent")]
+    elif rehearsal is not None and rehearsal.batches.made:
         lines = [("requests", f"{rehearsal.batches.made:,}, as rehearsed")]
     lines.append(("bytes", f"{_size(plan.event_bytes)} of events, before compression"))
-    if rehearsal is not None and rehearsal.seconds:
-        rate = rehearsal.events.made / rehearsal.seconds
-        text = f"{_duration(rehearsal.seconds)} in the rehearsal ({rate:,.0f} events a second on this machine)"
-        lines.append(("duration", text))
-    given = _duration(plan.events.made / EXAMPLE_RATE)
-    lines.append(("at a given rate", f"{given} with apply --rate {EXAMPLE_RATE}"))
+    lines += _duration_lines(report, plan)
     if recent := plan.warnings.get("recent_timestamp", 0):
         lines.append(
             ("billed", f"{pluralize(recent, 'event')} {are(recent)} under 48 hours old, billed as live events")
         )
     return lines
+
+
+def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
+    """How long sending takes, or took, at which rate, and which limit that is."""
+    applied = report.results.applied
+    found = measured(report)
+    if applied is not None and not applied.events.unsent and not applied.events.in_doubt:
+        if found is None:
+            return []
+        took = f"{_duration(plan.events.made / found.events)}, {_rate(found.events)}"
+        return [("duration", took), ("limit", _limit(found))]
+    left = plan.events.made if applied is None else applied.events.unsent + applied.events.in_doubt
+    rest = "" if applied is None else " for the rest"
+    hot = _HOT_RATE.search(plan.examples["hot_distinct_id"].detail) if "hot_distinct_id" in plan.examples else None
+    if hot is not None and (found is None or int(hot[1]) < found.events):
+        rate = int(hot[1])
+        why = f"the service updates no person of an id with over 5,000 events a minute: apply --rate {rate} stays below"
+        return [("duration", f"{_duration(left / rate)}{rest} at {_rate(rate)}"), ("limit", why)]
+    if found is None:
+        text = f"{_duration(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
+        return [
+            ("duration", text),
+            ("limit", "that is the rate of the service's own importer; nothing was measured yet"),
+        ]
+    return [("duration", f"{_duration(left / found.events)}{rest} at {_rate(found.events)}"), ("limit", _limit(found))]
+
+
+def measured(report: Report) -> MeasuredRate | None:
+    """The rate to reckon with: of this plan's sending, of an earlier one to the same target, of a rehearsal."""
+    own = sending_rate(report.rate, report.name) if report.rate is not None else None
+    if own is not None:
+        return own
+    if report.earlier is not None and report.earlier.step == "sent":
+        return report.earlier
+    run = report.results.rehearsal
+    if run is not None and run.seconds:
+        return MeasuredRate(run.events.made / run.seconds, "rehearsed", report.name)
+    return report.earlier
+
+
+def _limit(found: MeasuredRate) -> str:
+    """What the rate was limited by, as far as it shows."""
+    if found.step == "rehearsed":
+        return f"this machine, in the rehearsal of {found.plan}; a target further away is slower"
+    if found.failed:
+        return f"the target: as {found.plan} was sent, {pluralize(found.failed, 'request')} failed at first"
+    return f"this machine, its connection or --rate: as {found.plan} was sent, no request failed"
+
+
+def _rate(events: float) -> str:
+    return f"{events:,.0f} events a second"
 
 
 def _requests(plan: Plan) -> tuple[int, str]:

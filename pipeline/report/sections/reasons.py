@@ -22,8 +22,10 @@ class RejectBar(NamedTuple):
 
 @on_first_screen(10, "reasons")
 def reasons(report: Report) -> Values:
-    """The most frequent codes in words."""
-    most = max((row.count for row in report.rejects), default=0)
+    """The most frequent codes in words; nothing where no row was rejected, which the totals say."""
+    if not report.rejects:
+        return None
+    most = max(row.count for row in report.rejects)
     bars = [
         RejectBar(row.meaning or row.code, row.code, row.count, bar(row.count, most))
         for row in report.rejects[:MOST_REASONS]
