@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.encoder.encoded import UUID_LENGTH, spell_per_event, uuid_of
 from pipeline.options import Limits
 
 try:
@@ -34,17 +35,23 @@ HARD_LIMIT = 9 * 1024 * 1024
 class Batch:
     """One request: events `first` to `last` (both inclusive, counted from 0 in their block), gzipped.
 
-    `bytes` is the size before gzip.
+    `bytes` is the size before gzip. Of the per-event endpoint alone: `uuids` are those of its events, one after the
+    other, so that an answer is compared without unpacking the body, and `attempt` counts the requests for it from 1. A
+    batch of what a request of several events left open has the `request` id of that request, and may have gaps between
+    `first` and `last`.
     """
 
     first: int
     last: int
     bytes: int
     body: builtins.bytes
+    uuids: str = ""
+    request: str = ""
+    attempt: int = 1
 
     @property
     def events(self) -> int:
-        return self.last - self.first + 1
+        return len(self.uuids) // UUID_LENGTH or self.last - self.first + 1
 
 
 ENVELOPE_ROOM = 256
@@ -52,9 +59,13 @@ ENVELOPE_ROOM = 256
 
 
 class Envelope:
-    """The part of a request around its events. It contains the project key, and never shows it."""
+    """The part of a request to `/batch/` around its events. It contains the project key, and never shows it.
+
+    `per_event`: the events are written in another form than the sealed one, and a batch has their `uuids`.
+    """
 
     __slots__ = ("_head", "_tail")
+    per_event = False
 
     def __init__(self, project_key: str) -> None:
         key = msgspec.json.encode(project_key)
@@ -76,10 +87,31 @@ class Envelope:
         parts += [stream.compress(runs[-1][:-1]), stream.compress(self._tail), stream.flush()]
         return b"".join(parts)
 
+    def spell(self, events: Sequence[bytes]) -> Sequence[bytes]:
+        """Sealed events as a request has them."""
+        return events
+
     @property
     def length(self) -> int:
         """Bytes of a body without its events."""
         return len(self._head) + len(self._tail)
+
+
+class PerEventEnvelope(Envelope):
+    """The same for the per-event endpoint, which takes the key in a header (docs/know/service.md#per-event-endpoint).
+
+    `created_at` is RFC 3339: the plan's own instant, so that the same plan gives the same bytes on any day.
+    """
+
+    __slots__ = ()
+    per_event = True
+
+    def __init__(self, created_at: str) -> None:
+        self._head = b'{"created_at":' + msgspec.json.encode(created_at) + b',"historical_migration":true,"batch":['
+        self._tail = b"]}"
+
+    def spell(self, events: Sequence[bytes]) -> Sequence[bytes]:
+        return spell_per_event(events)
 
 
 def pack(
@@ -97,6 +129,7 @@ def pack(
     before, whatever the limits are now (docs/know/promises.md#write-ahead). `most` is the largest request in bytes that
     the service is known to accept, None where it refused none for its size.
     """
+    events = envelope.spell(events)
     sizes = [len(event) for event in events]
     ranges = list(doubtful)
     for first, last in _gaps(len(events), [*ended, *doubtful]):
@@ -134,9 +167,10 @@ def pack_runs(
 
 
 def seal_batch(events: Sequence[bytes], first: int, envelope: Envelope) -> Batch:
-    """One request of these events, the first of which has the number `first` in its block."""
+    """One request of these events, as `Envelope.spell` gives them; the first has the number `first` in its block."""
     body = envelope.seal(events)
-    return Batch(first, first + len(events) - 1, len(body), gzip_body(body))
+    uuids = "".join(map(uuid_of, events)) if envelope.per_event else ""
+    return Batch(first, first + len(events) - 1, len(body), gzip_body(body), uuids)
 
 
 def unpack(body: bytes) -> list[bytes]:

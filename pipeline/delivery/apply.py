@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pipeline.batcher import Batch, Envelope, pack
+from pipeline.batcher import Batch, Envelope, PerEventEnvelope, pack
 from pipeline.delivery.destination import Destination
 from pipeline.delivery.outcome import Outcome, RunCounts, SendLimits
 from pipeline.delivery.recorder import Recorder
@@ -25,6 +25,7 @@ from pipeline.plan.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
+from pipeline.timestamps import format_utc
 from pipeline.transform.block import make_batches
 from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers
@@ -48,7 +49,8 @@ class _Stopping(Exception):
 class Delivery:
     """What one run sends: the phases of a sealed plan, transformed by `config` into batches with the project key.
 
-    `target_known`: the target took other plans before, so an outage is waited for from the first request on.
+    `per_event`: to the per-event endpoint, not to `/batch/`. `target_known`: the target took other plans before, so an
+    outage is waited for from the first request on.
     """
 
     plan: Plan
@@ -59,6 +61,14 @@ class Delivery:
     limits: SendLimits = field(default_factory=SendLimits)
     dry_run: bool = False
     target_known: bool = False
+    per_event: bool = False
+
+    @property
+    def envelope(self) -> Envelope:
+        """The part of each request around its events."""
+        if self.per_event:
+            return PerEventEnvelope(format_utc(self.plan.options.as_of))
+        return Envelope(self.project_key)
 
 
 class Apply:
@@ -85,7 +95,7 @@ class Apply:
         self._phases = [phase for phase in PHASES if phase in delivery.phases]
         self._progress = progress
         self._counts = RunCounts()
-        self._envelope = Envelope(delivery.project_key)
+        self._envelope = delivery.envelope
         limits = delivery.limits
         self._stop = StopSignal(interrupted or threading.Event(), limits.max_seconds)
         self._throttle = Throttle(
@@ -97,6 +107,10 @@ class Apply:
         self._senders = Senders(
             destination, self._throttle, limits, self._envelope, self._size, self._recorder, self._stop
         )
+
+    def stop_with(self, problem: BackcastError) -> None:
+        """Send nothing, because of a problem that came before the first request; `run` gives the outcome."""
+        self._stop.fail(problem)
 
     def run(self) -> Outcome:
         """Send everything that is unsent. Only a bug raises; any other reason to stop is the outcome's `problem`."""
@@ -161,7 +175,7 @@ class Apply:
         self._counts.phase = phase
         if phase == EVENTS:
             with self._workers as workers:
-                workers.configure(self._delivery.config, self._delivery.project_key)
+                workers.configure(self._delivery.config, self._envelope)
                 self._send(phase, self._event_blocks(workers))
                 self._drain()  # before the workers end, which takes a while
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -11,11 +12,13 @@ from pipeline.batcher import Batch
 class ResponseKind(StrEnum):
     """What a response means for its batch (docs/know/service.md#what-backcast-does).
 
+    `partly`: the service has a verdict for each event, and accepted some of them or none (`Verdicts`).
     `unreachable`: there was no connection (no such host, no route, refused, no TLS), so nothing was sent. `unsent`: the
     run was stopping, and no request was sent.
     """
 
     SETTLED = "settled"
+    PARTLY = "partly"
     RETRY = "retry"
     UNREACHABLE = "unreachable"
     DOUBT = "doubt"
@@ -25,12 +28,31 @@ class ResponseKind(StrEnum):
     UNSENT = "unsent"
 
 
+class Verdict(NamedTuple):
+    """What the service says of one event, by its position in the request, and why."""
+
+    position: int
+    reason: str
+
+
+class Verdicts(NamedTuple):
+    """The events of a request that were not simply accepted.
+
+    `again` were not stored and may be sent again, `refused` are dropped for good, `warned` are accepted with a warning.
+    """
+
+    again: Sequence[Verdict] = ()
+    refused: Sequence[Verdict] = ()
+    warned: Sequence[Verdict] = ()
+
+
 class Response(NamedTuple):
     """The response to one batch.
 
     `status` is the HTTP status, 0 where no response came. `taken`, of a response that does not settle: whether the
     service may have accepted the events all the same. `retry_after` is a floor for the next try, in seconds. `hint` is
-    what a person can do, where there is more to advise than the status implies.
+    what a person can do, where there is more to advise than the status implies. `verdicts` are those of a response that
+    settles the batch, or settles it partly.
     """
 
     kind: ResponseKind
@@ -39,6 +61,12 @@ class Response(NamedTuple):
     retry_after: float = 0.0
     taken: bool = True
     hint: str = ""
+    verdicts: Verdicts = Verdicts()
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether the service asks for some of the events, and has a final verdict for others."""
+        return self.kind is ResponseKind.PARTLY and bool(self.verdicts.again)
 
 
 class Destination(Protocol):

@@ -9,6 +9,7 @@ on that sender, or in a later one: no commit has more batches begun and unfinish
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -16,19 +17,21 @@ from queue import Empty, Queue
 from typing import NamedTuple
 
 from pipeline.batcher import Batch, unpack
-from pipeline.delivery.destination import ResponseKind
+from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.outcome import RunCounts, SendLimits
 from pipeline.delivery.retry import FailedTry, SendResult
 from pipeline.delivery.size import KeyedBatch
 from pipeline.delivery.stopping import StopSignal, gave_up, refused_access, too_many_refused
-from pipeline.encoder.encoded import uuid_of
+from pipeline.delivery.undecided import Division
+from pipeline.encoder.encoded import UUID_LENGTH, uuid_of
 from pipeline.ledger import BatchKey, Ledger
 
 
 class FinishedBatch(NamedTuple):
     """The result of sending one batch, or the exception that ended it. `ends`: it stops the run.
 
-    `pieces` are what it was split into; `learned` is the request size limit that was learned from it.
+    `pieces` are what it was split into; `learned` is the request size limit that was learned from it. `rows` are those
+    of the ledger that the result is of, where an answer for each event divided the batch before; None: its own.
     """
 
     key: BatchKey
@@ -38,6 +41,7 @@ class FinishedBatch(NamedTuple):
     ends: bool
     pieces: Sequence[KeyedBatch] = ()
     learned: int | None = None
+    rows: Sequence[BatchKey] | None = None
 
 
 class _Write(NamedTuple):
@@ -88,20 +92,33 @@ class Recorder:
 
     # -- for the senders -------------------------------------------------------------------
 
-    def begin(self, key: BatchKey, batch: Batch) -> bool:
-        """Wait until the batch is begun in the ledger. Returns False where it may not leave: the run is stopping."""
+    def begin(self, rows: Sequence[tuple[BatchKey, int]]) -> bool:
+        """Wait until a request is begun in the ledger: its rows, with their bytes.
+
+        Returns False where it may not leave: the run is stopping.
+        """
 
         def write() -> bool:
             if self._stop.event.is_set():
                 return False
-            self._ledger.begin(key, batch.bytes)
+            for key, size in rows:
+                self._ledger.begin(key, size)
             return True
 
         return self._put(write).result() is True
 
-    def tried(self, key: BatchKey, tried: FailedTry) -> None:
+    def tried(self, rows: Sequence[tuple[BatchKey, int]], tried: FailedTry) -> None:
         """Record a request that did not settle its batch, which may be tried again."""
-        self._put(lambda: self._record_try(key, tried), durable=False)
+
+        def write() -> None:
+            for key, _ in rows:
+                self._record_try(key, tried)
+
+        self._put(write, durable=False)
+
+    def divided(self, divisions: Sequence[Division], response: Response, uuids: str) -> None:
+        """Record an answer that is not the same for all events of a batch. `uuids` are those of the request."""
+        self._put(lambda: self._record_division(divisions, response, uuids))
 
     def finished(self, finished: FinishedBatch) -> None:
         """Record the result of a batch."""
@@ -160,6 +177,35 @@ class Recorder:
         self._ledger.cut(key, batch.bytes, [(piece.key, piece.batch.bytes) for piece in pieces])
         self._counts.batches_split += 1
 
+    def _record_division(self, divisions: Sequence[Division], response: Response, uuids: str) -> None:
+        for row, accepted, refused, again in divisions:
+            if row in self.in_doubt:
+                self.in_doubt.discard(row)
+                self._counts.add(row.phase, in_doubt=-row.events)
+            self._ledger.divide(row, accepted, refused, again, response.status, response.detail)
+            settled = sum(part.events for part in accepted)
+            self._counts.add(row.phase, accepted=settled, refused=len(refused))
+            self._counts.batches_split += row.events > 1 and row not in accepted and not any(p == row for p, _ in again)
+            self._set_failure(row)
+            for part, _ in again:
+                self._set_failure(part, f"{response.status} {response.detail}")
+        self._record_warnings(response, uuids)
+        self._check_refused(response)
+
+    def _record_warnings(self, response: Response, uuids: str) -> None:
+        """Count the events that were accepted with a warning, by reason."""
+        counts: Counter[str] = Counter()
+        examples: dict[str, str] = {}
+        for position, reason in response.verdicts.warned:
+            counts[reason] += 1
+            examples.setdefault(reason, uuids[position * UUID_LENGTH : (position + 1) * UUID_LENGTH])
+        for reason, events in counts.items():
+            self._ledger.warned(reason, events, examples[reason])
+
+    def _check_refused(self, response: Response) -> None:
+        if self._counts.refused > self._send_limits.max_refused:
+            self._stop.fail(too_many_refused(self._counts.refused, response))
+
     def _set_failure(self, key: BatchKey, failure: str = "") -> None:
         """Set the last failure of a batch, "" once it is finished; the counts have that of the latest batch."""
         self._failing.pop(key, None)
@@ -169,13 +215,32 @@ class Recorder:
 
     def _record(self, finished: FinishedBatch) -> None:
         """Write the result of a batch, and decide what it means for the run."""
-        key, batch, sent, error, ends, pieces, learned = finished
+        key, batch, sent, error, ends, _, learned, rows = finished
         response, counts = sent.response, self._counts
         if not sent.tries and error is None:
             return  # the run was stopping: it was never begun
         counts.batches_sent += sent.reached
         counts.bytes_sent += len(batch.body) * sent.reached
         counts.batches_retried += sent.tries > 1
+        if response.kind is ResponseKind.SETTLED:
+            self._record_warnings(response, batch.uuids)
+            if learned is not None:
+                self._ledger.learn(learned)
+        for row in (key,) if rows is None else rows:
+            self._record_row(row, finished)
+        if response.kind is ResponseKind.POISON or response.kind is ResponseKind.TOO_LARGE:
+            self._check_refused(response)
+        elif response.kind is not ResponseKind.SETTLED:
+            if error is not None:
+                self._stop.fail(error)
+            elif response.kind is ResponseKind.STOP:
+                self._stop.fail(refused_access(self._address, response))
+            elif ends:
+                self._stop.fail(gave_up(self._address, sent, self._send_limits.retry))
+
+    def _record_row(self, key: BatchKey, finished: FinishedBatch) -> None:
+        """Write the result of a batch into one of its rows."""
+        sent, response, counts = finished.sent, finished.sent.response, self._counts
         self._set_failure(key)
         in_doubt = key in self.in_doubt
         if response.kind in (ResponseKind.SETTLED, ResponseKind.POISON, ResponseKind.TOO_LARGE) and in_doubt:
@@ -185,23 +250,14 @@ class Recorder:
             case ResponseKind.SETTLED:
                 self._ledger.settle(key, response.status)
                 counts.add(key.phase, accepted=key.events)
-                if learned is not None:
-                    self._ledger.learn(learned)
+            case ResponseKind.POISON | ResponseKind.TOO_LARGE if any(piece.key == key for piece in finished.pieces):
+                self._ledger.requeue(key)  # one of several rows of a request: it is sent by itself
             case ResponseKind.POISON | ResponseKind.TOO_LARGE if key.events > 1:
-                sizes = [(piece.key, piece.batch.bytes) for piece in pieces]
+                sizes = [(piece.key, piece.batch.bytes) for piece in finished.pieces]
                 self._ledger.split(key, sizes, response.status, response.detail)
                 counts.batches_split += 1
             case ResponseKind.POISON | ResponseKind.TOO_LARGE:
-                self._ledger.refuse(key, uuid_of(unpack(batch.body)[0]), response.status, response.detail)
+                self._ledger.refuse(key, uuid_of(unpack(finished.batch.body)[0]), response.status, response.detail)
                 counts.add(key.phase, refused=1)
-                if counts.refused > self._send_limits.max_refused:
-                    self._stop.fail(too_many_refused(counts.refused, response))
-            case _:
-                if not (sent.doubtful or in_doubt):
-                    self._ledger.requeue(key)
-                if error is not None:
-                    self._stop.fail(error)
-                elif response.kind is ResponseKind.STOP:
-                    self._stop.fail(refused_access(self._address, response))
-                elif ends:
-                    self._stop.fail(gave_up(self._address, sent, self._send_limits.retry))
+            case _ if not (sent.doubtful or in_doubt):
+                self._ledger.requeue(key)

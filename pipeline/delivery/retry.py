@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import tenacity
 
@@ -81,37 +81,42 @@ def send_with_retries(
     stop: threading.Event,
     note: Callable[[FailedTry], None] = lambda tried: None,
     begin: Callable[[], bool] = lambda: True,
+    divide: Callable[[Response], Batch] = lambda response: _not_divided(),
 ) -> SendResult:
     """Send until a response is final or the policy gives up. Once `stop` is set no request begins and no wait goes on.
 
     `begin` is called once, before the first request, and records it; where it returns False nothing is sent. `note` is
-    called with each try that did not settle the batch.
+    called with each try that did not settle the batch. After a response that settles it partly `divide` is called, and
+    returns what is left of it; that is begun again where the service asks for it.
     """
     last = Response(ResponseKind.UNSENT, 0, "not sent: the run was stopping", taken=False)
     tries = doubts = 0
-    doubtful = reached = False
+    begun = doubtful = reached = False
     began = throttle.now()
 
     def attempt() -> Response:
-        nonlocal last, tries, doubts, doubtful, reached
+        nonlocal batch, last, tries, doubts, begun, doubtful, reached
         started = throttle.enter(batch.events, stop)
         if started is None:
             return last
         response = None
         try:
-            if not tries and not begin():
+            if not begun and not begin():
                 return last
+            begun = True
             tries += 1
             at = datetime.now(UTC)
-            response = last = destination.send(batch)
+            response = last = destination.send(batch if tries == 1 else replace(batch, attempt=tries))
         finally:
             throttle.leave(started, response)
         doubts += last.kind is ResponseKind.DOUBT
         reached = reached or last.taken or last.status > 0
-        if last.kind is not ResponseKind.SETTLED:
+        if last.kind is not ResponseKind.SETTLED and (last.kind is not ResponseKind.PARTLY or last.asks_again):
             doubtful = doubtful or last.taken
             moment = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             note(FailedTry(tries, moment, throttle.now() - started, last))
+        if last.kind is ResponseKind.PARTLY:
+            batch, begun, doubtful = divide(last), False, False
         return last
 
     def is_retried(response: Response) -> bool:
@@ -120,6 +125,8 @@ def send_with_retries(
         match response.kind:
             case ResponseKind.RETRY:
                 return True
+            case ResponseKind.PARTLY:
+                return response.asks_again
             case ResponseKind.DOUBT:
                 return doubts < DOUBTFUL_TRIES
             case ResponseKind.UNREACHABLE:
@@ -142,3 +149,7 @@ def send_with_retries(
         retry_error_callback=last_result,
     )(attempt)
     return SendResult(response, tries, doubtful, reached)
+
+
+def _not_divided() -> NoReturn:
+    raise AssertionError("a destination without a verdict for each event settles no batch partly")

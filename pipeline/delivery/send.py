@@ -110,6 +110,8 @@ def send_unchecked(
     """The same for a rehearsal, which a plan that is not ready may go through."""
     from pipeline.delivery.apply import Apply, Delivery, SendLimits
     from pipeline.delivery.capture import CaptureDestination
+    from pipeline.delivery.capture_v1 import PerEventDestination
+    from pipeline.delivery.choice import Asking, choose_transport
     from pipeline.delivery.destination import Destination, DryRunDestination
     from pipeline.delivery.retry import RetryPolicy
     from pipeline.transform.workers import Workers
@@ -126,29 +128,38 @@ def send_unchecked(
         options.max_duration,
     )
     phases = choose_phases(options.phases)
-    delivery = Delivery(plan, directory, config, key.reveal(), phases, limits, options.dry_run, target_known)
-    destination: Destination
-    if options.dry_run:
-        destination, ledger = DryRunDestination(), Ledger(None, like=directory.ledger)
-    else:
-        destination = CaptureDestination(
-            to, key=key, dialect=plan.options.dialect, timeout=options.timeout,
-            ca_file=None if options.ca_file is None else str(options.ca_file),
-            redirect_hosts=tuple(options.redirect_hosts),
-        )  # fmt: skip
-        ledger = Ledger(directory.ledger)
+    ca_file = None if options.ca_file is None else str(options.ca_file)
+    dialect = plan.options.dialect
+    batch = CaptureDestination(
+        to, key=key, dialect=dialect, timeout=options.timeout, ca_file=ca_file,
+        redirect_hosts=tuple(options.redirect_hosts),
+    )  # fmt: skip
+    per_event = PerEventDestination(to, key=key, timeout=options.timeout, ca_file=ca_file)
+    ledger = Ledger(None, like=directory.ledger) if options.dry_run else Ledger(directory.ledger)
     try:
         ledger.open(
             plan.digest, importlib.metadata.version("backcast"), address_of(to),
             None if options.dry_run else key, rotated=options.rotated_key,
         )  # fmt: skip
+        asking = None
+        if not options.dry_run:
+            asking = Asking(per_event, limits.retry, hooks.interrupted, target_known or ledger.was_answered())
+        choice = choose_transport(options.transport, dialect, ledger, asking)
+        delivery = Delivery(
+            plan, directory, config, key.reveal(), phases, limits, options.dry_run, target_known,
+            choice.transport == "v1",
+        )  # fmt: skip
+        destination: Destination = per_event if delivery.per_event else batch
+        if options.dry_run:
+            destination = DryRunDestination()
         rows = plan.events.phases.get("events", 0)
         rows_left = "events" in phases and not read_totals(directory.ledger).of("events").is_all(rows)
         workers = Workers(workers_for(options.workers, config.parts) if rows_left else 0)
         run = Apply(delivery, destination, ledger, workers, interrupted=hooks.interrupted, progress=hooks.progress)
-        try:
-            return run.run()
-        finally:
-            ledger.close()
+        if choice.problem is not None:
+            run.stop_with(choice.problem)
+        return run.run()
     finally:
-        destination.close()
+        ledger.close()
+        batch.close()
+        per_event.close()

@@ -18,6 +18,7 @@ from pipeline.delivery.retry import SendResult, send_with_retries
 from pipeline.delivery.size import KeyedBatch, RequestSize, cut, halve
 from pipeline.delivery.stopping import StopSignal
 from pipeline.delivery.throttle import TICK, Throttle
+from pipeline.delivery.undecided import Undecided
 from pipeline.ledger import BatchKey
 
 
@@ -113,7 +114,7 @@ class Senders:
                 finished = self._send(key, batch)
             except BaseException as defect:  # otherwise the run would wait for this thread for ever
                 finished = FinishedBatch(key, batch, _UNKNOWN, defect, ends=False)
-            self._end(finished)
+            self._end(key, finished)
 
     def _take(self) -> KeyedBatch | None:
         """The next batch once it may be sent; None at the end."""
@@ -147,40 +148,58 @@ class Senders:
     def _send(self, key: BatchKey, batch: Batch) -> FinishedBatch:
         """Send one batch, and return the result."""
         self._stop.check()
+        left = Undecided(key, batch, self._envelope)
+
+        def divide(response: Response) -> Batch:
+            uuids = left.batch.uuids
+            self._recorder.divided(left.divide(response.verdicts), response, uuids)
+            return left.batch
+
         sent = send_with_retries(
             self._destination, batch, self._send_limits.retry, self._throttle, self._stop.event,
-            lambda tried: self._recorder.tried(key, tried), lambda: self._recorder.begin(key, batch),
+            lambda tried: self._recorder.tried(left.rows, tried), lambda: self._recorder.begin(left.rows), divide,
         )  # fmt: skip
         answer = sent.response.kind
-        ends = answer is ResponseKind.STOP or (
-            answer in (ResponseKind.RETRY, ResponseKind.DOUBT, ResponseKind.UNREACHABLE) and not self._stop.check()
-        )
+        is_open = answer in _OPEN or sent.response.asks_again
+        ends = answer is ResponseKind.STOP or (is_open and not self._stop.check())
         if ends:
             self._stop.event.set()  # here, so that no other batch leaves
-        splits = answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE) and key.events > 1
-        return FinishedBatch(key, batch, sent, None, ends, halve(key, batch, self._envelope) if splits else [])
+        rows = None
+        if left.divided:
+            rows = [row for row, _ in left.rows]
+            key, batch, _ = left.single() or (key, left.batch, True)
+        splits = answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE)
+        pieces: list[KeyedBatch] = []
+        if splits and rows is not None and len(rows) > 1:
+            pieces = left.one_by_one()
+        elif splits and key.events > 1:
+            pieces = halve(key, batch, self._envelope)
+        return FinishedBatch(key, batch, sent, None, ends, pieces, rows=rows)
 
-    def _end(self, finished: FinishedBatch) -> None:
+    def _end(self, taken: BatchKey, finished: FinishedBatch) -> None:
         """Report a result to the recorder before its pieces are queued, so that the ledger has it first."""
         with self._queued:
             self._recorder.finished(finished._replace(learned=self._learn(finished)))
             # The last piece is taken first: one half down to the poison before the other, so few halves are open.
             self._pieces.extend(reversed(finished.pieces))
-            del self._taken_at[finished.key]
+            del self._taken_at[taken]
             self._queued.notify_all()
             self._changed.notify_all()
 
     def _learn(self, finished: FinishedBatch) -> int | None:
         """The request size limit that is learned from a response, if any."""
         key, answer = finished.key, finished.sent.response.kind
-        if answer is ResponseKind.SETTLED:
-            return self._size.settled(key, finished.batch.bytes)
-        if answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE):
+        if finished.rows is not None:
             self._size.ended(key)
-        if answer is ResponseKind.TOO_LARGE and finished.pieces:
+        elif answer is ResponseKind.SETTLED:
+            return self._size.settled(key, finished.batch.bytes)
+        elif answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE):
+            self._size.ended(key)
+        if answer is ResponseKind.TOO_LARGE and finished.pieces and finished.rows is None:
             self._size.refused(finished.batch.bytes, finished.pieces)
         return None
 
 
+_OPEN = (ResponseKind.RETRY, ResponseKind.DOUBT, ResponseKind.UNREACHABLE)
 _UNKNOWN = SendResult(Response(ResponseKind.DOUBT, 0, "sending failed"), 1, True, True)
 """The result of a batch whose sending failed by an exception."""

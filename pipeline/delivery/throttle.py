@@ -122,7 +122,9 @@ class RateController:
         match response.kind:
             case ResponseKind.SETTLED:
                 self._settle(now, sent)
-            case ResponseKind.RETRY | ResponseKind.UNREACHABLE:
+            case ResponseKind.PARTLY if not response.asks_again:
+                self._settle(now, sent)
+            case ResponseKind.RETRY | ResponseKind.UNREACHABLE | ResponseKind.PARTLY:
                 if response.status == 429:
                     self._lower_rate(now, sent)
                 self._lower_limit(now, sent, CUT)
@@ -219,6 +221,6 @@ class Throttle:
             self.controller.answer(now, sent, response or Response(ResponseKind.UNSENT, 0))
             if response is not None and (response.status or response.taken):
                 self.target_known = True
-            if response is not None and response.kind is ResponseKind.SETTLED:
+            if response is not None and response.kind in (ResponseKind.SETTLED, ResponseKind.PARTLY):
                 self._last_settled = now
             self._changed.notify_all()

@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import NamedTuple
@@ -49,8 +49,10 @@ class Transport:
 
     `timeout` bounds, in seconds, each wait for bytes, and an answer as a whole from when the request was sent; a
     request with its answer lasts at most MOST_WAITS times as long, however slowly the bytes come. `key` is masked in
-    every answer that repeats it, since answers are shown and stored. `date` is the `Date` header of the last answer,
-    "" where it had none.
+    every answer that repeats it, since answers are shown and stored. `redirect_hosts` are hosts beside that of the
+    address to which a request may be redirected; None: no other host, whatever the operator allows, since `headers`
+    have the key. Of an answer `most_answer` bytes are read, and one more. `date` is the `Date` header of the last
+    answer, "" where it had none.
     """
 
     def __init__(
@@ -61,13 +63,16 @@ class Transport:
         key: Secret | None,
         timeout: float,
         ca_file: str | None,
-        redirect_hosts: tuple[str, ...],
+        redirect_hosts: tuple[str, ...] | None,
+        most_answer: int = MOST_ANSWER,
     ) -> None:
         self.address = address
         self.date = ""
         self._headers = {"User-Agent": "backcast"} | headers
         self._key = key.reveal().encode() if key else b""
-        self._hosts = {urlsplit(address).hostname, *(host.lower() for host in redirect_hosts)}
+        self._hosts = {urlsplit(address).hostname, *(host.lower() for host in redirect_hosts or ())}
+        self._may_allow = redirect_hosts is not None
+        self._most_answer = most_answer
         self._timeout = timeout
         self._ca_file = ca_file
         self._moved: dict[str, str] = {}
@@ -91,15 +96,18 @@ class Transport:
             trust_env=not is_loopback(self.address),
         )
 
-    def post(self, path: str, body: bytes) -> Answer | Response:
-        """Send a request, and follow its redirects. A `Response` is the result of one that got no answer to judge."""
+    def post(self, path: str, body: bytes, headers: Mapping[str, str] = {}) -> Answer | Response:
+        """Send a request, and follow its redirects. A `Response` is the result of one that got no answer to judge.
+
+        `headers` are those of this request alone.
+        """
         url, status = self.address + path, 0
         for _ in range(MOST_HOPS + 1):
             if url in self._moved:
                 url = self._moved[url]
                 continue
             try:
-                status, headers, content = self._post_once(url, body)
+                status, answered, content = self._post_once(url, body, headers)
             except httpx.RequestError as error:
                 # The address that redirected here may redirect elsewhere by now.
                 self._moved.clear()
@@ -107,11 +115,11 @@ class Transport:
             except httpx.InvalidURL as error:
                 return _stop(0, f"a redirect to an address that is not valid: {error}")
             if status not in REDIRECTS:
-                return Answer(status, content, retry_after(headers.get("retry-after", ""), datetime.now(UTC)))
-            location = headers.get("location", "")
+                return Answer(status, content, retry_after(answered.get("retry-after", ""), datetime.now(UTC)))
+            location = answered.get("location", "")
             if self._key:
                 location = location.replace(self._key.decode(), "***")
-            if reason := redirect_refusal(url, location, self._hosts):
+            if reason := redirect_refusal(url, location, self._hosts, may_allow=self._may_allow):
                 return _stop(status, reason)
             onward = urljoin(url, location)
             if status in PERMANENT:
@@ -119,7 +127,7 @@ class Transport:
             url = onward
         return _stop(status, f"more than {MOST_HOPS} redirects, the last to {url}")
 
-    def _post_once(self, url: str, body: bytes) -> tuple[int, httpx.Headers, bytes]:
+    def _post_once(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, httpx.Headers, bytes]:
         """Send one request. Returns status, headers and the first bytes of the body, without the key."""
         content = b""
         connection: Connection | None = None
@@ -127,12 +135,12 @@ class Transport:
             with (
                 self._connections.lease(urlsplit(url).scheme) as connection,
                 connection.client.stream(
-                    "POST", url, content=body, extensions={"trace": connection.trace_step}
+                    "POST", url, content=body, headers=headers, extensions={"trace": connection.trace_step}
                 ) as response,
             ):
                 for piece in response.iter_bytes():
                     content += piece
-                    if len(content) > MOST_ANSWER:
+                    if len(content) > self._most_answer:
                         break
         except httpx.RequestError:
             if connection is None or not connection.expired:
@@ -148,10 +156,10 @@ class Transport:
         self._connections.close()
 
 
-def redirect_refusal(origin: str, location: str, hosts: Container[str | None]) -> str:
-    """Why a redirect is not followed, or "": the project key is in the body and goes where the body goes.
+def redirect_refusal(origin: str, location: str, hosts: Container[str | None], *, may_allow: bool = True) -> str:
+    """Why a redirect is not followed, or "": the project key goes where the request goes.
 
-    `hosts` are the names of the hosts that may have it.
+    `hosts` are the names of the hosts that may have it; `may_allow`: the operator may name others.
     """
     try:
         onward = urljoin(origin, location)
@@ -163,7 +171,10 @@ def redirect_refusal(origin: str, location: str, hosts: Container[str | None]) -
     if before.scheme == "https" and after.scheme == "http":
         return f"a redirect from https to http: {onward}"
     if after.hostname not in hosts:
-        return f"a redirect to another host: {after.hostname}; allow it with --allow-redirect-host {after.hostname}"
+        advice = f"allow it with --allow-redirect-host {after.hostname}"
+        if not may_allow:
+            advice = "the Authorization header with the key is never sent there; give that host with --to"
+        return f"a redirect to another host: {after.hostname}; {advice}"
     return ""
 
 

@@ -7,6 +7,7 @@ first of the properties, `timestamp` and `uuid` last.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -19,8 +20,15 @@ _BEFORE_ID = b',"properties":{' + _DISTINCT_ID
 """Occurs once in an encoded event: inside a text every quotation mark has a backslash before it."""
 _PROFILE_FLAG = "$process_person_profile"
 _NO_PROFILE = b'"%b":false,' % _PROFILE_FLAG.encode()
-_UUID_LENGTH, _END = 36, b'"}'
+UUID_LENGTH, _END = 36, b'"}'
 _FALSE = Raw(b"false")
+_TEXT = rb'"(?:[^"\\]|\\.)*"'
+_HEAD = re.compile(
+    rb'{"event":(%b),"properties":{(%b)?"distinct_id":(%b)(?:,(?=")|(?=}))' % (_TEXT, re.escape(_NO_PROFILE), _TEXT),
+    re.DOTALL,
+).match
+_NO_SKEW = b'"options":{"disable_skew_correction":true}'
+"""Without it the per-event endpoint would move the time of each event by the difference of two clocks."""
 
 
 class _SentProperties(msgspec.Struct):
@@ -56,12 +64,30 @@ def has_profile(properties: dict[str, Raw]) -> bool:
 
 def uuid_of(event: bytes) -> str:
     """The uuid of an encoded event."""
-    return event[-len(_END) - _UUID_LENGTH : -len(_END)].decode()
+    return event[-len(_END) - UUID_LENGTH : -len(_END)].decode()
 
 
 def replace_uuid(event: bytes, uuid: str) -> bytes:
     """The event with another uuid."""
-    return event[: -len(_END) - _UUID_LENGTH] + uuid.encode() + _END
+    return event[: -len(_END) - UUID_LENGTH] + uuid.encode() + _END
+
+
+def spell_per_event(events: Sequence[bytes]) -> list[bytes]:
+    """The events as the per-event endpoint reads them: `distinct_id` beside the properties, and the time not corrected.
+
+    All other bytes are the sealed ones, `timestamp` and `uuid` last (docs/know/service.md#per-event-endpoint).
+    """
+    return [_spell_per_event(event) for event in events]
+
+
+def _spell_per_event(event: bytes) -> bytes:
+    head = _HEAD(event)
+    assert head is not None, "an encoded event"
+    name, flag, distinct_id = head.groups(b"")
+    rest = event[head.end() :]
+    if flag and rest[:1] == b"}":
+        flag = flag[:-1]
+    return b'{"event":%b,"distinct_id":%b,%b,"properties":{%b%b' % (name, distinct_id, _NO_SKEW, flag, rest)
 
 
 def without_profiles(events: Sequence[bytes], identified: IdentifiedIds) -> list[bytes]:

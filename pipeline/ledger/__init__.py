@@ -15,6 +15,7 @@ It can be read, also while a run is going on: `sqlite3 -readonly ledger.sqlite '
     id, opened    a random name, and how often a run opened it: sent-to.json beside it has the same (`ledger.marker`)
     key_salt,     recognise the project key without storing it: scrypt of the key, hex
     key_check
+    transport     how batches travel: `batch` (to /batch/) or `v1` (the per-event endpoint); chosen once
     batch_bytes   the largest request that the service accepts; absent until it refused a larger one
 
 `runs`: one row for each apply: `started`, `ended`, `version` of backcast, `outcome` (done, stopped, failed; null while
@@ -30,6 +31,12 @@ answer (null: none ever came), `detail` of the last try, `run` that began it las
     split      sent in pieces, which are rows of their own
     waiting    to be sent unchanged; the service took nothing of it, unless a larger request that it was a part of was
                answered 413: of that request the service may have stored the beginning
+
+Where the service answers for each event, a batch whose events it did not treat alike is split by that answer: its
+accepted ranges are rows that were never sent by themselves (`bytes` and `tries` 0), and ranges to be sent again wait,
+each a row although one request has them all.
+
+`event_warnings`: events that the service accepted with a warning: its `detail`, how many `events`, the uuid of one.
 
 `refused_events`: what the service refused: (`phase`, `block`, `event`), its `uuid`, the `status` and the `detail`.
 
@@ -57,7 +64,17 @@ from pipeline.ledger.queries import (
     read_summary,
     read_totals,
 )
-from pipeline.ledger.schema import VERSION, BatchKey, FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, Totals
+from pipeline.ledger.schema import (
+    VERSION,
+    BatchKey,
+    FailureCount,
+    InDoubtBatch,
+    PhaseTotals,
+    Refusal,
+    RefusalRecord,
+    Totals,
+    WarningCount,
+)
 from pipeline.ledger.writer import Ledger
 
 __all__ = [
@@ -68,10 +85,12 @@ __all__ = [
     "Ledger",
     "LedgerSummary",
     "PhaseTotals",
+    "Refusal",
     "RefusalRecord",
     "RunHistory",
     "SendingRate",
     "Totals",
+    "WarningCount",
     "check_nothing_sent",
     "discard",
     "is_locked",

@@ -17,7 +17,7 @@ from pipeline.config import Secret
 from pipeline.errors import BrokenLedger, Busy, Unfinished, UnsafePlan, UsageError
 from pipeline.files import sync_folder
 from pipeline.ledger.marker import Marker, check_marker
-from pipeline.ledger.schema import SCHEMA, VERSION, now, read_meta
+from pipeline.ledger.schema import SCHEMA, VERSION, WARNINGS, now, read_meta
 
 BUSY_SECONDS = 10.0
 """Seconds that a write waits for another program that reads the file."""
@@ -61,6 +61,7 @@ def prepare(
             [("version", str(VERSION)), ("plan", plan_digest), ("target", target), ("created", now())],
         )
     _check_meta(database, path, plan_digest, target)
+    database.execute(WARNINGS)
     return _count_opening(database)
 
 
@@ -94,6 +95,7 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
             )
         for table in ("tries", "batches", "runs"):
             database.execute(f"delete from {table}")
+        database.execute("delete from meta where key = 'transport'")
         database.execute("update meta set value = ? where key = 'target'", (target,))
 
 

@@ -13,7 +13,16 @@ import msgspec
 
 from pipeline.ledger.marker import check_marker, lost, read_marker
 from pipeline.ledger.opening import BUSY_SECONDS, error_from_sqlite, is_locked
-from pipeline.ledger.schema import BatchKey, FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, Totals, read_meta
+from pipeline.ledger.schema import (
+    BatchKey,
+    FailureCount,
+    InDoubtBatch,
+    PhaseTotals,
+    RefusalRecord,
+    Totals,
+    WarningCount,
+    read_meta,
+)
 
 _REFUSAL = ", ".join(RefusalRecord.__struct_fields__)
 
@@ -42,11 +51,14 @@ class SendingRate:
 class LedgerSummary:
     """The ledger at one moment. `doubts` and `refusals` are the first of them, `failures` all by status.
 
+    `warnings` are the service's own, by reason; `transport` is how batches travel, "" where that was never chosen.
     `history` is None where nothing was ever applied.
     """
 
     totals: Totals = field(default_factory=Totals)
     doubts: list[InDoubtBatch] = field(default_factory=list)
+    warnings: list[WarningCount] = field(default_factory=list)
+    transport: str = ""
     refusals: list[RefusalRecord] = field(default_factory=list)
     failures: list[FailureCount] = field(default_factory=list)
     history: RunHistory | None = None
@@ -73,6 +85,8 @@ def read_summary(path: Path, most: int = 100) -> LedgerSummary:
         return LedgerSummary(
             totals_in(database),
             [InDoubtBatch(*row) for row in doubts],
+            warnings_in(database),
+            read_meta(database).get("transport", ""),
             [RefusalRecord(*row) for row in refusals],
             [FailureCount(*row) for row in failures],
             _history(database),
@@ -150,6 +164,14 @@ def copy_ledger(path: Path, into: sqlite3.Connection) -> None:
     with reading(path) as database:
         if database is not None:
             database.backup(into)
+
+
+def warnings_in(database: sqlite3.Connection) -> list[WarningCount]:
+    """The service's warnings in an open ledger, the most frequent first."""
+    if not database.execute("select 1 from sqlite_master where name = 'event_warnings'").fetchone():
+        return []
+    rows = database.execute("select detail, events, example from event_warnings order by events desc, detail")
+    return [WarningCount(*row) for row in rows]
 
 
 def totals_in(database: sqlite3.Connection) -> Totals:

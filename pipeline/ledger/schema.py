@@ -33,6 +33,13 @@ SCHEMA = (
 )
 
 
+WARNINGS = (
+    "create table if not exists event_warnings ("
+    " detail text primary key, events integer not null, example text not null) without rowid"
+)
+"""Not of the first ledgers of this version, so it is created at each opening and may be absent for a reader."""
+
+
 class BatchKey(NamedTuple):
     """The name of a batch: the events `first` to `last` (inclusive) of one block of one phase."""
 
@@ -44,6 +51,14 @@ class BatchKey(NamedTuple):
     @property
     def events(self) -> int:
         return self.last - self.first + 1
+
+
+class Refusal(NamedTuple):
+    """One event that the service dropped out of a batch: the name of its row, its uuid and the reason."""
+
+    row: BatchKey
+    uuid: str
+    detail: str
 
 
 class PhaseTotals(NamedTuple):
@@ -104,6 +119,14 @@ class RefusalRecord(msgspec.Struct, frozen=True):
     uuid: str
     status: int
     detail: str
+
+
+class WarningCount(msgspec.Struct, frozen=True):
+    """Events that the service accepted with a warning, by its reason. `example` is the uuid of the first."""
+
+    detail: str
+    events: int
+    example: str
 
 
 class FailureCount(msgspec.Struct, frozen=True):

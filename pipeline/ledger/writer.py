@@ -23,7 +23,7 @@ from pipeline.ledger.opening import (
     unlock,
 )
 from pipeline.ledger.queries import copy_ledger, totals_in
-from pipeline.ledger.schema import BatchKey, Totals, now
+from pipeline.ledger.schema import BatchKey, Refusal, Totals, now
 
 Watch = Callable[[str, Sequence[str]], None]
 """Called around each transaction with `before` or `after` its commit, and the names of the steps in it."""
@@ -180,6 +180,53 @@ class Ledger:
             (key.phase, key.block, key.first, uuid, status, detail),
         )
 
+    def divide(
+        self,
+        key: BatchKey,
+        accepted: Sequence[BatchKey],
+        refused: Sequence[Refusal],
+        again: Sequence[tuple[BatchKey, int]],
+        status: int,
+        detail: str,
+    ) -> None:
+        """Record what an answer for each event made of a batch. A part that is all of it changes its row alone.
+
+        Otherwise the row is split into them: ranges that were accepted, single events that were refused, and ranges
+        that wait, with their bytes. A batch of which something waits has its try among the failed ones.
+        """
+        self._steps.append("divide")
+        tries = 0 if again else 1
+        if any(part == key for part, _ in again):
+            self.requeue(key)
+        elif key in accepted:
+            self._end("settle", key, "settled", status, "", tries=tries)
+        else:
+            if key.events > 1:
+                self._end("split", key, "split", status, detail, tries=tries)
+                rows = [(part, "settled", "") for part in accepted] + [
+                    (one.row, "refused", one.detail) for one in refused
+                ]
+                self._db.executemany(
+                    "insert into batches (phase, block, first, last, state, bytes, run, begun, ended, status, detail)"
+                    " values (?,?,?,?,?,0,?,?,?,?,?)",
+                    [(*part, state, self.run, now(), now(), status, text) for part, state, text in rows],
+                )
+            else:
+                self._end("refuse", key, "refused", status, refused[0].detail, tries=tries)
+            self._db.executemany(
+                "insert or replace into refused_events values (?,?,?,?,?,?)",
+                [(one.row.phase, one.row.block, one.row.first, one.uuid, status, one.detail) for one in refused],
+            )
+            self._wait(again)
+
+    def warned(self, detail: str, events: int, example: str) -> None:
+        """Count events that were accepted with a warning; `example` is the uuid of one."""
+        self._steps.append("warn")
+        self._db.execute(
+            "insert into event_warnings values (?,?,?) on conflict do update set events = events + excluded.events",
+            (detail, events, example),
+        )
+
     def requeue(self, key: BatchKey) -> None:
         """Record that the batch was never sent, or that none of it was accepted: it waits to be sent unchanged."""
         self._steps.append("requeue")
@@ -212,6 +259,12 @@ class Ledger:
         """Record the largest request that the service accepts."""
         self._steps.append("learn")
         self._db.execute("insert or replace into meta values ('batch_bytes', ?)", (str(batch_bytes),))
+
+    def choose_transport(self, name: str) -> None:
+        """Record how the batches of this plan travel: `batch` or `v1`."""
+        with self.transaction():
+            self._steps.append("transport")
+            self._db.execute("insert or replace into meta values ('transport', ?)", (name,))
 
     def finish(self, outcome: str) -> None:
         """Record how this run ended."""
@@ -256,6 +309,11 @@ class Ledger:
         """The largest request that the service accepts, where it refused a larger one."""
         rows = self._read("select value from meta where key = 'batch_bytes'")
         return int(rows[0][0]) if rows else None
+
+    def transport(self) -> str:
+        """How the batches of this plan travel, "" where that was never chosen. Older ledgers knew one way."""
+        rows = self._read("select value from meta where key = 'transport'")
+        return str(rows[0][0]) if rows else "batch" if self.was_answered() else ""
 
     def batches_begun(self) -> int:
         """The number of batches of this run: those that it began, and their pieces."""

@@ -127,6 +127,7 @@ class ApplyOptions(Checked):
     redirect_hosts: Sequence[str] = option(
         (), "--allow-redirect-host", many=True, metavar="HOST", help="A host the key may be redirected to."
     )
+    transport: str = shared.transport()
     source_root: Path | str | None = shared.source_root()
     workers: int | None = shared.workers()
 

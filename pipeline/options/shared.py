@@ -21,6 +21,14 @@ def source_root() -> Any:
     )  # fmt: skip
 
 
+def transport() -> Any:
+    return option(
+        "auto", "--transport", choices=("auto", "v1", "batch"), shown=True,
+        help="v1 has an answer for each event, batch one for each request; auto takes v1 in dialect posthog where the"
+        " target offers it, and never changes within a plan.",
+    )  # fmt: skip
+
+
 def project(default: str) -> Any:
     return option(None, "--project", metavar="ID", help=f"The project's id.  [default: {default}]")
 

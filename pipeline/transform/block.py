@@ -36,13 +36,13 @@ from pipeline.validator.rules import WITHOUT_TIME, ValidationContext
 class BlockTransformer:
     """Transforms the blocks of one source in one process: the mapper compiled, the plan's tables opened, once."""
 
-    def __init__(self, config: TransformConfig, project_key: str = "") -> None:
+    def __init__(self, config: TransformConfig, envelope: Envelope | None = None) -> None:
         self.config = config
         self.mapper = config.compile(config.options)
         self._mappers = {"": self.mapper}
         self.encoder = Encoder(self.mapper.tool, config.options)
         self.context = ValidationContext.of(config.options, config.limits, config.excluded)
-        self.envelope = Envelope(project_key)
+        self.envelope = envelope or Envelope("")
         self.identified = IdentifiedIds(config.identified) if config.identified is not None else None
         self.aggregator = IdentityAggregator(
             config.options.as_of - WITHOUT_TIME,
@@ -202,7 +202,8 @@ def make_batches(transformer: BlockTransformer, task: Task) -> BatchedBlock:
     """What an apply does with a block: its requests, as bytes. Raises StalePlan."""
     events = transformer.transform_sealed(task)
     envelope, limits = transformer.envelope, transformer.config.limits
-    if not (task.duplicates or task.ended or task.doubtful or transformer.identified is not None):
+    whole = not (task.duplicates or task.ended or task.doubtful or transformer.identified is not None)
+    if whole and not envelope.per_event:
         batches = list(pack_runs(events.runs, events.sizes, envelope, limits, most=task.most))
         return BatchedBlock(events.digest, events.rows, events.count, batches)
     sent, skipped = transformer.apply_tables(events, task)

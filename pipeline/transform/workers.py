@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pipeline.errors import BackcastError, Unfinished
 
 if TYPE_CHECKING:
+    from pipeline.batcher import Envelope
     from pipeline.transform.block import BlockTransformer
     from pipeline.transform.tasks import TransformConfig
 
@@ -106,10 +107,10 @@ class Workers:
     the other.
     """
 
-    def __init__(self, count: int, config: TransformConfig | None = None, project_key: str = "") -> None:
+    def __init__(self, count: int, config: TransformConfig | None = None, envelope: Envelope | None = None) -> None:
         self.count = count
         self._config = config
-        self._project_key = project_key
+        self._envelope = envelope
         self._configured = False
         self._workers: list[_Worker] = []
         self._free: list[SharedMemory] = []
@@ -125,19 +126,19 @@ class Workers:
                 for _ in range(self.count):
                     self._workers.append(_Worker(context))
         if self._config is not None:
-            self.configure(self._config, self._project_key)
+            self.configure(self._config, self._envelope)
         return self
 
-    def configure(self, config: TransformConfig, project_key: str = "") -> None:
+    def configure(self, config: TransformConfig, envelope: Envelope | None = None) -> None:
         """Send the config to all processes, once. Raises Unfinished where a process has died."""
         self._configured = True
         if self.count == 0:
             from pipeline.transform.block import BlockTransformer
 
-            self._transformer = BlockTransformer(config, project_key)
+            self._transformer = BlockTransformer(config, envelope)
         for worker in self._workers:
             try:
-                worker.send((config, project_key))
+                worker.send((config, envelope))
             except Unfinished:
                 self.__exit__()
                 raise

@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import mapper as language
+from pipeline.batcher import Envelope
 from pipeline.extractors import blocks, open_source
 from pipeline.identity.aggregator import TextColumn
 from pipeline.mapper.loader import parse
@@ -186,7 +187,7 @@ def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
     parts = open_source([str(path)]).parts
     excluded = frozenset({"324172", "u-1"}) if number % 5 == 2 else frozenset[str]()
     config = TransformConfig(lambda chosen: language.compile(mapping, chosen), options, Limits(), parts, excluded)
-    transformer = BlockTransformer(config, "phc_test")
+    transformer = BlockTransformer(config, Envelope("phc_test"))
     for block in blocks(parts[0], block_bytes=BLOCK_BYTES):
         task = Task(block.index, block, limit=FILE_ROWS // 8 if number % 13 == 6 else None)
         notes = observe_block(transformer, task)

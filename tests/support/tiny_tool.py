@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.batcher import unpack
+from pipeline.batcher import Envelope, unpack
 from pipeline.encoder.updates import SealedLink
 from pipeline.extractors import open_source
 from pipeline.models import Link, MapperResult, RejectReason, SealedOptions, Skip, UnvalidatedEvent
@@ -117,7 +117,7 @@ class Made:
     def sent_bytes(self) -> list[bytes]:
         """Every event that an apply would send, in order, byte for byte."""
         config = self.config()
-        transformer = BlockTransformer(config, "phc_test")
+        transformer = BlockTransformer(config, Envelope("phc_test"))
 
         def choose(planned: PlannedBlock) -> Task:
             return task_of(self.plan, planned)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import pipeline
+from pipeline.batcher import Envelope
 from pipeline.errors import Unfinished
 from pipeline.ledger import Ledger
 from pipeline.options import PlanOptions
@@ -73,11 +74,11 @@ def test_workers_started_first_and_briefed_later_make_the_same(tmp_path: Path, c
     directory = tmp_path / "plan"
     pipeline.plan_export(tmp_path / "export", directory, PlanOptions(mapping="generic", settings=COLUMNS, workers=0))
     config = transform_config_for(*open_plan(directory))
-    with Workers(count, config, KEY) as workers:
+    with Workers(count, config, Envelope(KEY)) as workers:
         expected = walked(workers, directory)
     with Workers(count) as outer:
         with outer as workers:
-            workers.configure(config, KEY)
+            workers.configure(config, Envelope(KEY))
             assert walked(workers, directory) == expected
         assert children(os.getpid()) == []
     assert sum(made.events for made in expected) == 40
@@ -93,7 +94,7 @@ def test_a_worker_that_died_before_its_briefing_is_told(tmp_path: Path) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         with pytest.raises(Unfinished, match=r"a worker process ended by itself \(exit -9\)"):
-            workers.configure(config, KEY)
+            workers.configure(config, Envelope(KEY))
 
 
 def test_a_second_apply_is_refused_and_its_idle_workers_end_quietly(tmp_path: Path) -> None:

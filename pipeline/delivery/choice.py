@@ -1,0 +1,93 @@
+"""Which endpoint the batches of a plan go to: chosen once, recorded in its ledger, and never changed.
+
+The two endpoints store an event slightly differently (docs/know/service.md#per-event-endpoint), so a plan is sent to
+one of them. `auto` takes the per-event endpoint in dialect `posthog` where the target offers it, which is asked with a
+batch without events; everything else goes to `/batch/`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from pipeline.batcher import Batch, PerEventEnvelope, seal_batch
+from pipeline.delivery.capture_v1 import PerEventDestination
+from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.retry import RetryPolicy, SendResult, send_with_retries
+from pipeline.delivery.stopping import gave_up
+from pipeline.delivery.throttle import RateController, Throttle
+from pipeline.errors import BackcastError, UsageError
+from pipeline.ledger import Ledger
+
+BATCH, V1 = "batch", "v1"
+_NEVER_CREATED = "1970-01-01T00:00:00Z"
+
+
+class Choice(NamedTuple):
+    """The transport, or the `problem` that leaves it open: the target was asked and did not answer."""
+
+    transport: str
+    problem: BackcastError | None = None
+
+
+class Asking:
+    """Asks the target whether it has the per-event endpoint, with the retries of a batch."""
+
+    def __init__(
+        self, destination: PerEventDestination, retry: RetryPolicy, interrupted: threading.Event, target_known: bool
+    ) -> None:
+        self.address = destination.address
+        self.retry = retry
+        self._destination = destination
+        self._interrupted = interrupted
+        self._throttle = Throttle(RateController(1), target_known=target_known)
+
+    def send(self, batch: Batch) -> Response:
+        return self._destination.ask(batch)
+
+    def close(self) -> None:
+        return
+
+    def answer(self) -> SendResult:
+        """The final answer, or the last one where the retry policy gave up."""
+        empty = seal_batch([], 0, PerEventEnvelope(_NEVER_CREATED))
+        return send_with_retries(self, empty, self.retry, self._throttle, self._interrupted)
+
+
+def choose_transport(wanted: str, dialect: str, ledger: Ledger, asking: Asking | None) -> Choice:
+    """The transport of a plan in this dialect, with its open ledger. `asking` is None in a dry run, which asks nobody.
+
+    Raises UsageError where the transport that is wanted is not that of the plan's dialect, or not the one by which the
+    plan was sent before.
+    """
+    if wanted == V1 and dialect != "posthog":
+        raise UsageError(
+            f"--transport v1 is of the dialect posthog, and this plan has the dialect {dialect}",
+            hint="leave --transport out, or plan again with --dialect posthog",
+        )
+    recorded = ledger.transport()
+    if recorded and wanted in ("auto", recorded):
+        return Choice(recorded)
+    if recorded and ledger.was_answered():
+        raise UsageError(
+            f"this plan is sent by --transport {recorded}, which never changes within a plan",
+            hint="leave --transport out",
+        )
+    if wanted != "auto" or dialect != "posthog":
+        return _recorded(ledger, BATCH if wanted == "auto" else wanted)
+    if asking is None:
+        return Choice(BATCH)
+    asked = asking.answer()
+    match asked.response.kind:
+        case ResponseKind.SETTLED:
+            return _recorded(ledger, V1)
+        case ResponseKind.POISON:
+            return _recorded(ledger, BATCH)
+        case ResponseKind.STOP | ResponseKind.UNSENT:
+            return Choice(BATCH)  # the first batch is stopped for the same reason, if it is one
+    return Choice(BATCH, gave_up(asking.address, asked, asking.retry))
+
+
+def _recorded(ledger: Ledger, transport: str) -> Choice:
+    ledger.choose_transport(transport)
+    return Choice(transport)
