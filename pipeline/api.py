@@ -157,6 +157,7 @@ def rehearse(
     from pipeline.delivery.send import Hooks, send_unchecked
     from pipeline.local_service import LocalService
     from pipeline.local_service.faults import BadFault, read_script
+    from pipeline.local_service.settings import Settings
 
     try:
         read_script(options.faults)
@@ -165,7 +166,9 @@ def rehearse(
     sending = ApplyOptions(workers=options.workers, source_root=options.source_root)
     with _rehearsal_directory(plan, directory) as inner:
         store = inner.path / "store.duckdb"
-        with LocalService(store, faults=options.faults, fault_seed=options.fault_seed) as service:
+        # A target of this dialect is likely to have it: the rehearsal sends as `apply` would.
+        settings = Settings(per_event="on" if plan.options.dialect == "posthog" else "off")
+        with LocalService(store, settings=settings, faults=options.faults, fault_seed=options.fault_seed) as service:
             key, hooks = Secret(service.capture_key), Hooks(progress, warn, step=step)
             outcome = send_unchecked(plan, inner, service.url, key, sending, hooks)
             if outcome.problem is not None:

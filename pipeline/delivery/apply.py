@@ -159,6 +159,8 @@ class Apply:
                 for phase in PHASES
                 if phase not in self._phases and not now.of(phase).is_all(planned.get(phase, 0))
             ),
+            "v1" if self._delivery.per_event else "batch",
+            self._ledger.warnings(),
         )
         if outcome.balanced and isinstance(problem, Interrupted | Unfinished):
             outcome = replace(outcome, problem=None)  # it came when everything was sent

@@ -115,7 +115,8 @@ def response_of(uuids: str, status: int, body: bytes, retry_after: float = 0.0) 
     text = body[:_SHOWN].decode("utf-8", "replace").strip()
     if 200 <= status < 300:
         return _verdicts(uuids, status, body, text, retry_after)
-    error = _error(body)
+    error, description = _error(body)
+    text = f"{error}: {description}"[:_SHOWN] if error else text
     if error == "billing_limit_exceeded":
         return Response(
             ResponseKind.STOP,
@@ -185,19 +186,20 @@ def _summary(verdicts: list[Verdict]) -> str:
     return f"{len(verdicts):,} of the events: {min(verdicts).reason}"
 
 
-def _error(body: bytes) -> str:
-    """The name of an error, "" where it is not one of this endpoint."""
+def _error(body: bytes) -> tuple[str, str]:
+    """The name and the text of an error, empty where it is not one of this endpoint."""
     try:
-        return _read_refusal(body).error
+        refusal = _read_refusal(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""
+        return "", ""
+    return refusal.error, refusal.error_description
 
 
 def _offer(status: int, body: bytes, retry_after: float) -> Response:
     """What the answer to a batch without events means: an error in the form of this endpoint shows that it exists."""
     text = body[:_SHOWN].decode("utf-8", "replace").strip()
     passing = status in (408, 429) or 500 <= status < 600
-    if _error(body) and not (passing and status != 429):
+    if _error(body)[0] and not (passing and status != 429):
         return Response(ResponseKind.SETTLED, status, text)
     if passing:
         return Response(ResponseKind.RETRY, status, text, retry_after, taken=False)

@@ -116,7 +116,8 @@ class Outcome:
     In a dry run, what would be sent is counted instead of what was accepted.
 
     `phases` is what is planned for each phase, `omitted_phases` those with something unsent that were not among
-    those of the run. `problem` is what stopped the run early, None where nothing did.
+    those of the run. `problem` is what stopped the run early, None where nothing did. `transport` is `batch` or `v1`;
+    `warnings` counts the events that the service accepted with a warning, in all runs, by its reason.
     """
 
     digest: str
@@ -127,6 +128,8 @@ class Outcome:
     problem: BackcastError | None = None
     phases: Mapping[str, int] = field(default_factory=dict)
     omitted_phases: tuple[str, ...] = ()
+    transport: str = "batch"
+    warnings: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def unsent(self) -> int:

@@ -111,8 +111,8 @@ class Recorder:
         """Record a request that did not settle its batch, which may be tried again."""
 
         def write() -> None:
-            for key, _ in rows:
-                self._record_try(key, tried)
+            for position, (key, _) in enumerate(rows):
+                self._record_try(key, tried, listed=not position)
 
         self._put(write, durable=False)
 
@@ -165,9 +165,10 @@ class Recorder:
         for write, result in zip(writes, results, strict=True):
             write.result.set_result(result)
 
-    def _record_try(self, key: BatchKey, tried: FailedTry) -> None:
+    def _record_try(self, key: BatchKey, tried: FailedTry, *, listed: bool) -> None:
+        """Record a failed request in one of its rows; it is `listed` once among the tries."""
         number, at, seconds, response = tried
-        self._ledger.failed(key, number, at, seconds, response.status or None, response.detail)
+        self._ledger.failed(key, number, at, seconds, response.status or None, response.detail, listed=listed)
         self._set_failure(key, f"{response.status or ''} {response.detail}".strip() or "no answer")
         if response.taken and key not in self.in_doubt:
             self.in_doubt.add(key)

@@ -22,7 +22,7 @@ from pipeline.ledger.opening import (
     sync_directory,
     unlock,
 )
-from pipeline.ledger.queries import copy_ledger, totals_in
+from pipeline.ledger.queries import copy_ledger, totals_in, warnings_in
 from pipeline.ledger.schema import BatchKey, Refusal, Totals, now
 
 Watch = Callable[[str, Sequence[str]], None]
@@ -234,13 +234,27 @@ class Ledger:
             "update batches set state = 'waiting' where phase = ? and block = ? and first = ? and last = ?", key
         )
 
-    def failed(self, key: BatchKey, number: int, at: str, seconds: float, status: int | None, detail: str) -> None:
-        """Record a try that did not settle its batch, which stays begun: in doubt until a later response decides."""
+    def failed(
+        self,
+        key: BatchKey,
+        number: int,
+        at: str,
+        seconds: float,
+        status: int | None,
+        detail: str,
+        *,
+        listed: bool = True,
+    ) -> None:
+        """Record a try that did not settle its batch, which stays begun: in doubt until a later response decides.
+
+        The try of a request of several rows is `listed` with one of them.
+        """
         self._steps.append("try")
-        self._db.execute(
-            "insert into tries values (?,?,?,?,?,?,?,?,?,?)",
-            (*key, self.run, number, at, round(seconds, 3), status, detail),
-        )
+        if listed:
+            self._db.execute(
+                "insert into tries values (?,?,?,?,?,?,?,?,?,?)",
+                (*key, self.run, number, at, round(seconds, 3), status, detail),
+            )
         self._db.execute(
             "update batches set tries = tries + 1, status = coalesce(?, status), detail = ?"
             " where phase = ? and block = ? and first = ? and last = ?",
@@ -318,6 +332,11 @@ class Ledger:
     def batches_begun(self) -> int:
         """The number of batches of this run: those that it began, and their pieces."""
         return int(self._read("select count(*) from batches where run = ?", self.run)[0][0])
+
+    def warnings(self) -> dict[str, int]:
+        """Events that were accepted with a warning, by the service's reason."""
+        with self._transacting:
+            return {one.detail: one.events for one in warnings_in(self._db)}
 
     def totals(self) -> Totals:
         """Events by state, and the batches that they are in."""

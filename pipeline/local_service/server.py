@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 
 from pipeline.local_service.app import create_app
+from pipeline.local_service.capture.decoding import PER_EVENT
 from pipeline.local_service.capture.endpoint import EVENT_ROUTES
 from pipeline.local_service.faults import FaultCounts, read_script
 from pipeline.local_service.faults.middleware import CuttableConnection, FaultMiddleware, counts_of
@@ -105,7 +106,8 @@ class LocalService:
             self.store.close()
             raise
         if self._faults:
-            app = FaultMiddleware(app, self._faults, fault_seed, EVENT_ROUTES, lambda: self._server.should_exit)
+            routes = (*EVENT_ROUTES, PER_EVENT) if settings.per_event == "on" else EVENT_ROUTES
+            app = FaultMiddleware(app, self._faults, fault_seed, routes, lambda: self._server.should_exit)
         self._server = _Server(
             uvicorn.Config(
                 app,

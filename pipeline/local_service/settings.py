@@ -52,6 +52,16 @@ class Settings:
     """One event too large for the queue answers 413. `reject` stores nothing of its batch; `keep_earlier`
     stores the events before it, as the real service is thought to do (docs/know/service.md#answers)."""
 
+    per_event: Literal["off", "on"] = "off"
+    """Whether there is the per-event endpoint, `/i/v1/analytics/events`, beside `/batch/`
+    (docs/know/service.md#per-event-endpoint)."""
+
+    per_event_wire_limit: int = 10 * MIB
+    """The body of a request to the per-event endpoint as it travels (docs/know/service.md#per-event-endpoint)."""
+
+    per_event_decoded_limit: int = 50 * MIB
+    """The same after decompression (docs/know/service.md#per-event-endpoint)."""
+
     batch_wire_limit: int = 20 * MIB
     """The body of `/batch` as it travels (docs/know/service.md#encodings-and-sizes)."""
 
@@ -109,6 +119,7 @@ Behaviour = Literal["contract", "observed"]
 _OBSERVED_PRESET: dict[str, Any] = {
     "behaviour": "observed",
     "management_rates": "on",
+    "per_event": "on",
     "promote_properties": "on",
     "query_default_rows": 100,
 }

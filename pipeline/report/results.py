@@ -54,9 +54,10 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     """One run of apply, or of rehearse. `phases` are the `events` of each phase, `held` the phases that `--phases`
     left out.
 
-    `to` is the address it was for, "" for the embedded local service; `ended` is when (ISO 8601, UTC). `capture_key` is
-    absent where it was not checked, as in a dry run or a rehearsal. `state` is the plan's state after it;
-    results in a report have none, since the report has it.
+    `transport` is `batch` or `v1`, the per-event endpoint; `warnings` counts the events that the service accepted with
+    a warning, in all runs, by its reason. `to` is the address it was for, "" for the embedded local service; `ended` is
+    when (ISO 8601, UTC). `capture_key` is absent where it was not checked, as in a dry run or a rehearsal. `state` is
+    the plan's state after it; results in a report have none, since the report has it.
     """
 
     format: str = "backcast.apply/1"
@@ -68,6 +69,8 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     events: SentCounts
     phases: dict[str, SentCounts] = {}
     held: list[str] = []
+    transport: str = "batch"
+    warnings: dict[str, int] = {}
     to: str = ""
     ended: str = ""
     capture_key: CaptureKeyStatus | msgspec.UnsetType = msgspec.UNSET
@@ -91,7 +94,8 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     for the embedded local service; null for never.
 
     `doubts` are the first 100 batches in doubt (during a run, those in flight), `refusals` the first 100 refused
-    events, `failures` all failed requests by status. The ledger has all.
+    events, `failures` all failed requests by status. The ledger has all. `transport` is "" where none was chosen;
+    `warnings` are as in ApplyResult.
     """
 
     format: str = "backcast.status/1"
@@ -106,6 +110,8 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     doubts: list[InDoubtBatch] = []
     refusals: list[RefusalRecord] = []
     failures: list[FailureCount] = []
+    transport: str = ""
+    warnings: dict[str, int] = {}
 
 
 class CellCounts(msgspec.Struct, frozen=True):
@@ -177,6 +183,8 @@ def apply_result(
         events=sent(counts, outcome.unsent),
         phases={name: sent(phase, outcome.phases.get(name, 0) - phase.made) for name, phase in counts.phases.items()},
         held=list(outcome.omitted_phases),
+        transport=outcome.transport,
+        warnings=dict(outcome.warnings),
         to=to,
         ended=_now(),
         capture_key=capture_key,
@@ -198,6 +206,8 @@ def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
         doubts=status.summary.doubts,
         refusals=status.summary.refusals,
         failures=status.summary.failures,
+        transport=status.summary.transport,
+        warnings={one.detail: one.events for one in status.summary.warnings},
     )
 
 

@@ -142,6 +142,7 @@ def show_apply(console: Console, result: ApplyResult) -> None:
     where = f" to {result.to}" if result.to else " to the local service"
     console.print(text(f"Events{where}: {', '.join(words)}.", 600))
     _requests(console, result.batches, result.seconds)
+    _warnings(console, result.warnings)
     _phases(console, events, result.phases, _SENT)
     if reason := _unfinished(result):
         console.print(Text(reason))
@@ -173,6 +174,13 @@ def _requests(console: Console, batches: BatchCounts, seconds: float | None = No
         console.print(Text(line, style="dim"))
 
 
+def _warnings(console: Console, warnings: Mapping[str, int]) -> None:
+    """The events that the service accepted with a warning, by its reason."""
+    if warnings:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in warnings.items())
+        console.print(text(f"Accepted with a warning of the service: {reasons}.", 400))
+
+
 def _phases(console: Console, events: SentCounts, phases: Mapping[str, SentCounts], names: Mapping[str, str]) -> None:
     """The counts `names` (field: heading) of each phase that has events, where there are several such phases."""
     used = {name: counts for name, counts in phases.items() if counts.made or counts.unsent}
@@ -193,6 +201,7 @@ def show_status(console: Console, plan: Plan, status: PlanStatus, result: Status
         _history(console, result)
         if result.course is not None:
             _requests(console, result.batches)
+            _warnings(console, result.warnings)
         _phases(console, result.events, result.phases, _SENT)
         _doubts(console, result)
         groups = group_refusals(result.refusals)

@@ -1,4 +1,4 @@
-"""Sends with posthog-python what stdin asks: {"host", "key", "historical", "gzip", "batch", "events"}.
+"""Sends with posthog-python what stdin asks: {"host", "key", "historical", "gzip", "batch", "events", "mode"}.
 
 `batch` is how many events make a batch; `events` are captured with their timestamps and uuids, and after them one
 call of each other kind is made, which the SDK dates and numbers itself. Exits with 1 where a batch was not taken.
@@ -19,6 +19,7 @@ client = Posthog(
     historical_migration=asked["historical"],
     gzip=asked["gzip"],
     flush_at=asked["batch"],
+    capture_mode=asked["mode"],
     on_error=lambda error, batch: failures.append(repr(error)),
 )
 for event in asked["events"]:

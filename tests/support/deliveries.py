@@ -210,6 +210,18 @@ def passed_on(url: str, body: bytes) -> Reply:
     return Reply(said.status_code, said.content)
 
 
+def relayed(url: str, asked: Asked) -> Reply:
+    """The answer of the service at `url` to the same request, path and headers too; none where it has ended."""
+    hop = ("host", "content-length", "connection", "accept-encoding", "transfer-encoding")
+    headers = {name: value for name, value in asked.headers.items() if name not in hop}
+    try:
+        said = httpx.post(url + asked.target, content=asked.body, headers=headers, trust_env=False, timeout=30)
+    except httpx.TransportError:
+        return Reply(0)
+    kept = {name: said.headers[name] for name in ("retry-after", "content-type") if name in said.headers}
+    return Reply(said.status_code, said.content, kept)
+
+
 def uuids_in(body: bytes) -> list[str]:
     """The uuids of one request."""
     return [json.loads(event)["uuid"] for event in unpack(body)]

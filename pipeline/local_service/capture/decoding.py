@@ -40,6 +40,8 @@ def too_large(detail: str) -> RequestRefused:
     return RequestRefused(413, f"maximum event size exceeded: {detail}")
 
 
+PER_EVENT = "/i/v1/analytics/events"
+"""The path of the endpoint that answers for each event; it decodes its bodies itself."""
 FORM = "application/x-www-form-urlencoded"
 GZIP_MAGIC = b"\x1f\x8b\x08"
 
@@ -68,7 +70,7 @@ def decode_body(body: bytes, query: Mapping[str, str], headers: Mapping[str, str
     compression = compression or headers.get("content-encoding", "").lower()
     data = _from_base64(data) if compression in _BASE64 else _without_base64(data)
     if compression in _GZIP or data.startswith(GZIP_MAGIC):
-        return _checked_utf8(_from_gzip(data, limit), "invalid gzip data")
+        return _checked_utf8(from_gzip(data, limit), "invalid gzip data")
     if compression in _LZ64:
         raise undecodable("lz64 is not supported by the local service")
     if len(data) > limit:
@@ -116,7 +118,7 @@ def _checked_utf8(data: bytes, problem: str) -> bytes:
     return data
 
 
-def _from_gzip(data: bytes, limit: int) -> bytes:
+def from_gzip(data: bytes, limit: int) -> bytes:
     """The first gzip member; what follows it is ignored, as the real service's decoder does."""
     stream = isal_zlib.decompressobj(_GUNZIP)
     try:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from pipeline.local_service.capture.decoding import RequestRefused, decode_beginning, too_large
+from pipeline.local_service.capture import per_event
+from pipeline.local_service.capture.decoding import PER_EVENT, RequestRefused, decode_beginning, too_large
 from pipeline.local_service.capture.validation import OK, accept_request
 from pipeline.local_service.http import allow_origin, read_body, run_in
 from pipeline.local_service.keys import Keyring
@@ -46,12 +48,51 @@ class CaptureEndpoint:
     def routes(self) -> list[Route]:
         """Every route, with and without a final slash."""
         endpoints = dict.fromkeys(EVENT_ROUTES, self._capture) | dict.fromkeys(FLAG_ROUTES, _flags)
-        methods = ["GET", "POST", "OPTIONS"]
+        if self._settings.per_event == "on":
+            endpoints[PER_EVENT] = self._judge
         return [
-            Route(path + slash, endpoint, methods=methods)
+            Route(path + slash, endpoint, methods=["POST"] if path == PER_EVENT else ["GET", "POST", "OPTIONS"])
             for path, endpoint in endpoints.items()
             for slash in ("", "/")
         ]
+
+    async def _judge(self, request: Request) -> Response:
+        """One request to the per-event endpoint, which has an answer for each event."""
+        limit = self._settings.per_event_wire_limit
+        try:
+            body = await read_body(request, limit)
+        except ClientDisconnect:
+            return Response(status_code=408)
+        status, answer = await run_in(self._worker, lambda: self._store_judged(request, body, limit))
+        headers = {"retry-after": "1"} if status in (429, 500, 503) else {}
+        if (request_id := request.headers.get("posthog-request-id")) is not None:
+            headers["posthog-request-id"] = request_id
+        return JSONResponse(answer, status, headers)
+
+    def _store_judged(self, request: Request, body: bytes | None, limit: int) -> tuple[int, dict[str, Any]]:
+        """The status and the answer, after the accepted events were stored."""
+        self._store.requests += 1
+        headers = dict(request.headers)
+        try:
+            if body is None:
+                raise per_event.too_large(limit)
+            judged = per_event.judge_request(body, headers=headers, keys=self._keys, settings=self._settings)
+            if judged.project is not None:
+                self._store.append(judged.project, judged.events)
+            elif judged.events.uuid:
+                self._add_rejection(request, body, 200, "unknown token")
+        except per_event.PerEventRefused as refused:
+            self._add_rejection(request, body or b"", refused.status, refused.text)
+            return refused.status, refused.body
+        except Unavailable:
+            unavailable = per_event.PerEventRefused(503, "service_unavailable", "Service Unavailable")
+            return unavailable.status, unavailable.body
+        return 200, {"results": judged.results}
+
+    def _add_rejection(self, request: Request, body: bytes, status: int, reason: str) -> None:
+        query, headers = dict(request.query_params), dict(request.headers)
+        beginning = decode_beginning(body, query, headers, 8 * REJECTED_CHARACTERS)
+        self._store.add_rejection(self._settings.clock(), status, reason, without_keys(beginning, self._keys))
 
     async def _capture(self, request: Request) -> Response:
         """One capture request, taken as a whole or not at all."""
@@ -76,10 +117,6 @@ class CaptureEndpoint:
         self._store.requests += 1
         query, headers = dict(request.query_params), dict(request.headers)
 
-        def add_rejection(status: int, reason: str) -> None:
-            beginning = decode_beginning(body or b"", query, headers, 8 * REJECTED_CHARACTERS)
-            self._store.add_rejection(self._settings.clock(), status, reason, without_keys(beginning, self._keys))
-
         try:
             if body is None:
                 raise too_large(f"request body over {limit} bytes")
@@ -89,11 +126,11 @@ class CaptureEndpoint:
             if accepted.project is not None:
                 self._store.append(accepted.project, accepted.events)
             elif accepted.events.uuid:
-                add_rejection(200, "unknown token")
+                self._add_rejection(request, body, 200, "unknown token")
             if accepted.refusal is not None:
                 raise accepted.refusal
         except RequestRefused as refusal:
-            add_rejection(refusal.status, refusal.text)
+            self._add_rejection(request, body or b"", refusal.status, refusal.text)
             return refusal.status, refusal.text
         except Unavailable:
             return 503, "transient error, please retry"

@@ -208,6 +208,11 @@ def _has_repeated_name(text: bytes) -> bool:
     return len(set(names)) < len(names)
 
 
+def is_uuid(text: str) -> bool:
+    """Whether a text is a uuid in one of the spellings that the service reads."""
+    return _UUID(text) is not None
+
+
 def depth(text: bytes) -> int:
     """How many objects and lists are open at once in a JSON text, at most; one more than DEEPEST for all above that."""
     brackets = _STRING.sub(b"", text).translate(_AS_BRACES, _NO_BRACKET)

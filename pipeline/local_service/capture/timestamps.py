@@ -76,11 +76,10 @@ def parse_timestamp(text: str, now: int) -> int | None:
     A date without a time of day takes the present time of day, as the date library of the service does: such
     an event moves with every sending, though not out of its day.
     """
-    if _RFC3339(text):
-        try:
-            return (datetime.fromisoformat(text) - _EPOCH) // _MICRO
-        except (ValueError, OverflowError):
-            pass  # a leap second, or an impossible date: the forms below decide
+    strict = parse_rfc3339(text)
+    if strict is not None:
+        return strict
+    # A leap second or an impossible date is left to the forms below.
     if text.isascii() and text.isdigit():
         divisor = _EPOCH_DIGITS.get(len(text))
         return None if divisor is None else int(text) * SECOND // divisor
@@ -96,6 +95,16 @@ def parse_timestamp(text: str, now: int) -> int | None:
         if when.tzinfo is None:
             when = when.replace(tzinfo=UTC)
         return (when - _EPOCH) // _MICRO
+    return None
+
+
+def parse_rfc3339(text: str) -> int | None:
+    """The instant of a text in RFC 3339 with a zone, None for any other text."""
+    if _RFC3339(text):
+        try:
+            return (datetime.fromisoformat(text) - _EPOCH) // _MICRO
+        except (ValueError, OverflowError):
+            return None
     return None
 
 

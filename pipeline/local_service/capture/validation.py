@@ -37,10 +37,10 @@ LONGEST_GROUP_KEY = 400
 """Characters of a group's key."""
 
 _MAY_BE_DROPPED = MERGES | GROUP_EVENTS
-_NEVER_HISTORICAL = frozenset({"$exception", "$$heatmap", "$$client_ingestion_warning"})
+NEVER_HISTORICAL = frozenset({"$exception", "$$heatmap", "$$client_ingestion_warning"})
 """Events that are never in the historical lane even when the batch asks for it
 (docs/know/service.md#historical-migration)."""
-_WHITESPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+WHITESPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _EXACT_SIZE_ABOVE = 200_000
 """Bytes of an event above which its queued size is computed exactly; no shorter one comes near the limit."""
 _EXPONENT = re.compile(r"e([+-])0*(\d)")
@@ -110,8 +110,8 @@ def _token(parsed: ParsedRequest) -> str:
         if len(tokens) > 1:
             raise RequestRefused(401, "batch submitted with inconsistent api_key values")
         token = str(tokens.pop())
-    token = token.strip(_WHITESPACE)
-    problem = _token_problem(token)
+    token = token.strip(WHITESPACE)
+    problem = token_problem(token)
     if problem:
         raise RequestRefused(401, f"API key is not valid: {problem}")
     return token
@@ -124,7 +124,8 @@ def _event_token(event: RawEvent, properties: dict[str, Any]) -> str | None:
     return None
 
 
-def _token_problem(token: str) -> str:
+def token_problem(token: str) -> str:
+    """What is wrong with the shape of a key, "" where nothing is."""
     if not token:
         return "empty"
     if len(token.encode("utf-8", "surrogatepass")) > LONGEST_TOKEN:
@@ -163,7 +164,7 @@ def _check_events(
         if not isinstance(properties.get("$cookieless_mode", False), bool):
             raise RequestRefused(400, "event submitted with invalid cookieless mode")
         if refusal is None and size > _EXACT_SIZE_ABOVE:
-            refusal = _oversize(event, properties, token, now, settings.stored_event_limit)
+            refusal = oversize(event, properties, token, now, settings.stored_event_limit)
         if refusal is not None:
             continue  # the other events are still checked: a refusal by the checks goes before one by the queue
         skew = None if properties.get("$ignore_sent_at") is True else sent_at
@@ -179,7 +180,7 @@ def _check_events(
             if name != event.event:
                 events.warnings.append((len(events.uuid), event_warning(LONG_NAME, event=event.event)))
         if name[0] == "$" or settings.drop_events_older_than is not None:
-            reason = _reason_to_drop(name, properties, instant, now, settings)
+            reason = reason_to_drop(name, properties, instant, now, settings)
             if reason is not None:
                 events.warnings.append((len(events.uuid), reason))
         events.uuid.append(event.uuid or _new_uuid(now))
@@ -187,7 +188,7 @@ def _check_events(
         events.distinct_id.append(distinct_id)
         events.timestamp.append(instant)
         events.properties.append(_properties(event, text))
-        events.historical.append(parsed.historical and event.event not in _NEVER_HISTORICAL)
+        events.historical.append(parsed.historical and event.event not in NEVER_HISTORICAL)
     if refusal is not None and settings.oversize_event == "reject":
         raise refusal
     return AcceptedRequest(project, events, refusal)
@@ -206,7 +207,7 @@ def _distinct_id(event: RawEvent, properties: dict[str, Any]) -> str:
         value = _json_text(value)
     if "\0" in value:
         value = value.replace("\0", "\ufffd")
-    if not value or (value.isspace() and not value.strip(_WHITESPACE)):
+    if not value or (value.isspace() and not value.strip(WHITESPACE)):
         raise RequestRefused(400, "event submitted without a distinct_id")
     return value
 
@@ -248,7 +249,7 @@ def _properties(event: RawEvent, text: bytes) -> bytes:
     return _encode(merged)
 
 
-def _oversize(event: RawEvent, properties: dict[str, Any], token: str, now: int, limit: int) -> RequestRefused | None:
+def oversize(event: RawEvent, properties: dict[str, Any], token: str, now: int, limit: int) -> RequestRefused | None:
     """A refusal where the event, encoded once more inside JSON, is over the queue's limit."""
     inner: dict[str, Any] = {"uuid": event.uuid or None, "event": event.event, "properties": properties}
     outer: dict[str, Any] = {
@@ -268,7 +269,7 @@ def _oversize(event: RawEvent, properties: dict[str, Any], token: str, now: int,
     return None
 
 
-def _reason_to_drop(
+def reason_to_drop(
     event: str, properties: dict[str, Any], instant: int, now: int, settings: Settings
 ) -> EventWarning | None:
     """Why the service drops an event after its 200, or None; the event alone decides

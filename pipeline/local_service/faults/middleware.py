@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -18,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pipeline.local_service.faults.base import Fault, FaultCounts
 from pipeline.local_service.faults.request import (
+    BILLING_LIMIT,
     CaptureRequest,
     ClientGone,
     ConnectionCut,
@@ -62,7 +65,7 @@ class FaultMiddleware:
             if isinstance(ending, ConnectionCut):
                 await _cut(scope["extensions"][_TRANSPORT], ending, receive)
             else:
-                await _send_reply(ending, request, send)
+                await _send_reply(_in_json(ending) if request.per_event else ending, request, send)
         else:
             await self._app(scope, receive, send)
 
@@ -90,6 +93,25 @@ class CuttableConnection(H11Protocol):
             await inner(scope, receive, send)
 
         self.app = app
+
+
+_ERRORS = {
+    400: "request_parsing_error", 402: "billing_limit_exceeded", 408: "request_timeout", 413: "payload_too_large",
+    429: "rate_limited", 500: "internal_error", 503: "service_unavailable", 504: "gateway_timeout",
+}  # fmt: skip
+"""The names of errors of the per-event endpoint (docs/know/service.md#per-event-endpoint)."""
+
+
+def _in_json(reply: HttpReply) -> HttpReply:
+    """A refusal that a fault gave in plain text, as the per-event endpoint words it."""
+    kinds = [value for name, value in reply.headers if name == b"content-type"]
+    if reply.status < 400 or not any(kind.startswith(b"text/plain") for kind in kinds):
+        return reply
+    text = reply.body.decode()
+    name = "billing_limit_exceeded" if text == BILLING_LIMIT else _ERRORS.get(reply.status, "refused")
+    body = {"error": name, "error_description": text, "error_uri": "https://posthog.com/docs/api"}
+    others = [(name, value) for name, value in reply.headers if name != b"content-type"]
+    return replace(reply, body=json.dumps(body).encode(), headers=((b"content-type", b"application/json"), *others))
 
 
 async def _send_reply(reply: HttpReply, request: CaptureRequest, send: Send) -> None:

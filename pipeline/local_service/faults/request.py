@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope
 
-from pipeline.local_service.capture.decoding import RequestRefused, decode_body
+from pipeline.local_service.capture.decoding import PER_EVENT, RequestRefused, decode_body
 
 _DECODED_LIMIT = 100 * 1024 * 1024
+BILLING_LIMIT = "billing limit reached"
 _CLOSING_CHECK = 0.05
 """Seconds between two checks whether the service is closing."""
 
@@ -117,6 +118,23 @@ class CaptureRequest:
             except (RequestRefused, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 self._events = []
         return self._events
+
+    @property
+    def per_event(self) -> bool:
+        """Whether it is for the endpoint that answers for each event."""
+        return self.path.rstrip("/") == PER_EVENT
+
+    async def remove(self, uuids: Collection[str]) -> None:
+        """Go on as if these events were not in the batch."""
+        text = decode_body(await self.body(), {}, self.headers, _DECODED_LIMIT)
+        batch = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        events = msgspec.json.decode(batch["batch"], type=list[msgspec.Raw])
+        left = [event for event in events if msgspec.json.decode(event, type=EventKey).uuid not in uuids]
+        self._events = [event for event in await self.events() if event.uuid not in uuids]
+        self._read = bytearray(msgspec.json.encode(batch | {"batch": left}))
+        self.headers.pop("content-encoding", None)
+        kept = [one for one in self._scope["headers"] if one[0] not in (b"content-encoding", b"content-length")]
+        self._scope = {**self._scope, "headers": [*kept, (b"content-length", str(len(self._read)).encode())]}
 
     async def pause(self, seconds: float) -> None:
         """Wait so many seconds, or until the service closes."""

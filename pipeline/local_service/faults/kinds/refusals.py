@@ -8,16 +8,23 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from pipeline.local_service.faults.base import NUMBER, Fault, flag, option, read_count, reader, value
-from pipeline.local_service.faults.request import CaptureRequest, Ending, EventKey, Forward, HttpReply
+from pipeline.local_service.faults.request import (
+    BILLING_LIMIT,
+    CaptureRequest,
+    Ending,
+    EventKey,
+    Forward,
+    HttpReply,
+)
 
-_TEXTS = {429: "rate limited", 503: "transient error, please retry", 402: "billing limit reached"}
+_TEXTS = {429: "rate limited", 503: "transient error, please retry", 402: BILLING_LIMIT}
 
 
 _UNITS = {None: 1, "s": 1, "m": 60, "KiB": 1 << 10, "MiB": 1 << 20}
@@ -199,7 +206,8 @@ read_form = reader("200|402", lambda match: int(match[0]), "200 or 402")
 
 @dataclass(kw_only=True)
 class Quota(Fault, example="quota:10000"):
-    """takes so many events and drops the rest: answers 200 with quota_limited in the body, or 402 with form=402"""
+    """takes so many events and drops the rest: answers 200 with quota_limited in the body (429 at the per-event
+    endpoint), or 402 with form=402"""
 
     events: int = value(read_count)
     form: int = option(read_form, 200)
@@ -208,17 +216,19 @@ class Quota(Fault, example="quota:10000"):
     async def act(self, request: CaptureRequest, forward: Forward) -> Ending:
         count = len(await request.events())
         if self.used >= self.events:
-            return self._limited() if self.claim() else await forward()
+            return self._limited(request) if self.claim() else await forward()
         self.used += count  # before the wait, so that requests side by side share it
         ending = await forward()
         if not (isinstance(ending, HttpReply) and ending.accepted):
             self.used -= count
         return ending
 
-    def _limited(self) -> HttpReply:
-        """Both answers of a quota that is used up (docs/know/service.md#answers)."""
+    def _limited(self, request: CaptureRequest) -> HttpReply:
+        """The answers of a quota that is used up (docs/know/service.md#answers, #per-event-endpoint)."""
         if self.form == 402:
             return refusal(402)
+        if request.per_event:
+            return replace(refusal(429, 1.0), body=BILLING_LIMIT.encode())
         return HttpReply(200, b'{"status":"Ok","quota_limited":["events"]}', ((b"content-type", b"application/json"),))
 
 

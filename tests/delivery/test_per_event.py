@@ -1,0 +1,434 @@
+"""Sending to the endpoint that answers for each event: what leaves, what each verdict means, and when it is chosen.
+
+What the service's public suite for its own clients asks of this endpoint is asked here too, over real sockets: path and
+headers, body and event, one request id over all tries, attempts that count up, only `retry` sent again, no other status
+tried again than 408, 429 and 5xx.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import pipeline
+from pipeline.delivery.apply import SendLimits
+from pipeline.delivery.capture_v1 import PATH, response_of
+from pipeline.delivery.destination import ResponseKind
+from pipeline.delivery.retry import RetryPolicy
+from pipeline.errors import Refused, Unfinished, UsageError
+from pipeline.local_service import LocalService, Settings
+from pipeline.options import PlanOptions
+from tests.support.commands import in_process
+from tests.support.crashes import KEYS
+from tests.support.deliveries import (
+    AT_ONCE,
+    KEY,
+    Asked,
+    Reply,
+    identities,
+    in_ledger,
+    planned,
+    relayed,
+    run,
+    scripted,
+    serving,
+    uuid,
+    uuids,
+)
+
+ONE = SendLimits(1, AT_ONCE)
+EMPTY = {"error": "empty_batch", "error_description": "request batch is empty", "error_uri": ""}
+FIRST = "0188a5eb-0000-7000-8000-000000000001"
+SECOND = "0188a5eb-0000-7000-8000-000000000002"
+
+
+@contextmanager
+def service(*faults: str) -> Iterator[LocalService]:
+    with LocalService(keys=KEYS, faults=faults, settings=Settings(per_event="on")) as made:
+        yield made
+
+
+def plan_of(folder: Path, rows: int = 40, **asked: Any) -> Path:
+    return planned(folder, rows, files=1, batch=20, dialect="posthog", **asked)
+
+
+def accepting(*others: Reply) -> Callable[[Asked], Reply]:
+    """A service with the endpoint: asked with nothing it refuses that, then these replies, then it accepts."""
+    turn = iter(others)
+
+    def answer(asked: Asked) -> Reply:
+        if not asked.events:
+            return Reply(400, EMPTY)
+        return next(turn, None) or verdicts(asked, lambda event: "ok")
+
+    return answer
+
+
+def verdicts(asked: Asked, judge: Callable[[dict[str, Any]], str], **headers: str) -> Reply:
+    results = {event["uuid"]: {"result": judge(event)} for event in asked.events}
+    return Reply(200, {"results": results}, headers)
+
+
+def states(directory: Path) -> dict[str, int]:
+    return dict(
+        in_ledger(directory, "select state, sum(last - first + 1) from batches where state != 'split' group by 1")
+    )
+
+
+# -- what leaves ------------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_what_the_service_asks_of_its_own_clients(tmp_path: Path) -> None:
+    """Path, headers, envelope and event; the key is in the header alone, and the history's clock is not corrected."""
+    directory = plan_of(tmp_path)
+    with serving(accepting()) as server:
+        assert run(directory, server.url).balanced
+    assert {one.path for one in server.asked} == {PATH}
+    first, second = (one for one in server.asked if one.events)
+    for one in (first, second):
+        headers = one.headers
+        assert headers["authorization"] == f"Bearer {KEY}"
+        assert (headers["content-type"], headers["content-encoding"]) == ("application/json", "gzip")
+        assert headers["user-agent"]
+        assert re.fullmatch(".+/.+", headers["posthog-sdk-info"])
+        assert headers["posthog-attempt"] == "1"
+        assert UUID(headers["posthog-request-id"])
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", headers["posthog-request-timestamp"])
+        body = json.loads(gzip.decompress(one.body))
+        assert list(body) == ["created_at", "historical_migration", "batch"]
+        assert body["historical_migration"] is True
+        assert KEY not in gzip.decompress(one.body).decode()
+        for event in body["batch"]:
+            assert list(event) == ["event", "distinct_id", "options", "properties", "timestamp", "uuid"]
+            assert event["options"] == {"disable_skew_correction": True}
+            assert "distinct_id" not in event["properties"]
+    assert first.headers["posthog-request-id"] != second.headers["posthog-request-id"]
+
+
+def test_the_same_events_land_by_either_endpoint(tmp_path: Path) -> None:
+    """Names, ids, times and properties, byte for byte, but for the mark of the uncorrected clock and the id among
+    the properties; `$lib` stays that of the export."""
+    rows = [
+        {"event": "A \\" + '"{', "distinct_id": 'a"\\,é☃', "timestamp": "2023-01-02T03:04:05.678901Z", "uuid": uuid(1)}
+        | {"$lib": "web", "x": 1.10, "deep": {"event": "x", "properties": {"distinct_id": "y"}}},
+        {"event": "B", "distinct_id": "b", "timestamp": "2023-01-02T03:04:05Z", "uuid": uuid(2)},
+    ]
+    source = tmp_path / "export" / "rows.jsonl"
+    source.parent.mkdir()
+    source.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
+    landed = {}
+    for transport in ("v1", "batch"):
+        directory = tmp_path / transport
+        settings = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
+        options = PlanOptions(mapping="generic", settings=settings, workers=0, dialect="posthog")
+        pipeline.plan_export(source, directory, options)
+        with service() as target:
+            assert run(directory, target.url, transport=transport).balanced
+            landed[transport] = target.events()
+            assert target.warnings() == []
+    for one, other in zip(landed["v1"], landed["batch"], strict=True):
+        mark, id_ = ',"$ignore_sent_at":true}', f'"distinct_id":{json.dumps(one.distinct_id, ensure_ascii=False)},'
+        assert one.properties.endswith(mark)
+        assert one.properties.removesuffix(mark) + "}" == other.properties.replace(id_, "", 1)
+        assert (one.uuid, one.event, one.distinct_id, one.timestamp, one.historical_migration) == (
+            other.uuid, other.event, other.distinct_id, other.timestamp, other.historical_migration,
+        )  # fmt: skip
+    assert json.loads(landed["v1"][1].properties)["$lib"] == "web"
+
+
+def test_ids_without_an_identity_keep_their_flag(tmp_path: Path) -> None:
+    """`--persons identified`: the flag stands before the id, and stays a property."""
+    directory = planned(tmp_path, 40, files=1, links=True, dialect="posthog", persons="identified")
+    with service() as target:
+        assert run(directory, target.url, transport="v1").balanced
+        flags = Counter("$process_person_profile" in json.loads(one.properties) for one in target.events())
+        assert len(target.persons()) == 7
+    with service() as other:
+        again = planned(tmp_path / "again", 40, files=1, links=True, dialect="posthog", persons="identified")
+        assert run(again, other.url, transport="batch").balanced
+        assert flags == Counter("$process_person_profile" in json.loads(one.properties) for one in other.events())
+
+
+# -- verdicts ------------------------------------------------------------------------------------------------------
+
+
+def test_each_verdict_is_settled_refused_or_sent_again_by_itself(tmp_path: Path) -> None:
+    """Of 40 events some are dropped, some warned of, some asked for again: those leave again, under their request."""
+    directory = plan_of(tmp_path)
+    asked: list[Asked] = []
+    faults = ("verdict:retry,one-in=4,retry-after=0", "verdict:drop,event=Step 1,rounds=9", "verdict:warning,one-in=5")
+    with service(*faults) as target:
+
+        def relay(one: Asked) -> Reply:
+            asked.append(one)
+            return relayed(target.url, one)
+
+        with serving(relay) as server:
+            outcome = run(directory, server.url, send_limits=ONE)
+        landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in target.events()}
+        assert target.store.raw_count() == len(landed)  # nothing was stored twice
+    dropped = {one for one in identities(40) if one[1] == "Step 1"}
+    assert landed == identities(40) - dropped
+    assert (outcome.problem, outcome.balanced, outcome.counts.refused) == (None, True, len(dropped))
+    assert states(directory) == {"settled": 40 - len(dropped), "refused": len(dropped)}
+    refused = in_ledger(directory, "select uuid, status, detail from refused_events")
+    assert {one[0] for one in refused} == {one[0] for one in dropped}
+    assert {one[1:] for one in refused} == {(200, "rejected")}
+    ((detail, events, example),) = in_ledger(directory, "select * from event_warnings")
+    assert (detail, outcome.warnings) == ("person_processing_disabled", {detail: events})
+    assert events > 0
+    assert example in {one[0] for one in landed}
+    requests: dict[str, list[Asked]] = {}
+    for one in asked:
+        if one.events:
+            requests.setdefault(one.headers["posthog-request-id"], []).append(one)
+    assert len(requests) == 2
+    for tries in requests.values():
+        assert [one.headers["posthog-attempt"] for one in tries] == [str(number + 1) for number in range(len(tries))]
+        assert len({one.headers["posthog-request-timestamp"] for one in tries}) == len(tries)
+        sent = uuids(tries)
+        assert set(sent[1]) < set(sent[0])
+        assert len(sent) == 2
+
+
+def test_what_is_never_stored_stops_the_run_resumable(tmp_path: Path) -> None:
+    """`retry` for ever: --max-retries ends it with exit code 6; the next run sends those events alone."""
+    directory = plan_of(tmp_path, 20)
+    stubborn = {uuid(3), uuid(4), uuid(9)}
+
+    def judge(event: dict[str, Any]) -> str:
+        return "retry" if event["uuid"] in stubborn else "ok"
+
+    with serving(lambda asked: verdicts(asked, judge) if asked.events else Reply(400, EMPTY)) as server:
+        outcome = run(directory, server.url, send_limits=SendLimits(1, RetryPolicy(tries=2, first=0)))
+        assert isinstance(outcome.problem, Unfinished)
+        assert "3 of the events: retry" in str(outcome.problem)
+        assert [len(one.events) for one in server.asked] == [0, 20, 3, 3]
+        assert states(directory) == {"settled": 17, "waiting": 3}
+        assert (outcome.counts.accepted, outcome.counts.in_doubt, outcome.unsent) == (17, 0, 3)
+        stubborn.clear()
+        assert run(directory, server.url).balanced
+    assert sorted(uuid for one in uuids(server.asked[4:]) for uuid in one) == sorted([uuid(3), uuid(4), uuid(9)])
+
+
+def test_what_is_left_of_a_batch_may_be_refused_as_a_whole(tmp_path: Path) -> None:
+    """After a partial answer a 400 for the rest: each range is sent by itself, down to the event at fault."""
+    directory = plan_of(tmp_path, 20)
+    again, bad = {uuid(number) for number in (2, 3, 11, 12, 13)}, uuid(12)
+    seen: Counter[str] = Counter()
+
+    def answer(asked: Asked) -> Reply:
+        if not asked.events:
+            return Reply(400, EMPTY)
+        seen.update(event["uuid"] for event in asked.events)
+        if seen[uuid(2)] == 1 and len(asked.events) == 20:
+            return verdicts(asked, lambda event: "retry" if event["uuid"] in again else "ok")
+        if any(event["uuid"] == bad for event in asked.events):
+            return Reply(400, {"error": "request_parsing_error", "error_description": "no", "error_uri": ""})
+        return verdicts(asked, lambda event: "ok")
+
+    with serving(answer) as server:
+        outcome = run(directory, server.url, send_limits=ONE)
+    assert (outcome.balanced, outcome.counts.refused, outcome.counts.accepted) == (True, 1, 19)
+    assert in_ledger(directory, "select uuid, detail from refused_events") == [(bad, "request_parsing_error: no")]
+    assert [len(one.events) for one in server.asked if one.events][:3] == [20, 5, 2]
+
+
+def test_more_drops_than_allowed_stop_the_run(tmp_path: Path) -> None:
+    """--max-refused counts them; what was decided is in the ledger."""
+    directory = plan_of(tmp_path)
+    with service("verdict:drop,rounds=9,reason=non_historical_import_drop") as target:
+        outcome = run(directory, target.url, send_limits=SendLimits(1, AT_ONCE, max_refused=5))
+    assert isinstance(outcome.problem, Refused)
+    assert "non_historical_import_drop" in str(outcome.problem)
+    assert states(directory)["refused"] == 20
+
+
+def results(*pairs: tuple[str, Any]) -> bytes:
+    return json.dumps(
+        {"results": {key: {"result": one} if isinstance(one, str) else one for key, one in pairs}}
+    ).encode()
+
+
+def error(name: str) -> bytes:
+    return json.dumps({"error": name, "error_description": "why", "error_uri": ""}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "detail"),
+    [
+        (200, results((FIRST, "ok"), (SECOND, "ok")), ResponseKind.SETTLED, ""),
+        (200, results((SECOND, "ok"), (FIRST, "ok")), ResponseKind.SETTLED, ""),
+        (200, results((FIRST, "limited"), (SECOND, "warning")), ResponseKind.SETTLED, ""),
+        (200, results((FIRST, "retry"), (SECOND, "retry")), ResponseKind.RETRY, "2 of the events: retry"),
+        (200, results((FIRST, "ok"), (SECOND, "retry")), ResponseKind.PARTLY, "1 of the events: retry"),
+        (200, results((FIRST, "ok"), (SECOND, "drop")), ResponseKind.PARTLY, "1 of the events: drop"),
+        (200, results((FIRST, "ok"), (SECOND, "later")), ResponseKind.PARTLY, "1 of the events: later: later"),
+        (200, results((FIRST, "ok")), ResponseKind.DOUBT, None),
+        (200, results(), ResponseKind.DOUBT, None),
+        (200, results((FIRST, "ok"), (SECOND, "ok"), (FIRST[:-1] + "9", "ok")), ResponseKind.DOUBT, None),
+        (200, b'{"status":"Ok"}', ResponseKind.DOUBT, None),
+        (200, b"<html>", ResponseKind.DOUBT, None),
+        (204, b"", ResponseKind.DOUBT, None),
+        (200, results((FIRST, {"result": 1}), (SECOND, "ok")), ResponseKind.DOUBT, None),
+        (400, error("duplicate_event_uuid"), ResponseKind.POISON, "duplicate_event_uuid: why"),
+        (400, b"no", ResponseKind.POISON, "no"),
+        (400, error("missing_required_headers"), ResponseKind.STOP, "missing_required_headers: why"),
+        (400, error("invalid_header_value"), ResponseKind.STOP, "invalid_header_value: why"),
+        (401, error("invalid_api_token"), ResponseKind.STOP, "invalid_api_token: why"),
+        (402, error("billing_limit_exceeded"), ResponseKind.STOP, "the quota is used up: billing_limit_exceeded: why"),
+        (403, error("forbidden"), ResponseKind.STOP, "forbidden: why"),
+        (404, b"", ResponseKind.STOP, "no reason given"),
+        (408, error("request_timeout"), ResponseKind.RETRY, "request_timeout: why"),
+        (413, error("payload_too_large"), ResponseKind.TOO_LARGE, "payload_too_large: why"),
+        (415, error("unsupported_encoding"), ResponseKind.STOP, "unsupported_encoding: why"),
+        (429, error("rate_limited"), ResponseKind.RETRY, "rate_limited: why"),
+        (429, error("billing_limit_exceeded"), ResponseKind.STOP, "the quota is used up: billing_limit_exceeded: why"),
+        (500, error("internal_error"), ResponseKind.RETRY, "internal_error: why"),
+        (502, b"<html>", ResponseKind.RETRY, "<html>"),
+        (503, error("service_unavailable"), ResponseKind.RETRY, "service_unavailable: why"),
+        (504, error("gateway_timeout"), ResponseKind.RETRY, "gateway_timeout: why"),
+    ],
+)
+def test_an_answer_means(status: int, body: bytes, kind: ResponseKind, detail: str | None) -> None:
+    """Each answer to two events; what does not answer for just these leaves them in doubt."""
+    response = response_of(FIRST + SECOND, status, body)
+    assert response.kind is kind
+    assert detail is None or response.detail == detail
+    assert response.taken is (kind in (ResponseKind.SETTLED, ResponseKind.DOUBT) or status >= 500)
+
+
+def test_a_lost_answer_is_in_doubt_and_the_same_request_leaves_again(tmp_path: Path) -> None:
+    """The service stored it: the next run sends the same uuids under the same request id, and they land once."""
+    directory = plan_of(tmp_path, 20)
+    with service("lost,skip=1,times=1") as target:
+        asked: list[Asked] = []
+
+        def relay(one: Asked) -> Reply:
+            asked.append(one)
+            return relayed(target.url, one)
+
+        with serving(relay) as server:
+            once = SendLimits(1, RetryPolicy(tries=0, first=0))
+            assert run(directory, server.url, send_limits=once).counts.in_doubt == 20
+            assert run(directory, server.url).balanced
+        assert {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in target.events()} == identities(20)
+    batches = [one for one in asked if one.events]
+    assert len(batches) == 2
+    assert len({(one.headers["posthog-request-id"], one.body) for one in batches}) == 1
+
+
+def test_retry_after_pauses_the_rest_of_a_batch(tmp_path: Path) -> None:
+    """The least wait counts for a partial answer too."""
+    directory = plan_of(tmp_path, 20)
+    with service("verdict:retry,one-in=2,retry-after=1") as target:
+        outcome = run(directory, target.url)
+    assert outcome.balanced
+    assert outcome.seconds >= 1
+
+
+# -- the key ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_the_key_never_follows_a_redirect_to_another_host(tmp_path: Path, status: int) -> None:
+    """Not even where the operator allows the host, as he may for /batch/; the other host is never asked."""
+    directory = plan_of(tmp_path, 20)
+    with serving(accepting()) as other:
+        elsewhere = Reply(status, b"", {"Location": f"http://localhost:{other.port}{PATH}"})
+        with serving(scripted(elsewhere)) as server:
+            outcome = run(directory, server.url, transport="v1", redirect_hosts=("localhost",))
+        assert isinstance(outcome.problem, Refused)
+        assert "the Authorization header with the key is never sent there" in str(outcome.problem)
+        assert other.asked == []
+    assert KEY not in str(outcome.problem)
+    assert states(directory) == {"waiting": 20}
+
+
+def test_on_the_same_host_the_request_goes_on_with_its_headers(tmp_path: Path) -> None:
+    """Another port is the same host: method, body and headers arrive, as for /batch/."""
+    directory = plan_of(tmp_path, 20)
+    with serving(accepting()) as second:
+        with serving(scripted(Reply(307, b"", {"Location": second.url + PATH}))) as first:
+            assert run(directory, first.url).balanced
+        assert {one.headers["authorization"] for one in second.asked} == {f"Bearer {KEY}"}
+
+
+def test_an_answer_that_repeats_the_key_is_stored_without_it(tmp_path: Path) -> None:
+    """In the ledger as on the terminal."""
+    directory = plan_of(tmp_path, 20)
+    echo = Reply(401, {"error": "invalid_api_token", "error_description": f"Bearer {KEY}", "error_uri": ""})
+    with serving(scripted(echo)) as server:
+        words = ["apply", directory, "--to", server.url, "--transport", "v1", "--workers", "0"]
+        done = in_process(*words, env={"BACKCAST_PROJECT_KEY": KEY})
+    assert done.returncode == 5
+    assert "invalid_api_token: Bearer ***" in done.stderr
+    written = b"".join(file.read_bytes() for file in directory.rglob("*") if file.is_file())
+    assert KEY not in done.stdout + done.stderr
+    assert KEY.encode() not in written
+
+
+# -- the choice ------------------------------------------------------------------------------------------------------
+
+
+def test_auto_asks_once_and_never_changes(tmp_path: Path) -> None:
+    """The target has the endpoint: it is asked once, without an event, and the answer is the plan's for good."""
+    directory = plan_of(tmp_path)
+    with serving(accepting(Reply(401, EMPTY))) as server:
+        assert isinstance(run(directory, server.url, send_limits=ONE).problem, Refused)
+        assert run(directory, server.url).balanced
+    assert [len(one.events) for one in server.asked].count(0) == 1
+    assert in_ledger(directory, "select value from meta where key = 'transport'") == [("v1",)]
+    with pytest.raises(UsageError, match="sent by --transport v1, which never changes"):
+        run(directory, server.url, transport="batch")
+
+
+@pytest.mark.parametrize("reply", [Reply(404, b"Not Found"), Reply(405), Reply(200, b"<html>"), Reply(400, b"no")])
+def test_auto_sends_to_batch_where_the_endpoint_is_not_offered(tmp_path: Path, reply: Reply) -> None:
+    """Whatever else answers there."""
+    directory = plan_of(tmp_path)
+    with serving(lambda asked: Reply() if asked.path == "/batch/" else reply) as server:
+        assert run(directory, server.url).balanced
+        assert [one.path for one in server.asked] == [PATH, "/batch/", "/batch/"]
+    assert in_ledger(directory, "select value from meta where key = 'transport'") == [("batch",)]
+    assert run(directory, server.url).balanced  # nothing is left, and nobody is asked
+
+
+def test_an_outage_leaves_the_choice_open(tmp_path: Path) -> None:
+    """503 to the question: it is asked again by the rules of a batch; where that ends, nothing is chosen or sent."""
+    directory = plan_of(tmp_path)
+    with serving(scripted(Reply(503))) as server:
+        outcome = run(directory, server.url, send_limits=SendLimits(1, RetryPolicy(tries=2, first=0)))
+        assert isinstance(outcome.problem, Unfinished)
+        assert len(server.asked) == 3
+    assert in_ledger(directory, "select count(*) from meta where key = 'transport'") == [(0,)]
+    with serving(accepting()) as server:
+        assert isinstance(run(directory, server.url).problem, type(None))
+
+
+def test_contract_stays_on_batch(tmp_path: Path) -> None:
+    """Nobody is asked, and the other endpoint is refused for such a plan before anything leaves."""
+    directory = planned(tmp_path, 40, files=1, batch=20)
+    with serving(scripted(Reply())) as server:
+        with pytest.raises(UsageError, match="dialect contract"):
+            run(directory, server.url, transport="v1")
+        assert run(directory, server.url).balanced
+        assert {one.path for one in server.asked} == {"/batch/"}
+
+
+def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:
+    """Every request is built, none leaves."""
+    directory = plan_of(tmp_path)
+    with serving(accepting()) as server:
+        for transport in ("auto", "v1"):
+            assert run(directory, server.url, dry_run=True, transport=transport).counts.would_send == 40
+        assert server.asked == []
