@@ -36,7 +36,7 @@ def test_rehearse_prints_what_was_applied_and_proved(call: Any, tmp_path: Path) 
     assert said.json["format"] == "backcast.rehearse/1"
     apply, verify = said.json["apply"], said.json["verify"]
     fields = {"format", "digest", "dry_run", "balanced", "seconds", "batches", "events", "phases", "held"}
-    assert fields | {"to", "ended"} == set(apply)
+    assert fields | {"to", "ended", "transport", "warnings"} == set(apply)
     assert {"made", "accepted", "refused", "in_doubt", "already_settled"} <= set(apply["events"])
     assert {"made", "sent", "retried", "split"} == set(apply["batches"])
     assert {"match", "missing", "extra", "duplicated", "different"} == set(verify["cells"])
