@@ -100,7 +100,7 @@ def project_key_fault(text: str, *, cloud: bool = False) -> KeyFault | None:
             "take the project's own key, which begins with phc_",
         )
     if any(quote in text for quote in "\"'`"):
-        return KeyFault("the project key has quotes in it, which are no part of a key", "take the quotes away")
+        return KeyFault("the project key has quotes in it, which do not belong to a key", "take the quotes away")
     if len(text) > LONGEST or not _is_token(text):
         return KeyFault("the project key has a shape that capture refuses", "copy it again: phc_ and letters")
     if text.startswith("phc_") and text != "phc_":

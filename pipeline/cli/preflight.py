@@ -63,7 +63,7 @@ def before_sending(
     unless `quiet`. Raises UnsafePlan for what would do harm.
     """
     from pipeline.preflight.run import check_target
-    from pipeline.report.preflight_view import key_line, preflight_line
+    from pipeline.report.preflight_view import key_line, preflight_line, show_key
 
     if request.personal_key:
         result = check_target(request, plan, directory)
@@ -74,7 +74,7 @@ def before_sending(
         lines.insert(0, key_line(result))
     else:
         with common.output():
-            click.echo(key_line(result))
+            show_key(common.console(), result)
     if lines and not quiet:
         click.echo("\n".join(lines), err=True)
     if result.stops:

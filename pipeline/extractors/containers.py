@@ -231,11 +231,11 @@ def broken(error: Exception, path: str, count: int = 0) -> UnreadableExport:
     if isinstance(error, EOFError) or "truncated" in str(error).lower() or "unexpected end of data" in str(error):
         what = f"{path} is cut short: its container ends in the middle, {count:,} decompressed bytes in"
     elif "not a zip file" in str(error):
-        what = f"{path} is cut short: a zip keeps its directory at its end, and there is none"
+        what = f"{path} is cut short: the directory at the end of a zip is missing"
     elif isinstance(error, PermissionError):
         return UnreadableExport(f"{path} may not be read", path=path, hint="give this account the right to")
     elif isinstance(error, FileNotFoundError):
-        hint = "check the path; --source-root finds parts that moved"
+        hint = "check the path; --source-root finds files that moved"
         return UnreadableExport(f"{path} is not there", path=path, hint=hint)
     elif isinstance(error, _DAMAGE) or type(error).__module__.split(".")[0] in _CODEC_MODULES:
         what = f"{path} is damaged, {count:,} decompressed bytes in: {error}"

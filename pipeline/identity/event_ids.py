@@ -4,15 +4,15 @@ Ids are represented by 64-bit hashes. Each worker aggregates those of its rows (
 that workers return are aggregated once more. What is too much for memory is spread over files by the first bits of the
 hash, so memory does not grow with the people of an export (docs/know/promises.md#constant-memory).
 
-Three questions are answered from the table: the first event of each id that a pair names (`find_activity`), which ids
-have more events than the service takes of one id in a minute (`hot_ids`), and which ids belong to identified persons
-(`write_identified`).
+Four questions are answered from the table: the first event of each id that a pair names (`find_activity`), which ids
+have more events than the service takes of one id in a minute (`hot_ids`), which ids belong to identified persons
+(`write_identified`), and which people are seen on one day alone (`count_one_day_people`).
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -251,3 +251,41 @@ def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> P
             totals[4:] += (once.sum(), events[once].sum())
         joined.tofile(table)
     return ProfileCounts(*totals.tolist())
+
+
+class OneDayPeople(NamedTuple):
+    """People with events; those of them with events on one UTC day alone, and their events. Duplicates count, too."""
+
+    people: int
+    one_day_people: int
+    one_day_people_events: int
+
+
+def count_one_day_people(
+    ids: EventIds, person_of: Callable[[NDArray[np.uint64]], NDArray[np.int32]], size: int
+) -> OneDayPeople:
+    """Who never returns, with all ids that identity resolution joins as one person.
+
+    `person_of` returns the number of the person of each hash, below `size`, and -1 for an id that is one by itself.
+    """
+    first, last = np.full(size, np.iinfo(np.int32).max, np.int32), np.full(size, -1, np.int32)
+    events = np.zeros(size, np.int64)
+    people = once = events_once = 0
+    for some in ids.chunks():
+        person = person_of(some["person"])
+        days = [(some[name] // DAY).astype(np.int32) for name in ("time", "last")]
+        alone = person < 0
+        one_day = alone & (days[0] == days[1])
+        people += int(alone.sum())
+        once += int(one_day.sum())
+        events_once += int(some["events"][one_day].sum())
+        joined = person[~alone]
+        np.minimum.at(first, joined, days[0][~alone])
+        np.maximum.at(last, joined, days[1][~alone])
+        np.add.at(events, joined, some["events"][~alone].astype(np.int64))
+    one_day = first == last
+    return OneDayPeople(
+        people + int(np.count_nonzero(events)),
+        once + int(np.count_nonzero(one_day)),
+        events_once + int(events[one_day].sum()),
+    )

@@ -185,6 +185,21 @@ class Identities:
             owners[index] = text
         return owners
 
+    def person_numbers(self, hashed: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """By xxh3-64 of an id: the number of the canonical id of its person, -1 where no pair names the id."""
+        if not len(self._by_id.canonical):
+            return np.full(len(hashed), -1, np.int32)
+        order = self._numbering.order
+        where = np.searchsorted(self._numbering.hashed, hashed, sorter=order)
+        where[where == len(order)] = 0
+        number = order[where]
+        return np.where(self._numbering.hashed[number] == hashed, self._by_id.canonical[number], np.int32(-1))
+
+    @property
+    def persons(self) -> int:
+        """The numbers of persons are below this."""
+        return len(self._by_id.canonical)
+
     @property
     def moves(self) -> bool:
         """Whether any profile belongs to another id than its own."""

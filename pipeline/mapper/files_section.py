@@ -31,7 +31,7 @@ class Files:
         "pairs of patterns: files of both stop the plan, since they have the same events",
         (),
     )
-    manifest: str = entry(TEXT, "the kind of manifest that says which files count", "")
+    manifest: str = entry(TEXT, "the kind of manifest that lists which files count", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class LookupFile:
     """Files of the export whose rows are entries of a table (`pipeline.plan.lookups`)."""
 
     file: tuple[str, ...] = entry(
-        NAMES, "patterns of paths: these files have the entries, and no events unless `rows` says so"
+        NAMES, "patterns of paths: these files have the entries, and no events unless `rows` asks for them"
     )
     key: tuple[str, ...] = entry(
         NAMES, "the path of the value that a `lookup` looks for, such as /id; of several the first that the row has"
@@ -51,7 +51,7 @@ class LookupFile:
         NAMES, "or the paths of several values: it finds an object of those that the row has, as JSON", ()
     )
     columns: tuple[str, ...] = entry(
-        NAMES, "the columns of delimited files without a header, which are written as `files` says", ()
+        NAMES, "the columns of delimited files without a header, which are written as described under `files`", ()
     )
     rows: str = entry(YES, "whether the rows of these files are rows of the export too; no when left out", "no")
     missing: str = entry(

@@ -78,7 +78,7 @@ class TableFromPath:
 class Clock:
     source: Call = entry(VALUE, "the value with the time", name="from")
     unit: Call | str = entry(
-        Either(UNITS), "how it is written; iso when left out; auto tells s, ms and us by size", "iso"
+        Either(UNITS), "how it is written; iso when left out; auto finds s, ms or us by size", "iso"
     )
     form: Call | None = entry(VALUE, "for unit format: a form such as %d/%m/%Y %H:%M", None, name="format")
     zone: str = entry(
@@ -90,7 +90,7 @@ class Clock:
     space: str = entry(YES, "whether iso may have a space for the T, and then an offset as ` UTC` or ` +0000`", "no")
     proof_unless: Call | None = entry(
         CONDITION,
-        "rows whose times prove nothing about the zone; with it, local clocks too are held against `received`",
+        "rows whose times prove nothing about the zone; with it, local clocks too are compared with `received`",
         None,
     )
 
@@ -341,7 +341,7 @@ class Mapping:
     files: Files = entry(section("files", Files), "how files are read, and which of them count", Files)
     open: Map[str, str] = entry(
         TEXTS,
-        "choices that are not made yet, each with its evidence: a plan is not ready while there is one. `mapping new`"
+        "choices that are still open, each with its evidence: a plan is not ready while there is one. `mapping new`"
         " writes them; delete an entry when you have decided",
         dict,
     )

@@ -149,8 +149,7 @@ class PlanOptions(Checked):
     )  # fmt: skip
     one_day: float = option(
         50.0, "--one-day", above=0, metavar="PERCENT", shown="50",
-        help="Say where more than this share of the events, in percent, are of anonymous ids that are seen on one day"
-        " alone.",
+        help="Say where more than this share of the events, in percent, are of people who are seen on one day alone.",
     )  # fmt: skip
     mixed_types: float = option(
         1.0, "--mixed-types", least=0, most=100, metavar="PERCENT", shown="1",

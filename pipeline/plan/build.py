@@ -203,7 +203,7 @@ class _PlanBuilder:
         if identical:
             source.examples["identical_rows"] = self.source_examples.at(
                 *min(identical),
-                "an event of its own, although another row is identical; --collapse-identical makes them one event",
+                "equal to another row",
             )
         if remaining is not None:
             self.files["uuids.bin"] = write_uuids(self.directory.uuids, remaining)

@@ -96,7 +96,7 @@ def _read(part: Part, name: str, lookup: LookupFile, table: dict[str, str]) -> I
     wanted = f"{' or '.join(lookup.key)} and {' or '.join(lookup.value or lookup.values)}"
     if rows and not entries and not broken and lookup.missing == "stop":
         raise UnfitExport(
-            f"no row of {part.path} has {wanted}, which the table {name!r} is made of",
+            f"no row of {part.path} has {wanted}, from which the table {name!r} is built",
             hint="leave the file out, or correct `key` and `value` of the table under `lookup_files`",
         )
     yield "lookup_file", part.path, f"{pluralize(entries, 'entry')} of the table {name!r}"

@@ -147,7 +147,8 @@ class PersonsSeal(msgspec.Struct, frozen=True):
 
 class ProfilesSeal(msgspec.Struct, frozen=True):
     """Ids that occur on events, with and without identity, and their events, copies included. `one_day_ids` are those
-    without identity that have events on one UTC day alone, `one_day_events` their events.
+    without identity that have events on one UTC day alone, `one_day_events` their events. Of the `people`, where all
+    merged ids are one, `one_day_people` have events on one UTC day alone, `one_day_people_events` in number.
 
     The service copies some properties of events to persons by itself. `looked_at` events were sampled for them;
     `promoted` counts, of these, those with each such property.
@@ -161,6 +162,9 @@ class ProfilesSeal(msgspec.Struct, frozen=True):
     promoted: Mapping[str, int] = {}
     one_day_ids: int = 0
     one_day_events: int = 0
+    people: int = 0
+    one_day_people: int = 0
+    one_day_people_events: int = 0
 
 
 class PeopleSeal(msgspec.Struct, frozen=True):

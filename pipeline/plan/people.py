@@ -24,7 +24,7 @@ from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.identity.aggregator import IdentityColumns
 from pipeline.identity.database import Database
-from pipeline.identity.event_ids import EventIds, IdActivity, find_activity, write_identified
+from pipeline.identity.event_ids import EventIds, IdActivity, count_one_day_people, find_activity, write_identified
 from pipeline.identity.groups import GroupCounts, Groups
 from pipeline.identity.identities import Identities
 from pipeline.identity.last_values import UpdateTable
@@ -211,7 +211,8 @@ class PeopleBuilder:
             files["identified.bin"] = digest_file(path)
         sampled = self._promoted.pop("", 0)
         promoted = dict(sorted(self._promoted.items(), key=lambda item: (-item[1], item[0])))
-        return ProfilesSeal(**counts._asdict(), looked_at=sampled, promoted=promoted)
+        people = count_one_day_people(ids, identities.person_numbers, identities.persons)
+        return ProfilesSeal(**counts._asdict(), **people._asdict(), looked_at=sampled, promoted=promoted)
 
     def _seal_persons(
         self, identities: Identities, counts: PersonCounts, warnings: Counter[str], files: dict[str, str]

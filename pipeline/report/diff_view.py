@@ -69,8 +69,12 @@ def conclusion(diff: Diff) -> str:
 def _phase_sentence(diff: Diff, phase: str) -> str:
     one = diff.phases[phase]
     counts = (("changed", one.changed), ("only in A", one.only_a), ("only in B", one.only_b))
-    shown = [f"{count:,} {name}" for name, count in counts if count]
-    return f"{_NAMES[phase]} {', '.join(shown)}" if shown else ""
+    shown = [(count, name) for name, count in counts if count]
+    if not shown:
+        return ""
+    (first, name), *others = shown
+    noun = _NAMES[phase].removesuffix("s")
+    return ", ".join([f"{pluralize(first, noun)} {name}", *(f"{count:,} {name}" for count, name in others)])
 
 
 def consequences(diff: Diff) -> list[tuple[int, str]]:
@@ -121,7 +125,7 @@ def _show(console: Console, diff: Diff) -> None:
     if found := settings(diff):
         shown = table("differs between the plans", "in A", "in B")
         for setting in found[:4]:
-            shown.add_row(text(setting.name, 60), text(setting.a, 60), text(setting.b, 60))
+            shown.add_row(text(setting.name, 60), text(setting.a, 200), text(setting.b, 200))
         console.print(shown)
         if len(found) > 4:
             console.print(Text(f"{len(found) - 4:,} more settings, files and lines of the mapping", style="dim"))
@@ -179,7 +183,7 @@ def _people(console: Console, diff: Diff) -> None:
     most = diff.persons.most[0]
     counted = f"{pluralize(diff.persons.count, 'distinct_id')} with events that differ"
     which = "" if most.distinct_id == MASK else f" ({most.distinct_id})"
-    console.print(text(f"{counted}; the most of one{which}: {most.events:,}", 200))
+    console.print(text(f"{counted}; the most of one person{which}: {most.events:,}", 200))
 
 
 def _codes(changes: Sequence[CodeChange]) -> str:

@@ -42,6 +42,11 @@ def key_line(preflight: Preflight) -> str:
     return printable(f"{problem} A service answers 200 to an unknown key, and its events are lost.", _WIDE)
 
 
+def show_key(console: Console, preflight: Preflight) -> None:
+    """That line, folded on a terminal."""
+    console.print(Text(key_line(preflight)), soft_wrap=not console.is_terminal)
+
+
 def key_status(preflight: Preflight) -> CaptureKeyStatus:
     """Whether the capture key is proved to be the project's, for programs."""
     return CaptureKeyStatus(preflight.key_proved, key_line(preflight))

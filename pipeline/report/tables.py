@@ -20,7 +20,7 @@ from pipeline.text import printable
 from pipeline.validator.codes import meaning
 
 MOST_CODES = 5
-MEANING_CHARACTERS = 240
+MEANING_CHARACTERS = 400
 
 
 def text(value: str, limit: int) -> Text:

@@ -70,9 +70,9 @@ ADVICE = {
     "clock_jump": "ask whether the project's zone was changed then, and name both: --timezone ZONE --timezone"
     " ZONE@DATE; if people of another region came, nothing is wrong",
     "clock_change": "ask in which zone the tool wrote its times, and plan again with --timezone ZONE",
-    "one_day_ids": "plan with `--persons identified` to send their events without a person, which costs less; these ids"
-    " then have no profile, no person properties and no merge, which cannot be changed afterwards; --one-day PERCENT"
-    " allows more",
+    "one_day_ids": "if users of an application should return, check which column is the person; for anonymous visitors,"
+    " plan with `--persons identified` to send their events without a person, which costs less: they then have no"
+    " profile, no person properties and no merge, which cannot be changed afterwards; --one-day PERCENT allows more",
     "inhuman_rate": "ask what these ids are: bots, tests, a server, an id that many people share. To leave them out,"
     " write them to a file, one a line, and plan again with --exclude-ids FILE; --per-second, --per-minute and"
     " --per-day allow more",

@@ -1,4 +1,4 @@
-"""What commands print on a terminal of 80 and of 160 columns; `make golden` writes the files again.
+"""What commands print on a terminal of 80 and of 160 columns, and into a pipe; `make golden` writes the files again.
 
 Colours are written as ⟦1;32⟧; times of the run, seconds and ports are replaced. stderr stands below a line.
 """
@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.local_service import LocalService
+from tests.support.deliveries import Asked, Reply, passed_on, serving
 from tests.support.jobs import KEYS, PERSONAL_KEY, days, put, row, write_job
 from tests.support.terminals import on_a_terminal
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = Path(__file__).resolve().parent / "terminal"
-WIDTHS = (80, 160)
+PIPED = 110
+"""Columns of output that is no terminal."""
+WIDTHS = (80, 160, PIPED)
 COLUMNS = ("event", "distinct_id", "timestamp")
 ZONE = ("--timezone", "America/New_York")
 _NOW = re.compile(r"20[2-9]\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?")
@@ -30,43 +36,103 @@ _REPLACED = (
 )
 
 
+_FEW = ("--workers", "0", "--as-of", "2024-01-01")
+_Take = Callable[..., None]
+
+
 def captures(columns: int) -> dict[str, str]:
-    """The screens of a story of commands, by name: an export that is planned, rehearsed, sent, verified and damaged."""
+    """The screens of a story of commands, by name: an export that is planned, rehearsed, sent, verified and damaged.
+
+    Of `PIPED` columns: the commands whose output is long, written into a pipe.
+    """
     screens: dict[str, str] = {}
 
     def take(name: str, *words: object, env: dict[str, str] | None = None) -> None:
-        code, shown, errors = on_a_terminal(*words, columns=columns, env=env)
+        code, shown, errors = on_a_terminal(*words, columns=columns, env=env, errors=columns == PIPED)
+        if columns == PIPED:
+            shown, errors = errors, ""  # stdout is the file, and progress on the terminal is another test's
         text = f"$ backcast {' '.join(map(str, words))}\n{shown}" + (f"--- stderr\n{errors}" if errors else "")
         screens[name] = _stable(f"{text}--- exit {code}\n")
 
     with _empty_folder():
         Path("export").symlink_to(ROOT / "sample_data" / "mixpanel")
         Path("broken").symlink_to(ROOT / "sample_data" / "rejects")
-        few = ("--workers", "0", "--as-of", "2024-01-01")
-        take("survey", "survey", "export")
-        take("plan", "plan", "export", "-m", "mixpanel", *ZONE, "-o", "plan", *few)
-        settings = [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
-        take("plan-not-ready", "plan", "broken", "-m", "generic", *settings, "-o", "unfit", *few)
-        take("rejects", "rejects", "unfit")
-        take("rehearse-refused", "rehearse", "plan", "--workers", "0", "--fault", "poison,event=Purchase")
-        take("rejects-refused", "rejects", "plan", "--code", "refused_event")
-        take("rehearse", "rehearse", "plan", "--workers", "0")
-        with LocalService(keys=KEYS) as service:
-            env = {"BACKCAST_PROJECT_KEY": service.capture_key, "BACKCAST_PERSONAL_KEY": PERSONAL_KEY}
-            to = ("plan", "--to", service.url, "--workers", "0")
-            take("apply-dry-run", "apply", *to, "--dry-run", env=env)
-            take("apply-stopped", "apply", *to, "--phases", "identities", env=env)
-            take("apply", "apply", *to, env=env)
-            take("verify", "verify", *to, env=env)
-            service.store._writer.execute("delete from accepted where event = 'Signed Up'")
-            take("verify-differs", "verify", *to, env=env)
-            take("status", "status", "plan")
-            days(Path(), 1, 3)
-            put(Path(), 2, [row(2, 1, distinct_id="")])
-            job = write_job(Path(), service.url)
-            on_a_terminal("run", job, columns=columns, env=env)
-            take("run-history", "run", job.name, "--history", env=env)
+        Path("clean").symlink_to(ROOT / "sample_data" / "june")
+        if columns == PIPED:
+            _piped(take)
+        else:
+            _story(take, columns)
+            _changed(take)
+            _killed(take)
     return screens
+
+
+def _piped(take: _Take) -> None:
+    """What is read with `less` or in the log of a pipeline: nothing is cropped."""
+    take("survey", "survey", "export")
+    take("plan", "plan", "export", "-m", "mixpanel", *ZONE, "-o", "plan", *_FEW)
+    take("rejects", "rejects", _not_ready(take))
+
+
+def _changed(take: _Take) -> None:
+    """A mapping that gives an event another name, compared with the shipped one."""
+    shipped = (ROOT / "mappings" / "mixpanel.yaml").read_text("utf-8")
+    Path("mine.yaml").write_text(shipped.replace("$mp_click: {as: $autocapture", "$mp_click: {as: Clicked"), "utf-8")
+    take("plan-changed", "plan", "export", "-m", "mine.yaml", *ZONE, "-o", "changed", *_FEW)
+    take("diff", "diff", "plan", "changed")
+
+
+def _killed(take: _Take) -> None:
+    """An apply whose process is killed while a request is under way, what `status` knows of it, and the next apply."""
+    june = ("clean", "-m", "june", "-o", "killed", "--workers", "0", "--as-of", "2024-06-01")
+    take("plan-clean", "plan", *june, "--max-batch-events", "5")
+    with LocalService(keys=KEYS) as service:
+        env = {"BACKCAST_PROJECT_KEY": service.capture_key}
+        killed: list[subprocess.Popen[bytes]] = []
+
+        def answer(asked: Asked) -> Reply:
+            if asked.number == 2:
+                killed[0].send_signal(signal.SIGKILL)
+                return Reply(0)
+            return passed_on(service.url, asked.body)
+
+        with serving(answer) as server:
+            command = [sys.executable, "-m", "pipeline", "apply", "killed", "--to", server.url, "--workers", "0"]
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            killed.append(subprocess.Popen([*command, "--max-concurrency", "1"], env={**os.environ, **env}, **quiet))
+            assert killed[0].wait(60) == -signal.SIGKILL
+            take("status-killed", "status", "killed")
+            take("apply-resumed", "apply", "killed", "--to", server.url, "--workers", "0", env=env)
+
+
+def _not_ready(take: _Take) -> str:
+    settings = [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
+    take("plan-not-ready", "plan", "broken", "-m", "generic", *settings, "-o", "unfit", *_FEW)
+    return "unfit"
+
+
+def _story(take: _Take, columns: int) -> None:
+    take("survey", "survey", "export")
+    take("plan", "plan", "export", "-m", "mixpanel", *ZONE, "-o", "plan", *_FEW)
+    take("rejects", "rejects", _not_ready(take))
+    take("rehearse-refused", "rehearse", "plan", "--workers", "0", "--fault", "poison,event=Purchase")
+    take("rejects-refused", "rejects", "plan", "--code", "refused_event")
+    take("rehearse", "rehearse", "plan", "--workers", "0")
+    with LocalService(keys=KEYS) as service:
+        env = {"BACKCAST_PROJECT_KEY": service.capture_key, "BACKCAST_PERSONAL_KEY": PERSONAL_KEY}
+        to = ("plan", "--to", service.url, "--workers", "0")
+        take("apply-dry-run", "apply", *to, "--dry-run", env=env)
+        take("apply-stopped", "apply", *to, "--phases", "identities", env=env)
+        take("apply", "apply", *to, env=env)
+        take("verify", "verify", *to, env=env)
+        service.store._writer.execute("delete from accepted where event = 'Signed Up'")
+        take("verify-differs", "verify", *to, env=env)
+        take("status", "status", "plan")
+        days(Path(), 1, 3)
+        put(Path(), 2, [row(2, 1, distinct_id="")])
+        job = write_job(Path(), service.url)
+        on_a_terminal("run", job, columns=columns, env=env)
+        take("run-history", "run", job.name, "--history", env=env)
 
 
 def _stable(text: str) -> str:

@@ -211,7 +211,8 @@ def test_events_of_unidentified_ids_make_no_profile(tmp_path: Path) -> None:
     assert (profiles.identified_ids, profiles.anonymous_ids) == (2, 2)
     assert (profiles.identified_events, profiles.anonymous_events) == (2, 2)
     assert place.identified.name in plan.files
-    assert [gate.name for gate in plan.gates] == ["persons"]
+    assert (profiles.people, profiles.one_day_people, profiles.one_day_people_events) == (3, 3, 4)
+    assert plan.gates == []
 
 
 def test_pairs_of_the_operators_own_are_merged(tmp_path: Path) -> None:

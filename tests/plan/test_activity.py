@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,10 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.encoder.fingerprints import _fingerprints, fingerprints
+from pipeline.models import Finding
 from pipeline.native import AVAILABLE, native
 from pipeline.plan.activity import UNITS, Activity, ActivityRecords
+from pipeline.plan.freshness import open_plan
+from pipeline.plan.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
+from pipeline.report.remedies import command_of
 from pipeline.timestamps import SECOND
 from pipeline.transform.event_keys import KEY
+from tests.golden.report.small_plan import small_plan
 from tests.support.tiny_tool import write
 
 LIMITS = {"second": 3, "minute": 5, "day": 8}
@@ -195,10 +202,29 @@ def test_planted_faults_are_found_and_a_clean_twin_has_none(call: Any, tmp_path:
         == "Paid at 2023-01-02T02:00:00Z (row 72 of 2023-01-02.jsonl and row 73 of 2023-01-02.jsonl)"
     )
     assert "(0.27%)" in gates["near_duplicate"]["detail"]
-    (tmp_path / "bots.txt").write_text("bot-7\n")
-    relaxed = ["--exclude-ids", str(tmp_path / "bots.txt"), "--repeated", "0.5"]
-    again = call("plan", source, *WORDS, "-o", tmp_path / "p3", "--json", *relaxed).json["gates"]
+    plan, _ = open_plan(tmp_path / "p1")
+    commands = {gate.name: command_of(gate, plan, str(tmp_path / "p1")) for gate in plan.gates}
+    listed, _, without = commands["inhuman_rate"].partition(" && ")
+    subprocess.run(["bash", "-c", listed], check=True)
+    again = call(*shlex.split(without)[1:], "--json", "--repeated", "0.5").json["gates"]
     assert not {"inhuman_rate", "near_duplicate"} & {gate["name"] for gate in again}
+    seconds = call(*shlex.split(commands["near_duplicate"])[1:], "--json").json
+    assert seconds["events"]["made"] == 2
+
+
+def test_commands_of_checks_plan_the_export_otherwise() -> None:
+    """With five of six types of groups, with identical rows as one event, without profiles for visitors."""
+    types = [GroupTypeSeal(f"t {n}", n, True) for n in range(6)]
+    plan = small_plan(people=PeopleSeal(groups=GroupsSeal(types=types)))
+    for name, end in (
+        ("group_types", " --group-types 't 5,t 4,t 3,t 2,t 1'"),
+        ("keyless", " -o plan-collapsed --timezone America/New_York --set source=web --collapse-identical"),
+        ("one_day_ids", " --persons identified"),
+    ):
+        assert command_of(Finding(name, "stop", ""), plan, "plan").endswith(end), name
+    assert command_of(Finding("merges", "stop", ""), plan, "plan") == "head -n 20 plan/identities.jsonl"
+    cut = Finding("inhuman_rate", "warning", "", 1, [f"{'x' * 59}… has 900 in the second 2023-01-02T00:00:00Z (row 1)"])
+    assert command_of(cut, plan, "plan").startswith("backcast survey ")
 
 
 def test_identical_rows_without_a_key_are_no_near_duplicates(call: Any, tmp_path: Path) -> None:
@@ -230,9 +256,14 @@ def test_events_of_ids_that_never_return_are_counted(call: Any, tmp_path: Path) 
     plan = call("plan", visits(tmp_path, days=30, returning=3), *device, "-o", tmp_path / "p1", "--json").json
     (gate,) = plan["gates"]
     assert (gate["name"], gate["level"], gate["count"]) == ("one_day_ids", "notice", 600)
-    assert gate["examples"] == ["300 ids of 303"]
+    assert gate["examples"] == ["300 persons of 303, 300 anonymous ids among them"]
     page = (tmp_path / "p1" / "report.html").read_text()
-    assert "600 events (76.9%) are of 300 anonymous ids seen on one UTC day alone." in page
+    share = "600 events (76.9%) are of 300 persons of 303 seen on one UTC day alone, 600 of 300 anonymous ids."
+    assert share in page
+    words = [word.replace("=who", "=device") for word in WORDS]
+    rejecting = ["-o", tmp_path / "p3", "--json", "--max-rejects", "100%"]
+    users = call("plan", tmp_path / "30-3.jsonl", *words, *rejecting).json["gates"]
+    assert [(one["name"], one.get("count")) for one in users if one["name"] == "one_day_ids"] == [("one_day_ids", 600)]
     for days, returning, words in (
         (30, 3, ["--one-day", "80"]),
         (30, 3, ["--persons", "identified"]),

@@ -316,7 +316,7 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
     rehearsal, _, rest = text.partition(" Sending ")
     sending, _, verification = rest.partition(" Verification ")
     assert "Rehearsed against the embedded local service at 2024-04-30 09:00:00" in rehearsal
-    assert "Balanced: 12 events made, 12 accepted, 0 refused, 0 in doubt" in rehearsal
+    assert "12 events sent, 0 refused, 0 in doubt" in rehearsal
     assert "Proved: every event was found once." in rehearsal
     began, ended = (instant[:19].replace("T", " ") for instant in (first, last))
     assert f"Applied to {there} in 2 runs, the first started at {began} , the last one ended at {ended} ." in sending

@@ -28,7 +28,7 @@ def format_of(part: Part) -> Format:
     raise UnreadableExport(
         f"{part.path} is of the format {part.format!r}, which this version cannot read",
         path=part.path,
-        hint="use the version that made the plan and the packages that it had, or plan again",
+        hint="use the version that created the plan and the packages that it had, or plan again",
     )
 
 

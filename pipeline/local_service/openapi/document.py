@@ -103,7 +103,7 @@ _PROBLEMS = {
     "403": "The key lacks the scope, or does not reach the project.",
     "404": "No such project, hog function or recording.",
     "405": "The path has no such method.",
-    "409": "Somebody else changed it.",
+    "409": "Another request changed it.",
     "413": "The body is too large.",
     "415": "The body is not application/json.",
     "429": "Too many calls.",

@@ -21,7 +21,7 @@ from pipeline.values import BadValue
 
 value = partial(verb, "value")
 
-UNIT = Field(Choice(UNITS), "how it is written; iso, with T or a space, when left out; auto tells s, ms and us by size")
+UNIT = Field(Choice(UNITS), "how it is written; iso, with T or a space, when left out; auto finds s, ms or us by size")
 FORMAT = Field(TEXT, "for unit format: a form such as %d/%m/%Y %H:%M")
 FORMS = ("iso", "s", "ms", "day")
 BETWEEN = Section(

@@ -1,13 +1,10 @@
-"""Group types and profiles that are not sent."""
+"""Group types beyond the service's limit, and people who never return."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from pipeline.identity.settings import MAX_TYPES
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
-from pipeline.plan.manifest import GroupTypeSeal
 from pipeline.text import pluralize
 
 _LEAST_DAYS = 28
@@ -19,26 +16,16 @@ def too_many_group_types(facts: PlanFacts) -> str | None:
     sent = [one for one in facts.people.groups.types if one.sent]
     if len(sent) <= MAX_TYPES:
         return None
+    types = ", ".join(f"{one.type} ({pluralize(one.rows, 'row')})" for one in sent)
     return (
-        f"there are {len(sent)} group types and the service keeps {MAX_TYPES}: {_with_rows(sent)}."
+        f"there are {len(sent)} group types and the service keeps {MAX_TYPES}: {types}."
         " Choose them, in their order, with --group-types"
     )
 
 
-@check("group_types", "warning")
-def group_types_left_out(facts: PlanFacts) -> str | None:
-    """--group-types leaves some types out."""
-    left_out = [one for one in facts.people.groups.types if not one.sent]
-    return f"--group-types leaves out {_with_rows(left_out)}" if left_out else None
-
-
-def _with_rows(types: Sequence[GroupTypeSeal]) -> str:
-    return ", ".join(f"{one.type} ({pluralize(one.rows, 'row')})" for one in types)
-
-
 @check("one_day_ids", "notice")
-def anonymous_ids_of_one_day(facts: PlanFacts) -> Finding | None:
-    """Most events are of anonymous ids that never return: each becomes a person that nobody sees again.
+def people_of_one_day(facts: PlanFacts) -> Finding | None:
+    """Most events are of people who never return, where all merged ids are one person.
 
     A history of less than four weeks, and a job's window, do not show who returns.
     """
@@ -46,24 +33,15 @@ def anonymous_ids_of_one_day(facts: PlanFacts) -> Finding | None:
     events = profiles.anonymous_events + profiles.identified_events
     if facts.in_series or facts.options.persons == "identified" or len(facts.history.total.counts) < _LEAST_DAYS:
         return None
-    if profiles.one_day_events * 100 <= facts.thresholds.one_day * events:
+    if profiles.one_day_people_events * 100 <= facts.thresholds.one_day * events:
         return None
     return finding_of(
-        f"{profiles.one_day_events:,} of {pluralize(events, 'event')} ({profiles.one_day_events / events:.0%}) are of"
-        " anonymous ids that are seen on one day alone; each of these ids becomes a person",
-        [f"{pluralize(profiles.one_day_ids, 'id')} of {profiles.anonymous_ids + profiles.identified_ids:,}"],
-        profiles.one_day_events,
-    )
-
-
-@check("persons", "warning")
-def persons_without_profile(facts: PlanFacts) -> str | None:
-    """Under `--persons identified` some ids get no profile, which cannot be changed afterwards."""
-    if facts.options.persons != "identified":
-        return None
-    profiles = facts.people.profiles
-    return (
-        f"no profile for {pluralize(profiles.anonymous_ids, 'id')} with"
-        f" {pluralize(profiles.anonymous_events, 'event')}, one for {pluralize(profiles.identified_ids, 'id')} with"
-        f" {pluralize(profiles.identified_events, 'event')}; merges and groups need one"
+        f"{profiles.one_day_people_events:,} of {pluralize(events, 'event')}"
+        f" ({profiles.one_day_people_events / events:.0%}) are of people who are seen on one day alone;"
+        f" {profiles.one_day_events:,} of them are of anonymous ids, each of which becomes a person",
+        [
+            f"{pluralize(profiles.one_day_people, 'person')} of {profiles.people:,},"
+            f" {pluralize(profiles.one_day_ids, 'anonymous id')} among them"
+        ],
+        profiles.one_day_people_events,
     )

@@ -123,11 +123,12 @@ def profiles_sentences(plan: Plan) -> list[str]:
         f" {pluralize(profiles.anonymous_events, 'event')} of {pluralize(profiles.anonymous_ids, 'anonymous id')}"
         " (duplicates included)."
     ]
-    if profiles.one_day_ids:
-        share = profiles.one_day_events / (profiles.identified_events + profiles.anonymous_events)
+    if profiles.one_day_people:
+        share = profiles.one_day_people_events / (profiles.identified_events + profiles.anonymous_events)
         sentences.append(
-            f"{pluralize(profiles.one_day_events, 'event')} ({share:.1%}) {are(profiles.one_day_events)} of"
-            f" {pluralize(profiles.one_day_ids, 'anonymous id')} seen on one UTC day alone."
+            f"{pluralize(profiles.one_day_people_events, 'event')} ({share:.1%}) {are(profiles.one_day_people_events)}"
+            f" of {pluralize(profiles.one_day_people, 'person')} of {profiles.people:,} seen on one UTC day alone,"
+            f" {profiles.one_day_events:,} of {pluralize(profiles.one_day_ids, 'anonymous id')}."
         )
     if plan.options.persons == "identified":
         sentences.append(
@@ -175,15 +176,24 @@ def show_people(console: Console, plan: Plan, directory: str) -> None:
         console.print(Text(f"{undone}{others} Each with its row: {directory}/identities.parquet", style="yellow"))
     if people.groups.types or people.groups.groups:
         console.print(Text(groups_sentence(plan)))
+    if left_out := [one for one in people.groups.types if not one.sent]:
+        types = ", ".join(f"{printable(one.type)} ({pluralize(one.rows, 'row')})" for one in left_out)
+        console.print(Text(f"--group-types leaves out {types}.", style="dim"))
     if people.persons.persons:
         console.print(Text(persons_sentence(plan)))
+    profiles = people.profiles
+    if plan.options.persons == "identified" and profiles.anonymous_ids:
+        events = pluralize(profiles.anonymous_events, "event")
+        ids = pluralize(profiles.anonymous_ids, "anonymous id")
+        console.print(Text(f"--persons identified: {events} of {ids} {are(profiles.anonymous_events)} sent without a"
+                           " profile.", style="dim"))  # fmt: skip
 
 
 @on_page(50, "people")
 def people(report: Report) -> Values:
     """Merges with their evidence, groups and profiles."""
     plan, summary = report.plan, report.plan.people
-    shared = ("Shared devices (ids of several users)", "users", summary.identities.shared)
+    shared = ("Shared devices", "users", summary.identities.shared)
     crowded = ("Users of several ids", "ids", summary.identities.crowded)
     values = {
         "nothing": NO_CHANGES if has_no_people(plan) else "",
