@@ -18,9 +18,11 @@ from pipeline.mapper import language
 from pipeline.mapper.builder import Builder
 from pipeline.mapper.language import Call, Clock, EventRule, Place, Profiles, Spread
 from pipeline.mapper.program import Decode
-from pipeline.mapper.references import definition_of, path_of, path_steps
+from pipeline.mapper.references import definition_of, path_of, path_steps, properties_of
+from pipeline.mapper.runtime import members_of
 from pipeline.mapper.verbs.values import HOLE
 from pipeline.models import SealedOptions
+from pipeline.values import Record
 
 CONSTANTS = ("const", "json", "word", "refuse", "opened")
 """Verbs of values that come from no column."""
@@ -80,6 +82,18 @@ def wanted_references(
 def references_of(mapping: language.Mapping, options: SealedOptions) -> tuple[Reference, ...]:
     """All references of a mapping, also those to members of properties that are computed."""
     return tuple(dict.fromkeys(_Finder(mapping, options, computed=True).references))
+
+
+def found_in(references: Iterable[Reference], mapping: language.Mapping, record: Record) -> list[Reference]:
+    """The references whose name is in a row as it was read."""
+    properties, found = properties_of(mapping, record), []
+    for reference in references:
+        members = properties if reference.level.opened else record
+        for step in reference.level.steps:
+            members = members_of(members.get(step))
+        if reference.name in members:
+            found.append(reference)
+    return found
 
 
 class _Finder:

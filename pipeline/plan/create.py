@@ -74,7 +74,7 @@ def create_plan(
         rules = file_rules(mapping, options.settings)
         source = open_source(sources, spool=work.path, rules=rules)
         refuse_unnamed(source)
-        source = opened_pages(source, sources, work.path, rules, mapping)
+        source = opened_pages(source, sources, work.path, rules, mapping, options.settings)
         if mapping is None:
             name = guess_mapping(source)
             mapping = load_mapping(name)

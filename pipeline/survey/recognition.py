@@ -16,7 +16,8 @@ from pipeline.extractors.formats.json import NO_PAGES
 from pipeline.mapper import Mapping, recognise
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper.registry import fits, is_lookup_file
-from pipeline.models import Part, Source
+from pipeline.mapper.required_fields import found_in, references_of
+from pipeline.models import Part, SealedOptions, Source
 from pipeline.survey.columns import columns_of
 from pipeline.survey.draft import Draft, draft_mapping
 from pipeline.survey.roles import keys_in
@@ -65,14 +66,21 @@ def guess_mapping(source: Source) -> str:
 
 
 def opened_pages(
-    source: Source, paths: Sequence[str], spool: Path, rules: FileRules, mapping: Mapping | None = None
+    source: Source,
+    paths: Sequence[str],
+    spool: Path,
+    rules: FileRules,
+    mapping: Mapping | None = None,
+    settings: Map[str, str] | None = None,
 ) -> Source:
     """The source with the items of a list as its rows, where its rows are pages with one list of objects; else the
     source itself.
 
     A list that the operator or the mapping names goes before, and so does a mapping that recognises the pages. Where
-    `mapping` is given, pages are opened only if it recognises their items. Items that no mapping recognises are rows
-    only if a page has nothing else but its place among the pages. Raises UsageError, UnreadableExport.
+    `mapping` is given, pages are opened only if it recognises their items; where it recognises nothing, only if it
+    reads what every event needs in the items, and nothing in the pages. Items that no mapping recognises are rows
+    only if a page has nothing else but its place among the pages. `settings` are those of --set. Raises UsageError,
+    UnreadableExport.
     """
     step = max(1, -(-len(source.parts) // MOST_PARTS))
     parts = source.parts[::step]
@@ -88,8 +96,23 @@ def opened_pages(
         items = [record for record, _ in records_of(opened.parts[0], MOST_ROWS)]
     except UnreadableExport:  # the walk over the rows as they are has the better words for it
         return source
-    known = all(fits(mapping, record) for record in items) if mapping else recognised_by(items) or not beside
+    if mapping is None:
+        known = bool(recognised_by(items)) or not beside
+    elif mapping.recognise:
+        known = all(fits(mapping, record) for record in items)
+    else:
+        known = _reads_items(mapping, settings or {}, records, items)
     return opened if known else source
+
+
+def _reads_items(mapping: Mapping, settings: Map[str, str], pages: Sequence[Record], items: Sequence[Record]) -> bool:
+    """Whether a mapping finds each field that every event needs in most of the items, and no field of its in a page."""
+    references = references_of(mapping, SealedOptions(as_of=0, settings=settings))
+    needed = {reference.slot for reference in references if reference.slot}
+    if mapping.decoder is not None or any(found_in(references, mapping, page) for page in pages):
+        return False
+    slots = Counter(slot for item in items for slot in {one.slot for one in found_in(references, mapping, item)})
+    return bool(needed) and all(2 * slots[slot] > len(items) for slot in needed)
 
 
 def _pages_of(part: Part) -> tuple[tuple[str, tuple[str, ...]], list[Record]]:

@@ -784,3 +784,48 @@ def test_some_times_that_cannot_be_read_leave_the_column_the_time(tmp_path: Path
     times = ["2023-05-01T09:00:00Z", "2023-05-01T10:00:00Z", "soon"]
     path.write_text(lines({"event": "A", "user_id": "u", name: time} for time in times))
     assert f"from: /{name}" in drafted(path).text
+
+
+def test_without_any_time_the_draft_names_no_column_and_lists_them_all(tmp_path: Path) -> None:
+    """The choice has each column with its evidence; a fixed time may be named."""
+    path = tmp_path / "people.csv"
+    path.write_text("who,colour\nu-1,red\nu-2,blue\n")
+    draft = drafted(path)
+    (choice,) = [one for one in draft.choices if one.name == "time"]
+    assert [one.text for one in choice.options] == ["{const: ''}", "/who", "/colour"]
+    assert choice.question.startswith("none of the 2 columns has times.")
+    assert choice.options[2].evidence.startswith("no time; never blank, 2 different in 2 rows")
+    assert "/time" not in draft.text
+    fixed = drafted(path, answers={"time": "{const: 2024-01-31T00:00:00Z}", "event": "{const: A}"})
+    assert [one["timestamp"] for one in events_of(fixed, path)] == ["2024-01-31T00:00:00Z"] * 2
+
+
+def test_rows_of_the_cases_that_are_not_sent_can_be_accepted(tmp_path: Path) -> None:
+    """The last question; until then, and where it stays open, the mapping is unfinished."""
+    path = tmp_path / "log.jsonl"
+    path.write_text(lines([{"event": "A", "user_id": "u", "time": "2023-01-02T03:04:05Z"}, {"event": "", "x": 1}]))
+    answers: dict[str, str] = {}
+    while choices := drafted(path, answers=answers).choices:
+        answers[choices[0].name] = choices[0].options[0].text
+    assert list(answers)[-1] == "cases"
+    left, accepted = drafted(path, answers=answers), drafted(path, answers={**answers, "cases": "not sent"})
+    assert (left.choices, accepted.choices) == ((), ())
+    assert list(parse(left.text, "left").open) == ["cases"]
+    assert not parse(accepted.text, "accepted").open
+
+
+def test_pages_are_opened_for_a_mapping_that_recognises_nothing(call: Any, tmp_path: Path) -> None:
+    """Only where it reads what each event needs in the items, and nothing in the pages themselves."""
+    items = [{"name": "A", "who": f"u-{n}", "at": f"2023-01-02T03:04:0{n}Z"} for n in range(3)]
+    page = {"project": "lumen", "rows_of_it": items, "next": "abc"}
+    path, mine = tmp_path / "pages.json", tmp_path / "mine.yaml"
+    path.write_text(lines([page, {**page, "next": "abd"}]))
+    mapping = "format: backcast.mapping/1\ntool: mine\ntitle: Mine\nevent: /name\ndistinct_id: [/who]\ntime:\n  - {from: /at}\n"
+    for more, rows in (("", 6), ("properties:\n  set:\n    project: /project\n", 2)):
+        mine.write_text(mapping + more)
+        plan = call("plan", path, "-m", mine, "-o", tmp_path / f"plan{rows}", "--json", "--workers", "0")
+        assert plan.json["rows"]["read"] == rows
+    words = [word for name, column in (("event", "name"), ("distinct_id", "who"), ("timestamp", "at"))
+             for word in ("--set", f"{name}={column}")]  # fmt: skip
+    plan = call("plan", path, "-m", "generic", *words, "-o", tmp_path / "generic", "--json", "--workers", "0")
+    assert (plan.code, plan.json["rows"]["mapped"]) == (0, 6)

@@ -7,7 +7,7 @@ from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
 from pipeline.text import pluralize
 
-_LEAST_DAYS = 28
+_LEAST_DAYS, _LEAST_PEOPLE = 28, 50
 
 
 @check("group_types", "stop")
@@ -27,11 +27,13 @@ def too_many_group_types(facts: PlanFacts) -> str | None:
 def people_of_one_day(facts: PlanFacts) -> Finding | None:
     """Most events are of people who never return, where all merged ids are one person.
 
-    A history of less than four weeks, and a job's window, do not show who returns.
+    A history of less than four weeks or of few people, and a job's window, do not show who returns.
     """
     profiles = facts.people.profiles
     events = profiles.anonymous_events + profiles.identified_events
     if facts.in_series or facts.options.persons == "identified" or len(facts.history.total.counts) < _LEAST_DAYS:
+        return None
+    if profiles.people < _LEAST_PEOPLE:
         return None
     if profiles.one_day_people_events * 100 <= facts.thresholds.one_day * events:
         return None

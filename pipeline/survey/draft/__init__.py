@@ -29,6 +29,8 @@ __all__ = ["Choice", "Draft", "custom_answer", "draft_mapping"]
 MOST_COLUMNS = 120
 """How many columns the comment at the end lists."""
 MOST_TABLES = 8
+_UNFINISHED = Option("open", "the mapping stays unfinished until a change of it sends such rows")
+_ACCEPTED = Option("not sent", "such rows are not to be sent; a plan counts them, and lists those that are rejected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,12 @@ def draft_mapping(table: Table, unique: Mapping[str, int], answers: Mapping[str,
     body = "\n".join(sections) + "\n"
     cases, unsent = cases_of(_head(known, "") + body, table.records, table.form)
     columns = {column.path: known.ref(column) for column in known.columns.values()}
-    return Draft(_head(known, unsent) + body + cases, tuple(known.choices), columns)
+    choices = list(known.choices)
+    if unsent and not choices and "cases" not in known.answers:  # the others may decide it
+        choices.append(Choice("cases", f"{unsent}.", (_UNFINISHED, _ACCEPTED)))
+    elif known.answers.get("cases") == _ACCEPTED.text:
+        unsent = ""
+    return Draft(_head(known, unsent) + body + cases, tuple(choices), columns)
 
 
 def custom_answer(text: str, columns: Mapping[str, str]) -> str:
@@ -62,7 +69,12 @@ def custom_answer(text: str, columns: Mapping[str, str]) -> str:
 
 def _head(known: Decisions, unsent: str) -> str:
     """The first lines of the file. `unsent` are the cases whose rows are not sent."""
-    undecided = {choice.name: choice.sentence for choice in known.choices} | ({"cases": unsent} if unsent else {})
+    undecided = {choice.name: choice.sentence for choice in known.choices}
+    if unsent:
+        undecided["cases"] = (
+            f"{unsent}. Change the mapping until it is; or delete this entry if such rows are not to be"
+        )
+        undecided["cases"] += " sent"
     table = known.table
     lines = [
         f"format: {FORMAT}",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from decimal import Decimal
 
 from pipeline.mapper.scalars import comment, quoted, scalar
 from pipeline.survey import roles
@@ -11,6 +12,9 @@ from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import Choice, Decisions, Option
 from pipeline.survey.fields import OBJECT_TEXT
 
+_SMALL_UNIT = re.compile(
+    r"(?:[\s_-]+in)?[\s_-]+(?:cents?|micros)$|(?-i:(?:In)?(?:Cents?|Micros)$)|^(?:cents?|micros)$", re.IGNORECASE
+)
 ENOUGH_ROWS = 20
 """In fewer rows, different values of a column show nothing, unless its name is that of a key."""
 
@@ -126,17 +130,27 @@ def _json_texts(known: Decisions) -> list[str]:
     ]
 
 
+def _in_units(name: str, taken: Collection[str]) -> str:
+    """The name of an amount in whole units: `price_cents` is `price`, unless the export has another such column."""
+    bare = _SMALL_UNIT.sub("", name) or name
+    return bare if bare == name or bare not in taken else f"{bare}_in_units"
+
+
 def _amounts(known: Decisions) -> tuple[dict[str, str], list[str]]:
     """The properties that are set to amounts in whole units, and comments where that is open."""
     found = [(one, unit) for one in known.columns.values() if (unit := roles.small_unit(one)) is not None]
     if not found:
         return {}, []
     evidence = "; ".join(f"{one.path} in {unit:,}ths: {one.evidence()}" for one, unit in found[:3])
-    sets = {
-        re.sub(r"_?(?:cents?|micros)$", "", one.steps[-1]) or one.steps[-1]: f"{{divide: {known.ref(one)}, by: {unit}}}"
-        for one, unit in found
-    }
-    options = (Option("keep", "the numbers as they are"), Option("divide", f"whole units, as {', '.join(sets)}"))
+    names = {one.steps[-1] for one in known.columns.values()}
+    sets = {_in_units(one.steps[-1], names): f"{{divide: {known.ref(one)}, by: {unit}}}" for one, unit in found}
+    first, unit = found[0]
+    example = next(iter(first.texts))
+    divided = f"{Decimal(example) / unit:f}" if example.lstrip("-").isdecimal() else "its value in units"
+    options = (
+        Option("keep", f"they stay as they are: {first.path} is {example}"),
+        Option("divide", f"they become amounts in whole units: {next(iter(sets))} is {divided}"),
+    )
     question = f"these whole numbers may be amounts in a small unit ({evidence})."
     text, comments = known.choose(Choice("amounts", question, options))
     return (sets if text == "divide" else {}), comments

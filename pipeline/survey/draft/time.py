@@ -9,10 +9,12 @@ from pipeline.survey.clock import ENOUGH, Clock
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
 from pipeline.survey.roles import TimeColumn, received_in
+from pipeline.text import pluralize
 from pipeline.timestamps import format_utc
 
 _SAYS_UTC = re.compile(r"utc|gmt", re.IGNORECASE)
 _HOURS = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?$", re.ASCII)
+NO_TIME = "{const: ''}"
 _NAMED_LIKE_A_TIME = re.compile(r"time|date|(?:^|_)at$")
 
 
@@ -25,7 +27,8 @@ def time_sections(known: Decisions) -> str:
     text, lines = _column(known)
     chosen = next((one for one in known.clocks if known.ref(one.column) == text), None)
     if chosen is None:
-        return "\n".join(["", "# The event's time.", *lines, "time:", f"  - {{from: {text}, space: yes, zone: local}}"])
+        zone = "" if text == NO_TIME or text.startswith("{const:") else ", space: yes, zone: local"
+        return "\n".join(["", "# The event's time.", *lines, "time:", f"  - {{from: {text}{zone}}}"])
     known.dropped.append(chosen.column.steps)
     missing = rows_without(chosen.column)
     others = (one for one in known.clocks if one is not chosen and one.known and one.clock.has_hours)
@@ -56,8 +59,14 @@ def _column(known: Decisions) -> tuple[str, list[str]]:
             question = "no column is named like the time of an event. Choose the column."
     else:
         question = "no column has times that can be read. Choose the column with the time of the event."
-        named = [known.ref(one) for one in known.columns.values() if _NAMED_LIKE_A_TIME.search(one.name)]
-        options = [Option(text, "no time that can be read: every row is rejected") for text in (*named, "/time")]
+        columns = [one for one in known.columns.values() if len(one.steps) == 1 or known.opened is not None]
+        named = [one for one in columns if _NAMED_LIKE_A_TIME.search(one.name)]
+        options = [Option(known.ref(one), f"no time that can be read; {one.evidence()}") for one in named]
+        if not named:
+            question = f"none of the {pluralize(len(columns), 'column')} has times. Each event needs one: name a column"
+            question += " that other files have, or give all events one time, such as =2024-01-31T00:00:00Z."
+            options = [Option(NO_TIME, "no time: every row is rejected")]
+            options += [Option(known.ref(one), f"no time; {one.evidence()}") for one in columns]
     if not question and "time" not in known.answers:
         return options[0].text, []
     return known.choose(Choice("time", question, tuple(options[:MOST_OPTIONS]), free=True))
