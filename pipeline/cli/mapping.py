@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import click
@@ -263,7 +266,9 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool) -> int:
         for choice_name, evidence in choices.items():
             click.echo(f"  {choice_name}: {printable(evidence, 600)}", err=True)
     elif output is not None:
-        click.echo(f"Wrote {output}; next: backcast mapping test {output}", err=True)
+        zone = " --timezone Area/City" if "zone: local" in draft.text else ""
+        plan = f"backcast plan {shlex.join(sources)} -m {shlex.quote(str(output))}{zone} -o plan"
+        click.echo(f"Wrote {output}. Read it, then plan with it; nothing is sent:\n  {plan}", err=True)
     return 0
 
 
@@ -271,9 +276,11 @@ def _answer(choice: Choice, columns: Mapping[str, str]) -> str:
     """Ask for one choice; the answer as it stands in the mapping."""
     from pipeline.survey.draft import custom_answer
 
-    click.echo(f"\n{choice.name}: {printable(choice.question, 600)}", err=True)
+    width = min(shutil.get_terminal_size().columns, 160)
+    click.echo("\n" + fill(f"{choice.name}: {printable(choice.question, 600)}", width), err=True)
     for number, option in enumerate(choice.options, 1):
-        click.echo(f"  {number}. {printable(option.text, 100)}    {printable(option.evidence, 300)}", err=True)
+        evidence = fill(printable(option.evidence, 300), width, initial_indent=" " * 7, subsequent_indent=" " * 7)
+        click.echo(f"  {number}. {printable(option.text, max(40, width - 5))}\n{evidence}", err=True)
     other = ", a column, or =TEXT for a fixed text" if choice.free else ""
     while True:
         given = click.prompt(f"Number{other}", default="1", err=True).strip()
@@ -281,7 +288,8 @@ def _answer(choice: Choice, columns: Mapping[str, str]) -> str:
             return choice.options[int(given) - 1].text
         if choice.free and (answer := custom_answer(given, columns)):
             return answer
-        click.echo(f"  {given} is no number of the list{' and no column' if choice.free else ''}", err=True)
+        column = " or the name of a column" if choice.free else ""
+        click.echo(f"  {printable(given, 60)!r} is not a number of the list{column}", err=True)
 
 
 @mapping.command(epilog="Example: backcast mapping schema > mapping.schema.json")

@@ -129,7 +129,7 @@ class _Finder:
             for number, part in enumerate((*mapping.key.of, *mapping.key.needs)):
                 self._slot(f"key {number}", (part,))
             self._values((mapping.uuid, mapping.key.posthog))
-        self._values([(clock.unit, clock.form, clock.proof_unless) for clock in mapping.time])
+        self._values([clock.proof_unless for clock in mapping.time])
 
     def _slot(self, slot: str, calls: Iterable[Call]) -> None:
         """References of which one is required, unless a value without a reference can replace them."""
@@ -200,7 +200,9 @@ class _Finder:
                 self._values((given.types, given.open, given.set))
                 for name in filter(None, self._options.settings.get(given.setting, "").split(",")):
                     self._reference(name, None, "")
-            case Clock() | EventRule() | language.GroupUpdate() | language.LinkRule() | language.PairRule():
+            case Clock():  # unit and format are words
+                self._values((given.source, given.proof_unless))
+            case EventRule() | language.GroupUpdate() | language.LinkRule() | language.PairRule():
                 self._values([getattr(given, one.name) for one in fields(given)])
             case language.SkipRule() | language.Extra() | language.Person() | language.Properties():
                 self._values([getattr(given, one.name) for one in fields(given)])

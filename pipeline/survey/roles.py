@@ -53,7 +53,7 @@ _USER = (
 )  # fmt: skip
 _LIKELY_USER = re.compile(
     r"(?:^|_)(?:p|users?|customers?|members?|persons?|people|profiles?|contacts?|clients?|subscribers?|buyers?|players?"
-    r"|students?|patients?|guests?|leads?|employees?|drivers?|riders?|owners?|authors?|actors?|requesters?|kunden?|nutzer|benutzer"
+    r"|updaters?|creators?|assignees?|submitters?|senders?|recipients?|visitors?|students?|patients?|guests?|leads?|employees?|drivers?|riders?|owners?|authors?|actors?|requesters?|kunden?|nutzer|benutzer"
     r"|clientes?|utilisateurs?|usuarios?)(?:_?(?:id|uuid|guid|key|no|nr|num|number|ref|hash|code|nummer))?$|^username$|^login$"
 )
 _ANONYMOUS = re.compile(
@@ -241,9 +241,11 @@ def people_in(columns: Iterable[Column]) -> list[IdColumn]:
             ranked.append(((classes.index(of), depth, known), IdColumn(column, of)))
     if ranked:
         return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
-    likely = [column for column in found if _LIKELY_KEY.search(column.name)] or found
-    likely = [column for column in likely if column.share("number in text") < MOSTLY]
-    repeated = [column for column in likely if 1 < len(column.texts) < len(column.values)]
+    plain = [column for column in found if column.share("number in text") < MOSTLY]
+    likely = [column for column in plain if _LIKELY_KEY.search(column.name)] or plain
+    addresses = [column for column in plain if column.matching(_IP) >= 0.9]
+    # A value that no other row has is the id of a row, not of a person.
+    repeated = [column for column in likely if 1 < len(column.texts) < len(column.values)] or addresses
     chosen = sorted(repeated or likely, key=lambda one: (one.blank, -len(one.texts)))
     return [IdColumn(column, USER, known=False) for column in chosen if _could_be_id(column)]
 

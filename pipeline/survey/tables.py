@@ -27,10 +27,11 @@ SIMILAR = 0.6
 """The share of columns that two files of one table have in common."""
 _PAGING = re.compile(
     r"^(?:object|url|status|success|ok|links|_links|meta|metadata|paging|pagination|included|limit|offset|per_page"
-    r"|(?:has|is)_?more|.*(?:next|prev|cursor|count|total|page).*)$",
+    r"|(?:has|is)_?more|end_of_stream|(?:start|end|since|until|from|to)(?:_?(?:time|date|at))?"
+    r"|.*(?:next|prev|cursor|count|total|page).*)$",
     re.IGNORECASE,
 )
-"""Members of a page that say where it is among the pages."""
+"""Members of a page that show where it is among the pages, or which span of time they have."""
 _BLOCK_BYTES = 256 * 1024
 _ENDINGS = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,8})+$")
 _NUMBERING = re.compile(

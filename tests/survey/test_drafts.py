@@ -745,7 +745,7 @@ def test_open_choices_are_asked_on_a_terminal(tmp_path: Path) -> None:
     """A number chooses an option, a column's name the column, and =TEXT a fixed text; what is answered is not open."""
     path, mine = written(tmp_path, SHAPES["sensor"]), tmp_path / "mine.yaml"
     printed = asked(path, mine, "7\n=Measured\nserial\n")
-    assert "is no number of the list and no column" in printed
+    assert "is not a number of the list or the name of a column" in printed
     assert "Wrote" in printed
     mapping = parse(mine.read_text("utf-8"), "mine")
     assert (mapping.open, mapping.event.arguments["const"]) == ({}, "Measured")
@@ -820,7 +820,8 @@ def test_pages_are_opened_for_a_mapping_that_recognises_nothing(call: Any, tmp_p
     page = {"project": "lumen", "rows_of_it": items, "next": "abc"}
     path, mine = tmp_path / "pages.json", tmp_path / "mine.yaml"
     path.write_text(lines([page, {**page, "next": "abd"}]))
-    mapping = "format: backcast.mapping/1\ntool: mine\ntitle: Mine\nevent: /name\ndistinct_id: [/who]\ntime:\n  - {from: /at}\n"
+    mapping = "format: backcast.mapping/1\ntool: mine\ntitle: Mine\n"
+    mapping += "event: /name\ndistinct_id: [/who]\ntime:\n  - {from: /at}\n"
     for more, rows in (("", 6), ("properties:\n  set:\n    project: /project\n", 2)):
         mine.write_text(mapping + more)
         plan = call("plan", path, "-m", mine, "-o", tmp_path / f"plan{rows}", "--json", "--workers", "0")

@@ -29,8 +29,8 @@ __all__ = ["Choice", "Draft", "custom_answer", "draft_mapping"]
 MOST_COLUMNS = 120
 """How many columns the comment at the end lists."""
 MOST_TABLES = 8
-_UNFINISHED = Option("open", "the mapping stays unfinished until a change of it sends such rows")
-_ACCEPTED = Option("not sent", "such rows are not to be sent; a plan counts them, and lists those that are rejected")
+_UNFINISHED = Option("open", "the mapping stays unfinished until such rows are sent, or the entry `cases` is deleted")
+_ACCEPTED = Option("not sent", "such rows are to be left out; a plan counts them, and stops at --max-rejects")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,8 @@ def _head(known: Decisions, unsent: str) -> str:
     """The first lines of the file. `unsent` are the cases whose rows are not sent."""
     undecided = {choice.name: choice.sentence for choice in known.choices}
     if unsent:
-        undecided["cases"] = (
-            f"{unsent}. Change the mapping until it is; or delete this entry if such rows are not to be"
-        )
-        undecided["cases"] += " sent"
+        undecided["cases"] = f"{unsent}. Change the mapping so that such rows are sent, or delete this entry"
+        undecided["cases"] += " if they are to be left out"
     table = known.table
     lines = [
         f"format: {FORMAT}",

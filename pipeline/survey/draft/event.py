@@ -14,6 +14,11 @@ _PAGES = re.compile(r"page_?views?|pages?|views?", re.IGNORECASE)
 _PATH = re.compile(r"^(?:\d_)?(?:(?:url|page|request)_)?path$|^request_ur[il]$")
 _PAGE_NAMES = ("pageview", "pageviewed", "viewedpage", "visitedsite", "clyview", "loadedapage")
 _SCREEN_NAMES = ("screen", "screenview", "screenviewed", "viewedscreen")
+_KIND = re.compile(
+    r"(?:^|_)(?:type|kind|action|event|operation|category|status|topic|typ|art|vorgang|aktion|ereignis|tipo|evento|accion)"
+    r"(?:_|$)"
+)
+"""Names of columns that tell kinds of rows apart."""
 MOST_LISTED = 10
 
 
@@ -22,7 +27,7 @@ def event_section(known: Decisions) -> str:
     found = roles.events_in(known.others)
     constant = Option(f"{{const: {scalar(_constant(known))}}}", "one kind of event, named after the file")
     columns = [column for column in known.others if roles.is_category(column)]
-    columns.sort(key=lambda one: (len(one.texts) == 1, len(one.steps), len(one.texts)))
+    columns.sort(key=lambda one: (len(one.texts) == 1, not _KIND.search(one.name), len(one.steps), len(one.texts)))
     categories = [Option(known.ref(column), column.evidence()) for column in columns]
     if not found:
         question = "no column has the names of events. Name the kind of event that a row is, or choose a column."

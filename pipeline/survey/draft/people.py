@@ -30,7 +30,8 @@ def people_sections(known: Decisions) -> str:
     """`distinct_id` and `pair`."""
     chain, missing, question = _chain(known.people)
     texts = {f"[{', '.join(known.ref(one.column) for one in chain)}]": chain} if chain else {}
-    options = [Option(text, "the first of these that a row has") for text in texts]
+    several = "the first of these that a row has"
+    options = [Option(text, several if len(chain) > 1 else chain[0].column.evidence()) for text in texts]
     for column in roles.other_ids(known.others) if missing and chain and chain[0].known else ():
         if missing <= set(column.rows):
             text = f"[{', '.join(known.ref(one) for one in (*(one.column for one in chain), column))}]"
