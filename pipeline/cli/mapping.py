@@ -226,7 +226,15 @@ def _changes(tried: Mutated) -> dict[str, object]:
 def _show_open(choices: Mapping[str, str], *, err: bool = False) -> None:
     """Print the choices that a draft leaves open."""
     for name, evidence in choices.items():
-        click.echo(f"  {printable(name, 60)}: {printable(evidence, 600)}", err=err)
+        click.echo(_folded(f"{printable(name, 60)}: {printable(evidence, 600)}", 2), err=err)
+
+
+def _folded(text: str, indent: int) -> str:
+    """A text behind so many spaces, on lines no longer than a terminal's; on one line where there is no terminal."""
+    if not sys.stderr.isatty():
+        return " " * indent + text
+    width = min(shutil.get_terminal_size().columns, 160)
+    return fill(text, width, initial_indent=" " * indent, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 @mapping.command(epilog="Example: backcast mapping new exports/ -o mine.yaml --ask")
@@ -263,8 +271,7 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool) -> int:
     name = str(output or "the mapping")
     if choices:
         click.echo(f"{name} is unfinished, {pluralize(len(choices), 'open choice')}:", err=True)
-        for choice_name, evidence in choices.items():
-            click.echo(f"  {choice_name}: {printable(evidence, 600)}", err=True)
+        _show_open(choices, err=True)
     elif output is not None:
         zone = " --timezone Area/City" if "zone: local" in draft.text else ""
         plan = f"backcast plan {shlex.join(sources)} -m {shlex.quote(str(output))}{zone} -o plan"
@@ -276,11 +283,11 @@ def _answer(choice: Choice, columns: Mapping[str, str]) -> str:
     """Ask for one choice; the answer as it stands in the mapping."""
     from pipeline.survey.draft import custom_answer
 
-    width = min(shutil.get_terminal_size().columns, 160)
-    click.echo("\n" + fill(f"{choice.name}: {printable(choice.question, 600)}", width), err=True)
+    click.echo("\n" + _folded(f"{choice.name}: {printable(choice.question, 600)}", 0), err=True)
     for number, option in enumerate(choice.options, 1):
-        evidence = fill(printable(option.evidence, 300), width, initial_indent=" " * 7, subsequent_indent=" " * 7)
-        click.echo(f"  {number}. {printable(option.text, max(40, width - 5))}\n{evidence}", err=True)
+        click.echo(
+            f"  {number}. {printable(option.text, 100)}\n{_folded(printable(option.evidence, 300), 7)}", err=True
+        )
     other = ", a column, or =TEXT for a fixed text" if choice.free else ""
     while True:
         given = click.prompt(f"Number{other}", default="1", err=True).strip()

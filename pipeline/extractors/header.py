@@ -17,6 +17,10 @@ _VALUES = (
     ("a time", re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}(?: .*)?", re.ASCII)),
     ("a UUID", re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)),
     ("an e-mail address", re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")),
+    (
+        "a line of a web server's log, whose values are not columns: convert the log to JSON lines",
+        re.compile(r"\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\].*", re.ASCII | re.DOTALL),
+    ),
     ("a number", re.compile(r"[+-]?(?:\d{5,}|\d+\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)),
 )
 _SHORT_NUMBER = re.compile(r"[+-]?\d{1,4}", re.ASCII)

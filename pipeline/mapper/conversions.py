@@ -17,6 +17,7 @@ _USUAL = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 _USUAL_TEXT = re.compile(rb'"(-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?)"')
 """Most numbers, as numbers and as texts of JSON: they need no further test."""
 _QUOTE = ord('"')
+_COMMA_NUMBER = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:[.' \u00a0\u202f\u2019][0-9]{3})+)(?:,[0-9]+)?")
 PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
@@ -35,6 +36,18 @@ def as_number(value: Value) -> Value:
     if problem := unsendable(text.encode()):
         raise BadValue(problem)
     return value if type(value) is not str and not _is_text(value) else Raw(text.encode())
+
+
+def as_comma_number(value: Value) -> Value:
+    """Text with a decimal comma, such as 1.234,56 or 49,90, as a number with the same digits; numbers stay."""
+    if type(value) is not str and not _is_text(value):
+        return as_number(value)
+    text = (values.text(value) or "").strip()
+    if not _COMMA_NUMBER.fullmatch(text):
+        raise BadValue(f"not a number with a decimal comma: {text[:60]!r}")
+    whole, _, decimals = text.partition(",")
+    digits = "".join(one for one in whole if one in "-0123456789") + (f".{decimals}" if decimals else "")
+    return as_number(digits)
 
 
 def as_text(value: Value) -> Value:
@@ -74,6 +87,7 @@ def as_list(value: Value) -> Value:
 
 CONVERT: dict[str, Callable[[Value], Value]] = {
     "number": as_number,
+    "comma_number": as_comma_number,
     "text": as_text,
     "boolean": as_boolean,
     "json": as_json,

@@ -39,7 +39,7 @@ from pipeline.mapper.own_code import OwnCode
 
 FORMAT = "backcast.mapping/1"
 UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
-TYPES = ("number", "text", "boolean", "json", "list")
+TYPES = ("number", "comma_number", "text", "boolean", "json", "list")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

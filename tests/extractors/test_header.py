@@ -24,6 +24,7 @@ HEADLESS = {
     "a number with a fraction": "u-1,Signup,49.10\n",
     "a time among blanks": "u-1,2023-01-02T03:04:05Z,,,,,\n",
     "values that return": "alice,Signup,free\nbob,Signup,free\ncarol,Login,pro\n",
+    "a web server's log": '1.2.3.4 - - [01/Mar/2023:00:00:00 +0000] "GET /" 200 7 "X11; Linux"\n' * 2,
     "short numbers and blanks": "7,Signup,12,,\n8,Login,12,,\n",
 }
 HEADED = {

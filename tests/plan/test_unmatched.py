@@ -225,3 +225,11 @@ def test_both_ways_say_the_same(tmp_path: Path) -> None:
         found.append(json.loads(done.stdout)["gates"])
     assert found[0] == found[1]
     assert found[0][0]["detail"].startswith("5 references of the mapping are in no row")
+
+
+def test_the_form_of_a_time_is_no_reference(tmp_path: Path) -> None:
+    """Whatever signs it has."""
+    source = written(tmp_path, "csv", [{**row, "at": "02.01.2023 03:04"} for row in rows()])
+    clock = 'time: {from: /at, unit: format, format: "%d.%m.%Y %H:%M"}'
+    plan = planned(tmp_path, source, MAPPING.replace("time: {from: /at}", clock))
+    assert (gate_of(plan), plan.events.made) == (None, 3)

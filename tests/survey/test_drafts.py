@@ -830,3 +830,12 @@ def test_pages_are_opened_for_a_mapping_that_recognises_nothing(call: Any, tmp_p
              for word in ("--set", f"{name}={column}")]  # fmt: skip
     plan = call("plan", path, "-m", "generic", *words, "-o", tmp_path / "generic", "--json", "--workers", "0")
     assert (plan.code, plan.json["rows"]["mapped"]) == (0, 6)
+
+
+def test_amounts_with_a_decimal_comma_are_numbers(tmp_path: Path) -> None:
+    """With their digits; thousands may be apart. Where one value is something else, all stay texts."""
+    path = tmp_path / "orders.csv"
+    rows = [f"Kauf;K{n};2023-01-0{n}T03:04:05Z;{n}.234,5{n};{n},5" for n in range(1, 8)]
+    path.write_text("\n".join(["Vorgang;Kundennr;Datum;Betrag;Version", *rows]) + "\n")
+    properties = json.loads(events_of(drafted(path), path)[0]["properties"])
+    assert (properties["Betrag"], properties["Version"]) == (1234.51, "1,5")

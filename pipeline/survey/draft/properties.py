@@ -6,15 +6,18 @@ import re
 from collections.abc import Collection, Sequence
 from decimal import Decimal
 
+from pipeline.mapper.conversions import as_comma_number
 from pipeline.mapper.scalars import comment, quoted, scalar
 from pipeline.survey import roles
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import Choice, Decisions, Option
 from pipeline.survey.fields import OBJECT_TEXT
+from pipeline.values import raw
 
 _SMALL_UNIT = re.compile(
     r"(?:[\s_-]+in)?[\s_-]+(?:cents?|micros)$|(?-i:(?:In)?(?:Cents?|Micros)$)|^(?:cents?|micros)$", re.IGNORECASE
 )
+_DECIMAL_COMMA = re.compile(r"-?(?:0|[1-9][0-9]*|[1-9][0-9]{0,2}(?:[. ][0-9]{3})+),[0-9]{2}$", re.ASCII)
 ENOUGH_ROWS = 20
 """In fewer rows, different values of a column show nothing, unless its name is that of a key."""
 
@@ -73,12 +76,15 @@ def property_sections(known: Decisions) -> str:
     amounts, comments = _amounts(known)
     sets |= amounts
     texts = _json_texts(known) if flat else []
+    decimals = _decimal_commas(known) if flat else []
     if names:
         lines.append(f"  drop: [{', '.join(names)}]")
     if renamed:
         lines += ["  rename:", *(f"    {scalar(old)}: {scalar(new)}" for old, new in renamed.items())]
-    if texts:
-        lines += ["  types:      # JSON that is written in text", *(f"    {scalar(name)}: json" for name in texts)]
+    if texts or decimals:
+        lines += ["  types:"]
+        lines += [f"    {scalar(name)}: json      # JSON that is written in text" for name in texts]
+        lines += [f"    {scalar(name)}: comma_number      # such as {_number(known, name)}" for name in decimals]
     lines += [f"  {line}" for line in comments]
     if sets:
         lines += ["  set:", *(f"    {scalar(name)}: {text}" for name, text in sets.items())]
@@ -130,10 +136,25 @@ def _json_texts(known: Decisions) -> list[str]:
     ]
 
 
+def _number(known: Decisions, name: str) -> str:
+    """An amount as it is written, and as a number."""
+    text = next(iter(known.columns[name,].texts))
+    return f"{text}: {bytes(raw(as_comma_number(text))).decode()}"
+
+
 def _in_units(name: str, taken: Collection[str]) -> str:
     """The name of an amount in whole units: `price_cents` is `price`, unless the export has another such column."""
     bare = _SMALL_UNIT.sub("", name) or name
     return bare if bare == name or bare not in taken else f"{bare}_in_units"
+
+
+def _decimal_commas(known: Decisions) -> list[str]:
+    """The columns whose texts are amounts such as 49,90 or 1.234,56."""
+    return [
+        steps[0]
+        for steps, column in known.columns.items()
+        if len(steps) == 1 and steps not in known.dropped and column.matching(_DECIMAL_COMMA) == 1
+    ]
 
 
 def _amounts(known: Decisions) -> tuple[dict[str, str], list[str]]:
