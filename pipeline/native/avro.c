@@ -481,6 +481,28 @@ dealloc(Decoder *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+/* The names of the root's fields in the table, unless it has no room for one that is new. */
+static int
+take_member_names(Decoder *self)
+{
+    self->names = PyMem_Calloc((size_t)self->root->count + 1, sizeof(Name *));
+    if (self->names == NULL)
+        return -1;
+    for (Py_ssize_t i = 0; i < self->root->count; i++) {
+        PyObject *text = PyTuple_GET_ITEM(self->root->names, i);
+        if ((self->names[i] = names_find(text)) != NULL)
+            continue;
+        if (!names_room(MOST_NAMES)) {
+            PyMem_Free(self->names);
+            self->names = NULL;
+            return 0;
+        }
+        if ((self->names[i] = name_of(text)) == NULL)
+            return -1;
+    }
+    return 0;
+}
+
 /* AvroDecoder(schema, unusual) */
 static PyObject *
 create(PyTypeObject *type, PyObject *arguments, PyObject *named)
@@ -498,13 +520,8 @@ create(PyTypeObject *type, PyObject *arguments, PyObject *named)
     int done = self->root == NULL ? -1 : take_kind(self, self->root, schema, 0);
     if (done == 0 && self->root->kind != RECORD)
         done = wrong_schema();
-    if (done == 0 && names_room(MOST_NAMES - self->root->count)) {
-        self->names = PyMem_Calloc((size_t)self->root->count + 1, sizeof(Name *));
-        done = self->names == NULL ? -1 : 0;
-        for (Py_ssize_t i = 0; done == 0 && i < self->root->count; i++)
-            if ((self->names[i] = name_of(PyTuple_GET_ITEM(self->root->names, i))) == NULL)
-                done = -1;
-    }
+    if (done == 0)
+        done = take_member_names(self);
     if (done == 0)
         return (PyObject *)self;
     if (!PyErr_Occurred())

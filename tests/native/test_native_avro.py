@@ -23,6 +23,11 @@ pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed wi
 encode = msgspec.json.Encoder().encode
 
 
+def table_is_full() -> bool:
+    """Whether other tests have left no room for new names."""
+    return not isinstance(native.Header(blanks=True)({f"new {random.random()}": 1}), native.Members)
+
+
 class Plain(int):
     """Written as the integer that it is, whatever the logical type."""
 
@@ -38,7 +43,6 @@ def whole(low: int, high: int) -> st.SearchStrategy[Any]:
 INTS, LONGS = whole(-(2**31), 2**31 - 1), whole(-(2**63), 2**63 - 1)
 TIMES = LONGS | whole(-62_135_596_800_001, 253_402_300_800_000) | whole(-(10**6), 10**6)
 SCALARS: list[tuple[Any, st.SearchStrategy[Any]]] = [
-    ("null", st.none()),
     ("boolean", st.booleans()),
     ("int", INTS),
     ("long", LONGS),
@@ -73,7 +77,7 @@ def kinds(draw: st.DrawFn, place: str) -> tuple[Any, st.SearchStrategy[Any]]:
         return draw(st.sampled_from(SCALARS))
     if choice == 4:
         inner = [draw(kinds(f"{place}_{at}")) for at in range(draw(st.integers(1, 3)))]
-        fields = [{"name": f"f{at}", "type": ["null", kind] if at and kind != "null" else kind}
+        fields = [{"name": f"f{at}", "type": ["null", kind] if at else kind}
                   for at, (kind, _) in enumerate(inner)]  # fmt: skip
         members = {f"f{at}": st.none() | values if at else values for at, (_, values) in enumerate(inner)}
         return {"type": "record", "name": place, "fields": fields}, st.fixed_dictionaries(members)
@@ -134,11 +138,13 @@ def test_a_block_is_read_as_the_library_reads_it(data: st.DataObject) -> None:
     found = decode(content, len(records), False)
     if expected is None:
         assert found is None
-    elif len(records) <= len(content):  # rows of no bytes are left to the library
+    else:
         assert shown(found) == shown(expected)
-        assert shown(one.as_dict() for one in decode(content, len(records), True)) == shown(
+        members = decode(content, len(records), True)
+        assert members is None or shown(one.as_dict() for one in members) == shown(
             {name: value for name, value in one.items() if value is not None} for one in expected
         )
+        assert members is not None or table_is_full()
     for _ in range(8):
         damaged = bytearray(content)
         for _ in range(data.draw(st.integers(1, 2)) if content else 0):
@@ -171,7 +177,7 @@ def test_an_ordinary_block_is_not_left_to_the_library() -> None:
     for row in rows:
         fastavro.schemaless_writer(target, fastavro.parse_schema(ROW), row)
     assert decode(target.getvalue(), len(rows), False) == rows
-    assert [row.as_dict() for row in decode(target.getvalue(), len(rows), True)] == rows
+    assert table_is_full() or [row.as_dict() for row in decode(target.getvalue(), len(rows), True)] == rows
     assert decode(b"", 0, False) == []
 
 
@@ -246,7 +252,7 @@ def test_a_function_of_the_schema_may_raise_or_call_again() -> None:
     assert decode(content, 2, False) == [{"a": "x", "b": Raw(b"1")}] * 2
     assert seen == ["known"] * 3
     with pytest.raises(LookupError, match="negative"):
-        decode(b"\x02x" + struct.pack("<f", -0.5), 1, True)
+        decode(b"\x02x" + struct.pack("<f", -0.5), 1, False)
 
 
 def test_any_bytes_of_any_schema_are_read_within_their_bounds() -> None:
