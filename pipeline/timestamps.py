@@ -152,6 +152,8 @@ def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
     Digits below a microsecond are removed (towards the past), and `truncated` is set. Raises BadTime.
     """
     value: int | Decimal
+    if unit in UNITS and (isinstance(number, int) or (isinstance(number, str) and _WHOLE.fullmatch(number))):
+        return Reading(int(number) * UNITS[unit], True, False)
     if isinstance(number, int):
         value = number
     else:

@@ -16,7 +16,8 @@ from pipeline.mapper.kinds import TEXT, VALUE, Choice, Field, Section, verb
 from pipeline.mapper.language import UNITS, Call
 from pipeline.mapper.runtime import read_time
 from pipeline.mapper.timeformat import TimeFormat
-from pipeline.timestamps import SECOND, BadTime, Reading, format_utc
+from pipeline.native import AVAILABLE, native
+from pipeline.timestamps import DAY, SECOND, BadTime, format_utc, read_iso
 from pipeline.values import BadValue
 
 value = partial(verb, "value")
@@ -24,6 +25,9 @@ value = partial(verb, "value")
 UNIT = Field(Choice(UNITS), "how it is written; iso, with T or a space, when left out; auto finds s, ms or us by size")
 FORMAT = Field(TEXT, "for unit format: a form such as %d/%m/%Y %H:%M")
 FORMS = ("iso", "s", "ms", "day")
+_LATER_YEARS = 253_402_300_800_000_000
+"""The first µs of the year 10000."""
+_read_iso: Any = native.Reader("iso", read_iso) if AVAILABLE else read_iso
 BETWEEN = Section(
     "seconds",
     dict,
@@ -92,14 +96,15 @@ def _written_once(time: values.Value, unit: str, form: str, as_: str) -> Raw | s
     read = _read(time, unit, form)
     if read is None:
         return None
-    text = format_utc(read.us)
+    us, utc = read
     match as_:
         case "iso":
-            return text if read.utc else text.removesuffix("Z")
+            text = format_utc(us)
+            return text if utc else text.removesuffix("Z")
         case "day":
-            return text[:10]
+            return format_utc(us - us % DAY)[:10]
         case _:
-            return _number(read.us, SECOND if as_ == "s" else 1_000)
+            return _number(us, SECOND if as_ == "s" else 1_000)
 
 
 # The day of a session is the same in many rows.
@@ -112,21 +117,27 @@ def seconds_between(start: values.Value, end: values.Value, unit: str, form: str
     first, last = _read(start, unit, form), _read(end, unit, form)
     if first is None or last is None:
         return None
-    if first.utc != last.utc:
+    if first[1] != last[1]:
         raise BadValue("one of two times has an offset from UTC, and the other has none")
-    return _number(last.us - first.us, SECOND)
+    return _number(last[0] - first[0], SECOND)
 
 
-def _read(time: values.Value, unit: str, form: str) -> Reading | None:
+def _read(time: values.Value, unit: str, form: str) -> tuple[int, bool] | None:
+    """The time in µs, of the years 1 to 9999, and whether it is in UTC; None for a blank one. Raises BadValue."""
+    read: tuple[int, bool, bool] | None
     try:
         if form:
             text = values.text(time) or ""
             read = _format(form).read(text) if text.strip() else None
+        elif unit == "iso" and type(time) is str:
+            read = _read_iso(text, True) if (text := time.strip()) else None
         else:
             read = read_time(time, unit, space=True)
-        if read is not None:
-            format_utc(read.us)
-        return read
+        if read is None:
+            return None
+        if not 0 <= read[0] < _LATER_YEARS:
+            format_utc(read[0])
+        return read[:2]
     except BadTime as error:
         raise BadValue(str(error)) from None
 
@@ -139,5 +150,7 @@ def _format(form: str) -> TimeFormat:
 def _number(us: int, unit: int) -> Raw:
     """A count of microseconds in a greater unit, with all of its digits and no others."""
     whole, rest = divmod(abs(us), unit)
+    if not rest:
+        return Raw(b"%d" % (whole if us >= 0 else -whole))
     fraction = f".{rest:0{len(str(unit)) - 1}d}".rstrip("0").rstrip(".")
     return Raw(f"{'-' if us < 0 else ''}{whole}{fraction}".encode())
