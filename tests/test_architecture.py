@@ -47,7 +47,7 @@ LIBRARIES = {
     },
     "fastavro": {"extractors.avro_reader", "extractors.avro_values"},
     "cramjam": {"extractors.avro_reader"},
-    "jinja2": {"report.html", "local_service.page.rendering"},
+    "jinja2": {"report.html", "report.template_cache", "local_service.page.rendering"},
     "pydantic": {"management.models", "local_service"},
     "pydantic_core": {"management.models"},
     "starlette": {"local_service"},

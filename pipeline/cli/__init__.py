@@ -89,7 +89,10 @@ def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> Non
     if value and not ctx.resilient_parsing:
         from importlib.metadata import version
 
-        click.echo(f"backcast {version('backcast')}")
+        from pipeline.native import WHY_NOT
+
+        without = f"out its C part: {printable(WHY_NOT, 300)}" if WHY_NOT else " its C part"
+        click.echo(f"backcast {version('backcast')}, with{without}")
         ctx.exit()
 
 

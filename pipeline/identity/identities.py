@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -224,7 +223,8 @@ class Identities:
             for batch in read_batches(self._by_pair.path):
                 ours = np.flatnonzero(numbers_of(batch, "kinds") & ~EARLIER)
                 if len(ours):
-                    writer.write_table(self._rows(batch.take(numbers(ours)), at + ours, parts, named))
+                    some = batch if len(ours) == len(batch) else batch.take(numbers(ours))
+                    writer.write_table(self._rows(some, at + ours, parts, named))
                 at += len(batch)
                 if at % (10 * _AT_ONCE) < len(batch):
                     release_memory()
@@ -236,8 +236,8 @@ class Identities:
         ]
         return pa.table(
             [
-                pc.utf8_ltrim(batch.column("anonymous"), SEPARATOR),
-                pc.utf8_ltrim(batch.column("owner"), SEPARATOR),
+                _plain(batch.column("anonymous")),
+                _plain(batch.column("owner")),
                 _instants(numbers_of(batch, "first")),
                 _instants(numbers_of(batch, "last")),
                 batch.column("events"),
@@ -310,5 +310,22 @@ def _instants(times: NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(times), [bits, pa.py_buffer(np.ascontiguousarray(times))])
 
 
+def _plain(ids: pa.Array) -> pa.Array:
+    """The ids, those that are a tool's own numbers of persons without the SEPARATOR before them."""
+    text = ids.buffers()[2]
+    if text is None or ord(SEPARATOR) not in np.frombuffer(text, np.uint8):
+        return ids
+    import pyarrow.compute as pc  # takes a tenth of a second, and few exports need it
+
+    return pc.utf8_ltrim(ids, SEPARATOR)
+
+
 def _names(kind: type[Decision] | type[Reason], codes: NDArray[np.uint8]) -> pa.Array:
-    return texts([one.name.lower() for one in kind]).take(numbers(codes))
+    """The name of each code. (`take` of Arrow would import `pyarrow.compute`.)"""
+    names = [one.name.lower().encode() for one in kind]
+    lengths = np.array([len(name) for name in names])
+    padded = np.array(names).view(np.uint8).reshape(len(names), -1)
+    filled = np.arange(padded.shape[1]) < lengths[:, None]
+    offsets = np.concatenate(([0], np.cumsum(lengths[codes]))).astype(np.int32)
+    text = padded[codes][filled[codes]]
+    return pa.Array.from_buffers(pa.string(), len(codes), [None, pa.py_buffer(offsets), pa.py_buffer(text)])

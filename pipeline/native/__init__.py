@@ -23,17 +23,24 @@ Python code produces the same events at half the speed; tests/native/test_native
 from __future__ import annotations
 
 import os
+from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING
+
+WHY_NOT = ""
+"""Why this process does without the C part; "" where it has it."""
 
 if TYPE_CHECKING:
     from pipeline.native import _native as native
 elif os.environ.get("BACKCAST_NATIVE") == "0":
     native = None
+    WHY_NOT = "BACKCAST_NATIVE is 0"
 else:
     try:
         from pipeline.native import _native as native
-    except ImportError:
+    except ImportError as error:
         native = None
+        compiled = any(os.path.exists(f"{folder}/_native{end}") for folder in __path__ for end in EXTENSION_SUFFIXES)
+        WHY_NOT = f"it does not load: {error}" if compiled else "it was not compiled"
 
 AVAILABLE: bool = native is not None
 """Whether this process has the C part and may use it."""

@@ -16,13 +16,25 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 NAME = f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+LOAD = """
+import sys
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+try:
+    module_from_spec(spec_from_file_location("_native", None, loader=ExtensionFileLoader("_native", sys.argv[1])))
+except ModuleNotFoundError:  # of msgspec, which an environment that only builds does not have
+    pass
+except ImportError as error:
+    sys.exit(str(error))
+"""
 FLAGS = ("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-DNDEBUG")
 
 
 def build(to: Path) -> str:
-    """Compile into the folder `to`; why it could not be done, or "". What was there before is replaced at once.
+    """Compile into the folder `to`; why it could not be done, or "". What was there before is replaced at once, by
+    something that loads: a process of its own has loaded it.
 
-    CFLAGS of the environment come last: `.ci/sanitize` builds with sanitizers so.
+    CFLAGS of the environment come last: `.ci/sanitize` builds with sanitizers so, whose library has to be loaded first.
     """
     if os.environ.get("BACKCAST_NATIVE") == "0":
         return "BACKCAST_NATIVE is 0"
@@ -36,10 +48,16 @@ def build(to: Path) -> str:
     include = f"-I{sysconfig.get_path('include')}"
     sources = sorted(map(str, FOLDER.glob("*.c")))
     try:
-        flags = (*FLAGS, *shlex.split(os.environ.get("CFLAGS", "")))
+        own_flags = os.environ.get("CFLAGS", "")
+        flags = (*FLAGS, *shlex.split(own_flags))
         done = subprocess.run([*linker, *flags, include, *sources, "-o", str(made)], capture_output=True, text=True)
         if done.returncode:
             return f"{linker[0]} says: {done.stderr.strip()[-500:]}"
+        if "-fsanitize" not in own_flags:
+            loaded = subprocess.run([sys.executable, "-c", LOAD, str(made)], capture_output=True, text=True)
+            if loaded.returncode:
+                said = loaded.stderr.strip()[-500:] or f"Python ended with {loaded.returncode}"
+                return f"what was compiled does not load: {said.replace(str(made), NAME)}"
         made.replace(to / NAME)
     except OSError as error:
         return str(error)

@@ -75,10 +75,10 @@ class SourceExamples:
             for one in of_part:
                 block = next(islice(blocks, one.index - passed, None))
                 passed = one.index + 1
-                events = transformer.transform(Task(one.number, block), observe=False)
-                for event, row in zip(events.events, events.row_of, strict=True):
-                    if row in wanted[one.number]:
-                        ids.setdefault((one.number, row), _decode_event(event).properties.distinct_id)
+                for row in wanted[one.number]:
+                    events = transformer.transform(Task(one.number, block, row + 1, first=row), observe=False)
+                    if events.count:
+                        ids[one.number, row] = _decode_event(events.events[0]).properties.distinct_id
         return ids
 
     def pairs(self, clashes: Iterable[Clash], names: Sequence[str]) -> list[str]:

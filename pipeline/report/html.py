@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline import charts
 from pipeline.report.contents import Report
@@ -99,16 +99,18 @@ def environment() -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
 
+    from pipeline.report.template_cache import TemplateCache
+
     def plainly(text: object, limit: int = NAME_CHARACTERS) -> Markup:
         """A text of an export: escaped, without driving characters, and with a direction of its own."""
         return Markup("<bdi>") + escape(printable(str(text), limit)) + Markup("</bdi>")
 
+    options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     engine = Environment(
         loader=ChoiceLoader([PackageLoader("pipeline.report"), PackageLoader("pipeline.charts")]),
-        autoescape=True,
+        bytecode_cache=TemplateCache(str(options)),
         undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        **options,
     )
     engine.filters["n"] = lambda number: f"{number:,}"
     engine.filters["pluralize"] = pluralize

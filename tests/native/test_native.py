@@ -386,6 +386,31 @@ def test_without_the_c_part_all_is_python() -> None:
     assert ran.stdout.strip() == "False ['dict']"
 
 
+@pytest.mark.parametrize(
+    ("native_", "said"), [("0", "without its C part: BACKCAST_NATIVE is 0"), ("1", "with its C part")]
+)
+def test_the_version_says_whether_the_c_part_runs(native_: str, said: str) -> None:
+    """`--version` names the path that runs, and why where it is Python."""
+    ran = subprocess.run(
+        [sys.executable, "-c", "from pipeline.cli import main; main(['--version'])"],
+        cwd=ROOT, env={**os.environ, "BACKCAST_NATIVE": native_}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout.strip().endswith(f", {said}")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
+def test_what_does_not_load_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that lacks a symbol is compiled without a word: the build says so, and leaves the one before."""
+    (tmp_path / "lacking.c").write_text("void *nowhere(void); void *PyInit__native(void) { return nowhere(); }")
+    (tmp_path / build.NAME).write_text("the one before")
+    monkeypatch.setattr(build, "FOLDER", tmp_path)
+    monkeypatch.setattr(build, "FLAGS", ("-O0", "-fPIC"))
+    said = build.build(tmp_path)
+    assert said.startswith("what was compiled does not load: ")
+    assert "nowhere" in said
+    assert (tmp_path / build.NAME).read_text() == "the one before"
+
+
 def test_a_build_without_a_compiler_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left behind, and the reason is given."""
     monkeypatch.setenv("PATH", str(tmp_path))
