@@ -158,6 +158,7 @@ def rehearse(
     from pipeline.local_service import LocalService
     from pipeline.local_service.faults import BadFault, read_script
     from pipeline.local_service.settings import Settings
+    from pipeline.verify.steps import compare
 
     try:
         read_script(options.faults)
@@ -221,27 +222,39 @@ def verify_plan(
     options: VerifyOptions = VerifyOptions(),
     *,
     personal_key: str | Secret | None = None,
+    project_key: str | Secret | None = None,
     progress: Step = lambda name, done, total: None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Verification:
-    """Compare what landed with the ledger, event by event, and add the result to the report.
+    """Compare what landed with the ledger, events, their values and people, and add the result to the report.
 
-    `options.project` is 1 on this machine, and has to be named elsewhere. Check `verification.proved`. `warn` is called
-    where the report cannot be written, `progress` with the name of a step, and how many of its events are done. Raises
-    UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
+    `options.project` is 1 on this machine, and has to be named elsewhere. Check `verification.proved`, and
+    `verification.differs` where not all uuids were compared. With `options.repair` the missing events are sent again,
+    with the capture key; the verification is the one after it. `warn` is called where the report cannot be written,
+    `progress` with the name of a step, and how many of its events are done. A call that was interrupted continues in
+    the next one. Raises UsageError, Busy, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
+    from pipeline.delivery.send import Hooks, capture_key
     from pipeline.plan.freshness import open_plan
     from pipeline.report.contents import Results
     from pipeline.report.machine import update_report
-    from pipeline.report.results import verify_result
+    from pipeline.report.results import repair_counts, verify_result
     from pipeline.targets import address_of
+    from pipeline.verify.steps import Repair, compare, repair
 
     plan, folder = open_plan(fspath(directory))
     key = _secret(personal_key) or config.required_personal_key()
-    verification = compare(plan, folder, to, options, key, progress=progress)
-    result, project = verify_result(verification, to=address_of(to)), project_of_target(to, options, key)
-    update_report(folder, plan, warn, Results(verification=result, project=project))
-    return verification
+    if options.repair:
+        sending = capture_key(to, key=_secret(project_key), warn=warn)
+        done = repair(plan, folder, to, options, key, sending, hooks=Hooks(warn=warn, step=progress))
+    else:
+        done = Repair(None, compare(plan, folder, to, options, key, progress=progress))
+    counts = repair_counts(done.outcome, asked=options.repair)
+    result = verify_result(done.verification, to=address_of(to), repair=counts)
+    update_report(folder, plan, warn, Results(verification=result, project=project_of_target(to, options, key)))
+    if done.outcome is not None and done.outcome.problem is not None:
+        raise done.outcome.problem
+    return done.verification
 
 
 def plan_status(directory: PathText) -> PlanStatus:
@@ -348,33 +361,6 @@ def _rehearsal_directory(plan: Plan, directory: Directory) -> Iterator[Directory
         yield Directory(path)
     finally:
         unlock(lock)
-
-
-def compare(
-    plan: Plan,
-    directory: Directory,
-    to: str,
-    options: VerifyOptions,
-    key: Secret,
-    *,
-    progress: Step = lambda name, done, total: None,
-) -> Verification:
-    """Compare what landed with the ledger, as `verify_plan` does; writes no report."""
-    from pipeline.management import ManagementClient
-    from pipeline.plan.freshness import transform_config_for, workers_for
-    from pipeline.targets import address_of, is_loopback
-    from pipeline.verify import verify
-
-    if options.project is None and not is_loopback(address_of(to)):
-        raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
-    transform_config = transform_config_for(
-        plan, directory, None if options.source_root is None else Path(options.source_root)
-    )
-    with ManagementClient(to, key, "1" if options.project is None else options.project) as client:
-        workers = workers_for(options.workers, transform_config.parts)
-        return verify(
-            plan, directory, transform_config, client, workers=workers, whole=options.whole, progress=progress
-        )
 
 
 def project_of_target(to: str, options: VerifyOptions, key: Secret) -> Project | None:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import click
@@ -17,7 +16,6 @@ from pipeline.cli import common
 from pipeline.cli.flags import takes
 from pipeline.cli.preflight import before_sending
 from pipeline.cli.progress import Sending
-from pipeline.errors import UsageError
 from pipeline.options import ApplyOptions, KeyOptions, PreflightOptions
 
 
@@ -108,14 +106,7 @@ def _confirm(phases: Mapping[str, int], address: str, sentence: str) -> None:
     click.echo(sentence, err=True)
     click.echo(f"Phases: {', '.join(f'{name} {count:,}' for name, count in phases.items() if count)}.", err=True)
     click.echo(f"To: {address}. Imported events cannot be deleted.", err=True)
-    hint = f"type {events}, or give --yes"
-    answer = common.ask(
-        partial(click.prompt, default="", show_default=False),
-        f"Type the number of events ({events}) to send them",
-        UsageError("stdin ended before the number of events was typed; nothing was sent", hint=hint),
-    )
-    if answer.replace(",", "").replace("_", "").strip() != str(events):
-        raise UsageError("that is not the number of events; nothing was sent", hint=hint)
+    common.ask_number(events, "send them")
 
 
 _SHOW_CURSOR = b"\x1b[?25h\n"

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,3 +90,15 @@ def ask(prompt: Callable[..., Any], question: str, unanswered: UsageError) -> An
             raise
         click.echo(err=True)
         raise unanswered from None
+
+
+def ask_number(events: int, why: str) -> None:
+    """Ask for a number of events to be typed before they are sent. Raises UsageError where the answer is another."""
+    hint = f"type {events}, or give --yes"
+    answer = ask(
+        partial(click.prompt, default="", show_default=False),
+        f"Type the number of events ({events}) to {why}",
+        UsageError("stdin ended before the number of events was typed; nothing was sent", hint=hint),
+    )
+    if answer.replace(",", "").replace("_", "").strip() != str(events):
+        raise UsageError("that is not the number of events; nothing was sent", hint=hint)

@@ -109,6 +109,12 @@ class Verifying(_Line):
     def __init__(self, *, quiet: bool) -> None:
         super().__init__("Verifying:", None, quiet=quiet)
 
+    def pause(self) -> None:
+        """Remove the live line, since something is asked; the next step shows it again."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
 
 class Reading(_Line):
     """Progress of a plan: the rows read, and their rate."""

@@ -1,7 +1,8 @@
-"""`backcast verify`: compare what landed with the ledger."""
+"""`backcast verify`: compare what landed with the ledger, and send again what is missing."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -16,30 +17,48 @@ from pipeline.options import KeyOptions, VerifyOptions
 @common.directory
 @common.target
 @takes(VerifyOptions)
-@takes(KeyOptions, "keys", without=("project_key_file",))
+@click.option("--yes", is_flag=True, help="Do not ask before --repair sends.")
+@takes(KeyOptions, "keys")
 @common.as_json
 @common.quiet
-def verify(directory: Path, to: str, options: VerifyOptions, keys: KeyOptions, as_json: bool, quiet: bool) -> int:
-    """Compare what landed with the ledger, event by event.
+def verify(
+    directory: Path, to: str, options: VerifyOptions, yes: bool, keys: KeyOptions, as_json: bool, quiet: bool
+) -> int:
+    """Compare what landed with the ledger: events, their values, and people.
 
-    Two sets of (uuid, event, distinct_id, timestamp) are compared exactly. Exit 7 when they differ.
+    Every event is compared by (uuid, event, distinct_id, timestamp), and of some or all every property; each difference
+    is named with its row, all of them in DIR/differences.jsonl. Exit 7 when anything differs. Interrupted (exit 130),
+    the next run continues. --repair needs the capture key too; altered and extra events are never sent over.
     """
     import msgspec
 
-    from pipeline import api, config
+    from pipeline import config
+    from pipeline.api import project_of_target
+    from pipeline.delivery.send import Hooks, capture_key
     from pipeline.plan.freshness import open_plan
     from pipeline.report import terminal
     from pipeline.report.contents import Results
     from pipeline.report.machine import update_report
-    from pipeline.report.results import verify_result
+    from pipeline.report.rejects import refusal
+    from pipeline.report.results import repair_counts, verify_result
     from pipeline.report.state import read_status
-    from pipeline.targets import address_of
+    from pipeline.targets import address_of, is_loopback
+    from pipeline.verify.steps import Repair, compare, repair
 
     plan, folder = open_plan(directory)
     key = config.required_personal_key(keys.personal_key_file)
+    address = address_of(to)
     with Verifying(quiet=quiet) as progress:
-        verification = api.compare(plan, folder, to, options, key, progress=progress.step)
-    result = verify_result(verification, to=address_of(to))
+        if options.repair:
+            sending = capture_key(to, keys.project_key_file, warn=common.warn)
+            asks = not (yes or is_loopback(address))
+            confirm = partial(_confirm, progress, address) if asks else lambda count: None
+            hooks = Hooks(warn=common.warn, step=progress.step)
+            done = repair(plan, folder, to, options, key, sending, confirm=confirm, hooks=hooks)
+        else:
+            done = Repair(None, compare(plan, folder, to, options, key, progress=progress.step))
+    counts = repair_counts(done.outcome, asked=options.repair)
+    result = verify_result(done.verification, to=address, repair=counts)
     status = read_status(plan, folder, Results(verification=result))
     common.show(
         msgspec.structs.replace(result, state=status.state),
@@ -47,8 +66,21 @@ def verify(directory: Path, to: str, options: VerifyOptions, keys: KeyOptions, a
             console, plan, status, str(directory), verified=result, project=options.project
         ),
         as_json=as_json,
-        quiet=quiet and result.proved,
+        quiet=quiet and not result.differs,
     )
-    project = api.project_of_target(to, options, key)
+    project = project_of_target(to, options, key)
     update_report(folder, plan, common.warn, Results(verification=result, project=project))
-    return 0 if result.proved else 7
+    if done.outcome is not None and done.outcome.problem is not None:
+        raise done.outcome.problem
+    if result.differs:
+        return 7
+    if done.outcome is not None and done.outcome.counts.refused:
+        raise refusal(folder)
+    return 0
+
+
+def _confirm(progress: Verifying, address: str, events: int) -> None:
+    """Ask for the number of events that are sent again. Raises UsageError where the answer is another."""
+    progress.pause()
+    click.echo(f"To: {address}. {events:,} missing events would be sent again, with the same uuids.", err=True)
+    common.ask_number(events, "send them again")

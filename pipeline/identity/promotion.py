@@ -39,8 +39,9 @@ ONE_IN = 64
 """One of this many events of a block is sampled: counting them all would cost a plan half of its speed."""
 
 
-_INITIAL = {name: "$initial_" + name.removeprefix("$") for name in PROMOTED}
-_NAMED = PROMOTED | frozenset(_INITIAL.values())
+INITIAL = {name: "$initial_" + name.removeprefix("$") for name in PROMOTED}
+"""The name under which the service stores the first value of each."""
+_NAMED = PROMOTED | frozenset(INITIAL.values())
 _NOT_PROMOTING = frozenset(("$snapshot", "$performance_event"))
 _NOT_PERSONS = frozenset(("$exception", "$$heatmap"))
 """Events that promote nothing, and those that never change a person (docs/know/service.md#persons)."""
@@ -124,7 +125,7 @@ def _promoted_by(name: str, properties: _Values) -> tuple[_Values, _Values]:
     promoted = PROMOTED & properties.keys() if name not in _NOT_PROMOTING else ()
     for one in promoted:
         set_.setdefault(one, properties[one])
-        once.setdefault(_INITIAL[one], properties[one])
+        once.setdefault(INITIAL[one], properties[one])
     if "$os_name" in promoted:
         del set_["$os_name"], once["$initial_os_name"]
         if "$os" not in promoted:

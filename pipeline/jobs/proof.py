@@ -89,10 +89,10 @@ def _compare(
     from pipeline.report.contents import Results
     from pipeline.report.machine import write_report
     from pipeline.report.results import verify_result
-    from pipeline.verify import verify
+    from pipeline.verify import Depth, verify
 
     workers = workers_for(workers, config.parts)
-    verification = verify(plan, directory, config, client, workers=workers, among_others=True)
+    verification = verify(plan, directory, config, client, workers=workers, depth=Depth(among_others=True))
     counts = verification.events
     missing = f"{counts['missing']:,} of {counts['expected']:,} events are not there"
     if verification.proved:

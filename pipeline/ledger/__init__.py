@@ -28,9 +28,10 @@ answer (null: none ever came), `detail` of the last try, `run` that began it las
     begun      about to be sent, in flight, or in doubt
     settled    accepted
     refused    one event, refused permanently
-    split      sent in pieces, which are rows of their own
+    split      sent in pieces, which are rows of their own; also settled once, with events that a repair sends again
     waiting    to be sent unchanged; the service took nothing of it, unless a larger request that it was a part of was
-               answered 413: of that request the service may have stored the beginning
+               answered 413: of that request the service may have stored the beginning. Or it was settled, did not
+               land, and is sent again by a repair: then it has the status of its first answer, or none
 
 Where the service answers for each event, a batch whose events it did not treat alike is split by that answer: its
 accepted ranges are rows that were never sent by themselves (`bytes` and `tries` 0), and ranges to be sent again wait,
@@ -59,11 +60,13 @@ from pipeline.ledger.queries import (
     RunHistory,
     SendingRate,
     read_batches,
+    read_last_settled,
     read_rate,
     read_refused_events,
     read_summary,
     read_totals,
 )
+from pipeline.ledger.reopening import reopen
 from pipeline.ledger.schema import (
     VERSION,
     BatchKey,
@@ -96,10 +99,12 @@ __all__ = [
     "is_locked",
     "lock_file",
     "read_batches",
+    "read_last_settled",
     "read_rate",
     "read_refused_events",
     "read_summary",
     "read_totals",
+    "reopen",
     "unlock",
     "was_ever_applied",
 ]

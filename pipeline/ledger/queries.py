@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,13 @@ def read_totals(path: Path) -> Totals:
     """The totals, also while a run is writing. Raises BrokenLedger."""
     with reading(path) as database:
         return Totals() if database is None else totals_in(database)
+
+
+def read_last_settled(path: Path) -> datetime | None:
+    """When a batch was last accepted, None where none was. Raises BrokenLedger."""
+    query = "select max(ended) from batches where state = 'settled'"
+    last = next((row[0] for row in _rows(path, query)), None)
+    return None if last is None else datetime.fromisoformat(last)
 
 
 def read_batches(path: Path, state: str) -> Iterator[BatchKey]:

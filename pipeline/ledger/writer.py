@@ -234,6 +234,35 @@ class Ledger:
             "update batches set state = 'waiting' where phase = ? and block = ? and first = ? and last = ?", key
         )
 
+    def reopen(self, key: BatchKey, pieces: Sequence[tuple[BatchKey, bool]], detail: str) -> None:
+        """Record that events of a settled batch did not land: of its pieces, some wait again, others stay settled.
+
+        A batch that has to be sent again as a whole waits itself.
+        """
+        self._steps.append("reopen")
+        if len(pieces) == 1:
+            self._db.execute(
+                "update batches set state = 'waiting', ended = null, detail = ?, run = ?"
+                " where phase = ? and block = ? and first = ? and last = ?",
+                (detail, self.run, *key),
+            )
+            return
+        same = "phase = ? and block = ? and first = ? and last = ?"
+        size, status, begun, ended = self._db.execute(
+            f"select bytes, status, begun, ended from batches where {same}", key
+        ).fetchone()
+        self._db.execute(f"update batches set state = 'split', detail = ? where {same}", (detail, *key))
+        self._db.executemany(
+            "insert into batches (phase, block, first, last, state, bytes, status, detail, run, begun, ended)"
+            " values (?,?,?,?,?,?,?,?,?,?,?)",
+            [
+                (*piece, "waiting", size, None, detail, self.run, begun, None)
+                if again
+                else (*piece, "settled", 0, status, "", self.run, begun, ended)
+                for piece, again in pieces
+            ],
+        )
+
     def failed(
         self,
         key: BatchKey,
@@ -313,6 +342,10 @@ class Ledger:
         return {
             BatchKey(*row) for row in self._read("select phase, block, first, last from batches where state = 'begun'")
         }
+
+    def runs_before(self) -> int:
+        """How many runs there were before this one."""
+        return int(self._read("select count(*) from runs where id < ?", self.run)[0][0])
 
     def was_answered(self) -> bool:
         """Whether the target responded in an earlier run, or may have received a request."""

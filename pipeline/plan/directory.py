@@ -77,6 +77,10 @@ class Directory:
     """The standard input, so that it can be read again."""
     rehearsal = _File("rehearsal")
     """The same plan applied to the local service, with a ledger and a store of its own."""
+    verification = _File("verification")
+    """What a verification read so far, where it was interrupted."""
+    differences = _File("differences.jsonl")
+    """Every difference that the last verification found, with its row."""
     scratch = _File("scratch")
     """What planning needs only while it runs."""
 

@@ -68,6 +68,10 @@ def _step(
         return NextStep(f"Compare what landed with what was sent.{asks}", verify)
     if state == "sent-with-refusals":
         return NextStep("Read which events were refused, and why:", refused)
+    if state == "differs" and results.verification is not None and results.verification.events.missing:
+        return NextStep(
+            f"Send what is missing again, with the same uuids, and compare once more.{asks}", f"{verify} --repair"
+        )
     if state == "differs":
         return NextStep(f"List the events that differ.{asks}", f"{verify} --json")
     if state == "verified":

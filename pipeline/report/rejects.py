@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby, tee
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -16,9 +15,10 @@ from pipeline.errors import Refused, UnreadableExport, UnsafePlan, UsageError
 from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
 from pipeline.models import Reject
 from pipeline.plan.directory import Directory, read_lines
+from pipeline.plan.event_rows import BlockEvents, Place, find_lines, find_rows
 from pipeline.plan.freshness import transform_config_for
 from pipeline.plan.manifest import Plan, SealedBlock
-from pipeline.plan.phases import EVENTS, line_blocks, sealed_file
+from pipeline.plan.phases import EVENTS, sealed_file
 from pipeline.text import pluralize
 
 REFUSED = "refused_event"
@@ -34,8 +34,6 @@ MOST_PLACES = 5
 _VARIABLE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d+")
 
 Warn = Callable[[str], None]
-Located = tuple[int, int, str]
-"""A row's number in its part, from 1 (0: unknown), its byte offset, and its text."""
 
 
 class RefusedEvent(Reject, frozen=True, gc=False, kw_only=True):
@@ -179,18 +177,10 @@ def _event(refusal: RefusalRecord, stage: str, part: str, row: int, offset: int,
 
 def _of_lines(file: Path, refusals: Iterator[RefusalRecord], stage: str) -> Iterator[RefusedEvent]:
     """Refused merges, groups and profiles: each is a line of a sealed file."""
-    row = offset = 0
-    refusal = next(refusals, None)
-    for block, lines in enumerate(line_blocks(file)):
-        for event, line in enumerate(lines):
-            row += 1
-            while refusal is not None and (refusal.block, refusal.event) == (block, event):
-                text = line.decode("utf-8", "backslashreplace").removesuffix("\n")
-                yield _event(refusal, stage, file.name, row, offset, text)
-                refusal = next(refusals, None)
-            offset += len(line)
-        if refusal is None:
-            return
+    listed, named = tee(refusals)
+    places = find_lines(file, ((refusal.block, refusal.event) for refusal in named))
+    for refusal, place in zip(listed, places, strict=False):
+        yield _event(refusal, stage, file.name, *place)
 
 
 def _of_rows(
@@ -203,53 +193,26 @@ def _of_rows(
     warn: Warn,
 ) -> Iterator[RefusedEvent]:
     """Refused events of rows. Their rows come from transforming their blocks again, as `verify` does."""
-    blocks = {block.number: block for block in read_lines(directory.blocks, SealedBlock) if block.number in numbers}
-    row_finders = _find_rows(plan, directory, blocks, source_root)
+    parts = {
+        block.number: plan.parts[block.part].path
+        for block in read_lines(directory.blocks, SealedBlock)
+        if block.number in numbers
+    }
+    found = _find_rows(plan, directory, numbers, source_root)
     for number, of_block in groupby(refusals, key=attrgetter("block")):
-        row_of = None
+        block = None
         try:
-            row_of = next(row_finders, None)
+            block = next(found, None)
         except (UnreadableExport, UnsafePlan) as error:
             warn(f"the rows of refused events cannot be shown: {error.message}")
-        part = plan.parts[blocks[number].part].path
         for refusal in of_block:
-            yield _event(refusal, stage, part, *(row_of(refusal.event) if row_of else (0, 0, "")))
+            yield _event(refusal, stage, parts[number], *(block.place(refusal.event) if block else Place()))
 
 
 def _find_rows(
-    plan: Plan, directory: Directory, blocks: Mapping[int, SealedBlock], source_root: Path | None
-) -> Iterator[Callable[[int], Located]]:
-    """For each of these blocks in order: the row of an event, by the number of the event in the block.
-
-    Raises UnreadableExport, UnsafePlan.
-    """
-    from pipeline.extractors import rows as read_rows
-    from pipeline.plan.contents import PlannedBlock, task_of, tasks
-    from pipeline.transform.block import BlockTransformer
-    from pipeline.transform.tasks import Task
-
-    config = transform_config_for(plan, directory, source_root)
-    transformer = BlockTransformer(config)
-
-    def choose(planned: PlannedBlock) -> Task | None:
-        return task_of(plan, planned) if planned.sealed.number in blocks else None
-
-    for task in tasks(plan, directory, config.parts, choose):
-        events = transformer.transform_sealed(task)
-        left_out = {(copy.row, copy.position) for copy in task.duplicates if copy.code}
-        sent = [
-            row
-            for row, position in zip(events.row_of, events.positions, strict=True)
-            if (row, position) not in left_out
-        ]
-        rows = read_rows(config.parts[task.block.part], task.block, observe=False)
-        deque(rows, maxlen=0)  # offsets are available once the rows were read
-        first = blocks[task.number].first_row
-        yield lambda event, sent=sent, rows=rows, first=first: (  # type: ignore[misc]
-            first + sent[event],
-            rows.offset(sent[event]),
-            rows.text(sent[event]),
-        )
+    plan: Plan, directory: Directory, numbers: Collection[int], source_root: Path | None
+) -> Iterator[BlockEvents]:
+    yield from find_rows(plan, directory, transform_config_for(plan, directory, source_root), numbers)
 
 
 def write_csv(file: TextIO, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -9,13 +9,13 @@ import msgspec
 
 from pipeline.ledger import FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, RunHistory
 from pipeline.plan.phases import PHASES
-from pipeline.verify.reconcile import Difference, ExtraEvents
+from pipeline.verify.findings import Difference, ExtraEvents, PeopleCheck, ValueCheck, WarningCheck
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, ResultCounts
     from pipeline.plan.manifest import Plan
     from pipeline.report.state import PlanStatus
-    from pipeline.verify.reconcile import Verification
+    from pipeline.verify.findings import Verification
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
@@ -128,7 +128,9 @@ class FoundCounts(msgspec.Struct, frozen=True):
     """Events: `expected` by the ledger, `found` at the service.
 
     `duplicated` are there a second time with another content, and `extra` counts them too; `others` are not of the
-    plan; `copies` are accepted events that are equal to another, which the service collapses.
+    plan; `copies` are accepted events that are equal to another, which the service collapses. `altered` have another
+    value of a property than was sent; `late` were missing first, and then there. Of the `different`, `renamed`,
+    `retimed` and `other_person` have another name, time or distinct_id.
     """
 
     expected: int = 0
@@ -139,6 +141,20 @@ class FoundCounts(msgspec.Struct, frozen=True):
     different: int = 0
     others: int = 0
     copies: int = 0
+    altered: int = 0
+    late: int = 0
+    renamed: int = 0
+    retimed: int = 0
+    other_person: int = 0
+
+
+class RepairCounts(msgspec.Struct, frozen=True):
+    """Events that were sent again since they were missing: how many, and what the service answered."""
+
+    sent: int
+    accepted: int = 0
+    refused: int = 0
+    in_doubt: int = 0
 
 
 class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +164,9 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     that are not of the plan, by name and UTC day, the most frequent first, and only some of many. `to` is the address
     that was compared, "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is as in
     ApplyResult.
+
+    `uuids`, `values`, `people`, `warnings` and `settled` are as in `pipeline.verify.findings.Verification`. `repair` is
+    what was sent again, where that was asked for; the other fields are then of the verification after it.
     """
 
     format: str = "backcast.verify/1"
@@ -160,6 +179,19 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     to: str = ""
     at: str = ""
     state: str | msgspec.UnsetType = msgspec.UNSET
+    uuids: str = "all"
+    values: ValueCheck = ValueCheck("none")
+    people: PeopleCheck = PeopleCheck()
+    warnings: WarningCheck = WarningCheck()
+    settled: float | None = None
+    repair: RepairCounts | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything is not as it was sent. What was compared in part may have no difference and be no proof."""
+        counts = self.events
+        wrong = counts.missing or counts.extra or counts.different or counts.altered or any(self.people.wrong.values())
+        return bool(wrong) or (not self.proved and self.uuids == "all")
 
 
 def apply_result(
@@ -222,7 +254,20 @@ def _verified(result: VerifyResult | None) -> Verified | None:
     return Verified(result.at, result.to, result.proved, result.events.found, result.events.expected)
 
 
-def verify_result(verification: Verification, *, to: str = "") -> VerifyResult:
+def repair_counts(outcome: Outcome | None, *, asked: bool) -> RepairCounts | msgspec.UnsetType:
+    """What a repair sent again; UNSET where none was asked for."""
+    if not asked:
+        return msgspec.UNSET
+    if outcome is None:
+        return RepairCounts(0)
+    counts = outcome.counts
+    sent = outcome.planned - counts.already_settled
+    return RepairCounts(sent, counts.accepted, counts.refused, counts.in_doubt)
+
+
+def verify_result(
+    verification: Verification, *, to: str = "", repair: RepairCounts | msgspec.UnsetType = msgspec.UNSET
+) -> VerifyResult:
     """A verification as the machine contract shows it."""
     return VerifyResult(
         cells=CellCounts(**verification.cells),
@@ -233,6 +278,12 @@ def verify_result(verification: Verification, *, to: str = "") -> VerifyResult:
         scope=verification.scope,
         to=to,
         at=_now(),
+        uuids=verification.uuids,
+        values=verification.values,
+        people=verification.people,
+        warnings=verification.warnings,
+        settled=verification.settled,
+        repair=repair,
     )
 
 

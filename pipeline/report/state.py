@@ -70,13 +70,13 @@ def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: b
     totals, verification = summary.totals, results.verification
     # A ledger that settled more since was not compared with what landed. Events in doubt may have been found, too.
     current = verification is not None and verification.events.expected >= totals.settled
-    if verification is not None and current and not verification.proved:
+    if verification is not None and current and verification.differs:
         return State.DIFFERS
     if totals.settled + totals.refused < plan.events.made or totals.in_doubt:
         return State.STOPPED
     if totals.refused:
         return State.SENT_WITH_REFUSALS
-    return State.VERIFIED if current else State.SENT
+    return State.VERIFIED if verification is not None and current and verification.proved else State.SENT
 
 
 def _is_rehearsed(results: Results) -> bool:

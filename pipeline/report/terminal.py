@@ -21,13 +21,12 @@ from pipeline.report.rejects import RefusalCause, group_refusals
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.state import PlanStatus
 from pipeline.report.tables import number, table, text
-from pipeline.report.wording import COLLAPSE, mapping_of, state_in_words, zone_proof
-from pipeline.text import are, pluralize, printable, were
-from pipeline.verify.reconcile import Difference
+from pipeline.report.verification_view import show_verification
+from pipeline.report.wording import mapping_of, state_in_words, zone_proof
+from pipeline.text import are, pluralize, printable
 
 MOST_LINES = 40
 """Lines of a result, on the width of the terminal."""
-MOST_DIFFERENCES = 8
 MOST_CAUSES = 5
 COMMAND_CHARACTERS = 4_000
 _STATES = {
@@ -74,7 +73,7 @@ def show_results(
         if applied is not None:
             show_apply(console, applied)
         if verified is not None:
-            show_verification(console, verified)
+            show_verification(console, verified, directory)
         show_refusals(console, refusals)
 
     to = applied.to if applied is not None and applied.dry_run else ""
@@ -272,69 +271,3 @@ def show_refusals(console: Console, causes: Sequence[RefusalCause]) -> None:
     console.print(shown)
     if len(causes) > MOST_CAUSES:
         console.print(Text(f"and {pluralize(len(causes) - MOST_CAUSES, 'more cause')}", style="dim"))
-
-
-def show_verification(console: Console, result: VerifyResult) -> None:
-    """What landed, compared with what was sent."""
-    counts = result.events
-    if result.proved:
-        console.print(Text("Proved: every event that was settled was found once."))
-    elif counts.missing:
-        console.print(Text(f"Not proved: {pluralize(counts.missing, 'event')} {are(counts.missing)} missing."))
-    else:
-        console.print(Text("Not proved: the service has other events than were settled."))
-    console.print(Text(f"{counts.found:,} of {pluralize(counts.expected, 'event')} found."))
-    kinds = (
-        ("missing", result.cells.missing, counts.missing),
-        ("extra", result.cells.extra, counts.extra - counts.duplicated),
-        ("duplicated", result.cells.duplicated, counts.duplicated),
-        ("different", result.cells.different, counts.different),
-    )
-    if any(cells or events for _, cells, events in kinds):
-        shown = table("difference", "#daily counts", "#events")
-        for name, cells, events in kinds:
-            if cells or events:
-                shown.add_row(name, number(cells), number(events))
-        console.print(shown)
-    _differences(console, result.differences)
-    _extras(console, result)
-    if counts.copies:
-        copies = f"{pluralize(counts.copies, 'more copy')} {were(counts.copies)} accepted"
-        console.print(Text(f"{copies}, {COLLAPSE}."))
-
-
-def _differences(console: Console, differences: Sequence[Difference]) -> None:
-    if not differences:
-        return
-    shown = table("event", "uuid", "landed as (event, person, time)")
-    for difference in differences[:MOST_DIFFERENCES]:
-        landed = "; ".join(", ".join(copy) for copy in difference.landed)
-        shown.add_row(text(difference.kind, 40), text(difference.uuid, 40), text(landed, 240))
-    shown.columns[1].no_wrap = True
-    console.print(shown)
-    if len(differences) > MOST_DIFFERENCES:
-        console.print(Text(f"{len(differences) - MOST_DIFFERENCES:,} more; all of them: --json", style="dim"))
-
-
-def _extras(console: Console, result: VerifyResult) -> None:
-    """Events that are not of the plan by name and day, where they may come from, and what was compared."""
-    if not result.extras:
-        return
-    shown = table("not of this plan", "UTC day", "#events")
-    for extra in result.extras[:MOST_DIFFERENCES]:
-        shown.add_row(text(extra.event, 120), text(extra.day, 20), number(extra.count))
-    console.print(shown)
-    others = result.events.others
-    if not others:
-        console.print(Text("These events are unexpected, so they count as differences."))
-        return
-    sentence = f"{pluralize(others, 'event')} {are(others)} there that this plan did not send, which is no difference."
-    if result.scope:
-        marks = " and ".join(f"{name} {value!r}" for name, value in result.scope.items())
-        sentence += (
-            f" They carry the mark of this import, {marks}: another import of the same tool, or an earlier plan of the"
-            " same export, whose events then are there twice. `plan --name` gives each import a mark of its own."
-        )
-    else:
-        sentence += " The whole project was compared, with what others sent to it."
-    console.print(text(sentence, 600))

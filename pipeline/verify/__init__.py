@@ -1,7 +1,17 @@
-"""Compare what landed with what the ledger says was settled: by cell, then event by event."""
+"""Compare what landed with what the ledger says was settled: counts, events, values and people; send what is missing.
+
+reconcile.verify      the comparison, whole: what was sent (`expected`), what landed (`landed`), part by part
+settle                the time that the service needs to show what it accepted
+session               what is kept while it runs, so that an interrupted one continues
+comparison            counts of what agrees and what does not
+fields, values        the properties of events, and what the service is known to change in them
+people, warnings      merges, profiles and groups as they stand; the target's ingestion warnings
+rows                  each difference with its row
+"""
 
 from __future__ import annotations
 
-from pipeline.verify.reconcile import Difference, Verification, verify
+from pipeline.verify.findings import Difference, Verification
+from pipeline.verify.reconcile import Depth, verify
 
-__all__ = ["Difference", "Verification", "verify"]
+__all__ = ["Depth", "Difference", "Verification", "verify"]

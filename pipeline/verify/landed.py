@@ -7,9 +7,9 @@ pages by uuid. Each query has a limit, because the service truncates the result 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline.errors import Refused
 
@@ -18,8 +18,30 @@ if TYPE_CHECKING:
 
 PAGE = 20_000
 """Rows of one page."""
-Row = tuple[str, str, str, str]
-"""uuid, event, distinct_id, timestamp of one event that landed."""
+VALUES_PAGE = 2_000
+"""Rows of one page with the properties of the events."""
+ASKED = 200
+"""Uuids or ids that one query asks for."""
+
+
+class Row(NamedTuple):
+    """One event that landed. `properties` is its JSON text, None where it was not asked for."""
+
+    uuid: str
+    event: str
+    distinct_id: str
+    timestamp: str
+    properties: Any = None
+
+
+class Cursor(NamedTuple):
+    """Where the next page begins: in which window, and after which uuid of it ("": at its begin)."""
+
+    window: int = 0
+    after: str = ""
+
+
+BEGIN = Cursor()
 
 
 def landed_cells(client: ManagementClient, page: int = PAGE, where: str = "") -> Counter[tuple[str, str]]:
@@ -45,12 +67,25 @@ def landed_copies(client: ManagementClient, where: str = "") -> int | None:
         raise
 
 
-def landed_rows(
-    client: ManagementClient, cells: Counter[tuple[str, str]], page: int = PAGE, where: str = ""
-) -> Iterator[list[Row]]:
-    """Every landed event that meets a condition, in pages of about `page` rows; `cells` counts them."""
-    for first, last in windows(cells, page):
-        yield from _pages(client, first, last + timedelta(days=1), page, where)
+def landed_pages(
+    client: ManagementClient,
+    cells: Counter[tuple[str, str]],
+    page: int = PAGE,
+    where: str = "",
+    *,
+    values: bool = False,
+    start: Cursor = BEGIN,
+) -> Iterator[tuple[list[Row], Cursor]]:
+    """Every landed event that meets a condition, in pages of about `page` rows, from `start` on; `cells` counts them.
+
+    Each page comes with the cursor of the one after it.
+    """
+    for number, (first, last) in enumerate(windows(cells, page)):
+        if number >= start.window:
+            after = start.after if number == start.window else ""
+            days = first, last + timedelta(days=1)
+            for rows, following in _pages(client, days, page, where, after, values):
+                yield rows, Cursor(number, following) if following else Cursor(number + 1)
 
 
 def windows(cells: Counter[tuple[str, str]], page: int) -> Iterator[tuple[date, date]]:
@@ -70,30 +105,54 @@ def windows(cells: Counter[tuple[str, str]], page: int) -> Iterator[tuple[date, 
         yield run[0], run[-1]
 
 
-def _pages(client: ManagementClient, since: date, until: date, page: int, where: str) -> Iterator[list[Row]]:
-    also = where and f" and {where}"
-    after, limit = also, page
+def _pages(
+    client: ManagementClient, days: tuple[date, date], page: int, where: str, after: str, values: bool
+) -> Iterator[tuple[list[Row], str]]:
+    """The pages of a window, each with the last uuid of it, "" for the last page."""
+    limit = page
+    columns = "uuid, event, distinct_id, timestamp" + (", properties" if values else "")
     while True:
+        conditions = [f"timestamp >= '{days[0]}'", f"timestamp < '{days[1]}'"]
+        conditions += [where] if where else []
+        conditions += [f"uuid > '{after}'"] if after else []
         answer = client.query(
-            "select uuid, event, distinct_id, timestamp from events"
-            f" where timestamp >= '{since}' and timestamp < '{until}'{after} order by uuid limit {limit}"
+            f"select {columns} from events where {' and '.join(conditions)} order by uuid limit {limit}"
         )
-        rows: list[Row] = [(str(u), str(e), str(d), str(t)) for u, e, d, t in answer.results]
+        rows = [_row(*row) for row in answer.results]
         if len(rows) < limit:
-            yield rows
+            yield rows, ""
             return
         # The last uuid may have rows beyond this page; it is read again.
-        complete = [row for row in rows if row[0] != rows[-1][0]]
+        complete = [row for row in rows if row.uuid != rows[-1].uuid]
         if not complete:
             limit *= 2
             continue
-        yield complete
-        after, limit = f"{also} and uuid > '{complete[-1][0]}'", page
+        after, limit = complete[-1].uuid, page
+        yield complete, after
 
 
-def landed_event(client: ManagementClient, uuid: str) -> list[tuple[str, str, str]]:
-    """What landed under one uuid: (event, distinct_id, timestamp) of each."""
-    answer = client.query(
-        f"select event, distinct_id, timestamp from events where uuid = '{uuid}' order by timestamp limit 100"
-    )
-    return [(str(event), str(distinct_id), str(timestamp)) for event, distinct_id, timestamp in answer.results]
+def landed_events(
+    client: ManagementClient, uuids: Sequence[str], days: Collection[str] = (), *, values: bool = False
+) -> Iterator[Row]:
+    """What landed under some uuids, in the order of uuid and time; with `days`, from the first to the last of them."""
+    columns = "uuid, event, distinct_id, timestamp" + (", properties" if values else "")
+    for start in range(0, len(uuids), ASKED):
+        some = uuids[start : start + ASKED]
+        between = ""
+        if days:
+            until = date.fromisoformat(max(days)) + timedelta(days=1)
+            between = f"timestamp >= '{min(days)}' and timestamp < '{until}' and "
+        answer = client.query(
+            f"select {columns} from events where {between}uuid in ({quoted(some)})"
+            f" order by uuid, timestamp limit {50 * ASKED}"
+        )
+        yield from (_row(*row) for row in answer.results)
+
+
+def quoted(texts: Sequence[str]) -> str:
+    """Texts as a list of a query; none may contain a backslash, which the two services read differently."""
+    return ", ".join("'{}'".format(text.replace("'", "''")) for text in texts)
+
+
+def _row(uuid: object, event: object, distinct_id: object, timestamp: object, properties: object = None) -> Row:
+    return Row(str(uuid), str(event), str(distinct_id), str(timestamp), properties)

@@ -1,89 +1,96 @@
-"""Compare what landed with the ledger: nothing missing, nothing extra, nothing different, nothing twice.
+"""Compare what landed with the ledger: nothing missing, nothing extra, nothing altered, nothing twice, nobody lost.
 
-Two sets are compared exactly, by (uuid, event, distinct_id, timestamp). Both sides are spread over files by bits of
-the uuid and compared file by file, so memory does not grow with the history.
-
-What is in doubt, or waits since a larger request with it in was turned away, may have landed or not, and is no
-difference either way. Copies that are equal in all four are none either: the service collapses them.
+First the counts by event and UTC day; then two sets exactly, by (uuid, event, distinct_id, timestamp), all of them or
+those of days whose counts differ; then the values of a sample, or of all; then what the service made of merges,
+profiles and groups. Both sides are kept in pages and compared part by part, so memory does not grow with the history,
+and an interrupted verification continues (`pipeline.verify.session`).
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
-from uuid import UUID
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from pipeline.ledger import read_batches, read_totals
+from pipeline.ledger import read_batches
 from pipeline.models import Step
 from pipeline.plan.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
+from pipeline.transform.block import BlockTransformer
 from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers
-from pipeline.verify.expected import FINGERPRINT, IN_DOUBT, LANDED, Expected, expect_block, fingerprint, fingerprints_of
-from pipeline.verify.landed import Row, landed_cells, landed_copies, landed_event, landed_rows
+from pipeline.verify.comparison import LOST, MISSING, SUSPECT, Comparison, keys_of, uuid_of
+from pipeline.verify.event_set import EventSet
+from pipeline.verify.expected import Expected, Ranges, SampleBounds, expect_block, expected_of
+from pipeline.verify.fields import Sent, Values, compare_values, sample_of
+from pipeline.verify.findings import ExtraEvents, Fields, PeopleCheck, Uuids, Verification, WarningCheck
+from pipeline.verify.landed import (
+    ASKED,
+    BEGIN,
+    PAGE,
+    VALUES_PAGE,
+    Cursor,
+    Row,
+    landed_cells,
+    landed_copies,
+    landed_events,
+    landed_pages,
+)
+from pipeline.verify.people import check_people, person_differences
 from pipeline.verify.provenance import having, provenance_of
+from pipeline.verify.rows import SealedPlan, name_differences
+from pipeline.verify.session import Cells, Pages, Session
+from pipeline.verify.settle import settled_for
+from pipeline.verify.warnings import read_warnings
 
 if TYPE_CHECKING:
     from pipeline.management import ManagementClient
 
+MOST_ASKED_AGAIN = 20_000
+"""Missing events that are asked for once more; where there are more, none is, except before they are sent again."""
 SHOWN = 20
-"""Differences, and cells of extra events, that are listed; all are counted."""
-_SPREAD = 256
-_WORST = ("missing", "different", "duplicated", "extra")
-"""A cell that is wrong in several ways counts as the first of these."""
+"""Cells of extra events that are listed; all are counted."""
 
-Fingerprints = NDArray[np.void]
+Settled = Mapping[tuple[str, int], Ranges]
+"""The ranges of events that were sent, by phase and block."""
 
 
-class Difference(msgspec.Struct, frozen=True):
-    """One event that differs. `kind` is `missing`, `extra`, `different` or `duplicated`.
-
-    `landed` has the (event, distinct_id, timestamp) of each landed event of its uuid; `block` is where it was planned.
+class Depth(NamedTuple):
+    """How much is compared. `whole`: the service has this plan's events alone, so any other is extra. `among_others`:
+    the plan is one of many of its import, so only events with its uuids are compared, and only on the days of its
+    events. `ask_all`: every missing event is asked for once more, since it is to be sent again.
     """
 
-    kind: str
-    uuid: str
-    block: int | None
-    landed: list[tuple[str, str, str]]
+    uuids: Uuids = "all"
+    fields: Fields = "none"
+    whole: bool = False
+    among_others: bool = False
+    ask_all: bool = False
 
 
-class ExtraEvents(msgspec.Struct, frozen=True):
-    """Events of one name and UTC day that are not of the plan."""
-
-    event: str
-    day: str
-    count: int
+UUIDS = Depth()
+"""Every uuid, and no values."""
 
 
-class Verification(msgspec.Struct, frozen=True):
-    """What verification found. `proved`: all that was sent is there, once and as it was sent.
+class _Verifying(NamedTuple):
+    """One verification: what it compares, with what, and where it keeps it."""
 
-    In `events`, `duplicated` are there a second time with another content, and `extra` counts them too; `others` are
-    not of the plan, and no difference; `copies` are accepted ones that are equal to another, which collapse. In a
-    project that is the plan's alone, what is not of it is `extra`. `extras` are the cells with most of what is not of
-    the plan, `scope` the properties that an event had to have to be compared.
-    """
-
-    cells: dict[str, int]
-    events: dict[str, int]
-    differences: list[Difference]
-    extras: list[ExtraEvents]
-    scope: dict[str, str]
-    format: str = "backcast.verify/1"
-
-    @property
-    def proved(self) -> bool:
-        return not any(self.events[kind] for kind in ("missing", "extra", "different"))
+    plan: Plan
+    directory: Directory
+    config: TransformConfig
+    client: ManagementClient
+    depth: Depth
+    workers: int
+    session: Session
+    progress: Step
+    cells: Cells
+    settled: Settled
 
 
 def verify(
@@ -93,233 +100,228 @@ def verify(
     client: ManagementClient,
     *,
     workers: int,
-    among_others: bool = False,
-    whole: bool = False,
+    depth: Depth = UUIDS,
+    missing: Callable[[EventSet], None] | None = None,
     progress: Step = lambda name, done, total: None,
 ) -> Verification:
     """Compare the service behind `client` with the plan's ledger.
 
     Events without a uuid of the plan belong to others, who may send to the project too; they are counted separately.
-    Only events with the plan's provenance are read, or all of them where it was planned without. `whole`: the service
-    has this plan's events alone, so any other is extra. `among_others`: the plan is one of many of its import, so only
-    events with its uuids are compared, and only on the days of its events. `progress` is called with the name of
-    a step, how many of its events are done, and how many it has.
+    Only events with the plan's provenance are read, or all of them where it was planned without. `progress` is called
+    with the name of a step, how many of its events are done, and how many it has; `missing` with the events that are
+    missing.
     """
-    marks = {} if whole else provenance_of(plan)
-    where = having(marks)
-    scratch = Path(tempfile.mkdtemp(prefix="verify-", dir=directory.path))
-    try:
-        cells = _DailyCounts()
-        with _Spread(scratch / "expected") as expected, _Spread(scratch / "landed") as landed:
-            totals, done = read_totals(directory.ledger), 0
-            for block in _expected(plan, directory, config, workers):
-                fingerprints = cells.renumbered(block)
-                expected.add(fingerprints)
-                done += len(fingerprints)
-                progress("events as planned", done, totals.settled + totals.in_doubt)
-            comparison = _Comparison(cells, alone=whole)
-            counts = landed_cells(client, where=where)
-            if among_others:
-                days = cells.days()
-                counts = Counter({cell: count for cell, count in counts.items() if cell[1] in days})
-            done = 0
-            for page in landed_rows(client, counts, where=where):
-                landed.add(cells.fingerprints(page))
-                done += len(page)
-                progress("events at the target", done, counts.total())
-        for want, have in zip(expected.runs(), landed.runs(), strict=True):
-            comparison.compare(want, have[np.isin(_keys(have), _keys(want))] if among_others else have)
-        return comparison.verification(client, marks, None if among_others else landed_copies(client, where))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    marks = {} if depth.whole else provenance_of(plan)
+    settled = _settled(directory)
+    age = settled_for(directory.ledger)
+    key = plan.digest, client.base_url, client.project_id, marks, depth, [*settled.items()]
+    with Session(directory, *key) as session:
+        one = _Verifying(plan, directory, config, client, depth, workers, session, progress, Cells(), settled)
+        found = _verify(one, marks, missing)
+    return found if age is None else msgspec.structs.replace(found, settled=round(age, 1))
 
 
-def _expected(plan: Plan, directory: Directory, config: TransformConfig, count: int) -> Iterator[Expected]:
-    """The fingerprints of everything that the ledger says was sent, block by block."""
+def _verify(one: _Verifying, marks: Mapping[str, str], missing: Callable[[EventSet], None] | None) -> Verification:
+    where, depth, client = having(marks), one.depth, one.client
+    expected = Pages(one.session, "expected", one.cells, beside="candidates.jsonl")
+    if expected.cursor != _WHOLE:
+        _read_expected(one, expected)
+    planned = one.cells.names()
+    landed = Pages(one.session, "landed", one.cells)
+    counts = Counter(
+        {
+            (event, day): count
+            for event, day, count in one.session.kept(
+                "counts.json",
+                list[tuple[str, str, int]],
+                lambda: [(*cell, count) for cell, count in landed_cells(client, where=where).items()],
+            )
+        }
+    )
+    if depth.among_others:
+        days = {day for _, day in planned}
+        counts = Counter({cell: count for cell, count in counts.items() if cell[1] in days})
+    read = _differing_days(planned, expected, counts) if depth.uuids == "differing" else None
+    _read_landed(one, landed, counts, where, read)
+    by_cell = None if read is None else np.array([day in read for _, day in one.cells.names()], np.bool_)
+    comparison = Comparison(one.cells, one.session.path, alone=depth.whole, read=by_cell, planned=len(planned))
+    for want, have in zip(expected.parts(), landed.parts(), strict=True):
+        comparison.compare(want, have[np.isin(keys_of(have), keys_of(want))] if depth.among_others else have)
+    _ask_again(one, comparison, marks)
+    if missing is not None:
+        missing(EventSet(comparison.places(LOST)))
+    values = _compare_values(one, expected, comparison)
+    comparison.counts["altered"] = values.check.altered
+    names, sealed = one.cells.names(), SealedPlan(one.plan, one.directory, one.config)
+    people, warnings = PeopleCheck(), WarningCheck()
+    if depth.fields != "none":
+        people = check_people(
+            client, one.session, one.directory, one.settled, every=depth.fields == "all", progress=one.progress
+        )
+        warnings = read_warnings(client, expected, sealed, names)
+    differences = name_differences(
+        client, comparison, values.altered, sealed, names, person_differences(one.session), one.progress
+    )
+    if not depth.among_others and read is None:
+        comparison.count_copies(landed_copies(client, where))
+    extras = [ExtraEvents(*names[cell], count) for cell, count in comparison.extras.most_common(SHOWN)]
+    return Verification(
+        comparison.cells(), dict(comparison.counts), differences, extras, dict(marks),
+        depth.uuids, values.check, people, warnings,
+    )  # fmt: skip
+
+
+# -- what was sent ------------------------------------------------------------------------------------------
+
+_WHOLE = ["end"]
+"""The cursor of the plan's pages when all of them are written."""
+
+
+def _settled(directory: Directory) -> Settled:
+    """The ranges of events that the ledger says were sent, settled and in doubt, by phase and block."""
     ranges: dict[tuple[str, int], tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
     for side, state in ((0, "settled"), (1, "begun"), (1, "waiting")):
         for key in read_batches(directory.ledger, state):
             ranges.setdefault((key.phase, key.block), ([], []))[side].append((key.first, key.last))
-    mapper = config.compile(config.options)
-    for phase in PHASES:
-        if phase == EVENTS:
-            continue
-        for number, events in phase_blocks(phase, plan, directory, mapper, config.options):
-            settled, in_doubt = ranges.get((phase, number), ([], []))
-            yield fingerprints_of(events, settled, in_doubt, number)
+    return {key: Ranges(*sides) for key, sides in ranges.items()}
+
+
+def _read_expected(one: _Verifying, pages: Pages) -> None:
+    """Write the fingerprints of everything that was sent, from where an earlier run stopped."""
+    total = sum(last - first + 1 for ranges in one.settled.values() for some in ranges for first, last in some)
+    reached = tuple(pages.cursor) if pages.cursor else (-1, -1)
+    for phase, block, expected in _expected(one, reached):
+        pages.add_expected(expected, (phase, block))
+        one.progress("events as planned", pages.count, total)
+    pages.finish(_WHOLE)
+
+
+def _expected(one: _Verifying, reached: tuple[int, int]) -> Iterator[tuple[int, int, Expected]]:
+    """The fingerprints of each block after the one that was reached: (index of the phase, block)."""
+    fields = one.depth.fields
+    bounds = SampleBounds() if fields == "sample" else None
+    mapper = one.config.compile(one.config.options)
+    order = [PHASES.index(phase) for phase in PHASES if phase != EVENTS] + [PHASES.index(EVENTS)]
+    after = (order.index(reached[0]) if reached[0] >= 0 else -1, reached[1])
+    for at, phase in enumerate(order[:-1]):
+        for number, events in phase_blocks(PHASES[phase], one.plan, one.directory, mapper, one.config.options):
+            if (at, number) > after:
+                ranges = one.settled.get((PHASES[phase], number), Ranges())
+                values = fields == "all"
+                yield phase, number, expected_of(events, ranges, phase, number, bounds, values=values)
+    last, events_phase = len(order) - 1, order[-1]
 
     def choose(planned: PlannedBlock) -> Task | None:
-        sent = ranges.get(("events", planned.sealed.number))
-        return task_of(plan, planned)._replace(ended=sent[0], doubtful=sent[1]) if sent else None
+        number = planned.sealed.number
+        sent = one.settled.get((EVENTS, number))
+        if sent is None or (last, number) <= after:
+            return None
+        return task_of(one.plan, planned)._replace(ended=sent.settled, doubtful=sent.in_doubt)
 
-    if not any(phase == "events" for phase, _ in ranges):
+    if any(phase == EVENTS for phase, _ in one.settled):
+        work = partial(expect_block, phase=events_phase, fields=fields)
+        with Workers(one.workers, one.config) as workers:
+            parts = tasks(one.plan, one.directory, one.config.parts, choose)
+            for task, expected in workers.walk(work, parts):
+                yield events_phase, task.number, expected
+
+
+# -- what landed -------------------------------------------------------------------------------------------------
+
+
+def _differing_days(planned: Sequence[tuple[str, str]], expected: Pages, counts: Counter[tuple[str, str]]) -> set[str]:
+    """The UTC days of which a count is not what was sent."""
+    own = np.zeros(len(planned), np.int64)
+    for part in expected.parts():
+        own += np.bincount(part["cell"], minlength=len(own))
+    sent = dict(zip(planned, own.tolist(), strict=True))
+    return {cell[1] for cell in sent.keys() | counts.keys() if sent.get(cell, 0) != counts.get(cell, 0)}
+
+
+def _read_landed(
+    one: _Verifying, pages: Pages, counts: Counter[tuple[str, str]], where: str, days: set[str] | None
+) -> None:
+    """Write the fingerprints of everything that landed, on some days or on all, from where an earlier run stopped."""
+    if days is not None:
+        counts = Counter({cell: count for cell, count in counts.items() if cell[1] in days})
+    values = one.depth.fields == "all"
+    start = Cursor(*pages.cursor) if pages.cursor else BEGIN
+    total = counts.total()
+    size = VALUES_PAGE if values else PAGE
+    for rows, cursor in landed_pages(one.client, counts, size, where, values=values, start=start):
+        if days is not None:
+            rows = [row for row in rows if row.timestamp[:10] in days]
+        pages.add_landed(rows, cursor)
+        one.progress("events at the target", pages.count, total)
+
+
+def _ask_again(one: _Verifying, comparison: Comparison, marks: Mapping[str, str]) -> None:
+    """Ask once more for the events that were missing: some may have become visible meanwhile."""
+    count, done = comparison.count_of(MISSING), 0
+    again = one.depth.ask_all or count <= MOST_ASKED_AGAIN
+    names = one.cells.names()
+    for missing in comparison.read(MISSING, size=ASKED):
+        if again:
+            landed: dict[str, list[Row]] = {}
+            days = {names[cell][1] for cell in missing["cell"].tolist()}
+            for row in landed_events(one.client, [uuid_of(event) for event in missing], days, values=True):
+                landed.setdefault(row.uuid, []).append(row)
+            comparison.ask_again(landed, missing, marks)
+            done += len(missing)
+            one.progress("missing events, asked for again", done, count)
+        else:
+            comparison.keep_missing(missing)
+
+
+# -- values ----------------------------------------------------------------------------------------------
+
+
+def _compare_values(one: _Verifying, expected: Pages, comparison: Comparison) -> Values:
+    """Compare the values of the sample, or of the events that differ somewhere; of none without fields.
+
+    Events that lost the marks of the import are compared in every depth.
+    """
+    compare = partial(compare_values, one.client, one.session, fields=one.depth.fields, progress=one.progress)
+    suspects = EventSet(comparison.places(SUSPECT))
+    again = partial(_sent_again, one, suspects)
+    if one.depth.fields != "sample":
+        equal = comparison.counts["found"] - comparison.counts["duplicated"] - len(suspects)
+        return compare(again(), total=len(suspects), equal=equal if one.depth.fields == "all" else 0)
+    sample, strata = sample_of(expected.candidates())
+    places = {(sent.phase, sent.block, sent.at) for sent in sample}
+
+    def both() -> Iterator[Sent]:
+        yield from sample
+        yield from (sent for sent in again() if sent[:3] not in places)
+
+    return compare(both(), total=len(sample) + len(suspects), strata=strata)
+
+
+def _sent_again(one: _Verifying, suspects: EventSet) -> Iterator[Sent]:
+    """The suspects as they were sent, by transforming their blocks once more."""
+    if not suspects:
         return
-    with Workers(count, config) as workers:
-        for _, expected in workers.walk(expect_block, tasks(plan, directory, config.parts, choose)):
-            yield expected
+    mapper = one.config.compile(one.config.options)
+    for phase, name in enumerate(PHASES):
+        blocks = suspects.blocks(phase)
+        if not blocks:
+            continue
+        if name != EVENTS:
+            for number, events in phase_blocks(name, one.plan, one.directory, mapper, one.config.options):
+                if number in blocks:
+                    for index in suspects.indices(phase, number):
+                        yield Sent(phase, number, index, events[index])
+            continue
+
+        def choose(planned: PlannedBlock) -> Task | None:
+            return task_of(one.plan, planned) if planned.sealed.number in blocks else None  # noqa: B023
+
+        work = partial(_some_events, phase=phase, suspects=suspects)
+        with Workers(0, one.config) as workers:
+            for _, sent in workers.walk(work, tasks(one.plan, one.directory, one.config.parts, choose)):
+                yield from sent
 
 
-class _DailyCounts:
-    """Numbers for cells (event, UTC day), one numbering for both sides."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[str, str], int] = {}
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def names(self) -> list[tuple[str, str]]:
-        """(event, UTC day) of each, by its number."""
-        return list(self._numbers)
-
-    def days(self) -> set[str]:
-        """The UTC days of all cells."""
-        return {day for _, day in self._numbers}
-
-    def renumbered(self, expected: Expected) -> Fingerprints:
-        fingerprints = np.frombuffer(expected.fingerprints, FINGERPRINT).copy()
-        if len(fingerprints):
-            fingerprints["cell"] = np.array([self._number(*cell) for cell in expected.cells], np.uint32)[
-                fingerprints["cell"]
-            ]
-        return fingerprints
-
-    def fingerprints(self, page: list[Row]) -> Fingerprints:
-        rows = [(*fingerprint(u, e, d, t), LANDED, self._number(e, t[:10])) for u, e, d, t in page]
-        return np.array(rows, FINGERPRINT)
-
-    def _number(self, event: str, day: str) -> int:
-        return self._numbers.setdefault((event, day), len(self._numbers))
-
-
-class _Spread:
-    """Fingerprints in files by the last bits of their uuid, which are random in every version of one."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        self._paths = [directory / f"{index:03d}" for index in range(_SPREAD)]
-        self._files: dict[int, IO[bytes]] = {}
-
-    def add(self, fingerprints: Fingerprints) -> None:
-        where = fingerprints["lo"] % np.uint64(_SPREAD)
-        order = np.argsort(where, kind="stable")
-        fingerprints, where = fingerprints[order], where[order]
-        starts = np.flatnonzero(np.diff(where, prepend=-1)).tolist()
-        for first, last in zip(starts, [*starts[1:], len(fingerprints)], strict=True):
-            self._file(int(where[first])).write(fingerprints[first:last].tobytes())
-
-    def _file(self, index: int) -> IO[bytes]:
-        if index not in self._files:
-            self._files[index] = self._paths[index].open("wb")
-        return self._files[index]
-
-    def __enter__(self) -> _Spread:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def runs(self) -> Iterator[Fingerprints]:
-        """All fingerprints, file by file. To be called once it is closed."""
-        for index, path in enumerate(self._paths):
-            yield np.fromfile(path, FINGERPRINT) if index in self._files else np.empty(0, FINGERPRINT)
-
-
-class _Comparison:
-    """Counts, part by part, what agrees and what does not. Created when the cells of the plan are known."""
-
-    def __init__(self, cells: _DailyCounts, *, alone: bool) -> None:
-        self._cells = cells
-        self._planned = len(cells)
-        self._alone = alone
-        self._counts = dict.fromkeys(
-            ("expected", "found", "missing", "extra", "duplicated", "different", "others", "copies"), 0
-        )
-        self._wrong: dict[str, set[int]] = {kind: set() for kind in _WORST}
-        self._named: list[tuple[str, str, int | None]] = []
-        self._extras: Counter[int] = Counter()
-
-    def compare(self, want: Fingerprints, have: Fingerprints) -> None:
-        """Compare one part of each side; equal uuids are in the same part."""
-        keys, first = np.unique(_packed(have), return_index=True)
-        counts = self._counts
-        counts["copies"] += len(have) - len(keys)
-        have = have[first]
-        if not self._alone:
-            ours = np.isin(_keys(have), _keys(want))
-            self._set_apart(have[~ours])
-            have, keys = have[ours], keys[ours]
-        wanted = np.isin(_packed(want), keys)
-        in_doubt = want["block"] <= IN_DOUBT
-        counts["expected"] += int(np.count_nonzero(wanted | ~in_doubt))
-        counts["found"] += len(have)
-        lost = want[~wanted & ~in_doubt]
-        strange = have[~np.isin(keys, _packed(want))]
-        if not len(lost) and not len(strange):
-            return
-        landed, right = _uuids(strange), _uuids(want[wanted])
-        missed, open_ = _uuids(lost), _uuids(want[~wanted & in_doubt])
-        for event in lost.tolist():
-            self._count("different" if event[:2] in landed else "missing", event)
-        for event in strange.tolist():
-            uuid = event[:2]
-            if uuid in right:
-                self._count("duplicated", event)
-            elif uuid in missed:
-                self._wrong["different"].add(event[5])  # counted already, with the planned event
-                right.add(uuid)
-            elif uuid in open_:
-                self._count("different", event)
-                right.add(uuid)
-            else:
-                self._count("extra", event)
-
-    def _set_apart(self, foreign: Fingerprints) -> None:
-        """Count events that are not of the plan."""
-        self._counts["others"] += len(foreign)
-        cells, counts = np.unique(foreign["cell"], return_counts=True)
-        self._extras.update(dict(zip(cells.tolist(), counts.tolist(), strict=True)))
-
-    def _count(self, kind: str, event: tuple[int, int, int, int, int, int]) -> None:
-        self._counts[kind] += 1
-        self._counts["extra"] += kind == "duplicated"
-        self._wrong[kind].add(event[5])
-        if kind == "extra":
-            self._extras[event[5]] += 1
-        if len(self._named) < SHOWN:
-            self._named.append((kind, str(UUID(int=event[0] << 64 | event[1])), None if event[4] < 0 else event[4]))
-
-    def verification(self, client: ManagementClient, scope: Mapping[str, str], accepted: int | None) -> Verification:
-        """The result, with what landed under each uuid that is named. `accepted` counts copies too, where known."""
-        tally = {"match": 0, "missing": 0, "extra": 0, "duplicated": 0, "different": 0}
-        taken: set[int] = set()
-        for kind in _WORST:
-            tally[kind] = len(self._wrong[kind] - taken)
-            taken |= self._wrong[kind]
-        tally["match"] = self._planned - sum(cell < self._planned for cell in taken)
-        if accepted is not None:
-            self._counts["copies"] = max(0, accepted - self._counts["found"] - self._counts["others"])
-        named = [Difference(kind, uuid, block, landed_event(client, uuid)) for kind, uuid, block in self._named]
-        names = self._cells.names()
-        extras = [ExtraEvents(*names[cell], count) for cell, count in self._extras.most_common(SHOWN)]
-        return Verification(tally, dict(self._counts), named, extras, dict(scope))
-
-
-def _packed(fingerprints: Fingerprints) -> NDArray[np.void]:
-    """Uuid and content of each fingerprint as 32 bytes that compare whole."""
-    return _columns(fingerprints, "hi", "lo", "what_hi", "what_lo")
-
-
-def _keys(fingerprints: Fingerprints) -> NDArray[np.void]:
-    """The uuid of each fingerprint as 16 bytes that compare whole."""
-    return _columns(fingerprints, "hi", "lo")
-
-
-def _columns(fingerprints: Fingerprints, *names: str) -> NDArray[np.void]:
-    columns = np.ascontiguousarray(np.stack([fingerprints[name] for name in names], axis=1))
-    return columns.view(f"V{columns.itemsize * len(names)}")[:, 0]
-
-
-def _uuids(fingerprints: Fingerprints) -> set[tuple[int, int]]:
-    return set(zip(fingerprints["hi"].tolist(), fingerprints["lo"].tolist(), strict=True))
+def _some_events(transformer: BlockTransformer, task: Task, phase: int, suspects: EventSet) -> list[Sent]:
+    events = transformer.sent_events(task)
+    return [Sent(phase, task.number, index, events[index]) for index in suspects.indices(phase, task.number)]

@@ -32,7 +32,7 @@ from pipeline.report.sections.events import years
 from pipeline.report.state import PlanStatus, State
 from pipeline.report.survey_view import histogram, show_survey
 from pipeline.survey import BrokenSurvey, FieldSurvey, PartSurvey, Survey, ZoneSurvey
-from pipeline.verify.reconcile import Difference
+from pipeline.verify.findings import Difference
 from tests.golden.report.small_plan import (
     GOLDEN,
     REHEARSAL,

@@ -40,7 +40,7 @@ from pipeline.report.results import (
     VerifyResult,
 )
 from pipeline.report.survey_page import write_survey
-from pipeline.verify.reconcile import Difference, ExtraEvents
+from pipeline.verify.findings import Difference, ExtraEvents
 from tests.golden.report.small_plan import part, plan_directory, small_plan
 from tests.support.browser import Tab
 from tests.support.required import require

@@ -22,12 +22,13 @@ from pipeline.management import ManagementClient
 from pipeline.options import VerifyOptions
 from pipeline.plan.freshness import open_plan
 from pipeline.verify import Verification
-from pipeline.verify.landed import landed_cells, landed_rows, windows
+from pipeline.verify.comparison import COUNTS
+from pipeline.verify.landed import landed_cells, landed_pages, windows
 from tests.support.deliveries import Reply, identities, passed_on, planned, run, serving, tamper, uuid
 
 pytestmark = pytest.mark.slow
 
-NOTHING = dict.fromkeys(("missing", "extra", "duplicated", "different", "others", "copies"), 0)
+NOTHING = dict.fromkeys(COUNTS, 0)
 ALL_WELL = {"missing": 0, "extra": 0, "duplicated": 0, "different": 0}
 
 
@@ -213,7 +214,7 @@ def test_more_events_than_a_page_are_read_page_by_page(tmp_path: Path) -> None:
         tamper(service, "update accepted set timestamp = '2023-01-02 01:00:00'")
         with ManagementClient(service.url, Secret(service.personal_key), "1") as client:
             cells = landed_cells(client)
-            pages = list(landed_rows(client, cells))
+            pages = [rows for rows, _ in landed_pages(client, cells)]
     assert cells.total() == 45_000
     assert [len(page) for page in pages] == [19_999, 19_999, 5_002]
     assert len({one[0] for page in pages for one in page}) == 45_000
@@ -232,7 +233,7 @@ def test_pages_of_any_size_hold_every_row_once(tmp_path: Path, page: int) -> Non
         )
         with ManagementClient(service.url, Secret(service.personal_key), "1") as client:
             cells = landed_cells(client, page)
-            rows = Counter(one for read in landed_rows(client, cells, page) for one in read)
+            rows = Counter(one[:4] for read, _ in landed_pages(client, cells, page) for one in read)
         expected = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
     assert len(expected) > 40
     assert set(rows) == expected

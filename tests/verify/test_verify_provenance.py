@@ -133,14 +133,16 @@ OTHER = {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp
 """No uuid column: the same rows become other events."""
 
 
-def test_an_event_of_the_import_that_lost_its_mark_is_missing(tmp_path: Path) -> None:
-    """What bears no provenance cannot be filtered out later, and is not what was sent."""
+def test_an_event_of_the_import_that_lost_its_mark_is_altered(tmp_path: Path) -> None:
+    """What bears no provenance cannot be filtered out later, and is not what was sent; it is there, so not missing."""
     directory = planned(tmp_path, 20)
     with LocalService() as service:
         applied(directory, service)
         tamper(service, f"update accepted set properties = '{{}}' where uuid = '{uuid(3)}'")
         found = verify(directory, service)
-    assert [(one.kind, one.uuid) for one in found.differences] == [("missing", uuid(3))]
+    assert [(one.kind, one.uuid) for one in found.differences] == [("altered", uuid(3))]
+    assert "analytics_source" in found.differences[0].changed
+    assert (found.events["missing"], found.events["altered"], found.proved) == (0, 1, False)
 
 
 def test_without_provenance_the_whole_project_is_compared(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.charts.rate import rate
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
+from pipeline.report.verification_words import done_about
 from pipeline.report.wording import COLLAPSE
 
 
@@ -42,4 +43,6 @@ def sending(report: Report) -> Values:
 def verification(report: Report) -> Values:
     """What was read back from the target."""
     result = report.results.verification
-    return None if result is None else {"verification": result, "collapse": COLLAPSE}
+    if result is None:
+        return None
+    return {"verification": result, "collapse": COLLAPSE, "remedies": done_about(result)}

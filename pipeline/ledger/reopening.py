@@ -1,0 +1,50 @@
+"""Settled events that did not land become events to be sent again, in the ledger that settled them.
+
+Their batch becomes one that was split: of its pieces, those that landed stay settled, and the others wait, to be sent
+unchanged. So the next run sends exactly these, writes each ahead, and resumes like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from pipeline.errors import Busy
+from pipeline.ledger.schema import BatchKey
+from pipeline.ledger.writer import Ledger
+
+DETAIL = "missing at the target; sent again"
+Event = tuple[str, int, int]
+"""The phase, the block and the index of an event in it."""
+
+
+def reopen(ledger: Ledger, missing: Iterable[Event], runs: int) -> int:
+    """Let events that are settled wait again, and return how many; `ledger` is open, and `missing` in its order.
+
+    `runs` is the number of runs of the ledger when the events were found missing. Raises Busy where another run came
+    between: it may have sent them.
+    """
+    with ledger.transaction():
+        if ledger.runs_before() != runs:
+            raise Busy(
+                "another run sent events of this plan since they were compared; nothing was sent again",
+                hint="run the same command again",
+            )
+        count = 0
+        for (phase, block), events in groupby(missing, key=lambda event: event[:2]):
+            batches = [key for key, state in ledger.rows_of(phase, block) if state == "settled"]
+            indices = {event[2] for event in events}
+            for key in batches:
+                gone = [index for index in range(key.first, key.last + 1) if index in indices]
+                if gone:
+                    ledger.reopen(key, list(_runs(key, gone)), DETAIL)
+                    count += len(gone)
+        return count
+
+
+def _runs(key: BatchKey, gone: list[int]) -> Iterator[tuple[BatchKey, bool]]:
+    """The pieces of a batch in their order, and whether each has to be sent again."""
+    missing = set(gone)
+    for again, run in groupby(range(key.first, key.last + 1), key=missing.__contains__):
+        indices = list(run)
+        yield key._replace(first=indices[0], last=indices[-1]), again

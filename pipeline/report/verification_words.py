@@ -1,0 +1,85 @@
+"""The sentences about a verification, for the terminal and the page alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.text import are, pluralize
+
+if TYPE_CHECKING:
+    from pipeline.report.results import RepairCounts, VerifyResult
+    from pipeline.verify.findings import PeopleCheck
+
+PEOPLE = {
+    "merge_undone": "merge is not in effect",
+    "not_identified": "person is not identified",
+    "profile_missing": "profile lacks what was sent",
+    "profile_overwritten": "profile has another value than was sent",
+    "group_missing": "group is not there",
+    "group_overwritten": "group has another value than was sent",
+}
+"""Each kind of difference of a merge, a profile or a group, of one of them."""
+
+
+def verdict(result: VerifyResult) -> str:
+    """The result in one sentence."""
+    counts = result.events
+    if result.proved:
+        return "Proved: every event that was settled was found once."
+    if not result.differs:
+        return (
+            "No difference: of each event name the same number is there on each UTC day. Days with equal counts were"
+            " not compared event by event, which --uuids all does."
+        )
+    if counts.missing:
+        return f"Not proved: {pluralize(counts.missing, 'event')} {are(counts.missing)} missing."
+    if counts.extra or counts.different:
+        return "Not proved: the service has other events than were settled."
+    if counts.altered:
+        return f"Not proved: {pluralize(counts.altered, 'event')} {are(counts.altered)} there with other values."
+    return "Not proved: merges, profiles or groups are not as they were sent."
+
+
+def sent_again(repair: RepairCounts) -> str:
+    """What a repair sent, in one sentence."""
+    if not repair.sent:
+        return "Nothing was missing, so nothing was sent again."
+    rest = "".join(
+        f", {count:,} {word}" for count, word in ((repair.refused, "refused"), (repair.in_doubt, "in doubt")) if count
+    )
+    return (
+        f"{pluralize(repair.sent, 'missing event')} sent again with the same uuids: {repair.accepted:,} accepted{rest}."
+    )
+
+
+def counted_people(people: PeopleCheck) -> str:
+    """What was compared of people, to continue a sentence; "" where nothing was."""
+    parts = [f"{count:,} {kind}" for kind, count in people.compared.items() if count]
+    kept = f", of which {people.kept:,} profiles keep values that were there before" if people.kept else ""
+    unknown = f"; not compared: {people.unknown}" if people.unknown else ""
+    return (f"; {', '.join(parts)}{kept}" if parts else "") + unknown
+
+
+def done_about(result: VerifyResult) -> list[str]:
+    """What can be done about differences that no repair mends, a sentence each."""
+    counts, lines = result.events, []
+    wrong = result.people.wrong
+    for kind, count in wrong.items():
+        if count:
+            lines.append(f"{count:,} × {PEOPLE[kind]}.")
+    if counts.different or counts.altered:
+        lines.append(
+            "Events that are there with other values are never sent over: the service would keep both, or either. Find"
+            " out what changed them (a transformation, another import), and correct analyses by their uuids."
+        )
+    if counts.extra:
+        lines.append(
+            "Extra events cannot be deleted singly: leave them out of analyses by their uuids or properties, or ask the"
+            " service to delete their persons."
+        )
+    if any(wrong.values()):
+        lines.append(
+            "Merges, profiles and groups are not sent again while their events are there: see the ingestion warnings,"
+            " and plan what is still wanted as an import of its own."
+        )
+    return lines

@@ -1,0 +1,27 @@
+"""The settle time: the service shows events some time after it accepted them, so reading waits for that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipeline.ledger import read_last_settled
+from pipeline.models import Step
+
+SETTLE_SECONDS = 600.0
+"""How long after the last accepted event reading begins, unless another time is given."""
+
+
+def wait_to_settle(ledger: Path, seconds: float, progress: Step, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Wait until the last accepted event is so old. `progress` is called each second with the seconds that passed."""
+    while (age := settled_for(ledger)) is not None and age < seconds:
+        progress("settle time, seconds", int(age), int(seconds))
+        sleep(min(1.0, seconds - age))
+
+
+def settled_for(ledger: Path) -> float | None:
+    """How many seconds ago the last event was accepted, None where none was."""
+    last = read_last_settled(ledger)
+    return None if last is None else max(0.0, (datetime.now(UTC) - last).total_seconds())

@@ -1,0 +1,129 @@
+"""The steps of a verification: wait for the settle time, compare, send again what is missing, compare once more."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.config import Secret
+from pipeline.delivery.outcome import Outcome
+from pipeline.delivery.send import Hooks, send_unchecked
+from pipeline.errors import UnsafePlan, UsageError
+from pipeline.ledger import Ledger, read_batches, read_summary, read_totals, reopen
+from pipeline.models import Step
+from pipeline.options import ApplyOptions, VerifyOptions
+from pipeline.plan.directory import Directory
+from pipeline.plan.freshness import check_applicable, transform_config_for, workers_for
+from pipeline.plan.manifest import Plan
+from pipeline.plan.phases import PHASES
+from pipeline.targets import address_of, is_loopback
+from pipeline.text import are, pluralize
+from pipeline.verify.event_set import EventSet
+from pipeline.verify.findings import Verification
+from pipeline.verify.reconcile import Depth, verify
+from pipeline.verify.settle import SETTLE_SECONDS, wait_to_settle
+
+
+class Repair(NamedTuple):
+    """What was sent again, None where nothing was missing, and the verification after it."""
+
+    outcome: Outcome | None
+    verification: Verification
+
+
+def compare(
+    plan: Plan,
+    directory: Directory,
+    to: str,
+    options: VerifyOptions,
+    key: Secret,
+    *,
+    missing: Callable[[EventSet], None] | None = None,
+    progress: Step = lambda name, done, total: None,
+) -> Verification:
+    """Compare what landed with the ledger after the settle time; `missing` is called with the missing events.
+
+    Raises UsageError where the project is not known, and the errors of `pipeline.api.verify_plan`.
+    """
+    from pipeline.management import ManagementClient
+
+    local = is_loopback(address_of(to))
+    if options.project is None and not local:
+        raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
+    config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
+    if options.settle is not None or not local:
+        wait_to_settle(directory.ledger, SETTLE_SECONDS if options.settle is None else options.settle, progress)
+    # Both are of the choices of their options.
+    depth = Depth(options.uuids, options.fields, options.whole, ask_all=missing is not None)  # type: ignore[arg-type]
+    with ManagementClient(to, key, "1" if options.project is None else options.project) as client:
+        workers = workers_for(options.workers, config.parts)
+        return verify(plan, directory, config, client, workers=workers, depth=depth, missing=missing, progress=progress)
+
+
+def repair(
+    plan: Plan,
+    directory: Directory,
+    to: str,
+    options: VerifyOptions,
+    key: Secret,
+    project_key: Secret,
+    *,
+    confirm: Callable[[int], None] = lambda count: None,
+    hooks: Hooks | None = None,
+) -> Repair:
+    """Compare, send exactly what is missing again, with the same bytes and uuids, and compare once more.
+
+    The missing events wait in the ledger that settled them, and are sent as an apply sends what is left. What an
+    earlier repair left unsent is sent too. `confirm` is called with their number before anything is sent, and raises
+    where it must not be. Raises UnsafePlan where the plan itself is not wholly sent, and the errors of `compare` and
+    `send_plan`.
+    """
+    hooks = hooks or Hooks()
+    check_applicable(plan, to)
+    left = _left_unsent(plan, directory)
+    runs = _runs(directory)
+    found = EventSet()
+
+    def missing(events: EventSet) -> None:
+        nonlocal found
+        found = events
+
+    before = compare(plan, directory, to, options, key, missing=missing, progress=hooks.step)
+    if not found and not left:
+        return Repair(None, before)
+    confirm(len(found) + left)
+    sending = ApplyOptions(workers=options.workers, source_root=options.source_root)
+    if found:
+        ledger = Ledger(directory.ledger)
+        ledger.open(plan.digest, importlib.metadata.version("backcast"), address_of(to), project_key)
+        try:
+            reopen(ledger, ((PHASES[phase], block, at) for phase, block, at in found), runs)
+            ledger.finish("done")
+        finally:
+            ledger.close()
+    outcome = send_unchecked(plan, directory, to, project_key, sending, hooks)
+    if outcome.problem is not None:
+        return Repair(outcome, before)
+    return Repair(outcome, compare(plan, directory, to, options, key, progress=hooks.step))
+
+
+def _left_unsent(plan: Plan, directory: Directory) -> int:
+    """The events that an earlier repair left unsent. Raises UnsafePlan where the plan was never wholly sent."""
+    totals = read_totals(directory.ledger)
+    begun = [key for state in ("begun", "waiting") for key in read_batches(directory.ledger, state)]
+    left = sum(key.events for key in begun)
+    unsent = plan.events.made - totals.settled - totals.refused - left
+    if unsent:
+        raise UnsafePlan(
+            f"{pluralize(unsent, 'event')} of the plan {are(unsent)} not sent yet; only a plan that is sent can be"
+            " repaired, and nothing was sent",
+            hint=f"send the rest first: backcast apply {directory.path} --to …",
+        )
+    return left
+
+
+def _runs(directory: Directory) -> int:
+    history = read_summary(directory.ledger, most=0).history
+    return 0 if history is None else history.runs

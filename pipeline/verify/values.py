@@ -1,0 +1,226 @@
+"""Compare the properties of an event as it was sent with those that landed, and tell what the service itself changes.
+
+Values are compared exactly: by their bytes first, then as JSON with the digits of every number. What the service adds
+or changes by itself (docs/know/service.md) is a known difference: listed and counted, and no difference.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from pipeline.identity.promotion import INITIAL, PROMOTED
+
+_SERVICE = "docs/know/service.md"
+
+
+class Known(NamedTuple):
+    """What a known difference is, and the page that has its source."""
+
+    meaning: str
+    source: str
+
+
+KNOWN: dict[str, Known] = {}
+"""The known differences by code."""
+
+
+def _known(code: str, meaning: str, anchor: str) -> str:
+    KNOWN[code] = Known(meaning, f"{_SERVICE}#{anchor}")
+    return code
+
+
+SPELLING = _known("other_spelling", "the same value, spelled differently, as 1.1 for 1.10", "stored-values")
+PRECISION = _known("number_precision", "a number that 64 bits cannot hold was rounded", "stored-values")
+CHARACTERS = _known("replaced_characters", "characters that the service replaces: NUL, lone surrogates", "ids-and-text")
+SESSION = _known("session_id_case", "a $session_id that is a UUID is stored in lower case", "ids-and-text")
+SENDER = _known("sender_address", "an event without $ip gets the address of its sender", "ids-and-text")
+GEOIP = _known("geoip", "the GeoIP transformation writes $geoip_… where $geoip_disable is not set", "ids-and-text")
+SENT_AT = _known("sent_at", "the time of sending is stored as $sent_at", "ids-and-text")
+PROMOTION = _known("promoted", "the service adds properties to $set and $set_once by itself", "persons")
+NO_PROFILE = _known("no_profile", "$set, $set_once and $unset are removed from events without a profile", "persons")
+GROUP_NUMBER = _known("group_number", "the groups of an event are stored once more as $group_0 to $group_4", "groups")
+OWN_COLUMN = _known("own_column", "the distinct_id is stored in a column of its own alone", "stored-values")
+
+
+class Compared(NamedTuple):
+    """The properties of an event that have another value than was sent, and the known differences by code."""
+
+    altered: list[str]
+    known: dict[str, list[str]]
+
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_GROUP_NUMBER = re.compile(r"\$group_[0-4]")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_SETS = ("$set", "$set_once")
+_ABSENT = Raw(b"")
+
+
+def landed_properties(text: object) -> dict[str, Raw] | None:
+    """The properties of an event that landed, each value as JSON; None for what is no JSON object."""
+    try:
+        encoded = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else msgspec.json.encode(text)
+        return _members(encoded)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def compare_properties(sent: Mapping[str, Raw], landed: Mapping[str, Raw] | None) -> Compared:
+    """What of an event's properties is not as it was sent."""
+    found = Compared([], {})
+    if landed is None:
+        found.altered.append("properties")
+        return found
+    for name in sent.keys() | landed.keys():
+        before, after = sent.get(name, _ABSENT), landed.get(name, _ABSENT)
+        if before == after:
+            continue
+        if name in _SETS and after != _ABSENT and _is_object(after) and (before == _ABSENT or _is_object(before)):
+            _compare_set(name, sent, before, after, found)
+            continue
+        code = _added(name, sent) if before == _ABSENT else _removed(name, sent) if after == _ABSENT else None
+        code = code or (_changed(name, sent, before, after) if _ABSENT not in (before, after) else None)
+        _note(found, code, name)
+    found.altered.sort()
+    return found
+
+
+def same_value(before: Raw, after: Raw) -> bool:
+    """Whether two JSON texts are one value, or differ as the service's own rounding and spelling make them differ."""
+    return before == after or _respelled(before, after) is not None
+
+
+def _note(found: Compared, code: str | None, name: str) -> None:
+    if code is None:
+        found.altered.append(name)
+    else:
+        found.known.setdefault(code, []).append(name)
+
+
+def _compare_set(name: str, sent: Mapping[str, Raw], before: Raw, after: Raw, found: Compared) -> None:
+    """Members of `$set` or `$set_once`: those that the service adds by itself are the event's own properties."""
+    had, has = _members(before) if before != _ABSENT else {}, _members(after)
+    for member in had.keys() | has.keys():
+        was, now = had.get(member, _ABSENT), has.get(member, _ABSENT)
+        if was == now:
+            continue
+        code = None
+        if was == _ABSENT:
+            code = PROMOTION if _is_promoted(name, member, now, sent) else None
+            if code is None and member.removeprefix("$initial_").startswith(("$geoip_", "geoip_")):
+                code = _added("$geoip_", sent)
+        elif now != _ABSENT:
+            code = _respelled(was, now)
+        _note(found, code, f"{name}.{member}")
+
+
+def _is_promoted(name: str, member: str, value: Raw, sent: Mapping[str, Raw]) -> bool:
+    own = {member} if name == "$set" else {one for one, initial in INITIAL.items() if initial == member}
+    own |= {"$os_name"} if "$os" in own else set()
+    return any(one in PROMOTED and one in sent and same_value(sent[one], value) for one in own)
+
+
+def _added(name: str, sent: Mapping[str, Raw]) -> str | None:
+    if name.startswith("$geoip_"):
+        return GEOIP if _is_falsy(sent.get("$geoip_disable")) else None
+    if name == "$ip":
+        return SENDER
+    if name == "$sent_at":
+        return SENT_AT
+    return GROUP_NUMBER if "$groups" in sent and _GROUP_NUMBER.fullmatch(name) else None
+
+
+def _removed(name: str, sent: Mapping[str, Raw]) -> str | None:
+    if name == "distinct_id":
+        return OWN_COLUMN
+    without = sent.get("$process_person_profile") == Raw(b"false")
+    return NO_PROFILE if without and name in (*_SETS, "$unset") else None
+
+
+def _changed(name: str, sent: Mapping[str, Raw], before: Raw, after: Raw) -> str | None:
+    if name == "$session_id":
+        was, now = _decoded(before), _decoded(after)
+        if isinstance(was, str) and _UUID.fullmatch(was) and now == was.lower():
+            return SESSION
+    if name == "$ip" and _is_falsy(before):
+        return SENDER
+    if name.startswith("$geoip_") and name != "$geoip_disable" and _is_falsy(sent.get("$geoip_disable")):
+        return GEOIP
+    return _respelled(before, after)
+
+
+class _Number(str):
+    """The digits of a number."""
+
+    __slots__ = ()
+
+
+def _respelled(before: Raw, after: Raw) -> str | None:
+    """The code of a change that the service makes of any value by storing it, None for any other change."""
+    was, now = _decoded(before), _decoded(after)
+    if _equal(was, now, _same_decimal):
+        return SPELLING
+    if _equal(was, now, _same_double):
+        return PRECISION
+    return CHARACTERS if _equal(_replaced(was), _replaced(now), _same_double) else None
+
+
+def _decoded(value: Raw) -> Any:
+    """A JSON value with its numbers as digits; text that is no JSON as itself."""
+    text = bytes(value).decode("utf-8", "surrogatepass")
+    try:
+        return json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _equal(was: Any, now: Any, same_number: Any) -> bool:
+    if isinstance(was, _Number) or isinstance(now, _Number):
+        return isinstance(was, _Number) and isinstance(now, _Number) and (str(was) == str(now) or same_number(was, now))
+    if type(was) is not type(now):
+        return False
+    if isinstance(was, dict):
+        return was.keys() == now.keys() and all(_equal(was[name], now[name], same_number) for name in was)
+    if isinstance(was, list):
+        return len(was) == len(now) and all(_equal(*pair, same_number) for pair in zip(was, now, strict=True))
+    return bool(was == now)
+
+
+def _same_decimal(was: str, now: str) -> bool:
+    try:
+        return Decimal(was) == Decimal(now) and was.startswith("-") == now.startswith("-")
+    except InvalidOperation:
+        return False
+
+
+def _same_double(was: str, now: str) -> bool:
+    return float(was) == float(now)
+
+
+def _replaced(value: Any) -> Any:
+    """A value with the characters replaced that the service replaces."""
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, str):
+        return _SURROGATES.sub("\ufffd", value.replace("\0", "\ufffd"))
+    if isinstance(value, list):
+        return [_replaced(inner) for inner in value]
+    if isinstance(value, dict):
+        return {_replaced(name): _replaced(inner) for name, inner in value.items()}
+    return value
+
+
+def _is_object(value: Raw) -> bool:
+    return bytes(value)[:1] == b"{"
+
+
+def _is_falsy(value: Raw | None) -> bool:
+    return value is None or bytes(value) in (b"null", b"false", b"0", b'""')
