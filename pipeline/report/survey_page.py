@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from pipeline import charts
-from pipeline.charts.bars import bar
+from pipeline.charts.bars import bar, sparkline
 from pipeline.charts.calendar import calendar
 from pipeline.charts.hours import hour_chart
 from pipeline.charts.timeline import timeline
@@ -16,7 +16,7 @@ from pipeline.errors import UsageError
 from pipeline.files import private, write_atomically
 from pipeline.plan.checks.files import files_of_days
 from pipeline.report.html import environment
-from pipeline.report.survey_view import about, clock_of, next_step_of, roles_of
+from pipeline.report.survey_view import LEAST_MONTHS, about, clock_of, months_of, next_step_of, roles_of
 from pipeline.survey.shape import Survey
 from pipeline.text import printable
 
@@ -39,6 +39,12 @@ def render(survey: Survey, sources: Sequence[str]) -> str:
     """The page as text. The same survey gives the same page."""
     names = list(survey.events.items())
     most = max(survey.events.values(), default=0)
+    months = months_of(survey)
+    by_month = {
+        name: sparkline([counts.get(month, 0) for month in months], f"rows by month, {months[0]} to {months[-1]}")
+        for name, counts in survey.event_months.items()
+        if len(months) >= LEAST_MONTHS
+    }
     zone = [(month, offset_name(month.offset)) for month in survey.zone.months]
     return (
         environment()
@@ -52,7 +58,9 @@ def render(survey: Survey, sources: Sequence[str]) -> str:
             roles=roles_of(survey),
             line=timeline(survey.days),
             hours=hour_chart([(clock_of(survey), survey.hours)]),
-            names=[(name, count, bar(count, most)) for name, count in names[:MOST_NAMES]],
+            names=[(name, count, bar(count, most), by_month.get(name, "")) for name, count in names[:MOST_NAMES]],
+            months_from=months[0] if by_month else "",
+            months_to=months[-1] if by_month else "",
             more_names=max(0, len(names) - MOST_NAMES),
             calendar=calendar(files_of_days([part.path for part in survey.parts]), "file", "files"),
             fields=survey.fields[:MOST_FIELDS],

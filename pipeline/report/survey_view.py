@@ -6,12 +6,13 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from pipeline.clock_offsets import offset_name
 from pipeline.report.next_step import NextStep
-from pipeline.report.tables import number, show_counts, show_notices, table, text
+from pipeline.report.tables import bounded, number, show_counts, show_notices, table, text
 from pipeline.report.terminal import show_step
 from pipeline.survey.shape import DISTINCT_ID, EVENT, TIMESTAMP, UUID, Survey
 from pipeline.text import pluralize, printable
@@ -25,6 +26,10 @@ NARROW = 110
 """Columns of a terminal below which types are folded."""
 NAME_CHARACTERS = 32
 """A field's name so long is not folded on a terminal of 80 columns."""
+LEAST_MONTHS = 3
+"""Fewer months make no picture."""
+MOST_LISTED_MONTHS = 600
+_HEIGHTS = " ▁▂▃▄▅▆▇█"
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
@@ -34,7 +39,7 @@ def show_survey(console: Console, survey: Survey, sources: Sequence[str]) -> Non
     _answers(console, survey)
     _parts(console, survey)
     _fields(console, survey)
-    show_counts(console, "event", "rows", survey.events, MOST_EVENTS)
+    _events(console, survey)
     _hours(console, survey)
     _zone_months(console, survey)
     _broken(console, survey)
@@ -134,6 +139,50 @@ def _fields(console: Console, survey: Survey) -> None:
         console.print(
             Text(f"{pluralize(survey.fields_left_out, 'value')} in fields beyond those counted", style="yellow")
         )
+
+
+def _events(console: Console, survey: Survey) -> None:
+    """Event names with their rows, and a bar for each month where there is room for it."""
+    months = months_of(survey)
+    if len(months) < LEAST_MONTHS or not survey.event_months:
+        show_counts(console, "event", "rows", survey.events, MOST_EVENTS)
+        return
+    top = bounded(survey.events, MOST_EVENTS)
+    name = min(max(len("event"), *(cell_len(printable(one, 120)) for one, _ in top.shown)), NAME_CHARACTERS)
+    rows = max(len(number(count)) for _, count in [*top.shown, ("", top.other_count)])
+    groups = grouped(months, max(8, min(MOST_MONTHS, console.width - name - max(rows, len("rows")) - 3 * 2)))
+    shown = table("event", "#rows", f"{groups[0][0]} to {groups[-1][-1]}")
+    shown.columns[0].width = name
+    shown.columns[2].no_wrap = True
+    for one, count in top.shown:
+        counts = survey.event_months.get(one, {})
+        heights = [sum(counts.get(month, 0) for month in some) for some in groups]
+        shown.add_row(text(one, 120), number(count), heights_of(heights))
+    if top.more:
+        shown.add_row(Text(top.more, style="dim"), number(top.other_count), "")
+    console.print(shown)
+
+
+def months_of(survey: Survey) -> list[str]:
+    """Every month from the first with rows to the last."""
+    found = sorted(survey.months)
+    if not found or len(found[0]) != len("2021-03"):
+        return []
+    first, last = (int(month[:4]) * 12 + int(month[5:]) - 1 for month in (found[0], found[-1]))
+    last = min(last, first + MOST_LISTED_MONTHS - 1)
+    return [f"{month // 12:04d}-{month % 12 + 1:02d}" for month in range(first, last + 1)]
+
+
+def grouped(months: Sequence[str], most: int) -> list[Sequence[str]]:
+    """The months in groups of equal length, at most so many."""
+    size = -(-len(months) // most)
+    return [months[start : start + size] for start in range(0, len(months), size)]
+
+
+def heights_of(counts: Sequence[int]) -> str:
+    """A character for each count, as high as its share of the largest; a dot for none."""
+    most = max(counts, default=0)
+    return "".join(_HEIGHTS[max(1, round(count * 8 / most))] if count else "·" for count in counts)
 
 
 def _hours(console: Console, survey: Survey) -> None:

@@ -17,6 +17,10 @@ CHUNK_ROWS = 50_000
 DAY = 86_400_000_000
 """A day in µs."""
 NAME_CHARACTERS = 200
+MOST_COUNTS = 200_000
+"""More counts of an event in a month than this are only kept for the most frequent names."""
+MOST_BY_MONTH = 30
+"""How many event names have their rows by month in a survey."""
 
 
 class Profile:
@@ -32,19 +36,25 @@ class Profile:
         self.offsets: Counter[tuple[int, int]] = Counter()
         self.first: int | None = None
         self.last: int | None = None
+        self._numbers: dict[str, int] = {}
+        self._by_month: Counter[tuple[int, int]] = Counter()
         self._times: list[int] = []
+        self._named: list[int] = []
         self._received: list[tuple[int, int]] = []
 
     def add(self, name: str | None, time: int | None, received: int | None) -> None:
         """Count one row. `time` is as the clock reads, `received` in UTC, both in µs."""
+        number = -1
         if name is not None:
             name = name[:NAME_CHARACTERS]
             if name in self.events or len(self.events) < self._most_events:
                 self.events[name] += 1
+                number = self._numbers.setdefault(name, len(self._numbers))
             else:
                 self.events_left_out += 1
         if time is not None:
             self._times.append(time)
+            self._named.append(number)
             if received is not None:
                 self._received.append((time, received))
             if len(self._times) >= CHUNK_ROWS:
@@ -57,7 +67,9 @@ class Profile:
         import pandas as pd
 
         times, received = np.array(self._times, np.int64), np.array(self._received, np.int64).reshape(-1, 2)
+        named = np.array(self._named, np.int64)
         self._times.clear()
+        self._named.clear()
         self._received.clear()
         first, last = int(times.min()), int(times.max())
         self.first = first if self.first is None else min(self.first, first)
@@ -68,6 +80,12 @@ class Profile:
         for month, count in (clock.year * 100 + clock.month).value_counts().items():
             year, number = divmod(int(str(month)), 100)
             self.months[f"{year:04d}-{number:02d}"] += int(count)
+        months = times.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
+        both, counts = np.unique(np.stack((named, months), 1), axis=0, return_counts=True)
+        self._by_month.update({(name, at): n for (name, at), n in zip(both.tolist(), counts.tolist(), strict=True)})
+        if len(self._by_month) > MOST_COUNTS:
+            frequent = {self._numbers[name] for name, _ in self.events.most_common(MOST_BY_MONTH)}
+            self._by_month = Counter({key: n for key, n in self._by_month.items() if key[0] in frequent})
         days, counts = np.unique(times // DAY, return_counts=True)
         self.days.update(dict(zip(days.tolist(), counts.tolist(), strict=True)))
         if len(self.days) > 2 * MOST_DAYS:
@@ -79,6 +97,14 @@ class Profile:
     def month_counts(self) -> dict[str, int]:
         """Counts by month in order; of more than 1,200 months, those with the most rows."""
         return dict(sorted(self.months.most_common(MOST_MONTHS)))
+
+    def event_months(self) -> dict[str, dict[str, int]]:
+        """Counts by month, in order, of the most frequent event names."""
+        months: dict[int, dict[str, int]] = {}
+        for (number, month), count in sorted(self._by_month.items()):
+            months.setdefault(number, {})[str(np.datetime64(month, "M"))] = count
+        frequent = [name for name, _ in self.events.most_common(MOST_BY_MONTH)]
+        return {name: found for name in frequent if (found := months.get(self._numbers[name]))}
 
     def day_counts(self) -> dict[str, int]:
         """Counts by day in order; of more than 20,000 days, those with the most rows."""

@@ -80,7 +80,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     each recognises. `sampled`: some parts were not read to their end, and counts are of the rows read. `first`, `last`,
     `hours` (24 counts by hour of day), `months`, `days` and `zone` are of the field `time_field`, as its clock reads:
     `first` and `last` end in Z only where every time has its own offset. `unread_times` counts its values that are no
-    time.
+    time. `event_months` are the rows by month of the most frequent event names.
     `fields_left_out` and `events_left_out` count values and rows beyond the first 5,000 fields and 10,000 event names.
     """
 
@@ -94,6 +94,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     fields_left_out: int
     events: Mapping[str, int]
     events_left_out: int
+    event_months: Mapping[str, Mapping[str, int]] = {}
     time_field: str
     time_unit: str
     first: str | None

@@ -180,6 +180,7 @@ class _Walk:
             fields_left_out=self.fields.left_out,
             events=dict(events),
             events_left_out=self.profile.events_left_out + self.profile.events.total() - shown,
+            event_months=self.profile.event_months(),
             time_field=clock.path if clock else "",
             time_unit=clock.unit if clock else "",
             first=first,

@@ -415,3 +415,19 @@ def test_a_page_that_a_mapping_of_ones_own_reads_is_a_row(call: Any, tmp_path: P
 def test_tables_of_strangers_are_of_no_known_tool(names: str) -> None:
     """A few names that many tables have are no tool's."""
     assert recognised_by([dict.fromkeys(names.split(), "1")]) == []
+
+
+def test_rows_of_each_event_are_drawn_by_month_where_they_fit(call: Any, tmp_path: Path) -> None:
+    """Of three months or more; of many, several share a character. The page has them as pictures."""
+    path = tmp_path / "log.jsonl"
+    rows = [{"event": "A" if n % 3 else "B", "user_id": "u", "time": f"20{20 + n // 12}-{n % 12 + 1:02d}-05T00:00:00Z"}
+            for n in range(48) if n != 7]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = call("survey", path, "--report", tmp_path / "page.html")
+    found = call("survey", path, "--json").json["event_months"]
+    assert (found["A"]["2020-02"], "2020-08" in found["A"], len(found["B"])) == (1, False, 16)
+    lines = [line.split() for line in shown.out.splitlines()]
+    assert ["event", "rows", "2020-01", "to", "2023-12"] in lines
+    (picture,) = [line[2] for line in lines if line[:2] == ["A", "31"]]
+    assert len(picture) == 24
+    assert (tmp_path / "page.html").read_text().count('aria-label="rows by month, 2020-01 to 2023-12"') == 2
