@@ -43,10 +43,15 @@ SESSION = _known("session_id_case", "a $session_id that is a UUID is stored in l
 SENDER = _known("sender_address", "an event without $ip gets the address of its sender", "ids-and-text")
 GEOIP = _known("geoip", "the GeoIP transformation writes $geoip_… where $geoip_disable is not set", "ids-and-text")
 SENT_AT = _known("sent_at", "the time of sending is stored as $sent_at", "ids-and-text")
+NO_SKEW = _known(
+    "no_skew_correction", "the per-event endpoint stores the option as $ignore_sent_at", "per-event-endpoint"
+)
 PROMOTION = _known("promoted", "the service adds properties to $set and $set_once by itself", "persons")
 NO_PROFILE = _known("no_profile", "$set, $set_once and $unset are removed from events without a profile", "persons")
 GROUP_NUMBER = _known("group_number", "the groups of an event are stored once more as $group_0 to $group_4", "groups")
-OWN_COLUMN = _known("own_column", "the distinct_id is stored in a column of its own alone", "stored-values")
+OWN_COLUMN = _known(
+    "own_column", "the per-event endpoint takes the distinct_id beside the properties", "per-event-endpoint"
+)
 
 
 class Compared(NamedTuple):
@@ -61,7 +66,7 @@ _GROUP_NUMBER = re.compile(r"\$group_[0-4]")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SETS = ("$set", "$set_once")
-_ABSENT = Raw(b"")
+_ABSENT, _TRUE = Raw(b""), Raw(b"true")
 
 
 def landed_properties(text: object) -> dict[str, Raw] | None:
@@ -86,7 +91,7 @@ def compare_properties(sent: Mapping[str, Raw], landed: Mapping[str, Raw] | None
         if name in _SETS and after != _ABSENT and _is_object(after) and (before == _ABSENT or _is_object(before)):
             _compare_set(name, sent, before, after, found)
             continue
-        code = _added(name, sent) if before == _ABSENT else _removed(name, sent) if after == _ABSENT else None
+        code = _added(name, sent, after) if before == _ABSENT else _removed(name, sent) if after == _ABSENT else None
         code = code or (_changed(name, sent, before, after) if _ABSENT not in (before, after) else None)
         _note(found, code, name)
     found.altered.sort()
@@ -116,7 +121,7 @@ def _compare_set(name: str, sent: Mapping[str, Raw], before: Raw, after: Raw, fo
         if was == _ABSENT:
             code = PROMOTION if _is_promoted(name, member, now, sent) else None
             if code is None and member.removeprefix("$initial_").startswith(("$geoip_", "geoip_")):
-                code = _added("$geoip_", sent)
+                code = _added("$geoip_", sent, now)
         elif now != _ABSENT:
             code = _respelled(was, now)
         _note(found, code, f"{name}.{member}")
@@ -128,13 +133,15 @@ def _is_promoted(name: str, member: str, value: Raw, sent: Mapping[str, Raw]) ->
     return any(one in PROMOTED and one in sent and same_value(sent[one], value) for one in own)
 
 
-def _added(name: str, sent: Mapping[str, Raw]) -> str | None:
+def _added(name: str, sent: Mapping[str, Raw], value: Raw) -> str | None:
     if name.startswith("$geoip_"):
         return GEOIP if _is_falsy(sent.get("$geoip_disable")) else None
     if name == "$ip":
         return SENDER
     if name == "$sent_at":
         return SENT_AT
+    if name == "$ignore_sent_at" and value == _TRUE:
+        return NO_SKEW
     return GROUP_NUMBER if "$groups" in sent and _GROUP_NUMBER.fullmatch(name) else None
 
 

@@ -21,6 +21,7 @@ from pipeline.config import Secret
 from pipeline.errors import Busy, UnsafePlan, UsageError
 from pipeline.ledger import Ledger, reopen
 from pipeline.local_service import LocalService
+from pipeline.local_service.settings import Settings
 from pipeline.options import VerifyOptions
 from pipeline.plan.freshness import open_plan
 from pipeline.verify import Verification
@@ -108,6 +109,22 @@ def test_missing_merges_groups_and_profiles_are_sent_in_their_order(tmp_path: Pa
         after = repaired(directory, service, fields="all")
     assert after.proved, after
     assert after.events["found"] == open_plan(directory)[0].events.made
+
+
+@pytest.mark.parametrize("fields", ["sample", "all"])
+def test_what_went_to_the_per_event_endpoint_is_proved_and_repaired(tmp_path: Path, fields: str) -> None:
+    """What that endpoint stores differently is known; what is missing goes there again, once."""
+    directory = planned_in_phases(tmp_path, 40, dialect="posthog")
+    with LocalService(settings=Settings(per_event="on", promote_properties="on")) as service:
+        assert run(directory, service.url, key=service.capture_key).balanced
+        options = VerifyOptions(workers=0, fields=fields)
+        before = api.verify_plan(directory, service.url, options, personal_key=service.personal_key)
+        tamper(service, "delete from accepted where receipt % 4 = 0")
+        after = repaired(directory, service, fields=fields)
+        copies = service.select("select count(*), count(distinct uuid) from raw_events")
+    assert in_ledger(directory, "select value from meta where key = 'transport'") == [("v1",)]
+    assert (before.proved, after.proved, copies) == (True, True, [(66, 66)])
+    assert {one.code: one.events for one in before.values.known} == {"own_column": 66, "no_skew_correction": 66}
 
 
 def test_a_plan_that_is_not_sent_is_not_repaired(tmp_path: Path) -> None:

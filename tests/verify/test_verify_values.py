@@ -54,6 +54,7 @@ def test_another_value_is_altered(sent: str, landed: str) -> None:
         ('{"a":1}', '{"a":1,"$ip":"10.0.0.1"}', "sender_address", "$ip"),
         ('{"a":1}', '{"a":1,"$geoip_city_name":"Ghent"}', "geoip", "$geoip_city_name"),
         ('{"a":1}', '{"a":1,"$sent_at":"2026-01-01"}', "sent_at", "$sent_at"),
+        ('{"a":1}', '{"a":1,"$ignore_sent_at":true}', "no_skew_correction", "$ignore_sent_at"),
         ('{"$browser":"X"}', '{"$browser":"X","$set":{"$browser":"X"}}', "promoted", "$set.$browser"),
         (
             '{"$os":"X","$set":{"a":1}}',
@@ -79,6 +80,7 @@ def test_what_the_service_does_is_known(sent: str, landed: str, code: str, named
         ('{"$set":{"a":1}}', '{"$set":{"a":2}}', "$set.a"),
         ('{"$set":{"a":1}}', "{}", "$set"),
         ('{"a":1}', '{"a":1,"$group_0":"b"}', "$group_0"),
+        ('{"a":1}', '{"a":1,"$ignore_sent_at":false}', "$ignore_sent_at"),
         ('{"$ip":"10.0.0.1"}', '{"$ip":"10.0.0.2"}', "$ip"),
         ('{"a":1}', "[]", "properties"),
     ],
