@@ -46,8 +46,9 @@ _ALWAYS_KNOWN = ("source", "header", "rows", "sheet")
 class RowScan(Protocol):
     """What a plan shows each row to before it is changed, and each plain row that a decoder makes of it.
 
-    `row` and `opened` get the members of a row and those of its opened properties, `members` both at once of a native
-    row; `event` is set to the event's name as the mapping reads it, before the rules of `events`.
+    `row` and `opened` get the members of a row and those of its opened properties, `members` a native row and, where
+    they are none of its members, its opened properties. `event` is set to the event's name as the mapping reads it,
+    before the rules of `events`. `begin_items` says that a decoder made several of one row, of which each is shown.
     """
 
     event: str | None
@@ -59,7 +60,9 @@ class RowScan(Protocol):
     def opened(self) -> Callable[[Any], None]: ...
 
     @property
-    def members(self) -> Callable[[Any], None]: ...
+    def members(self) -> Callable[..., None]: ...
+
+    def begin_items(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,8 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
     map_row = load_source(emitter, source, clock)
     map_members = _native(built, clock, map_row) if for_members else None
     if built.decode is not None:
-        map_row = decoding(built.decode, map_row)
+        map_row = decoding(built.decode, map_row if map_members is None else as_members(map_members, map_row))
+        map_members = None
     space = uuids.namespace(mapping.tool, options.settings.get("source", ""))
     if is_importer_key(mapping, options):
         space = uuids.POSTHOG_MIXPANEL
@@ -209,6 +213,17 @@ def _interned(code: CodeType) -> CodeType:
     return code.replace(co_consts=tuple(constants))
 
 
+def as_members(map_members: MapRow, map_dict: MapRow) -> MapRow:
+    """The function that maps rows that are dicts as Members, unless they have too many names."""
+    header = native.Header(blanks=True)
+
+    def map_row(row: Record, observe: bool = False, scan: RowScan | None = None) -> Any:
+        members = header(row)
+        return (map_dict if members is row else map_members)(members, observe, scan)
+
+    return map_row
+
+
 def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
     """The function that maps all plain rows that a decoder returns for one row."""
 
@@ -228,6 +243,8 @@ def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
                 scan.row(names)
             return rows[0] if rows else models.Skip("empty_row")
         outcomes = models.ItemOutcomes()
+        if scan is not None:
+            scan.begin_items()
         for plain in rows:
             if not isinstance(plain, models.RejectReason):
                 outcome = map_row(plain, observe, scan)
@@ -252,6 +269,7 @@ _NAMES: dict[str, Any] = {
     "PersonUpdate": models.PersonUpdate,
     "MsgspecError": msgspec.MsgspecError,
     "NULL": values.NULL,
+    "OddMembers": runtime.OddMembers,
     "Raw": msgspec.Raw,
     "Skip": models.Skip,
     "TRUNCATED": runtime.TRUNCATED,

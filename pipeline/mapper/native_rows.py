@@ -2,7 +2,7 @@
 
 One call reads a member as a text or a number, instead of a lookup, a test and a decoding, and nothing is removed while
 it is read: `native.Renames` changes all properties at once. The outcomes are the same, to the byte; a row whose
-properties are no Members goes to the function for dicts.
+properties are no Members goes to the function for dicts. What a decoder makes of a row becomes Members first.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ MOST_RENAMES = 30_000
 """The limit of `native.Renames`; a mapping with more is not compiled for Members."""
 
 
+_AS_DICT = "return map_dict(row.as_dict(), observe, scan)"
+
+
 class NotNative(Exception):
     """The program cannot run over Members."""
 
@@ -25,22 +28,69 @@ class NativeEmitter(StepEmitter):
     """The source of a program over Members. Its methods raise NotNative."""
 
     decodes_numbers = True
-    tested = (expressions.Member, expressions.Variable)
+    tested = (expressions.Variable,)
+
+    def __init__(self, source: program.Program) -> None:
+        super().__init__(source)
+        self._objects: dict[object, str] = {}
+        """The variable of each object that members are read of, None until it is opened."""
+
+    def source(self) -> str:
+        head, rest = super().source().split("\n", 1)
+        names = "".join(f"{name} = " for name in self._objects.values())
+        return f"{head}\n    {names}None\n{rest}" if names else f"{head}\n{rest}"
+
+    @property
+    def _opens(self) -> bool:
+        """Whether the properties are members of an object in the row."""
+        return any(isinstance(step, program.OpenProperties) and step.source is not None for step in self.program.steps)
 
     def open_properties(self, step: program.OpenProperties) -> None:
-        if self.program.decode is not None or (step.source is not None and self.program.opened is None):
-            raise NotNative
+        scanned = "row"
         if step.source is None:
             self.line("p = row")
-        else:
+        elif self.program.opened is not None:
             self.line(f"p = row.get({self.program.opened!r})")
-            self.line("if p.__class__ is not Members: return map_dict(row.as_dict(), observe, scan)")
-        self.line("if scan is not None: scan.members(row); scan.event = None")
+            self.line(f"if p.__class__ is not Members: {_AS_DICT}")
+        else:
+            self._open(step, step.source)
+            scanned = "row, p"
+        self.line(f"if scan is not None: scan.members({scanned}); scan.event = None")
         self._set_registers()
 
+    def _open(self, step: program.OpenProperties, value: expressions.Value) -> None:
+        """Open a computed object; a row where that fails goes on as a dict, and has not been scanned yet."""
+        self.line("try:")
+        self.depth += 1
+        source = self.value(value)
+        self.line(f"p = {self.const(native.Opener(), 'opener')}({source})")
+        self.depth -= 1
+        self.line(f"except (BadValue, MsgspecError): {_AS_DICT}")
+        self.line(f"if p is None: {_AS_DICT}")
+        if step.shared:
+            self.line(f"{self._object(value)} = p.twin()")
+            self.remember(("object", value), self._object(value))
+
+    def _object(self, value: expressions.Value) -> str:
+        return self._objects.setdefault(value, f"m{len(self._objects)}")
+
+    def _opened(self, value: expressions.Value) -> str:
+        """The variable with the members of an object, of which each row opens each once."""
+        name = self._object(value)
+        if self.computed(("object", value)) is None:
+            source = self.value(value)
+            opener = self.const(native.Opener(), ("opener", value))
+            with self.block(f"if {name} is None:"):
+                self.line(f"{name} = {opener}({source})")
+                self.line(f"if {name} is None: {name} = OddMembers(members_of({source}))")
+            self.remember(("object", value), name)
+        return name
+
     def _owner(self, value: expressions.Value) -> str:
-        """The object that has a property or a column of the row; "" for any other value."""
+        """The object that has a property, a column of the row or a member; "" for any other value."""
         match value:
+            case expressions.Member():
+                return self._opened(value.of)
             case expressions.Property():
                 return "p"
             case expressions.Column(name) if name != self.program.opened:
@@ -61,13 +111,13 @@ class NativeEmitter(StepEmitter):
     def not_null(self, value: expressions.NotNull) -> str:
         source = value.value
         if (
-            not isinstance(source, expressions.Property | expressions.Column)
+            not isinstance(source, expressions.Property | expressions.Column | expressions.Member)
             or source in self.numbers
             or self.computed(source)
         ):
             return super().not_null(value)
-        name = self.local()
-        self.line(f"{name} = {self._owner(source)}.given({source.name!r})")
+        owner, name = self._owner(source), self.local()
+        self.line(f"{name} = {owner}.given({source.name!r})")
         return name
 
     def read_property(self, value: expressions.Property) -> str:
@@ -76,10 +126,13 @@ class NativeEmitter(StepEmitter):
     def read_column(self, value: expressions.Column) -> str:
         return self._read(value)
 
-    def _read(self, value: expressions.Property | expressions.Column) -> str:
-        name = self.local()
+    def member(self, value: expressions.Member) -> str:
+        return self._read(value)
+
+    def _read(self, value: expressions.Property | expressions.Column | expressions.Member) -> str:
+        owner, name = self._owner(value), self.local()
         method = "number" if value in self.numbers else "get"
-        self.line(f"{name} = {self._owner(value)}.{method}({value.name!r})")
+        self.line(f"{name} = {owner}.{method}({value.name!r})")
         return name
 
     def write_text(self, name: str, source: str, number: str) -> None:
@@ -98,7 +151,7 @@ class NativeEmitter(StepEmitter):
     def leave_out_blanks(self, step: program.LeaveOutBlanks) -> None:
         json, cells, names = frozenset(step.json), frozenset(step.cells), frozenset(step.names)
         self.line(f"{self.const(native.Blanks(json, cells, names, self.program.opened))}(row)")
-        if self.program.opened is not None:
+        if self._opens:
             self.line(f"{self.const(native.Blanks(json, cells, names))}(p)")
 
     def keep_properties(self, names: tuple[str, ...]) -> None:

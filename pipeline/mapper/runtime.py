@@ -62,6 +62,20 @@ def members_of(value: Value) -> Record:
         return {}
 
 
+class OddMembers(dict[str, Value]):
+    """The members of an object that is not plain, read like `pipeline.native` Members."""
+
+    def text(self, name: str) -> str | None:
+        return text_of(self.get(name))
+
+    def given(self, name: str) -> Value:
+        value = self.get(name)
+        return None if value == NULL else value
+
+    def number(self, name: str) -> Value:
+        return self.get(name)
+
+
 @function(needs=1)
 def member_at(value: Any, step: str) -> Value:
     """A member of an object by its name, or an item of a list by its index; None where there is none."""

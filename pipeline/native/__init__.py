@@ -11,7 +11,8 @@ Python code produces the same events at half the speed; tests/native/test_native
     IdAccumulator, PairAccumulator, PropertyAccumulator
                                     the aggregates of pipeline.identity.accumulators
     Observer                        what a plan records of an event
-    Tally                           how many rows have each name
+    Tally                           how many rows have each name, also inside of objects
+    Opener                          Members of an object that a row has as a value or a text
     Header                          Members of values that Python read: cells, columns, records
     AvroDecoder                     the rows of an Avro block
     Blanks                          removes what a mapping takes for missing

@@ -44,7 +44,10 @@ class Members:
         """The value; None where it is missing or JSON null."""
 
     def copy(self, name: str, row: Members, column: str, /) -> bool:
-        """Adds a column of `row` under `name`; False where the name exists. ValueError for members of another row."""
+        """Adds a column of `row` under `name`; False where the name exists."""
+
+    def twin(self) -> Members:
+        """The same members in an object of their own; TypeError for opened ones."""
 
     def as_dict(self) -> dict[str, Any]: ...
     def __iter__(self) -> Iterator[str]: ...
@@ -159,12 +162,20 @@ class Tally:
     """Counts the rows that have each name by what became of them, an outcome from 0 to 65,535: a row counts under 0
     until `settle` says otherwise of the latest one (ValueError outside the range).
 
-    `show` is called with each row that is one of the first three with one of its names since the previous `take`.
-    `take` returns (outcome, level, name, rows) since its previous call, level 0 for the row, 1 for an opened member.
+    A row is its Members, and beside them those of an opened object that is none of them. `show` is called with each
+    row, in the same way, that is one of the first three with one of its names since the previous `take`. `take` returns
+    (outcome, level, name, rows) since its previous call, level 0 for the row, 1 for an opened object, and from 2 those
+    of `levels`: objects inside of the row, or inside of the opened object, by their names. `members_of` returns the
+    dict of an object that Opener does not open. ValueError for more than 62 levels, and for one that is given twice.
     """
 
-    def __init__(self, show: Callable[[Members], None] | None = None) -> None: ...
-    def __call__(self, row: Members, /) -> None: ...
+    def __init__(
+        self,
+        show: Callable[..., None] | None = None,
+        levels: tuple[tuple[bool, tuple[str, ...]], ...] = (),
+        members_of: Callable[[Any], dict[str, Any]] = ...,
+    ) -> None: ...
+    def __call__(self, row: Members, opened: Members = ..., /) -> None: ...
     def settle(self, outcome: int, /) -> None: ...
     def take(self) -> list[tuple[int, int, str, int]]: ...
 
@@ -230,6 +241,13 @@ class AvroDecoder:
 
     def __init__(self, schema: tuple[Any, ...], unusual: type) -> None: ...
     def __call__(self, content: bytes, rows: int, members: bool, /) -> list[Any] | None: ...
+class Opener:
+    """The members of an object, as `pipeline.mapper.runtime.opened` finds them: of a value that is one or a text of
+    one. Missing and null have none, and of Members and dicts with Python's values None is missing. None for every value
+    that is no plain object, in the sense of Lines."""
+
+    def __init__(self) -> None: ...
+    def __call__(self, value: Any, /) -> Members | None: ...
 
 class Blanks:
     """Removes the members that are missing by their text: one of `json` for a JSON value, of `cells` for any other.

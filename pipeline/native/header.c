@@ -159,6 +159,15 @@ construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
     return (PyObject *)self;
 }
 
+PyObject *
+header_of_dicts(void)
+{
+    PyObject *header = PyObject_CallNoArgs((PyObject *)&Header_Type);
+    if (header != NULL)
+        ((Header *)header)->blanks = 1;
+    return header;
+}
+
 PyTypeObject Header_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "pipeline.native._native.Header",

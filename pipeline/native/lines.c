@@ -1,4 +1,5 @@
-/* Reads JSON lines: each plain line as its Members, every other line as its bytes, which Python then reads.
+/* Reads JSON lines: each plain line as its Members, every other line as its bytes, which Python then reads. Opener reads
+ * a single object, which a row has as a value or as text.
  *
  * A line is plain when it is one JSON object in valid UTF-8, strictly spelled, with no name twice, no half of a
  * surrogate pair, no deep nesting and no number of many digits: nothing that Python would reject or warn about. The
@@ -13,17 +14,22 @@
 #define SAFE_INTEGER 9007199254740992u
 #define PREDICTED_NAMES 256
 
+/* What reading the objects of one export remembers. */
 typedef struct {
-    PyObject_HEAD
-    PyObject *data;
-    const char *at;
-    const char *end;
-    int observe;
+    PyObject *data; /* has the text that is read; owned */
     Py_ssize_t opened_count;
     Name *opened[MAX_OPENED];
     uint64_t objects; /* read so far: the stamp of an object's names, which finds duplicate names */
     /* The names of the previous object, by level and position: rows of one export mostly have the same. */
     Spelling *previous[2][PREDICTED_NAMES];
+} Reading;
+
+typedef struct {
+    PyObject_HEAD
+    Reading reading;
+    const char *at;
+    const char *end;
+    int observe;
 } Lines;
 
 typedef struct {
@@ -276,7 +282,7 @@ skip_value(Cursor *cursor, int depth)
 
 /* The name at the cursor's quote; NULL when it is not plain, with an exception without memory. */
 static Spelling *
-read_name(Lines *self, Cursor *cursor, int level, Py_ssize_t position)
+read_name(Reading *self, Cursor *cursor, int level, Py_ssize_t position)
 {
     if (position < PREDICTED_NAMES) {
         Spelling *predicted = self->previous[level][position];
@@ -297,7 +303,7 @@ read_name(Lines *self, Cursor *cursor, int level, Py_ssize_t position)
 }
 
 static int
-is_opened(const Lines *self, const Name *name)
+is_opened(const Reading *self, const Name *name)
 {
     for (Py_ssize_t i = 0; i < self->opened_count; i++)
         if (self->opened[i] == name)
@@ -307,7 +313,7 @@ is_opened(const Lines *self, const Name *name)
 
 /* Fill `into` with the object at the cursor. 1; 0 when it is not plain; -1 with an exception. Level 0 is the row. */
 static int
-read_object(Lines *self, Cursor *cursor, Members *into, int level)
+read_object(Reading *self, Cursor *cursor, Members *into, int level)
 {
     uint64_t stamp = ++self->objects;
     cursor->at++;
@@ -365,10 +371,10 @@ next_line(Lines *self)
     Cursor cursor = {line, end, 0};
     skip_space(&cursor);
     if (cursor.at < end && *cursor.at == '{') {
-        Members *row = members_new(self->data);
+        Members *row = members_new(self->reading.data);
         if (row == NULL)
             return NULL;
-        int plain = read_object(self, &cursor, row, 0);
+        int plain = read_object(&self->reading, &cursor, row, 0);
         skip_space(&cursor);
         if (plain == 1 && cursor.at == end) {
             if (!self->observe || !cursor.unsafe)
@@ -381,6 +387,14 @@ next_line(Lines *self)
             return NULL;
     }
     return PyBytes_FromStringAndSize(line, self->at - line);
+}
+
+/* No two readers share a stamp. */
+static uint64_t
+first_stamp(void)
+{
+    static uint64_t objects;
+    return objects += (uint64_t)1 << 40;
 }
 
 static PyObject *
@@ -398,25 +412,24 @@ construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
     if (self == NULL)
         return NULL;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(opens); i++) {
-        if ((self->opened[i] = name_of(PyTuple_GET_ITEM(opens, i))) == NULL) {
+        if ((self->reading.opened[i] = name_of(PyTuple_GET_ITEM(opens, i))) == NULL) {
             Py_DECREF(self);
             return NULL;
         }
-        self->opened_count++;
+        self->reading.opened_count++;
     }
-    self->data = Py_NewRef(data);
+    self->reading.data = Py_NewRef(data);
     self->at = PyBytes_AS_STRING(data);
     self->end = self->at + PyBytes_GET_SIZE(data);
     self->observe = observe;
-    static uint64_t objects; /* no two readers share a stamp */
-    self->objects = objects += (uint64_t)1 << 40;
+    self->reading.objects = first_stamp();
     return (PyObject *)self;
 }
 
 static void
 dealloc(Lines *self)
 {
-    Py_CLEAR(self->data);
+    Py_CLEAR(self->reading.data);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -429,4 +442,128 @@ PyTypeObject Lines_Type = {
     .tp_dealloc = (destructor)dealloc,
     .tp_iter = PyObject_SelfIter,
     .tp_iternext = (iternextfunc)next_line,
+};
+
+/* --- one object ------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    PyObject_HEAD
+    Reading reading;
+    PyObject *header; /* a Header, for dicts */
+    vectorcallfunc call;
+} Opener;
+
+/* The members of an object in some text; `owner` keeps it alive. NULL without an exception where it is not plain. */
+static PyObject *
+open_text(Opener *self, PyObject *owner, const char *at, Py_ssize_t length)
+{
+    Cursor cursor = {at, at + length, 0};
+    skip_space(&cursor);
+    if (cursor.at == cursor.end || *cursor.at != '{')
+        return NULL;
+    Members *object = members_new(owner);
+    if (object == NULL)
+        return NULL;
+    int plain = read_object(&self->reading, &cursor, object, 1);
+    skip_space(&cursor);
+    if (plain == 1 && cursor.at == cursor.end)
+        return (PyObject *)object;
+    Py_DECREF(object);
+    return NULL;
+}
+
+static PyObject *
+open_characters(Opener *self, PyObject *text)
+{
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text);
+    if (length == 0)
+        return (PyObject *)members_new(NULL);
+    PyObject *bytes = PyUnicode_AsUTF8String(text);
+    if (bytes == NULL) {
+        PyErr_Clear(); /* half of a surrogate pair */
+        return NULL;
+    }
+    PyObject *object = open_text(self, bytes, PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes));
+    Py_DECREF(bytes);
+    return object;
+}
+
+PyObject *
+open_member(PyObject *opener, const Member *member, PyObject *owner)
+{
+    Opener *self = (Opener *)opener;
+    PyObject *value = member->value;
+    if (member_is_null(member) || value == Py_None)
+        return (PyObject *)members_new(NULL);
+    if (member->at != NULL && member->length > 0 && *member->at == '"') {
+        PyObject *text = member_text(member);
+        PyObject *object = text == NULL ? NULL : open_characters(self, text);
+        Py_XDECREF(text);
+        if (text == NULL)
+            PyErr_Clear(); /* Python finds what is wrong with it */
+        return object;
+    }
+    if (member->at != NULL)
+        return open_text(self, value != NULL ? value : owner, member->at, member->length);
+    if (value == NULL)
+        return NULL;
+    if (Members_Check(value))
+        return Py_NewRef(value);
+    if (PyUnicode_CheckExact(value))
+        return open_characters(self, value);
+    if (!PyDict_CheckExact(value))
+        return NULL;
+    PyObject *object = PyObject_CallOneArg(self->header, value);
+    if (object != NULL && !Members_Check(object))
+        Py_CLEAR(object); /* it has too many names */
+    return object;
+}
+
+/* opener(value) */
+static PyObject *
+open_value(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
+{
+    if (PyVectorcall_NARGS(flags) != 1 || named != NULL)
+        return PyErr_Format(PyExc_TypeError, "one argument was expected");
+    Member member;
+    if (member_of_raw(&member, arguments[0]) < 0)
+        return NULL;
+    PyObject *object = open_member(callable, &member, NULL);
+    if (object == NULL && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return object;
+}
+
+static PyObject *
+construct_opener(PyTypeObject *type, PyObject *arguments, PyObject *named)
+{
+    static char *keywords[] = {NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "", keywords))
+        return NULL;
+    Opener *self = (Opener *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->call = open_value;
+    self->reading.objects = first_stamp();
+    if ((self->header = header_of_dicts()) == NULL)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static void
+dealloc_opener(Opener *self)
+{
+    Py_CLEAR(self->header);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+PyTypeObject Opener_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "pipeline.native._native.Opener",
+    .tp_basicsize = sizeof(Opener),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Opener, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = construct_opener,
+    .tp_dealloc = (destructor)dealloc_opener,
 };

@@ -90,15 +90,19 @@ int
 members_share(Members *self, const Members *row, const Member *source, Name *name)
 {
     Member shared = {name, source->value, source->at, source->length}; /* `source` may move when `self` grows */
-    if (self->owner == NULL)
-        self->owner = Py_XNewRef(row->owner);
-    if (self->owner != row->owner) {
-        PyErr_SetString(PyExc_ValueError, "the members are of two rows");
-        return -1;
-    }
     if (refuse_members(shared.value) || (shared.value == NULL && shared.at == NULL))
         return PyErr_Occurred() ? -1 : 0;
-    Py_XINCREF(shared.value);
+    if (shared.value != NULL)
+        Py_INCREF(shared.value);
+    else if (self->owner == NULL)
+        self->owner = Py_XNewRef(row->owner);
+    else if (self->owner != row->owner) { /* which may end before this object */
+        shared.value = member_value(source);
+        if (shared.value == NULL)
+            return -1;
+        member_of_raw(&shared, shared.value);
+        shared.name = name;
+    }
     Member *member = members_add(self);
     if (member == NULL) {
         Py_XDECREF(shared.value);
@@ -154,22 +158,28 @@ member_value(const Member *member)
 }
 
 int
+member_of_raw(Member *member, PyObject *value)
+{
+    *member = (Member){NULL, value, NULL, 0};
+    if ((PyObject *)Py_TYPE(value) != raw_type)
+        return 0;
+    Py_buffer view;
+    if (PyObject_GetBuffer(value, &view, PyBUF_SIMPLE) < 0)
+        return -1;
+    member->at = view.buf;
+    member->length = view.len;
+    PyBuffer_Release(&view); /* a Raw never changes */
+    return 0;
+}
+
+int
 members_put(Member *member, PyObject *value)
 {
-    const char *at = NULL;
-    Py_ssize_t length = 0;
-    if (refuse_members(value))
+    Member put;
+    if (refuse_members(value) || member_of_raw(&put, value) < 0)
         return -1;
-    if ((PyObject *)Py_TYPE(value) == raw_type) {
-        Py_buffer view;
-        if (PyObject_GetBuffer(value, &view, PyBUF_SIMPLE) < 0)
-            return -1;
-        at = view.buf;
-        length = view.len;
-        PyBuffer_Release(&view); /* a Raw never changes, and the member has a reference to it */
-    }
     PyObject *previous = member->value;
-    *member = (Member){member->name, Py_NewRef(value), at, length};
+    *member = (Member){member->name, Py_NewRef(value), put.at, put.length};
     Py_XDECREF(previous); /* last: it may change the members */
     return 0;
 }
@@ -453,6 +463,19 @@ copy(Members *self, PyObject *const *arguments, Py_ssize_t count)
     Py_RETURN_TRUE;
 }
 
+/* The same members in an object of their own. */
+static PyObject *
+twin(Members *self, PyObject *Py_UNUSED(ignored))
+{
+    Members *other = members_new(self->owner);
+    for (Py_ssize_t i = 0; other != NULL && i < self->used; i++) {
+        const Member *source = &self->members[i];
+        if (source->name != NULL && members_share(other, self, source, source->name) < 0)
+            Py_CLEAR(other);
+    }
+    return (PyObject *)other;
+}
+
 static PyObject *
 as_dict(Members *self, PyObject *Py_UNUSED(ignored))
 {
@@ -487,6 +510,7 @@ static PyMethodDef methods[] = {
     {"number", FAST(number), METH_O, NULL},
     {"given", FAST(not_null), METH_O, NULL},
     {"copy", FAST(copy), METH_FASTCALL, NULL},
+    {"twin", FAST(twin), METH_NOARGS, NULL},
     {"as_dict", FAST(as_dict), METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

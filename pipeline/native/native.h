@@ -9,9 +9,9 @@
  *
  * Limits: 64 levels of nesting and 4 opened members in a line (lines.c); names of 1,000 bytes and 16,384 spellings of
  * them (names.c); 16,384 names while dicts or Avro are read (header.c, avro.c); 4,096 types of a schema, nested 64 deep
- * (avro.c); 256 words of 63 bytes (texts.c); 2^30 renames or columns (renames.c); times from 1970 to 9999 (filling.c);
- * 2^31 - 1 entries of an accumulator (accumulators.c). Lines, rows, blocks, texts and spellings beyond a limit are read
- * by Python; nothing is cut. */
+ * (avro.c); 62 levels inside of rows (tally.c); 256 words of 63 bytes (texts.c); 2^30 renames or columns (renames.c);
+ * times from 1970 to 9999 (filling.c); 2^31 - 1 entries of an accumulator (accumulators.c). Lines, rows, blocks, texts
+ * and spellings beyond a limit are read by Python; nothing is cut. */
 
 #ifndef BACKCAST_NATIVE_H
 #define BACKCAST_NATIVE_H
@@ -92,7 +92,7 @@ int members_init(PyObject *raw_type, PyObject *encode, PyObject *decode_text);
 Members *members_new(PyObject *owner);
 /* A member at the end, uninitialised, which the caller fills at once; valid until the next addition. */
 Member *members_add(Members *self);
-/* Add a member of another object of the same row under another name; fails where the owners of their texts differ. */
+/* Add a member of another object under another name. */
 int members_share(Members *self, const Members *row, const Member *source, Name *name);
 /* The member of a name, valid until the next addition; NULL without an exception where there is none. */
 Member *members_find(Members *self, PyObject *name);
@@ -113,10 +113,18 @@ int members_encode(Members *self, Py_ssize_t index);
 PyObject *raw_of(PyObject *value);
 /* Remove a member; its value is released last, which may run Python. */
 void members_remove(Members *self, Member *member);
+/* Fill a member without a name with a value, of which no reference is taken, and where it is a Raw with its text. */
+int member_of_raw(Member *member, PyObject *value);
 /* Set the value of a member. TypeError for Members. */
 int members_put(Member *member, PyObject *value);
 /* Set the value of a name, where it is or at the end. */
 int members_set(Members *self, PyObject *name, PyObject *value);
+
+/* The Members of the object that a member is, or a text of it, as Opener opens it; `owner` has the text of a member
+ * without a value. NULL without an exception where it is not plain. (lines.c) */
+PyObject *open_member(PyObject *opener, const Member *member, PyObject *owner);
+/* A Header of dicts, in which the empty text is a value. (header.c) */
+PyObject *header_of_dicts(void);
 
 /* --- texts (quoting.c) ---------------------------------------------------------------------------------- */
 
@@ -151,7 +159,7 @@ PyObject *fingerprints(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 PyObject *uuids5(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* The types; _native.pyi has their arguments, results and errors. */
-extern PyTypeObject Lines_Type;    /* lines.c */
+extern PyTypeObject Lines_Type, Opener_Type; /* lines.c */
 extern PyTypeObject Renames_Type;  /* renames.c */
 extern PyTypeObject Columns_Type;  /* renames.c */
 extern PyTypeObject Writer_Type;   /* writer.c */

@@ -162,9 +162,13 @@ class _Scan:
     def opened(self, properties: Any) -> None:
         self._add(OPENED, properties, True)
 
-    @property
-    def members(self) -> Any:
-        raise AssertionError("rows are read as dicts")
+    def members(self, row: Any, opened: Any = None) -> None:
+        self.row(row)
+        if opened is not None:
+            self.opened(opened)
+
+    def begin_items(self) -> None:
+        pass
 
     def _add(self, root: Level, record: Any, opened: bool) -> None:
         item = self.items[-1]

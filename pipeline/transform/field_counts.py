@@ -25,6 +25,8 @@ EVENT, OTHER, SKIP, REJECT = "event:", "other:", "skip:", "reject:"
 by the rule of an event's name; it is skipped or rejected with a code."""
 EXAMPLES = 3
 _MOST_COMPLETE = 2_000
+_MOST_LEVELS = 62
+"""Levels inside rows that the C part counts."""
 _Members: Any = native.Members if AVAILABLE else None
 Shapes: TypeAlias = list[tuple[int, tuple[str, ...]]]
 
@@ -63,12 +65,19 @@ class _Examples:
         self._complete: set[tuple[int, tuple[str, ...]]] = set()
         self._values: dict[tuple[int, str], list[str]] = {}
 
-    def show(self, row: Any) -> None:
-        """Take the values of a native row."""
+    def show(self, row: Any, opened: Any = None) -> None:
+        """Take the values of a native row, and of its opened properties where they are none of its members."""
         self._add(0, row.items())
+        if opened is not None:
+            self._add(1, opened.items())
         for _, value in row.items():
             if value.__class__ is _Members:
                 self._add(1, value.items())
+                opened = value
+        for number, level in enumerate(self._nested, 2):
+            inside = _inside(opened if level.opened else row, level)
+            if inside:
+                self._add(number, inside.items())
 
     def show_level(self, level: int, record: Any, names: tuple[str, ...]) -> None:
         """Take the values of one object of a row, unless each of its fields has enough of them."""
@@ -99,6 +108,15 @@ class _Examples:
         return values
 
 
+def _inside(record: Any, level: Level) -> Any:
+    """The object of a level inside a row or its opened properties; None or an empty one where it has none."""
+    for step in level.steps:
+        record = record.get(step) if record is not None else None
+        if record is not None and record.__class__ is not dict and record.__class__ is not _Members:
+            record = members_of(record)
+    return record
+
+
 class FieldCounts:
     """Counts the rows of one block after the other in this process; it is the `RowScan` of the mapper.
 
@@ -107,9 +125,9 @@ class FieldCounts:
     """
 
     __slots__ = (
-        "_counted", "_events", "_examples", "_explicit", "_names_of_rules", "_nested", "_numbers", "_ordinary",
-        "_outcomes", "_reads_into_opened", "_rows", "_ruled", "_shapes", "_skipped_items", "_sparse", "_tally",
-        "event", "item_events", "levels", "members", "pending",
+        "_counted", "_events", "_examples", "_explicit", "_members", "_names_of_rules", "_nested", "_numbers",
+        "_ordinary", "_outcomes", "_remaining", "_rows", "_ruled", "_shapes", "_skipped_items", "_sparse",
+        "_tally", "event", "item_events", "levels", "members", "pending",
     )  # fmt: skip
 
     def __init__(self, counted: Counted) -> None:
@@ -120,10 +138,12 @@ class FieldCounts:
         self.item_events: list[str | None] = []
         self.pending: list[Shapes] = []
         self._nested = tuple(enumerate(nested, 2))
-        self._reads_into_opened = any(level.opened for level in nested)
         self._examples = _Examples(nested)
-        self._tally: Any = native.Tally(self._examples.show) if AVAILABLE else None
-        self.members: Any = self._scan_members if nested or counted.code else self._tally
+        natively = nested if len(nested) <= _MOST_LEVELS else ()
+        self._remaining = () if natively else self._nested
+        self._tally: Any = native.Tally(self._examples.show, natively, members_of) if AVAILABLE else None
+        self._members: Any = self._scan_members if self._remaining or counted.code else self._tally
+        self.members = self._members
         self._numbers: dict[str, int] = {f"{EVENT}0": 0}
         self._outcomes = [f"{EVENT}0"]
         self._sparse = False
@@ -143,14 +163,14 @@ class FieldCounts:
     # -- what the mapper calls
 
     def row(self, row: Any) -> None:
-        """Scan a row that is a dict."""
+        """Scan a row that is a dict, or one of several."""
         if self.pending:
             self.item_events.append(self.event)
         elif self._tally is not None:
             self._tally.settle(0)  # the row before this one, which the outcome of this one is not of
         self.event = None
         names = tuple(row)
-        if self._sparse and None in row.values():
+        if self._sparse and row.__class__ is dict and None in row.values():
             names = tuple([name for name in names if row[name] is not None])
         shapes: Shapes = [(0, names)]
         self.pending.append(shapes)
@@ -162,39 +182,40 @@ class FieldCounts:
     def opened(self, properties: Any) -> None:
         """Scan the opened properties of the latest row."""
         shapes = self.pending[-1]
-        names = tuple([name for name, value in properties.items() if value is not None])
+        names = tuple(properties)
+        if properties.__class__ is dict and None in properties.values():
+            names = tuple([name for name in names if properties[name] is not None])
         shapes.append((1, names))
         self._examples.show_level(1, properties, names)
         for number, level in self._nested:
             if level.opened:
                 self._scan_nested(number, level, properties, shapes)
 
-    def _scan_members(self, row: Any) -> None:
-        """Scan a native row, and the objects inside it that the mapping reads into."""
-        self._tally(row)
+    def begin_items(self) -> None:
+        """Begin a row that a decoder made several of."""
+        self.members = self._scan_item
+
+    def _scan_item(self, row: Any, opened: Any = None) -> None:
+        """Scan one native row of several."""
+        self.row(row)
+        if opened is not None:
+            self.opened(opened)
+
+    def _scan_members(self, row: Any, *opened: Any) -> None:
+        """Scan a native row, and the objects inside it that are too many for the C part."""
+        self._tally(row, *opened)
         shapes: Shapes = []
         self.pending.append(shapes)
-        opened = None
-        if self._reads_into_opened:
-            opened = next((value for value in row.values() if value.__class__ is _Members), None)
-        for number, level in self._nested:
-            if not level.opened:
-                self._scan_nested(number, level, row, shapes)
-            elif opened is not None:
-                self._scan_nested(number, level, opened, shapes)
+        properties = next((value for value in (*opened, *row.values()) if value.__class__ is _Members), None)
+        for number, level in self._remaining:
+            self._scan_nested(number, level, properties if level.opened else row, shapes)
 
     def _scan_nested(self, number: int, level: Level, record: Any, shapes: Shapes) -> None:
-        value = record
-        for step in level.steps:
-            value = value.get(step)
-            if value is None:
-                return
-            if value.__class__ is not dict and value.__class__ is not _Members:
-                value = members_of(value)
-        names = tuple(value.keys())
-        if names:
+        inside = _inside(record, level)
+        if inside:
+            names = tuple(inside)
             shapes.append((number, names))
-            self._examples.show_level(number, value, names)
+            self._examples.show_level(number, inside, names)
 
     # -- what became of the rows
 
@@ -243,6 +264,7 @@ class FieldCounts:
             self._explicit.update(sent)
         self.pending.clear()
         self.item_events.clear()
+        self.members = self._members
 
     def skip_items(self, codes: Sequence[str]) -> None:
         """Count what was left out of a row of which something is sent."""
@@ -272,6 +294,7 @@ class FieldCounts:
     def _settle(self, outcome: str, event: str | None, sent: str) -> None:
         self._count(outcome, event, sent, self.pending[0] if self.pending else [])
         self.pending.clear()
+        self.members = self._members
 
     def _count(self, outcome: str, event: str | None, sent: str, shapes: Shapes) -> None:
         self._rows[outcome] += 1

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from pipeline import mapper as language
+from pipeline import values
 from pipeline.encoder.buffer import ENDING, _fill
 from pipeline.encoder.event import Encoder
 from pipeline.extractors.jsonl_rows import JsonlRows
@@ -182,13 +183,16 @@ def mapper_of(name: str) -> Any:
     # Columns under their own names beside properties of these names.
     blanks = EVERYTHING.replace("  open: /properties\n", "  open: /properties\n  rest: keep\n")
     blanks += 'blanks: {texts: [NA, null, q"uote]}\n'
-    texts = {"everything": EVERYTHING, "flat": FLAT, "named": named, "some": some, "blanks": blanks}
+    # The object with the properties is computed, so that it is not opened with its row.
+    first = EVERYTHING.replace("  open: /properties\n", "  open: {first: [/properties, /odd]}\n")
+    texts = {"everything": EVERYTHING, "flat": FLAT, "named": named, "some": some, "blanks": blanks, "first": first}
     text = texts.get(name) or (ROOT / "mappings" / f"{name}.yaml").read_text("utf-8")
     options = SealedOptions(as_of=AS_OF, zones=(("Europe/Berlin", ""),), settings=SETTINGS.get(name, {}))
     return language.compile(parse(text, name), options), options
 
 
 SETTINGS = {"mixpanel": {"groups": "company"}, "everything": {"groups": "team"}, "blanks": {"groups": "team"}}
+SETTINGS["first"] = SETTINGS["everything"]
 COLUMNS = {
     "mixpanel": ("event", "properties", "extra"),
     "amplitude": (
@@ -199,7 +203,12 @@ COLUMNS = {
     "everything": ("name", "user", "properties", "when", "title", "lang", "odd", "city"),
     "flat": ("name", "user", "at", "id", "city", "noise", "$ip", "$geoip_city_name", "odd", "$set"),
 }
-COLUMNS |= {"named": COLUMNS["flat"], "some": COLUMNS["flat"], "blanks": COLUMNS["everything"]}
+COLUMNS |= {
+    "named": COLUMNS["flat"],
+    "some": COLUMNS["flat"],
+    "blanks": COLUMNS["everything"],
+    "first": COLUMNS["everything"],
+}
 PROPERTIES = {
     "mixpanel": (
         "time distinct_id $insert_id $user_id $device_id $city $geoip_city_name $region mp_lib $lib utm_source $ip "
@@ -217,6 +226,7 @@ PROPERTIES = {
     ],
 }
 PROPERTIES["blanks"] = PROPERTIES["everything"]
+PROPERTIES["first"] = PROPERTIES["everything"]
 EVENT_NAMES = [
     "Seen",
     "Left",
@@ -252,6 +262,7 @@ def rows_of(draw: st.DrawFn, name: str) -> bytes:
         ("properties", "mixpanel"),
         ("properties", "everything"),
         ("properties", "blanks"),
+        ("properties", "first"),
         ("event_properties", "amplitude"),
     ):
         if members == name and draw(st.integers(0, 9)):
@@ -285,7 +296,7 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
 
 
 @needs_native
-@pytest.mark.parametrize("name", ["mixpanel", "amplitude", "everything", "flat", "named", "some", "blanks"])
+@pytest.mark.parametrize("name", ["mixpanel", "amplitude", "everything", "flat", "named", "some", "blanks", "first"])
 @settings(max_examples=70, deadline=None)
 @given(data=st.data(), observe=st.booleans())
 def test_each_row_becomes_the_events_that_python_makes(name: str, data: st.DataObject, observe: bool) -> None:
@@ -316,12 +327,31 @@ def test_the_events_compared_are_events() -> None:
 
 
 def test_a_mapping_that_asks_for_more_is_left_to_python() -> None:
-    """Renaming in turn, a decoder, and an object asked for besides being opened: none has a mapper of Members."""
+    """Renaming in turn, and an object asked for besides being opened: neither has a mapper of Members."""
     chained = FLAT.replace("rename: {city: $geoip_city_name}", "rename: {a: b, b: c}")
     again = EVERYTHING.replace("spread: [{from: more,", "spread: [{from: /properties,")
     for text in (chained, again):
         mapper = language.compile(parse(text, "mine"), SealedOptions(as_of=AS_OF, zones=(("UTC", ""),)))
         assert mapper.map_members is None
+
+
+@needs_native
+@settings(max_examples=200, deadline=None)
+@given(lists(VALUES), st.booleans(), st.booleans())
+@example('{"a":1,"a":2}', False, False)
+@example('{"a":null,"b":{"c":[1]}} ', True, True)
+@example('"\\ud800"', False, True)
+def test_an_object_is_opened_as_python_opens_it(text: str, quoted: bool, as_raw: bool) -> None:
+    """A value or a text of one; what is not plain is left to Python."""
+    json_text = json.dumps(text).encode() if quoted else text.encode("utf-8", "surrogatepass")
+    value = Raw(json_text) if as_raw else json_text.decode("utf-8", "surrogatepass")
+    found = native.Opener()(value)
+    if found is not None:
+        opened = values.opened(value) or {}
+        assert {name: bytes(one) for name, one in found.as_dict().items()} == {
+            name: bytes(one) for name, one in opened.items()
+        }
+        assert list(found.twin()) == list(opened)
 
 
 # -- times and uuids ----------------------------------------------------------------------------------------

@@ -468,6 +468,8 @@ def test_whatever_is_called_with_whatever_answers_or_raises(seed: int) -> None:
         native.IdAccumulator,
         native.PairAccumulator,
         native.PropertyAccumulator,
+        native.Opener,
+        native.Tally,
     ]
     made: list[Any] = [
         members_of(many(40)),
@@ -484,6 +486,8 @@ def test_whatever_is_called_with_whatever_answers_or_raises(seed: int) -> None:
         native.Writer(frozenset(["a"]), TAIL, TAIL),
         native.Columns(frozenset(["n1"]), "x_"),
         renames([("n0", "n1", 0)]),
+        native.Opener(),
+        native.Tally(None, ((False, ("n0",)), (True, ("a", "b")), (True, ("a",))), lambda value: {"a": value}),
     ]
     answered = 0
     for _ in range(4_000):

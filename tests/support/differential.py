@@ -24,6 +24,7 @@ import traceback
 from array import array
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -39,6 +40,7 @@ from pipeline import mapper as language
 from pipeline.batcher import Envelope
 from pipeline.extractors import blocks, open_source
 from pipeline.identity.aggregator import TextColumn
+from pipeline.mapper.field_uses import nested_levels
 from pipeline.mapper.loader import parse
 from pipeline.models import SealedOptions
 from pipeline.native import AVAILABLE
@@ -46,6 +48,7 @@ from pipeline.options import Limits
 from pipeline.transform.block import BlockTransformer, make_batches, observe_block, take_aggregate, take_drift
 from pipeline.transform.drift import entries_of
 from pipeline.transform.event_keys import KEY
+from pipeline.transform.field_counts import Counted
 from pipeline.transform.tasks import Task, TransformConfig
 from tests.support.mutations import Mutator, sample_rows
 from tests.support.odd_mappings import EVERYTHING, FLAT, ROWS
@@ -62,6 +65,15 @@ SETTINGS: dict[str, dict[str, str]] = {
     "rudderstack": {},
     "posthog": {},
     "segment-warehouse": {},
+    "clevertap": {},
+    "june": {},
+    "openpanel": {},
+    "statsig": {},
+    "umami": {},
+    "ga4-warehouse": {},
+    "mixpanel-warehouse": {},
+    "mparticle": {},
+    "countly": {},
     "generic": {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp"},
     "everything": {"groups": "team"},
     "flat": {},
@@ -186,13 +198,21 @@ def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
     )
     parts = open_source([str(path)]).parts
     excluded = frozenset({"324172", "u-1"}) if number % 5 == 2 else frozenset[str]()
-    config = TransformConfig(lambda chosen: language.compile(mapping, chosen), options, Limits(), parts, excluded)
+    counted = Counted(nested_levels(mapping, options))
+    config = TransformConfig(
+        lambda chosen: language.compile(mapping, chosen), options, Limits(), parts, excluded, counted=counted
+    )
     transformer = BlockTransformer(config, Envelope("phc_test"))
     for block in blocks(parts[0], block_bytes=BLOCK_BYTES):
         task = Task(block.index, block, limit=FILE_ROWS // 8 if number % 13 == 6 else None)
         notes = observe_block(transformer, task)
-        for field, found in notes._replace(keys=grouped(notes.keys))._asdict().items():
+        for field, found in notes._replace(keys=grouped(notes.keys), fields=None)._asdict().items():
             yield f"block {block.index}: {field}", sorted(found.items()) if isinstance(found, dict) else found
+        for field in fields(notes.fields):
+            yield (
+                f"block {block.index}: {field.name} of the coverage",
+                sorted(getattr(notes.fields, field.name).items()),
+            )
         made = make_batches(transformer, task._replace(seal=notes.digest))
         yield f"block {block.index}: sent", [(batch.body, batch.first, batch.last) for batch in made.batches]
     for field, identities in take_aggregate(transformer)._asdict().items():

@@ -58,17 +58,19 @@ def _sample_rows(tool: str) -> tuple[bytes, ...]:
     folder = SAMPLES / {"segment-warehouse": "segment", "rudderstack-warehouse": "rudderstack"}.get(tool, tool)
     found: list[bytes] = []
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
-        if path.suffix in (".gz", ".jsonl", ".json"):
-            content = path.read_bytes()
-            found += (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines()
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+        if path.suffix in (".gz", ".jsonl", ".json") and not path.name.endswith(".csv.gz"):
+            found += content.splitlines()
         elif path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
                 for name in archive.namelist():
                     found += gzip.decompress(archive.read(name)).splitlines()
-        elif path.suffix == ".csv" and tool != "segment":
+        elif path.name.endswith((".csv", ".csv.gz")) and tool != "segment":
             found += (
                 json.dumps({name: cell for name, cell in row.items() if name}).encode()
-                for row in csv.DictReader(io.StringIO(path.read_text("utf-8")))
+                for row in csv.DictReader(io.StringIO(content.decode("utf-8")))
             )
     return tuple(one for one in found if one.startswith(b"{") and len(one) < 20_000)
 
