@@ -26,7 +26,7 @@ from pipeline.mapper.builder import HASH_KEY, NO_TABLES, Builder, Tables, is_imp
 from pipeline.mapper.functions import decode_row
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.loader import place_of
-from pipeline.mapper.native_rows import NativeEmitter, NotNative
+from pipeline.mapper.native_rows import NativeEmitter, NotNative, OddMembers
 from pipeline.mapper.own_code import Cost, OwnCodeRunner, load
 from pipeline.mapper.program import Program
 from pipeline.mapper.steps import StepEmitter
@@ -269,7 +269,7 @@ _NAMES: dict[str, Any] = {
     "PersonUpdate": models.PersonUpdate,
     "MsgspecError": msgspec.MsgspecError,
     "NULL": values.NULL,
-    "OddMembers": runtime.OddMembers,
+    "OddMembers": OddMembers,
     "Raw": msgspec.Raw,
     "Skip": models.Skip,
     "TRUNCATED": runtime.TRUNCATED,

@@ -130,7 +130,7 @@ class Emitter:
 
     def _unless_absent(self, value: Value, reference: Value) -> str:
         """Write a value that is missing where a reference is, and what else that finds out about the reference."""
-        read = self.value(reference)
+        read = self.value(self.presence_of(reference, value))
         self.line("")
         test = len(self.lines) - 1
         with self.block("else:"):
@@ -146,6 +146,9 @@ class Emitter:
         for key, local in found.items():
             self.remember(key, local)
         return name
+
+    def presence_of(self, reference: Value, _value: Value) -> Value:  # what is missing where a reference is
+        return reference
 
     def read_property(self, value: expressions.Property) -> str:
         name = self.local()
@@ -200,8 +203,7 @@ class Emitter:
         source = self.value(value.value)
         name, number = self.local("t"), ""
         if value.value in self.numbers:
-            # The number decoded for the text is used again for the time.
-            number = self.remember(("number", value.value), self.local("n"))
+            number = self.remember(("number", value.value), self.local("n"))  # used again for the time
             self.line(f"{number} = None")
         self.write_text(name, source, number)
         return name
@@ -308,10 +310,9 @@ class Emitter:
         return "None"
 
     def spread(self, value: expressions.Spread) -> str:
-        source = self.opened(value.source)
-        spreader = runtime.Spreader(value.only, value.leave, value.rename, value.strip, value.prefix, value.blank)
-        name = self.local("s")
-        self.line(f"{name} = {self.const(spreader, ('spread', value))}({source}) if {source} is not None else None")
+        source, name = self.opened(value.source), self.local("s")
+        spreader = self.const(runtime.spreader(value), ("spread", value))
+        self.line(f"{name} = {spreader}({source}) if {source} is not None else None")
         return name
 
     def opened(self, value: Value) -> str:

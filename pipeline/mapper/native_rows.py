@@ -7,11 +7,14 @@ properties are no Members goes to the function for dicts. What a decoder makes o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from pipeline.mapper import expressions, program, runtime
 from pipeline.mapper.steps import StepEmitter
 from pipeline.native import native
+from pipeline.values import NULL
 
 MOST_RENAMES = 30_000
 """The limit of `native.Renames`; a mapping with more is not compiled for Members."""
@@ -24,16 +27,40 @@ class NotNative(Exception):
     """The program cannot run over Members."""
 
 
+class OddMembers(dict[str, Any]):
+    """The members of an object that is not plain, read like `pipeline.native` Members."""
+
+    def text(self, name: str) -> str | None:
+        return runtime.text_of(self.get(name))
+
+    def given(self, name: str) -> Any:
+        value = self.get(name)
+        return None if value == NULL else value
+
+    def number(self, name: str) -> Any:
+        return self.get(name)
+
+
+def spread_slowly(
+    spreader: runtime.Spreader, collided: Callable[..., Any], members: Any, properties: Any, warnings: Any
+) -> Any:
+    """Add the members of an object to the properties, as they are spread."""
+    for name, value in spreader(members.as_dict()).items():
+        if properties.setdefault(name, value) is not value:
+            warnings = collided(name, value, properties, warnings)
+    return warnings
+
+
 class NativeEmitter(StepEmitter):
     """The source of a program over Members. Its methods raise NotNative."""
 
     decodes_numbers = True
-    tested = (expressions.Variable,)
 
     def __init__(self, source: program.Program) -> None:
         super().__init__(source)
         self._objects: dict[object, str] = {}
         """The variable of each object that members are read of, None until it is opened."""
+        self._spreads: dict[str, expressions.Spread] = {}
 
     def source(self) -> str:
         head, rest = super().source().split("\n", 1)
@@ -71,6 +98,16 @@ class NativeEmitter(StepEmitter):
             self.line(f"{self._object(value)} = p.twin()")
             self.remember(("object", value), self._object(value))
 
+    def presence_of(self, reference: expressions.Value, value: expressions.Value) -> expressions.Value:
+        """The text or the value that is read anyhow; null is missing there, too, so only where nothing reads it."""
+        if reference in self.numbers or isinstance(reference, expressions.Variable):
+            return reference
+        reads = list(expressions.operations(value))
+        text, present = expressions.AsText(reference), expressions.NotNull(reference)
+        if reads.count(reference) > reads.count(text) + reads.count(present):
+            return reference
+        return text if text in reads else present
+
     def _object(self, value: expressions.Value) -> str:
         return self._objects.setdefault(value, f"m{len(self._objects)}")
 
@@ -99,6 +136,38 @@ class NativeEmitter(StepEmitter):
                 raise NotNative
             case _:
                 return ""
+
+    def step(self, step: program.Step) -> None:
+        match step:
+            case program.Let(name, expressions.Spread() as spread):
+                self.remember(expressions.Variable(name), self._members_to_spread(spread))
+                self._spreads[name] = spread
+            case program.SpreadProperties(expressions.Variable(name) as variable) if name in self._spreads:
+                members = self.value(variable)
+                native_spread = self._native_spread(self._spreads[name])
+                self.line(f"if {members}.__class__ is Members: w = {native_spread}({members}, p, w)")
+                with self.block(f"elif {members} is not None:"):
+                    super().step(step)
+            case _:
+                super().step(step)
+
+    def _members_to_spread(self, spread: expressions.Spread) -> str:
+        """The variable with the Members of an object, or with the dict of what they become."""
+        source = self.value(spread.source)
+        opener = self.const(native.Opener(), ("opener", spread.source))
+        name = self.local("s")
+        self.line(f"{name} = {opener}({source})")
+        with self.block(f"if {name} is None:"):
+            self.line(f"{name} = {self.const(runtime.spreader(spread), ('spread', spread))}(opened({source}))")
+        return name
+
+    def _native_spread(self, spread: expressions.Spread) -> str:
+        spreader = runtime.spreader(spread)
+        texts = frozenset(spread.blank)
+        blanks = native.Blanks(texts, texts, frozenset()) if texts else None
+        collided = partial(runtime.collided, self.program.tool)
+        slow = partial(spread_slowly, spreader, collided)
+        return self.const(native.Spread(spreader.new_name, blanks, collided, slow), ("native spread", spread))
 
     def text(self, value: expressions.AsText) -> str:
         owner = self._owner(value.value)

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline import uuids, values
+from pipeline.mapper.expressions import Spread
 from pipeline.mapper.functions import function
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip
 from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
@@ -60,20 +61,6 @@ def members_of(value: Value) -> Record:
         return opened(value) or {}
     except BadValue:
         return {}
-
-
-class OddMembers(dict[str, Value]):
-    """The members of an object that is not plain, read like `pipeline.native` Members."""
-
-    def text(self, name: str) -> str | None:
-        return text_of(self.get(name))
-
-    def given(self, name: str) -> Value:
-        value = self.get(name)
-        return None if value == NULL else value
-
-    def number(self, name: str) -> Value:
-        return self.get(name)
 
 
 @function(needs=1)
@@ -283,6 +270,10 @@ class Spreader:
         if len(self._names) < 10_000:
             self._names[name] = new
         return new
+
+
+def spreader(spread: Spread) -> Spreader:
+    return Spreader(spread.only, spread.leave, spread.rename, spread.strip, spread.prefix, spread.blank)
 
 
 def literals(texts: Iterable[str]) -> frozenset[bytes]:

@@ -5,7 +5,7 @@ Python code produces the same events at half the speed; tests/native/test_native
 
     Lines(data, opens, observe)     iterates over JSON lines: Members of a plain one, the bytes of any other
     Members                         like the dict[str, Raw] of a row; also `text` and `number` of a member
-    Renames, Columns                changes of properties by their names alone
+    Renames, Columns, Spread        changes of properties by their names alone
     Writer                          an event's text, from Members
     fill, uuids5                    the times and uuids of many events
     IdAccumulator, PairAccumulator, PropertyAccumulator

@@ -90,6 +90,23 @@ class Columns:
     def __init__(self, named: frozenset[str], prefix: str) -> None: ...
     def __call__(self, row: Members, properties: Members, /) -> list[tuple[str, Any]] | None: ...
 
+class Spread:
+    """Adds the members of an object to properties, under the names that `new_name` returns, None for none; it is called
+    once with each. `blanks` leaves out those that it takes for missing.
+
+    A call returns the warnings: `collided(name, value, properties, warnings)` returns them where the properties have
+    the name. Where two members get one name, and for more than 256, all is left to `slow`, with the same arguments.
+    """
+
+    def __init__(
+        self,
+        new_name: Callable[[str], str | None],
+        blanks: Blanks | None,
+        collided: Callable[[str, Any, Any, Any], Any],
+        slow: Callable[[Members, Members, Any], Any],
+    ) -> None: ...
+    def __call__(self, object: Members, properties: Members, warnings: Any, /) -> Any: ...
+
 class Writer:
     """Appends an event to `text`. False, with nothing appended, where `pipeline.encoder.event.Encoder.write` is needed:
     a reserved name, an empty `$ip`, an id to be escaped, no properties, or `most` bytes and more."""
@@ -241,6 +258,7 @@ class AvroDecoder:
 
     def __init__(self, schema: tuple[Any, ...], unusual: type) -> None: ...
     def __call__(self, content: bytes, rows: int, members: bool, /) -> list[Any] | None: ...
+
 class Opener:
     """The members of an object, as `pipeline.mapper.runtime.opened` finds them: of a value that is one or a text of
     one. Missing and null have none, and of Members and dicts with Python's values None is missing. None for every value

@@ -73,6 +73,12 @@ is_blank(Blanks *self, const Member *member)
     return blank;
 }
 
+int
+blanks_has(PyObject *blanks, const Member *member)
+{
+    return is_blank((Blanks *)blanks, member);
+}
+
 /* blanks(members) */
 static PyObject *
 remove_blanks(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)

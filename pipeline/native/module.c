@@ -54,7 +54,7 @@ PyInit__native(void)
         &Members_Type,       &Lines_Type,           &Renames_Type,             &Columns_Type,  &Writer_Type,
         &IdAccumulator_Type, &PairAccumulator_Type, &PropertyAccumulator_Type, &Observer_Type, &Tally_Type,
         &Drift_Type,         &Reader_Type,          &Header_Type,             &Blanks_Type,   &AvroDecoder_Type,
-        &Opener_Type,
+        &Opener_Type,        &Spread_Type,
     };
     PyObject *module = init_files() < 0 ? NULL : PyModule_Create(&definition);
     for (size_t i = 0; module != NULL && i < sizeof(types) / sizeof(types[0]); i++)

@@ -123,6 +123,8 @@ int members_set(Members *self, PyObject *name, PyObject *value);
 /* The Members of the object that a member is, or a text of it, as Opener opens it; `owner` has the text of a member
  * without a value. NULL without an exception where it is not plain. (lines.c) */
 PyObject *open_member(PyObject *opener, const Member *member, PyObject *owner);
+/* Whether Blanks take a member for missing, whatever its name; -1 with an exception. Runs Python. (blanks.c) */
+int blanks_has(PyObject *blanks, const Member *member);
 /* A Header of dicts, in which the empty text is a value. (header.c) */
 PyObject *header_of_dicts(void);
 
@@ -162,6 +164,7 @@ PyObject *uuids5(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 extern PyTypeObject Lines_Type, Opener_Type; /* lines.c */
 extern PyTypeObject Renames_Type;  /* renames.c */
 extern PyTypeObject Columns_Type;  /* renames.c */
+extern PyTypeObject Spread_Type;   /* renames.c */
 extern PyTypeObject Writer_Type;   /* writer.c */
 /* accumulators.c */
 extern PyTypeObject IdAccumulator_Type, PairAccumulator_Type, PropertyAccumulator_Type;

@@ -1,4 +1,5 @@
-/* Changes of properties by their names alone: Renames drops and renames them, Columns copies columns to them. */
+/* Changes of properties by their names alone: Renames drops and renames them, Columns copies columns to them, Spread the
+ * members of an object. */
 
 #include "native.h"
 
@@ -384,4 +385,174 @@ PyTypeObject Columns_Type = {
     .tp_call = PyVectorcall_Call,
     .tp_new = construct_columns,
     .tp_dealloc = (destructor)dealloc_columns,
+};
+
+/* --- members of an object that become properties ----------------------------------------------------------- */
+
+#define MOST_SPREAD 256 /* members of one object */
+
+typedef struct {
+    Name *name;
+    uint64_t call; /* the latest in which a member got the name */
+} Target;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *new_name; /* called once with each name, returns the new one or None */
+    PyObject *blanks;   /* a Blanks: members that it removes are left out; or NULL */
+    PyObject *collided; /* called where the properties have the new name */
+    PyObject *slow;     /* called where two members get one name, or there are too many */
+    Target *targets;
+    Py_ssize_t count, room;
+    uint64_t calls;
+    Answers answers;
+    vectorcallfunc call;
+} Spread;
+
+/* The number of a new name, added where it is new; -1 with an exception. */
+static Py_ssize_t
+target_of(Spread *self, PyObject *text)
+{
+    Name *name = name_of(text);
+    if (name == NULL)
+        return -1;
+    for (Py_ssize_t i = 0; i < self->count; i++)
+        if (self->targets[i].name == name)
+            return i;
+    if (self->count == self->room) {
+        Py_ssize_t more = self->room ? self->room * 2 : 64;
+        Target *larger = PyMem_Realloc(self->targets, (size_t)more * sizeof(Target));
+        if (larger == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->targets = larger;
+        self->room = more;
+    }
+    self->targets[self->count] = (Target){name, 0};
+    return self->count++;
+}
+
+/* The answer for a name; 0 with an exception. It may run Python. */
+static uint32_t
+spread_as(Spread *self, const Name *name)
+{
+    uint32_t *answer = answer_of(&self->answers, name);
+    if (answer == NULL || *answer != 0)
+        return answer == NULL ? 0 : *answer;
+    PyObject *text = PyObject_CallOneArg(self->new_name, name->text);
+    if (text == NULL)
+        return 0;
+    Py_ssize_t target = text == Py_None ? -1 : target_of(self, text);
+    int none = text == Py_None;
+    Py_DECREF(text);
+    if ((!none && target < 0) || (answer = answer_of(&self->answers, name)) == NULL)
+        return 0;
+    return *answer = none ? NONE : (uint32_t)target + 2;
+}
+
+/* What each member becomes, NULL for nothing. 1; 0 where it is left to Python; -1 with an exception. */
+static int
+find_targets(Spread *self, const Members *object, Name **names)
+{
+    if (object->used > MOST_SPREAD)
+        return 0;
+    uint64_t call = ++self->calls;
+    for (Py_ssize_t i = 0; i < object->used; i++) {
+        names[i] = NULL;
+        const Name *name = object->members[i].name;
+        if (name == NULL)
+            continue;
+        uint32_t answer = spread_as(self, name);
+        if (answer == 0)
+            return -1;
+        if (answer == NONE || answer - 2 >= MOST)
+            continue;
+        int blank = self->blanks == NULL ? 0 : blanks_has(self->blanks, &object->members[i]);
+        if (blank < 0)
+            return -1;
+        if (blank)
+            continue;
+        Target *target = &self->targets[answer - 2];
+        if (target->call == call)
+            return 0;
+        target->call = call;
+        names[i] = target->name;
+    }
+    return 1;
+}
+
+/* spread(object, properties, warnings) */
+static PyObject *
+spread_members(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
+{
+    Spread *self = (Spread *)callable;
+    if (PyVectorcall_NARGS(flags) != 3 || named != NULL || !Members_Check(arguments[0]) ||
+        !Members_Check(arguments[1]) || arguments[0] == arguments[1])
+        return PyErr_Format(PyExc_TypeError, "Members, others and warnings were expected");
+    Members *object = (Members *)arguments[0], *properties = (Members *)arguments[1];
+    Name *names[MOST_SPREAD];
+    Py_ssize_t count = object->used;
+    int found = find_targets(self, object, names);
+    if (found <= 0)
+        return found < 0 ? NULL : PyObject_Vectorcall(self->slow, arguments, 3, NULL);
+    PyObject *warnings = Py_NewRef(arguments[2]);
+    for (Py_ssize_t i = 0; i < count && i < object->used && warnings != NULL; i++) {
+        const Member *member = &object->members[i];
+        if (names[i] == NULL || member->name == NULL)
+            continue;
+        if (members_find_name(properties, names[i]) == NULL) {
+            if (members_share(properties, object, member, names[i]) < 0)
+                Py_CLEAR(warnings);
+            continue;
+        }
+        PyObject *value = member_value(member);
+        PyObject *all[] = {names[i]->text, value, (PyObject *)properties, warnings};
+        Py_SETREF(warnings, value == NULL ? NULL : PyObject_Vectorcall(self->collided, all, 4, NULL));
+        Py_XDECREF(value);
+    }
+    return warnings;
+}
+
+static PyObject *
+construct_spread(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    PyObject *new_name, *blanks, *collided, *slow;
+    static char *parameters[] = {"new_name", "blanks", "collided", "slow", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOO", parameters, &new_name, &blanks, &collided, &slow))
+        return NULL;
+    if (blanks != Py_None && Py_TYPE(blanks) != &Blanks_Type)
+        return PyErr_Format(PyExc_TypeError, "Blanks or None were expected");
+    Spread *self = (Spread *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->call = spread_members;
+    self->new_name = Py_NewRef(new_name);
+    self->blanks = blanks == Py_None ? NULL : Py_NewRef(blanks);
+    self->collided = Py_NewRef(collided);
+    self->slow = Py_NewRef(slow);
+    return (PyObject *)self;
+}
+
+static void
+dealloc_spread(Spread *self)
+{
+    Py_CLEAR(self->new_name);
+    Py_CLEAR(self->blanks);
+    Py_CLEAR(self->collided);
+    Py_CLEAR(self->slow);
+    PyMem_Free(self->targets);
+    PyMem_Free(self->answers.answers);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+PyTypeObject Spread_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "pipeline.native._native.Spread",
+    .tp_basicsize = sizeof(Spread),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Spread, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = construct_spread,
+    .tp_dealloc = (destructor)dealloc_spread,
 };

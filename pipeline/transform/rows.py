@@ -34,8 +34,6 @@ from pipeline.validator.rules import (
     warnings,
 )
 
-_TAIL_ROOM = 256
-"""More than an event's time, uuid and closing brackets take."""
 Members: Any = native.Members if AVAILABLE else None
 OVERWRITES_PERSON = ("overwrites_person", "the event carries $set")
 EMPTY_UPDATE = "empty_person_update"
@@ -69,6 +67,7 @@ class RowTransformer:
         """The encoded beginning of events, by event name: only of names that break no rule, not even by a warning."""
         self.is_valid = None if context.leave_out else fast_test()
         self.newest = min(context.newest, context.as_of)
+        self.max_bytes = context.surely_small - 256  # more than an event's time, uuid and closing brackets take
         self.keyless: set[int] = set()
         self.positions: dict[int, int] = {}
         self.content_of = contents(rows, mapper)
@@ -89,7 +88,6 @@ class RowTransformer:
         write_members: Any = self.encoder.write_members
         observe_event = self.observer
         is_valid, newest = self.is_valid, self.newest
-        max_bytes = self.context.surely_small - _TAIL_ROOM
         valid_heads = self.valid_heads
         fields = self.fields
         if fields is not None:
@@ -118,7 +116,7 @@ class RowTransformer:
                 properties = result.properties
                 write = write_members if properties.__class__ is Members else write_properties
                 ending = SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
-                written = write(text, head, distinct_id, properties, ending, max_bytes)
+                written = write(text, head, distinct_id, properties, ending, self.max_bytes)
             if written:
                 key = result.key
                 if result.uuid is not None:
@@ -153,8 +151,7 @@ class RowTransformer:
         return events
 
     def transform(self, row: int, result: Any) -> None:
-        """Transform what the mapper returned for one row; every rule is checked. The row is mapped, skipped or
-        rejected."""
+        """Transform what the mapper returned for one row, which is mapped, skipped or rejected; check every rule."""
         first = len(self.events.names)
         try:
             if isinstance(result, list):
@@ -186,17 +183,14 @@ class RowTransformer:
             self.events.mapped += 1
 
     def add(self, row: int, position: int, event: UnvalidatedEvent) -> str:
-        """Check and encode one event, at this position in its row. Returns the code of a skip, "" if it is added.
-
-        Raises RowRejected.
-        """
+        """Check and encode one event, at this position in its row; the code of a skip, else "". Raises RowRejected."""
         events, context, buffer = self.events, self.context, self.buffer
-        properties: Any = event.properties
-        if properties.__class__ is Members:
-            event.properties = properties.as_dict()
-        is_valid = self.is_valid
+        is_valid, properties = self.is_valid, event.properties
         usual = is_valid and event.event in self.valid_heads and is_valid(event.time, event.distinct_id, self.newest)
+        members: Any = properties if properties.__class__ is Members else None
         if not usual:
+            if members is not None:
+                members, event.properties = None, members.as_dict()
             code = skip_code(event.time, (event.distinct_id, event.mapped_id), context)
             if code:
                 if type(event.time) is int and event.event:
@@ -208,14 +202,20 @@ class RowTransformer:
         index = len(events.row_of)
         if key is None and event.uuid is None and self.content[0] != row:
             self.content = (row, self.content_of(row))
-        text = buffer.open
-        start = len(text)
-        overwritten = self.encoder.write(event, text)
-        text += SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
-        reason = event_too_large(bytes(text[start:-1]), context)
-        if reason is not None:
-            del text[start:]
-            raise RowRejected(reason, event)
+        text, start = buffer.open, len(buffer.open)
+        ending = SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
+        overwritten: Sequence[str] = ()
+        write_members: Any = self.encoder.write_members
+        arguments = (event.distinct_id, members, ending, self.max_bytes)
+        if members is None or not write_members(text, self.valid_heads[event.event], *arguments):
+            if members is not None:
+                event.properties = members.as_dict()
+            overwritten = self.encoder.write(event, text)
+            text += ending
+            reason = event_too_large(bytes(text[start:-1]), context)
+            if reason is not None:
+                del text[start:]
+                raise RowRejected(reason, event)
         if event.uuid is not None:
             buffer.own[len(buffer.ends)] = event.uuid
             key = ""

@@ -54,12 +54,13 @@ def visit_actions(row: Record) -> list[Record]:
     """The rows of a visit, as above. Raises BadValue where its actions are no list of objects."""
     visit = {name: value for name, value in row.items() if not name.startswith(ACTIONS)}
     actions = _numbered(row) if ACTIONS not in row else _listed(row[ACTIONS])
-    offset = _offset(actions, visit)
-    earliest = min((time for action in actions if (time := _time(action.get("timestamp"))) is not None), default=None)
+    times = [_time(action.get("timestamp")) for action in actions]
+    known = [time for time in times if time is not None]
+    offset = _offset(known, visit)
+    earliest = min(known, default=None)
     found: list[Record] = []
     first = True
-    for action in actions:
-        time = _time(action.get("timestamp"))
+    for action, time in zip(actions, times, strict=True):
         one: Record = {**visit, "action": action}  # type: ignore[dict-item]
         if time is not None and offset is not None:
             one["utc"] = str(time - offset)
@@ -107,13 +108,13 @@ def _time(value: Value) -> int | None:
     return int(text) if _SECONDS.fullmatch(text) else None
 
 
-def _offset(actions: list[Record], visit: Record) -> int | None:
+def _offset(times: list[int], visit: Record) -> int | None:
     """The site's offset from UTC in seconds, or None where the times of the visit do not show it.
 
-    The first action's time less the visit's beginning. It is no offset if the first action was left out, and it
-    is not that of all actions if the site's clock was changed during the visit, which the last action shows.
+    The earliest of `times`, those of the actions, less the visit's beginning. It is no offset if the first action was
+    left out, and it is not that of all actions if the site's clock was changed during the visit, which the last action
+    shows.
     """
-    times = [time for action in actions if (time := _time(action.get("timestamp"))) is not None]
     begin, end = _time(visit.get("firstActionTimestamp")), _time(visit.get("lastActionTimestamp"))
     if not times or begin is None:
         return None
