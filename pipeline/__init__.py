@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipeline.api import (
         apply_plan,
         diff_plans,
+        list_sent,
         load_plan,
         plan_export,
         plan_status,
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
         run_job,
         survey_export,
         verify_plan,
+        write_receipt,
     )
 
 __all__ = [
     "apply_plan",
     "diff_plans",
+    "list_sent",
     "load_plan",
     "plan_export",
     "plan_status",
@@ -44,6 +47,7 @@ __all__ = [
     "run_job",
     "survey_export",
     "verify_plan",
+    "write_receipt",
 ]
 
 

@@ -29,10 +29,12 @@ from pipeline.options import (
     DiffOptions,
     PathText,
     PlanOptions,
+    ReceiptOptions,
     RehearseOptions,
     RejectsOptions,
     RunOptions,
     SurveyOptions,
+    UndoListOptions,
     VerifyOptions,
 )
 
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from pipeline.plan.diff.result import Diff
     from pipeline.plan.directory import Directory
     from pipeline.plan.manifest import Plan
+    from pipeline.proof.receipt import Receipt
+    from pipeline.proof.undo_list import UndoList
     from pipeline.report.contents import Project
     from pipeline.report.state import PlanStatus
     from pipeline.survey import Survey
@@ -284,6 +288,24 @@ def read_rejects(
         check_code(plan, folder, options.code)
     rejects = rejected(plan, folder, None if options.source_root is None else Path(options.source_root), warn=warn)
     return (reject for reject in rejects if options.code in (None, reject.code))
+
+
+def list_sent(
+    directory: PathText, options: UndoListOptions = UndoListOptions(), *, progress: Step = lambda name, done, of: None
+) -> UndoList:
+    """Write what was sent as lists and queries. Raises UsageError, StalePlan, UnreadableExport, BrokenLedger."""
+    from pipeline.plan.freshness import open_plan
+    from pipeline.proof.undo_list import write_undo_list
+
+    return write_undo_list(*open_plan(fspath(directory)), options, progress=progress)
+
+
+def write_receipt(directory: PathText, options: ReceiptOptions = ReceiptOptions()) -> Receipt:
+    """Write the receipt of a plan that was applied. Raises UsageError, UnsafePlan, BrokenLedger."""
+    from pipeline.plan.freshness import open_plan
+    from pipeline.proof import receipt
+
+    return receipt.write_receipt(*open_plan(fspath(directory)), options)
 
 
 @private()

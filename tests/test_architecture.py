@@ -18,7 +18,7 @@ ROOMS = (
     "errors", "plugins", "native", "json_limits", "zone_hints", "timestamps", "option_types",
     "options", "models", "uuids", "config", "values", "text", "charts", "mask", "files", "ctrl_c", "id_hash",
     "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher", "survey", "ledger",
-    "identity", "transform", "plan", "delivery", "management", "verify", "report", "preflight",
+    "identity", "transform", "plan", "delivery", "management", "verify", "report", "preflight", "proof",
     "local_service", "jobs", "api", "demo", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
@@ -55,6 +55,7 @@ LIBRARIES = {
     "rich": {"report", "cli.progress", "cli.common"},
     "ua_parser": {"mapper.verbs.user_agent"},
     "babel": {"mapper.verbs.country"},
+    "cryptography": {"proof.signature"},
     "isal": {"batcher", "extractors.containers", "local_service.capture.decoding"},
     "zstandard": {"extractors.containers", "plan.diff.spill"},
 }

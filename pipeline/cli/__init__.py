@@ -36,6 +36,8 @@ COMMANDS = {
     "status": ("status:status", "The state of a plan, and what is in doubt."),
     "rejects": ("rejects:rejects", "Rejected rows and refused events, with location, code and text."),
     "diff": ("diff:diff", "What a changed mapping or export changes: two plans compared."),
+    "undo-list": ("undo_list:undo_list", "What was sent, as lists and queries, for a service that must take it back."),
+    "receipt": ("receipt:receipt", "A receipt of what was read, planned, sent and found: write it, check it."),
     "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
     "service": ("service:service", "The local service, which stands in for the real one."),
     "hog-functions": ("hog_functions:hog_functions", "Hog functions of a project, one command an operation."),

@@ -137,6 +137,20 @@ def read_batches(path: Path, state: str) -> Iterator[BatchKey]:
         yield BatchKey(*row)
 
 
+def read_doubts(path: Path) -> tuple[int, int]:
+    """Batches, and their events, of which a response was lost and that were sent again until one came.
+
+    Raises BrokenLedger.
+    """
+    query = (
+        "select count(*), total(last - first + 1) from batches as batch where state = 'settled' and exists ("
+        " select 1 from tries where status is null and phase = batch.phase and block = batch.block"
+        " and first = batch.first and last = batch.last)"
+    )
+    batches, events = next(_rows(path, query), (0, 0))
+    return int(batches), int(events)
+
+
 def _rows(path: Path, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
     with reading(path) as database:
         if database is not None:

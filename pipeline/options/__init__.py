@@ -2,7 +2,7 @@
 
     planning  SurveyOptions  PlanOptions
     sending   KeyOptions  PreflightOptions  RehearseOptions  ApplyOptions  RunOptions
-    reading   VerifyOptions  RejectsOptions  DiffOptions
+    reading   VerifyOptions  RejectsOptions  DiffOptions  UndoListOptions  ReceiptOptions  ReceiptCheckOptions
 
 A step of `pipeline.api` takes one of these objects; the command of the step builds it from its flags
 (`pipeline.cli.flags`) and a job from its file (`pipeline.jobs.loading`). A new option is a field here, and its use; one
@@ -13,7 +13,14 @@ resolved, as `pipeline.models.SealedOptions`.
 from __future__ import annotations
 
 from pipeline.options.planning import Limits, PathText, PlanOptions, SurveyOptions
-from pipeline.options.reading import DiffOptions, RejectsOptions, VerifyOptions
+from pipeline.options.reading import (
+    DiffOptions,
+    ReceiptCheckOptions,
+    ReceiptOptions,
+    RejectsOptions,
+    UndoListOptions,
+    VerifyOptions,
+)
 from pipeline.options.sending import (
     ApplyOptions,
     FaultOptions,
@@ -32,9 +39,12 @@ __all__ = [
     "PathText",
     "PlanOptions",
     "PreflightOptions",
+    "ReceiptCheckOptions",
+    "ReceiptOptions",
     "RehearseOptions",
     "RejectsOptions",
     "RunOptions",
     "SurveyOptions",
+    "UndoListOptions",
     "VerifyOptions",
 ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipeline.option_types import Checked, option, read_seconds
 from pipeline.options import shared
+from pipeline.options.planning import PathText
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,45 @@ class RejectsOptions(Checked):
 
     code: str | None = option(None, "--code", metavar="CODE", complete="codes", help="Only those with this code.")
     source_root: Path | str | None = shared.source_root()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndoListOptions(Checked):
+    """The options of listing what was sent."""
+
+    out: PathText | None = option(
+        None, "--out", "-o", path="folder", exists=False, metavar="DIR",
+        help="The folder for the lists.  [default: undo-list in the plan's directory]",
+    )  # fmt: skip
+    source_root: Path | str | None = shared.source_root()
+    workers: int | None = shared.workers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiptOptions(Checked):
+    """The options of writing a receipt."""
+
+    out: PathText | None = option(
+        None, "--out", "-o", metavar="FILE", help="The file.  [default: receipt.json in the plan's directory]"
+    )
+    sign: PathText | None = option(
+        None, "--sign", path="file", metavar="KEY",
+        help="Sign it with the Ed25519 key in this file, PEM or OpenSSH without a passphrase.",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiptCheckOptions(Checked):
+    """The options of checking a receipt."""
+
+    source_root: PathText | None = option(
+        None, "--source-root", path="folder", metavar="DIR",
+        help="The folder of the export, whose files are read and compared.",
+    )  # fmt: skip
+    public_key: PathText | None = option(
+        None, "--public-key", path="file", metavar="FILE",
+        help="The public key of whoever signed it, PEM or OpenSSH.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,6 +81,10 @@ class Directory:
     """What a verification read so far, where it was interrupted."""
     differences = _File("differences.jsonl")
     """Every difference that the last verification found, with its row."""
+    undo_list = _File("undo-list")
+    """What was sent, as lists and queries (`backcast undo-list`)."""
+    receipt = _File("receipt.json")
+    """What was read, planned, sent and found again, with digests (`backcast receipt write`)."""
     scratch = _File("scratch")
     """What planning needs only while it runs."""
 

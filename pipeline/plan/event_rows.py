@@ -36,7 +36,7 @@ def find_rows(
 ) -> Iterator[BlockEvents]:
     """The blocks of these numbers, in their order. Raises UnreadableExport, UnsafePlan."""
     from pipeline.extractors import rows as read_rows
-    from pipeline.transform.block import BlockTransformer
+    from pipeline.transform.block import BlockTransformer, rows_sent
 
     transformer = BlockTransformer(config)
     first_rows: dict[int, int] = {}
@@ -49,12 +49,7 @@ def find_rows(
 
     for task in tasks(plan, directory, config.parts, choose):
         events = transformer.transform_sealed(task)
-        left_out = {(copy.row, copy.position) for copy in task.duplicates if copy.code}
-        sent = [
-            row
-            for row, position in zip(events.row_of, events.positions, strict=True)
-            if (row, position) not in left_out
-        ]
+        sent = rows_sent(events, task)
         rows = read_rows(config.parts[task.block.part], task.block, observe=False)
         deque(rows, maxlen=0)  # offsets are available once the rows were read
         first = first_rows.pop(task.number)

@@ -75,7 +75,10 @@ def _step(
     if state == "differs":
         return NextStep(f"List the events that differ.{asks}", f"{verify} --json")
     if state == "verified":
-        return NextStep("Nothing is left to do: every planned event was found once at the target.", "")
+        return NextStep(
+            "Every planned event was found once at the target. Keep a receipt, which others can check:",
+            f"backcast receipt write {name}",
+        )
     if not plan.ready:
         return NextStep("Fix the failed checks and plan again. Until then it can only be rehearsed:", rehearse(name))
     if not plan.events.made:

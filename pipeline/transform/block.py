@@ -130,6 +130,16 @@ class BlockTransformer:
         return sent, skipped
 
 
+def rows_sent(events: Events, task: Task) -> list[int]:
+    """The row in its block, from 0, of each event that is sent, once the plan's tables were applied."""
+    if not task.duplicates:
+        return events.row_of
+    left_out = {(decision.row, decision.position) for decision in task.duplicates if decision.code}
+    return [
+        row for row, position in zip(events.row_of, events.positions, strict=True) if (row, position) not in left_out
+    ]
+
+
 def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
     """What a plan does with a block: count everything, and retain of the events only their key records.
 

@@ -1,0 +1,63 @@
+"""`backcast receipt`: write the receipt of a plan that was sent, and check one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.cli import common
+from pipeline.cli.flags import takes
+from pipeline.cli.progress import Verifying
+from pipeline.options import ReceiptCheckOptions, ReceiptOptions
+
+
+@click.group(epilog="Example: backcast receipt write plan/ --sign receipt.key")
+def receipt() -> None:
+    """A receipt: what was read, planned, sent and found again, with digests, in one file that anybody can check."""
+
+
+@receipt.command("write", epilog="Example: backcast receipt write plan/ --sign receipt.key")
+@common.directory
+@takes(ReceiptOptions)
+@common.as_json
+@common.quiet
+def write(directory: Path, options: ReceiptOptions, as_json: bool, quiet: bool) -> int:
+    """Write the receipt of a plan that was sent, best after `backcast verify`.
+
+    It has the digests of the export and of the plan, the counts of every phase, refused events with their causes, the
+    result of the verification, and what none of this proves. A key for --sign: openssl genpkey -algorithm ed25519.
+    """
+    from pipeline import api
+    from pipeline.plan.directory import Directory
+    from pipeline.report.proof_view import show_receipt
+
+    written = api.write_receipt(directory, options)
+    path = str(Directory(directory).receipt if options.out is None else options.out)
+    common.show(written, lambda console: show_receipt(console, written, path), as_json=as_json, quiet=quiet)
+    return 0
+
+
+@receipt.command("check", epilog="Example: backcast receipt check receipt.json --source-root exports/")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@takes(ReceiptCheckOptions)
+@common.as_json
+@common.quiet
+def check(file: Path, options: ReceiptCheckOptions, as_json: bool, quiet: bool) -> int:
+    """Check a receipt: its signature, its sums, and the digests of what it names.
+
+    Plan and ledger are compared where they lie beside the receipt, the export where --source-root names its folder.
+    Exit 7 when a check failed; what could not be checked is listed and does not fail.
+    """
+    from pipeline.proof.check import check_receipt
+    from pipeline.report.proof_view import show_receipt_check
+
+    with Verifying(quiet=quiet) as progress:
+        found = check_receipt(
+            file,
+            common.root(options.source_root),  # type: ignore[arg-type]
+            None if options.public_key is None else Path(options.public_key),
+            progress.step,
+        )
+    common.show(found, lambda console: show_receipt_check(console, found), as_json=as_json, quiet=quiet and found.ok)
+    return 0 if found.ok else 7

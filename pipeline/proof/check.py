@@ -1,0 +1,196 @@
+"""Checks a receipt: its signature, its sums, and the digests of everything that it names and that is still there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from pipeline.errors import BackcastError, UsageError
+from pipeline.extractors import digest_of
+from pipeline.models import Dialect, Part, Step
+from pipeline.plan.directory import Directory, digest_file
+from pipeline.plan.manifest import load
+from pipeline.proof.receipt import FORMAT, Input, Receipt, ledger_digest, signed_bytes, signing
+from pipeline.text import pluralize
+
+Result = Literal["ok", "failed", "not checked"]
+MOST_NAMED = 5
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """One check of a receipt: what was checked, with which result, and what was found."""
+
+    name: str
+    result: Result
+    detail: str
+
+
+class ReceiptCheck(msgspec.Struct, frozen=True):
+    """All checks of a receipt. `ok`: none failed; what could not be checked did not fail."""
+
+    file: str
+    ok: bool
+    checks: list[Checked]
+    format: str = "backcast.receipt-check/1"
+
+
+def check_receipt(
+    file: Path,
+    source_root: Path | None = None,
+    public_key: Path | None = None,
+    progress: Step = lambda name, done, total: None,
+) -> ReceiptCheck:
+    """Check a receipt. The export is looked for in `source_root`; plan and ledger in the receipt's own folder.
+
+    A signature that names its own key proves that nothing was changed since; `public_key` is the key that it has to be.
+    `progress` is called with the MB of the export that were read. Raises UsageError for a file that is no receipt.
+    """
+    raw, receipt = _read(file)
+    checks = [
+        _signature(raw, receipt, None if public_key is None else signing().read_public_key(public_key)),
+        *_sums(receipt),
+        _inputs(receipt, source_root, progress),
+        _plan(receipt, Directory(file.parent)),
+        _ledger(receipt, Directory(file.parent)),
+    ]
+    return ReceiptCheck(str(file), all(check.result != "failed" for check in checks), checks)
+
+
+def _read(file: Path) -> tuple[dict[str, Any], Receipt]:
+    hint = "name a receipt.json, as `backcast receipt write` writes it"
+    try:
+        content = file.read_bytes()
+        raw = msgspec.json.decode(content, type=dict[str, Any])
+        if raw.get("format") != FORMAT:
+            raise UsageError(f"{file} is no receipt of the format {FORMAT}", hint=hint)
+        return raw, msgspec.json.decode(content, type=Receipt)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise UsageError(f"{file} is no receipt: {error}", hint=hint) from None
+
+
+def _signature(raw: dict[str, Any], receipt: Receipt, expected: str | None) -> Checked:
+    name, signature = "signature", receipt.signature
+    if signature is None:
+        if expected is None:
+            return Checked(name, "not checked", "the receipt is not signed")
+        return Checked(name, "failed", "the receipt is not signed, and a public key was given")
+    if not signing().is_valid(signed_bytes(raw), signature.public_key, signature.signature):
+        return Checked(name, "failed", "the receipt was changed after it was signed, or signed with another key")
+    if expected is None:
+        return Checked(name, "ok", f"signed with the key {signature.public_key}; --public-key compares whose it is")
+    if signature.public_key != expected:
+        return Checked(name, "failed", f"signed with another key: {signature.public_key}, not {expected}")
+    return Checked(name, "ok", f"signed with the given key {signature.public_key}")
+
+
+def _sums(receipt: Receipt) -> Iterator[Checked]:
+    """Rows and events add up, in all and by file and phase."""
+    plan = receipt.plan
+    rows = Counter(plan.rows)
+    wrong = []
+    if rows["read"] != rows["mapped"] + rows["skipped"] + rows["rejected"]:
+        wrong.append("rows read are not mapped + skipped + rejected")
+    for name, of_input in (("read", "rows"), ("mapped", "mapped"), ("skipped", "skipped"), ("rejected", "rejected")):
+        if rows[name] != sum(getattr(one, of_input) for one in receipt.inputs):
+            wrong.append(f"rows {name} of the files are not {rows[name]:,}")
+    if sum(plan.rejects.values()) < rows["rejected"]:
+        wrong.append("rejected rows are more than their codes count")
+    files = pluralize(len(receipt.inputs), "file")
+    yield _outcome("rows", wrong, f"{pluralize(rows['read'], 'row')} of {files} add up")
+    wrong = []
+    for name, phase in receipt.sending.phases.items():
+        if phase.planned != phase.settled + phase.refused + phase.in_doubt + phase.unsent:
+            wrong.append(f"{name}: planned is not settled + refused + in doubt + unsent")
+        if phase.planned != plan.phases.get(name):
+            wrong.append(f"{name}: the plan has {plan.phases.get(name, 0):,} events")
+        if min(phase.settled, phase.refused, phase.in_doubt, phase.unsent) < 0:
+            wrong.append(f"{name}: a count is negative")
+    settled = sum(phase.settled for phase in receipt.sending.phases.values())
+    yield _outcome("events", wrong, f"{pluralize(settled, 'event')} settled; every phase adds up")
+    verification = receipt.verification
+    if verification is None:
+        yield Checked("verification", "not checked", "what landed was not compared with the ledger")
+        return
+    found = verification.events
+    wrong = []
+    if verification.proved and (found.missing or found.extra or found.different):
+        wrong.append("it says proved, and has differences")
+    if not verification.proved:
+        wrong.append(
+            f"differences at the target: {found.missing:,} missing, {found.different:,} different,"
+            f" {found.extra:,} extra"
+        )
+    if found.expected < settled:
+        wrong.append(f"only {found.expected:,} of {settled:,} settled events were compared")
+    yield _outcome("verification", wrong, f"{found.found:,} events found at the target, each once and as it was sent")
+
+
+def _inputs(receipt: Receipt, source_root: Path | None, progress: Step) -> Checked:
+    name = "inputs"
+    if source_root is None:
+        return Checked(name, "not checked", "--source-root names the folder of the export")
+    total, done = sum(one.bytes for one in receipt.inputs), 0
+    wrong = []
+    for one in receipt.inputs:
+        try:
+            digest = digest_of(_part(one, source_root))
+            if digest != one.sha256:
+                wrong.append(f"{one.path} is another file: sha256 {digest[:12]}, not {one.sha256[:12]}")
+        except (OSError, BackcastError) as error:
+            wrong.append(f"{one.path} cannot be read: {error}")
+        done += one.bytes
+        progress("MB of the export", done // 1_000_000, total // 1_000_000)
+    return _outcome(name, wrong, f"{pluralize(len(receipt.inputs), 'file')} of the export as they were read")
+
+
+def _part(one: Input, source_root: Path) -> Part:
+    outer = one.path.split("!", 1)[0]
+    parts = Path(outer).parts
+    candidates = [source_root.joinpath(*parts), source_root.joinpath(*parts[1:] or parts), source_root / parts[-1]]
+    file = next((path for path in candidates if path.exists()), candidates[0])
+    return Part(0, one.path, str(file), one.member, one.codecs, "", Dialect(), one.bytes, 0, one.sha256)
+
+
+def _plan(receipt: Receipt, directory: Directory) -> Checked:
+    name = "plan"
+    if not directory.plan.exists():
+        return Checked(name, "not checked", "plan.json is not beside the receipt")
+    wrong = []
+    try:
+        plan = load(directory)
+        if plan.digest != receipt.plan.digest:
+            wrong.append(f"plan.json beside it is another plan: {plan.digest[:12]}, not {receipt.plan.digest[:12]}")
+    except BackcastError as error:
+        wrong.append(error.message)
+    for file, sealed in receipt.plan.files.items():
+        path = directory.path / file
+        if not path.exists():
+            wrong.append(f"{file} is missing")
+        elif digest_file(path) != sealed:
+            wrong.append(f"{file} was changed after it was sealed")
+    return _outcome(name, wrong, f"plan {receipt.plan.digest[:12]} and {pluralize(len(receipt.plan.files), 'file')}")
+
+
+def _ledger(receipt: Receipt, directory: Directory) -> Checked:
+    name = "ledger"
+    if not directory.ledger.exists():
+        return Checked(name, "not checked", "ledger.sqlite is not beside the receipt")
+    try:
+        digest = ledger_digest(directory.ledger)
+    except BackcastError as error:
+        return Checked(name, "failed", error.message)
+    wrong = [] if digest == receipt.sending.digest else ["the ledger was changed, or more was sent, since the receipt"]
+    return _outcome(name, wrong, "every batch is in the state of the receipt")
+
+
+def _outcome(name: str, wrong: list[str], right: str) -> Checked:
+    if not wrong:
+        return Checked(name, "ok", right)
+    more = f"; and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
+    return Checked(name, "failed", "; ".join(wrong[:MOST_NAMED]) + more)

@@ -1,0 +1,257 @@
+"""The receipt of a plan: what was read, planned, sent and found again, with digests, in one file that can be checked.
+
+It states what the plan, its ledger and its results have, and what none of them proves. `pipeline.proof.check` checks a
+receipt without the program that wrote it having to be believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from pipeline.errors import UsageError
+from pipeline.files import private, write_atomically
+from pipeline.ledger import FailureCount, read_batches, read_doubts, read_summary
+from pipeline.options import ReceiptOptions
+from pipeline.plan.directory import Directory
+from pipeline.plan.manifest import PartSeal, Plan
+from pipeline.plan.phases import PHASES
+from pipeline.report.rejects import RefusalCause, refusal_causes
+from pipeline.report.results import ApplyResult, BatchCounts, VerifyResult
+from pipeline.report.state import PlanStatus, read_status
+from pipeline.report.wording import unproved
+from pipeline.text import pluralize
+
+FORMAT = "backcast.receipt/1"
+STATES = ("settled", "refused", "begun", "waiting")
+"""States of a batch in a ledger whose events are counted."""
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """An Ed25519 signature (base64 of 64 bytes) of `signed_bytes`, and the public key (of 32) that it belongs to."""
+
+    public_key: str
+    signature: str
+    algorithm: str = "ed25519"
+
+
+class Input(msgspec.Struct, frozen=True):
+    """One file of the export. `sha256` is of its stored bytes; of an archive's member, of the bytes stored there.
+
+    `member` is "" for a file that is no archive's; `codecs` are the containers that were taken off, outermost first;
+    `rows` is the sum of the next three.
+    """
+
+    path: str
+    member: str
+    codecs: tuple[str, ...]
+    bytes: int
+    sha256: str
+    rows: int
+    mapped: int
+    skipped: int
+    rejected: int
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """What the plan sealed. `files` are the sha256 of its files, `mapping` the name and digest of the mapping."""
+
+    digest: str
+    version: str
+    tool: str
+    mapping: dict[str, str]
+    zone: str
+    first: str | None
+    last: str | None
+    dialect: str
+    import_name: str
+    options: Any
+    rows: dict[str, int]
+    skips: Mapping[str, int]
+    rejects: Mapping[str, int]
+    warnings: Mapping[str, int]
+    phases: dict[str, int]
+    files: Mapping[str, str]
+
+
+class Phase(msgspec.Struct, frozen=True):
+    """Events of one phase; `planned` is the sum of the others."""
+
+    planned: int
+    settled: int
+    refused: int
+    in_doubt: int
+    unsent: int
+
+
+class Sending(msgspec.Struct, frozen=True):
+    """What the ledger has of the sending. `digest` is the sha256 of its batches and their states (`ledger_digest`).
+
+    `resolved_doubts` are batches whose response was lost and that were sent again with the same uuids until one came.
+    """
+
+    target: str
+    runs: int
+    began: str
+    ended: str | None
+    phases: dict[str, Phase]
+    batches: BatchCounts
+    failures: list[FailureCount]
+    refusals: list[RefusalCause]
+    resolved_doubts: dict[str, int]
+    digest: str
+
+
+class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
+    """A receipt. `written` is ISO 8601 in UTC; `state` is the plan's then. `rehearsal`, `rehearsed` and `verification`
+    are null for a step that was not done, `unproved` are sentences."""
+
+    written: str
+    version: str
+    state: str
+    plan: Planned
+    inputs: list[Input]
+    sending: Sending
+    rehearsal: ApplyResult | None
+    rehearsed: VerifyResult | None
+    verification: VerifyResult | None
+    unproved: list[str]
+    format: str = FORMAT
+    signature: Signature | None = None
+
+
+@private()
+def write_receipt(plan: Plan, directory: Directory, options: ReceiptOptions) -> Receipt:
+    """Write the receipt of a plan that was applied, signed where the options name a key.
+
+    Raises UsageError where nothing was sent, or for the key; BrokenLedger.
+    """
+    receipt = build_receipt(plan, directory)
+    content = msgspec.to_builtins(receipt)
+    if options.sign is not None:
+        signed = Signature(*signing().sign(signed_bytes(content), Path(options.sign)))
+        receipt = msgspec.structs.replace(receipt, signature=signed)
+    encoded = msgspec.json.encode(receipt, order="sorted")
+    to = directory.receipt if options.out is None else Path(options.out)
+    write_atomically(to, msgspec.json.format(encoded, indent=1) + b"\n")
+    return receipt
+
+
+def build_receipt(plan: Plan, directory: Directory) -> Receipt:
+    """The receipt of a plan as it stands now, without a signature. Raises UsageError, BrokenLedger."""
+    status = read_status(plan, directory)
+    return Receipt(
+        datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        version("backcast"),
+        status.state,
+        _planned(plan),
+        [_input(part) for part in plan.parts],
+        _sending(plan, directory),
+        status.results.rehearsal,
+        status.results.rehearsed,
+        status.results.verification,
+        _unproved(plan, status),
+    )
+
+
+def signing() -> ModuleType:
+    """The module that signs. Raises UsageError where its library is not installed."""
+    try:
+        from pipeline.proof import signature
+    except ImportError:
+        hint = "install it: pip install 'backcast[sign]'"
+        raise UsageError("signatures need the library cryptography", hint=hint) from None
+    return signature
+
+
+def signed_bytes(receipt: Mapping[str, Any]) -> bytes:
+    """What a signature signs: the receipt without its signature, as JSON with sorted names and no spaces."""
+    return msgspec.json.encode({name: value for name, value in receipt.items() if name != "signature"}, order="sorted")
+
+
+def ledger_digest(path: Path) -> str:
+    """The sha256 of a line for each batch, `phase block first last state` with tabs, sorted by state, phase, place."""
+    digest = hashlib.sha256()
+    for state in STATES:
+        for key in read_batches(path, state):
+            digest.update("\t".join(map(str, (*key, state))).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _input(part: PartSeal) -> Input:
+    return Input(
+        part.path, part.member, part.codecs, part.bytes, part.digest,
+        part.rows, part.mapped, part.skipped, part.rejected,
+    )  # fmt: skip
+
+
+def _planned(plan: Plan) -> Planned:
+    rows, options = plan.rows, plan.options
+    return Planned(
+        plan.digest,
+        plan.version,
+        plan.tool,
+        {"name": plan.mapping.name, "sha256": plan.mapping.digest},
+        plan.zone,
+        plan.first or None,
+        plan.last or None,
+        options.dialect,
+        options.name,
+        msgspec.to_builtins(options),
+        {"read": rows.read, "mapped": rows.mapped, "skipped": rows.skipped, "rejected": rows.rejected},
+        plan.skips,
+        plan.rejects,
+        plan.warnings,
+        {phase: plan.events.phases.get(phase, 0) for phase in PHASES},
+        plan.files,
+    )
+
+
+def _sending(plan: Plan, directory: Directory) -> Sending:
+    summary = read_summary(directory.ledger, most=0)
+    if (history := summary.history) is None:
+        raise UsageError(
+            f"nothing of {directory.path} was sent, so there is nothing to give a receipt for",
+            hint=f"send it first: backcast apply {directory.path} --to us|eu|URL",
+        )
+    totals = summary.totals
+    phases = {}
+    for name in PHASES:
+        planned, of = plan.events.phases.get(name, 0), totals.of(name)
+        phases[name] = Phase(planned, *of, planned - sum(of))
+    batches, events = read_doubts(directory.ledger)
+    return Sending(
+        history.to,
+        history.runs,
+        history.began,
+        history.ended,
+        phases,
+        BatchCounts(totals.batches_made, totals.batches_sent, totals.batches_retried, totals.batches_split),
+        summary.failures,
+        refusal_causes(plan, directory) if totals.refused else [],
+        {"batches": batches, "events": events},
+        ledger_digest(directory.ledger),
+    )
+
+
+def _unproved(plan: Plan, status: PlanStatus) -> list[str]:
+    """What this receipt cannot prove, each as a sentence."""
+    sentences = unproved(plan)
+    verification, totals = status.results.verification, status.totals
+    if totals.in_doubt:
+        sentences.append(
+            f"Whether {pluralize(totals.in_doubt, 'event')} in doubt arrived: no response came, and they were not sent"
+            " again yet."
+        )
+    if verification is None:
+        sentences.append("That anything landed: what is at the target was not compared with the ledger.")
+    elif verification.events.expected < totals.settled:
+        sentences.append("That what was sent after the last verification landed.")
+    return sentences

@@ -1,0 +1,85 @@
+"""Ed25519 signatures of receipts, by the library `cryptography`, which the extra `backcast[sign]` installs."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    load_pem_private_key,
+    load_pem_public_key,
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
+
+from pipeline.errors import UsageError
+
+_HINT = "make one with: openssl genpkey -algorithm ed25519 -out receipt.key"
+
+
+def sign(content: bytes, key_file: Path) -> tuple[str, str]:
+    """The public key and the signature (base64 of 32 and 64 bytes), by the private key in a file.
+
+    The key is PEM (PKCS #8) or OpenSSH, without a passphrase. Raises UsageError.
+    """
+    key = _private_key(key_file)
+    return _text(key.public_key().public_bytes_raw()), _text(key.sign(content))
+
+
+def is_valid(content: bytes, public_key: str, signature: str) -> bool:
+    """Whether the private key of `public_key` made this signature for this content."""
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key, validate=True))
+        key.verify(base64.b64decode(signature, validate=True), content)
+    except (InvalidSignature, ValueError, binascii.Error):
+        return False
+    return True
+
+
+def read_public_key(file: Path) -> str:
+    """The public key in a file (PEM or OpenSSH; of a private key, its public one) as `sign` writes it.
+
+    Raises UsageError.
+    """
+    content = _content(file)
+    if b"PRIVATE KEY" in content:
+        return _text(_private_key(file).public_key().public_bytes_raw())
+    try:
+        key = load_ssh_public_key(content) if content.startswith(b"ssh-") else load_pem_public_key(content)
+    except (ValueError, UnsupportedAlgorithm):
+        raise UsageError(f"{file} has no public key in PEM or OpenSSH form", hint=_HINT) from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise _other_kind(file)
+    return _text(key.public_bytes_raw())
+
+
+def _private_key(file: Path) -> Ed25519PrivateKey:
+    content = _content(file)
+    try:
+        is_ssh = b"OPENSSH PRIVATE KEY" in content
+        key = load_ssh_private_key(content, None) if is_ssh else load_pem_private_key(content, None)
+    except TypeError:
+        raise UsageError(f"{file}: the key has a passphrase", hint=f"give a key without one; {_HINT}") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise UsageError(f"{file} has no private key in PEM or OpenSSH form", hint=_HINT) from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise _other_kind(file)
+    return key
+
+
+def _other_kind(file: Path) -> UsageError:
+    return UsageError(f"{file} has a key of another kind than Ed25519", hint=_HINT)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint=_HINT) from None
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()

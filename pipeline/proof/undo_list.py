@@ -1,0 +1,255 @@
+"""The undo list of a plan: what was sent, as files and ready queries, for somebody who has to take an import back.
+
+Nothing is deleted here, and the service itself can delete little (docs/know/service.md#deleting). The lists are made
+from the ledger, so they have what the service took and what it may have taken, and nothing of what was only planned.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from pipeline.encoder.encoded import read_properties
+from pipeline.errors import UsageError
+from pipeline.files import private, sync_folder, write_atomically
+from pipeline.ledger import read_summary
+from pipeline.models import Step
+from pipeline.options import UndoListOptions
+from pipeline.plan.directory import Directory, LinesWriter
+from pipeline.plan.freshness import transform_config_for, workers_for
+from pipeline.plan.manifest import Plan
+from pipeline.plan.spilled_counts import SpilledTable
+from pipeline.proof.sent import IN_DOUBT, SentEvent, sent_events
+from pipeline.text import pluralize
+from pipeline.verify.provenance import having, provenance_of
+
+FORMAT = "backcast.undo-list/1"
+README, QUERIES = "README.txt", "queries.sql"
+EVENTS, UUIDS, IDS, MERGES, GROUPS, PROFILES = (
+    "events.jsonl", "uuids.txt", "ids.jsonl", "merges.jsonl", "groups.jsonl", "profiles.jsonl",
+)  # fmt: skip
+_OF_PHASE = {"identities": MERGES, "groups": GROUPS, "persons": PROFILES}
+_WRITTEN = ("$set", "$set_once", "$unset")
+
+
+class UndoList(msgspec.Struct, frozen=True):
+    """What the lists contain. `events` counts all phases, `in_doubt` those of them that the service may not have;
+    `ids` the distinct_ids of all of them. `target` is where they were sent, `files` the names in `directory`."""
+
+    directory: str
+    digest: str
+    target: str
+    events: int
+    in_doubt: int
+    ids: int
+    merges: int
+    groups: int
+    profiles: int
+    files: list[str]
+    format: str = FORMAT
+
+
+class _Merge(msgspec.Struct, frozen=True):
+    distinct_id: str
+    absorbed: str
+    uuid: str
+    timestamp: str
+    state: str
+
+
+class _Group(msgspec.Struct, frozen=True):
+    type: Raw
+    key: Raw
+    names: list[str]
+    uuid: str
+    state: str
+
+
+class _Profile(msgspec.Struct, frozen=True):
+    distinct_id: str
+    names: dict[str, list[str]]
+    uuid: str
+    timestamp: str
+    state: str
+
+
+class _Id(msgspec.Struct, frozen=True):
+    distinct_id: str
+    events: int
+    first: str
+    last: str
+
+
+@private()
+def write_undo_list(
+    plan: Plan, directory: Directory, options: UndoListOptions, *, progress: Step = lambda name, done, total: None
+) -> UndoList:
+    """Write the lists into a folder, and replace an undo list that is there.
+
+    Raises UsageError where nothing was sent, or where the folder has other files; BrokenLedger, UnreadableExport,
+    StalePlan.
+    """
+    to = directory.undo_list if options.out is None else Path(options.out)
+    history = read_summary(directory.ledger, most=0).history
+    if history is None:
+        raise UsageError(f"nothing of {directory.path} was sent, so there is nothing to take back")
+    _may_replace(to)
+    root = None if options.source_root is None else Path(options.source_root)
+    config = transform_config_for(plan, directory, root)
+    workers = workers_for(options.workers, config.parts)
+    unfinished = to.with_name(to.name + ".new")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    try:
+        counts = _write_lists(sent_events(plan, directory, config, workers, progress), unfinished)
+        found = UndoList(
+            str(to), plan.digest, history.to, counts["events"], counts["in doubt"], counts["ids"],
+            counts[MERGES], counts[GROUPS], counts[PROFILES],
+            [README, QUERIES, EVENTS, UUIDS, IDS, *(name for name in _OF_PHASE.values() if counts[name])],
+        )  # fmt: skip
+        marks = provenance_of(plan)
+        write_atomically(unfinished / QUERIES, _queries(marks).encode())
+        write_atomically(unfinished / README, _readme(found, plan, marks).encode())
+        shutil.rmtree(to, ignore_errors=True)
+        os.replace(unfinished, to)
+        sync_folder(to.parent)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return found
+
+
+def _may_replace(to: Path) -> None:
+    if to.is_symlink() or (to.exists() and not to.is_dir()):
+        raise UsageError(f"--out: {to} is no folder", hint="name a folder that is not there yet")
+    if to.is_dir() and {path.name for path in to.iterdir()} - {
+        README,
+        QUERIES,
+        EVENTS,
+        UUIDS,
+        IDS,
+        *_OF_PHASE.values(),
+    }:
+        raise UsageError(f"--out: {to} has other files", hint="name a folder that is not there yet")
+
+
+def _write_lists(events: Iterator[SentEvent], folder: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    ids: SpilledTable[tuple[int, str, str]] = SpilledTable(folder, "ids", tuple[str], tuple[int, str, str], _both)
+    with ExitStack() as stack:
+        lines = stack.enter_context(LinesWriter(folder / EVENTS))
+        uuids = stack.enter_context((folder / UUIDS).open("w", encoding="ascii"))
+        writers: dict[str, LinesWriter] = {}
+        for line, encoded in events:
+            lines.write(line)
+            uuids.write(f"{line.uuid}\n")
+            ids.put((line.distinct_id,), (1, line.timestamp, line.timestamp))
+            counts["events"] += 1
+            counts["in doubt"] += line.state == IN_DOUBT
+            name = _OF_PHASE.get(line.phase)
+            if name is not None:
+                for record in _records(SentEvent(line, encoded)):
+                    own = GROUPS if isinstance(record, _Group) else PROFILES if isinstance(record, _Profile) else name
+                    if own not in writers:
+                        writers[own] = stack.enter_context(LinesWriter(folder / own))
+                    writers[own].write(record)
+                    counts[own] += 1
+        for writer in (lines, *writers.values()):
+            writer.close()
+    with LinesWriter(folder / IDS) as writer:
+        for (distinct_id,), (count, first, last) in ids.items():
+            writer.write(_Id(distinct_id, count, first, last))
+            counts["ids"] += 1
+        writer.close()
+    for run in folder.glob("ids-*.run"):
+        run.unlink()
+    return counts
+
+
+def _both(a: tuple[int, str, str], b: tuple[int, str, str]) -> tuple[int, str, str]:
+    return a[0] + b[0], min(a[1], b[1]), max(a[2], b[2])
+
+
+def _records(sent: SentEvent) -> Iterator[_Merge | _Group | _Profile]:
+    """What a merge, a group or a profile update changed at the service. The values that it wrote are not repeated."""
+    line, properties = sent.line, read_properties(sent.encoded)
+    absorbed = properties.get("$anon_distinct_id", properties.get("alias"))
+    if line.phase == "identities" and absorbed is not None:
+        yield _Merge(line.distinct_id, msgspec.json.decode(absorbed, type=str), line.uuid, line.timestamp, line.state)
+    elif "$group_type" in properties:
+        names = _names(properties.get("$group_set"))
+        yield _Group(properties["$group_type"], properties["$group_key"], names, line.uuid, line.state)
+    else:
+        written = {name: _names(properties[name]) for name in _WRITTEN if name in properties}
+        yield _Profile(line.distinct_id, written, line.uuid, line.timestamp, line.state)
+
+
+def _names(value: Raw | None) -> list[str]:
+    """The names in a JSON object, or in a list of names."""
+    found: Any = {} if value is None else msgspec.json.decode(value, type=dict[str, Raw] | list[str])
+    return list(found)
+
+
+def _queries(marks: dict[str, str]) -> str:
+    """Queries that find the import at the service, for its SQL editor or query API."""
+    where = having(marks)
+    if not where:
+        return (
+            "-- The plan was made with --no-provenance: no property marks its events, so only their uuids find them.\n"
+            "-- Put uuids of uuids.txt in place of the examples, some thousand at a time.\n"
+            "select count() from events where uuid in ('UUID-1', 'UUID-2')\n"
+        )
+    return "\n".join(
+        (
+            "-- Events of this import by name and UTC day. Imports of one tool without `plan --name` look alike.",
+            "select event, toDate(timestamp) as day, count() from events",
+            f"where {where} group by event, day order by day, event limit 50000;",
+            "",
+            "-- Everything but this import, as the condition of any other query.",
+            f"select count() from events where not ({where});",
+            "",
+            "-- Persons that have events of this import, and how many other events each has.",
+            f"select person_id, countIf({where}) as imported, countIf(not ({where})) as others from events",
+            "group by person_id having imported > 0 order by others desc limit 50000;",
+            "",
+        )
+    )
+
+
+def _readme(found: UndoList, plan: Plan, marks: dict[str, str]) -> str:
+    lists = {
+        EVENTS: "every event: phase, uuid, event, distinct_id, timestamp, state, file and row of the export",
+        UUIDS: "the same uuids alone, one a line",
+        IDS: f"{pluralize(found.ids, 'distinct_id')}, with the number of events and the first and last time of each",
+        MERGES: f"{pluralize(found.merges, 'merge')}: the id that stays, and the id that it absorbed",
+        GROUPS: f"{pluralize(found.groups, 'group update')}: type, key, names of the properties written",
+        PROFILES: f"{pluralize(found.profiles, 'profile update')}: distinct_id, names of the properties written",
+        QUERIES: "queries that find the import at the service",
+    }
+    files = "\n".join(f"{name:<16}{lists[name]}" for name in lists if name in found.files)
+    filters = " and ".join(f"{name} = {value}" for name, value in marks.items()) or "none (--no-provenance)"
+    doubt = f", of which {found.in_doubt:,} are in doubt: the service may not have them" if found.in_doubt else ""
+    return f"""What the import of plan {plan.digest[:12]} ({plan.tool}) sent to {found.target}
+{pluralize(found.events, "event")} of all phases{doubt}. Nothing was deleted by making these lists.
+
+FILES
+{files}
+Properties that mark the events: {filters}.
+
+WHAT THE SERVICE CAN TAKE BACK, AND WHAT NOT
+- Single events: no. Neither the contract nor PostHog has a call that deletes events by uuid, name or property.
+  Filter them out by the properties above, or import into a new project.
+- Persons with all their events: yes (PostHog: Persons API, delete_events=true, up to 1,000 ids a request). It deletes
+  events of these persons that this import did not send, too, and their distinct_ids should not be used again.
+- Merges: no. Two ids that are one person stay so; PostHog can split a person into its ids, not its events.
+- Profile and group values: they can be set again, or unset, by another update; values from before are not in this list.
+- A whole project: yes, with everything in it.
+- A self-hosted service: its operator can delete by uuid in the database. {UUIDS} is what they need.
+"""

@@ -1,0 +1,144 @@
+"""A receipt states what was read, planned, sent and found, and a change of anything that it names is noticed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from pipeline import api
+from pipeline.errors import UsageError
+from pipeline.local_service import LocalService
+from pipeline.options import ReceiptOptions, VerifyOptions
+from pipeline.proof.check import check_receipt
+from tests.support.deliveries import add, in_ledger, planned, run
+
+
+def keys(folder: Path, form: str = "pem") -> tuple[Path, Path]:
+    """A new key and its public key, in files."""
+    key = Ed25519PrivateKey.generate()
+    ssh = form == "ssh"
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.OpenSSH if ssh else serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH if ssh else serialization.Encoding.PEM,
+        serialization.PublicFormat.OpenSSH if ssh else serialization.PublicFormat.SubjectPublicKeyInfo,
+    )
+    folder.mkdir(exist_ok=True)
+    (folder / "key").write_bytes(private)
+    (folder / "key.pub").write_bytes(public)
+    return folder / "key", folder / "key.pub"
+
+
+def sent(folder: Path) -> Path:
+    """A plan that was sent and verified."""
+    plan = planned(folder, 40, links=True)
+    with LocalService() as service:
+        assert run(plan, service.url, key=service.capture_key).balanced
+        options = VerifyOptions(workers=0)
+        assert api.verify_plan(plan, service.url, options, personal_key=service.personal_key).proved
+    return plan
+
+
+def results(file: Path, **options: Any) -> dict[str, str]:
+    return {check.name: check.result for check in check_receipt(file, **options).checks}
+
+
+@pytest.mark.parametrize("form", ["pem", "ssh"])
+def test_a_signed_receipt_is_checked_against_export_plan_and_ledger(tmp_path: Path, form: str) -> None:
+    plan = sent(tmp_path)
+    key, public = keys(tmp_path / "keys", form)
+    api.write_receipt(plan, ReceiptOptions(sign=key))
+    receipt = plan / "receipt.json"
+    every = dict.fromkeys(("signature", "rows", "events", "verification", "inputs", "plan", "ledger"), "ok")
+    assert results(receipt, source_root=tmp_path / "export", public_key=public) == every
+    assert results(receipt) == every | {"inputs": "not checked"}
+    alone = tmp_path / "alone.json"
+    alone.write_bytes(receipt.read_bytes())
+    assert results(alone) == every | dict.fromkeys(("inputs", "plan", "ledger"), "not checked")
+    _, other = keys(tmp_path / "others", form)
+    assert results(receipt, public_key=other)["signature"] == "failed"
+
+
+def edited(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+
+
+def test_every_change_is_noticed(tmp_path: Path) -> None:
+    """A number of the receipt, a file of export or plan, and the ledger: each fails the check that reads it."""
+    plan = sent(tmp_path)
+    api.write_receipt(plan)
+    receipt, root = plan / "receipt.json", tmp_path / "export"
+    whole = receipt.read_text()
+    assert results(receipt, source_root=root)["signature"] == "not checked"
+    edits: dict[str, Callable[[dict[str, Any]], None]] = {
+        "rows": lambda content: content["inputs"][0].update(rows=1),
+        "events": lambda content: content["sending"]["phases"]["events"].update(settled=1),
+        "verification": lambda content: content["verification"]["events"].update(expected=1),
+        "inputs": lambda content: content["inputs"][0].update(sha256="0" * 64),
+        "plan": lambda content: content["plan"].update(digest="0" * 64),
+        "ledger": lambda content: content["sending"].update(digest="0" * 64),
+    }
+    for name, change in edits.items():
+        edited(receipt, change)
+        assert {check for check, result in results(receipt, source_root=root).items() if result == "failed"} == {name}
+        receipt.write_text(whole)
+    add(root / "part-0.jsonl", b"\n")
+    (plan / "blocks.jsonl").write_bytes((plan / "blocks.jsonl").read_bytes() + b"\n")
+    in_ledger(plan, "update batches set state = 'begun' where first = 0 and phase = 'events'")
+    failed = {check for check, result in results(receipt, source_root=root).items() if result == "failed"}
+    assert failed == {"inputs", "plan", "ledger"}
+
+
+def test_a_changed_signed_receipt_fails_whatever_was_changed(tmp_path: Path) -> None:
+    """Each value of the receipt is signed, also those that no other check reads."""
+    plan = sent(tmp_path)
+    key, _ = keys(tmp_path / "keys")
+    api.write_receipt(plan, ReceiptOptions(sign=key))
+    receipt = plan / "receipt.json"
+    whole = json.loads(receipt.read_text())
+    for name in whole.keys() - {"signature", "format"}:
+        receipt.write_text(json.dumps({other: value for other, value in whole.items() if other != name}))
+        with pytest.raises(UsageError, match="is no receipt"):
+            check_receipt(receipt)
+    receipt.write_text(json.dumps(whole | {"added": 1}))
+    assert results(receipt)["signature"] == "failed"
+    receipt.write_text(json.dumps(whole | {"unproved": []}))
+    assert results(receipt)["signature"] == "failed"
+    receipt.write_text(json.dumps(whole))  # another spelling of the same values
+    assert results(receipt)["signature"] == "ok"
+
+
+def test_what_cannot_be_proved_is_stated(tmp_path: Path) -> None:
+    """Without a verification, and with a batch in doubt, the receipt names both; with neither a plan has none."""
+    plan = planned(tmp_path, 20)
+    with pytest.raises(UsageError, match=r"nothing of .* was sent"):
+        api.write_receipt(plan)
+    with LocalService() as service:
+        assert run(plan, service.url, key=service.capture_key).balanced
+    in_ledger(plan, "update batches set state = 'begun' where first = 0 and block = 0")
+    receipt = api.write_receipt(plan)
+    assert receipt.state == "stopped"
+    assert receipt.sending.phases["events"].in_doubt == 10
+    assert any("10 events in doubt" in sentence for sentence in receipt.unproved)
+    assert any("was not compared" in sentence for sentence in receipt.unproved)
+
+
+@pytest.mark.parametrize("content", [b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
+def test_a_file_without_a_key_is_an_error_that_tells_how_to_make_one(tmp_path: Path, content: bytes) -> None:
+    plan = sent(tmp_path)
+    (tmp_path / "key").write_bytes(content)
+    with pytest.raises(UsageError, match="has no private key") as raised:
+        api.write_receipt(plan, ReceiptOptions(sign=tmp_path / "key"))
+    assert "openssl genpkey" in raised.value.hint
+    assert not (plan / "receipt.json").exists()
