@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from pipeline import config
 from pipeline.config import Secret
 from pipeline.errors import UsageError
 from pipeline.files import private
+from pipeline.option_types import FIRST_LIVE
 from pipeline.options import (
     ApplyOptions,
     DiffOptions,
@@ -98,6 +99,12 @@ def plan_export(
 
     folder = Path(directory)
     prepare(options.reports, folder)
+    if options.until == FIRST_LIVE:
+        from pipeline.preflight.first_live import find_first_live
+
+        first = find_first_live(options, folder, config.personal_key())
+        notice(first.notice)
+        options = replace(options, until=first.moment)
     plan = create_plan(_texts(sources), folder, options, progress=progress, notice=notice)
     write_report(Directory(folder), plan)
     write_check_files(options.reports, plan, Directory(folder))

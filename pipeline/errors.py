@@ -125,9 +125,18 @@ class Refused(BackcastError):
 
 
 class Unfinished(BackcastError):
-    """The run stopped before its end, and resumes when the command is run again."""
+    """The run stopped before its end, and resumes when the command is run again.
+
+    Where an answer of the service stopped it, `status` is that answer's, and `retry_after` how many seconds it asked
+    to wait; both are 0 otherwise.
+    """
 
     exit_code = 6
+
+    def __init__(self, message: str, *, status: int = 0, retry_after: float = 0.0, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.retry_after = retry_after
 
 
 class Differences(BackcastError):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.errors import UsageError
 
 Instant = datetime | int
 """A moment: a datetime with an offset, or microseconds since 1970 in UTC."""
+FirstLive = Literal["first-live"]
+FIRST_LIVE: FirstLive = "first-live"
+"""Stands for the moment of the target's first live event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,11 @@ def read_instant(text: str) -> int:
         raise UsageError(str(error), hint="write 2024-01-31 or 2024-01-31T12:00:00Z") from None
 
 
+def read_until(text: str) -> int | FirstLive:
+    """A moment as `read_instant` reads it, or `first-live`. Raises UsageError."""
+    return FIRST_LIVE if text == FIRST_LIVE else read_instant(text)
+
+
 def read_settings(texts: Sequence[str]) -> dict[str, str]:
     """`key=value` pairs; a value of `=text` (two equals signs) keeps its first sign and is a constant."""
     found: dict[str, str] = {}
@@ -134,10 +142,13 @@ def read_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
-def micros(moment: Instant | None, name: str) -> int | None:
-    """A moment in µs since 1970 in UTC. Raises UsageError for a datetime without an offset."""
+def micros(moment: Instant | FirstLive | None, name: str) -> int | None:
+    """A moment in µs since 1970 in UTC. Raises UsageError for a datetime without an offset, and for `first-live`, which
+    only the target knows."""
     if moment is None or isinstance(moment, int):
         return moment
+    if isinstance(moment, str):
+        raise UsageError(f"{name} is {moment!r}, which has to be asked of a target first", hint="give a time")
     if moment.tzinfo is None:
         raise UsageError(f"{name} has no offset: {moment.isoformat()}", hint="give a datetime with a tzinfo")
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)

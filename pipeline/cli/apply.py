@@ -23,7 +23,7 @@ from pipeline.options import ApplyOptions, KeyOptions, PreflightOptions
 @common.directory
 @common.target
 @takes(ApplyOptions)
-@takes(PreflightOptions, "checks", without=("timeout", "ca_file"))
+@takes(PreflightOptions, "checks", without=("timeout", "ca_file", "source_root"))
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @takes(KeyOptions, "keys")
 @common.as_json
@@ -63,7 +63,10 @@ def apply(
     if sum(events.values()) and not options.dry_run:
         local = is_loopback(address)
         asks = not (yes or local)
-        checks = replace(checks, ca_file=options.ca_file, redirect_hosts=options.redirect_hosts, reach=False)
+        checks = replace(
+            checks, ca_file=options.ca_file, redirect_hosts=options.redirect_hosts, source_root=options.source_root,
+            reach=False,
+        )  # fmt: skip
         request = PreflightRequest(to, key, config.personal_key(keys.personal_key_file), checks)
         preflight = before_sending(request, plan, folder, as_json=as_json, quiet=local or (quiet and not asks))
         if asks:

@@ -43,14 +43,26 @@ def preflight(
     personal = config.personal_key(keys.personal_key_file)
     plan, folder = open_plan(directory) if directory is not None else (None, None)
     result = check_target(PreflightRequest(to, key, personal, options), plan, folder)
-    if plan is not None and folder is not None and (project := project_of(result.project, to)):
-        update_report(folder, plan, common.warn, Results(project=project))
+    if plan is not None and folder is not None and personal:
+        _record(plan, folder, to, options, result)
+        update_report(folder, plan, common.warn, Results(project=project_of(result.project, to)))
     common.show(
         preflight_view.preflight_object(result),
         lambda console: preflight_view.show_preflight(console, result),
         as_json=as_json,
     )
     return 4 if result.stops else 0
+
+
+def _record(plan: Plan, directory: Directory, to: str, options: PreflightOptions, result: Preflight) -> None:
+    """Write what the target answered beside the plan. A directory that cannot be written is a warning."""
+    from pipeline.report.preflight_record import write_preflight
+    from pipeline.targets import address_of
+
+    try:
+        write_preflight(directory, plan.digest, address_of(to), options.max_already_there, result)
+    except OSError as error:
+        common.warn(f"the result could not be written to {directory.preflight}: {error.strerror}")
 
 
 def before_sending(
@@ -63,10 +75,13 @@ def before_sending(
     unless `quiet`. Raises UnsafePlan for what would do harm.
     """
     from pipeline.preflight.run import check_target
+    from pipeline.report.preflight_record import read_preflight
     from pipeline.report.preflight_view import key_line, preflight_line, show_key
 
     if request.personal_key:
-        result = check_target(request, plan, directory)
+        result = check_target(request, plan, directory, read_preflight(directory))
+        if not result.reused:
+            _record(plan, directory, request.to, request.options, result)
         lines = [preflight_line(check) for check in result.checks if check.level != "ok"]
     else:
         result, lines = check_target(request, None, None), []

@@ -44,7 +44,7 @@ class Proof:
 
 def check_ready(job: Job, project_key: Secret, personal_key: Secret, *, allow_firing: bool) -> list[str]:
     """The warnings of preflight about the target. Raises UnsafePlan where a check would stop an import."""
-    options = PreflightOptions(reach=False, allow_firing=allow_firing)
+    options = PreflightOptions(reach=False, events=False, allow_firing=allow_firing)
     preflight = check_target(PreflightRequest(job.to, project_key, personal_key, options))
     if preflight.stops:
         first, *others = preflight.stops

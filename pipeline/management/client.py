@@ -52,11 +52,12 @@ def management_address(target: str, api: str | None = None) -> str:
 
 
 class QueryAnswer(NamedTuple):
-    """Rows of one query. `types` pairs each column with its type."""
+    """Rows of one query. `types` pairs each column with its type. `more`: the service cut the rows off."""
 
     columns: list[str]
     types: list[Any]
     results: list[list[Any]]
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,12 @@ class ManagementClient:
             raise Unfinished(f"no answer from {self.base_url}: {answer.failure}", hint="run the same command again")
         text = answer.body.decode("utf-8", "replace").replace(self._key.reveal(), "***")[:_SHOWN]
         if status == 429 or status >= 500:
-            raise Unfinished(f"{url} answered {status}: {text}", hint="wait a little and run the same command again")
+            raise Unfinished(
+                f"{url} answered {status}: {text}",
+                status=status,
+                retry_after=answer.retry_after,
+                hint="wait a little and run the same command again",
+            )
         if status != 200:
             raise Refused(
                 f"{url} answered {status}: {text}",
@@ -256,7 +262,7 @@ class ManagementClient:
             )
         try:
             result = json.loads(answer.body)
-            return QueryAnswer(result["columns"], result["types"], result["results"])
+            return QueryAnswer(result["columns"], result["types"], result["results"], result.get("hasMore") is True)
         except (ValueError, KeyError, TypeError):
             raise Refused(
                 f"{url} answered without the result of a query: {text}",

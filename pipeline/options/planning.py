@@ -9,12 +9,14 @@ from pathlib import Path
 
 from pipeline.option_types import (
     Checked,
+    FirstLive,
     Instant,
     option,
     read_instant,
     read_names,
     read_reports,
     read_settings,
+    read_until,
 )
 from pipeline.options import shared
 
@@ -68,21 +70,13 @@ class PlanOptions(Checked):
         None, "--dialect", choices=("contract", "posthog"), help="Override that spelling.", without="that of --for"
     )
     since: Instant | None = option(
-        None,
-        "--since",
-        metavar="TIME",
-        read=read_instant,
-        help="Only events at or after this time (UTC).",
+        None, "--since", metavar="TIME", read=read_instant, help="Only events at or after this time (UTC).",
         without="the first event",
-    )
-    until: Instant | None = option(
-        None,
-        "--until",
-        metavar="TIME",
-        read=read_instant,
-        help="Only events before this time (UTC).",
-        without="the last event",
-    )
+    )  # fmt: skip
+    until: Instant | FirstLive | None = option(
+        None, "--until", metavar="TIME|first-live", read=read_until,
+        help="Only events before this time (UTC), or before the target's first live event.", without="the last event",
+    )  # fmt: skip
     timezone: str | Sequence[str] = option(
         (), "--timezone", many=True, metavar="ZONE[@DATE]", complete="zones",
         help="IANA zone of a tool that writes local times; repeat with @DATE where it changed.",

@@ -30,7 +30,10 @@ class KeyOptions(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class PreflightOptions(Checked):
-    """The options of a look at the target. `reach`: also send the capture host a batch without events."""
+    """The options of a look at the target.
+
+    `reach`: also send the capture host a batch without events. `events`: also query what landed in the project.
+    """
 
     api: str | None = option(
         None, "--api", metavar="us|eu|URL", complete="targets",
@@ -38,10 +41,19 @@ class PreflightOptions(Checked):
     )  # fmt: skip
     project: str | None = shared.project("the one of the capture key")
     allow_firing: bool = shared.allow_firing()
+    max_already_there: str = option(
+        "0.1%", "--max-already-there", metavar="N|P%", shown=True,
+        help="Maximum events of the plan that the target may have already.",
+    )  # fmt: skip
+    allow_already_there: bool = option(
+        False, "--allow-already-there", help="Go on although the target has more events of the plan already than that."
+    )
+    source_root: Path | str | None = shared.source_root()
     timeout: float = shared.timeout(20.0)
     ca_file: PathText | None = shared.ca_file()
     redirect_hosts: Sequence[str] = option(())
     reach: bool = option(True)
+    events: bool = option(True)
 
     @property
     def ca_path(self) -> str | None:

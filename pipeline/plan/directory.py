@@ -75,6 +75,10 @@ class Directory:
     """With `--exclude-ids`: the ids that are left out."""
     stdin = _File("stdin")
     """The standard input, so that it can be read again."""
+    preflight = _File("preflight.json")
+    """What the target answered before sending: the checks, and the first event of others."""
+    answers = _File("preflight-answers")
+    """Answers of the target to a preflight that was interrupted, or ended a short while ago."""
     rehearsal = _File("rehearsal")
     """The same plan applied to the local service, with a ledger and a store of its own."""
     verification = _File("verification")

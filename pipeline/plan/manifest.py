@@ -188,7 +188,11 @@ class PeopleSeal(msgspec.Struct, frozen=True):
 
 
 class SealedBlock(msgspec.Struct, frozen=True):
-    """One line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` are before the tables."""
+    """One line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` are before the tables.
+
+    `days` are the first and the last UTC day of its events; a block without any has none, nor has one of a plan that
+    was made before blocks had them.
+    """
 
     number: int
     part: int
@@ -199,6 +203,7 @@ class SealedBlock(msgspec.Struct, frozen=True):
     rows: int
     events: int
     digest: str
+    days: tuple[str, str] | None = None
 
 
 class MappingSeal(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from pipeline.mapper.own_code import OwnCode
 from pipeline.models import Part
 from pipeline.plan.checks.rows import remedy_of
 from pipeline.plan.coverage import CoverageCounts
-from pipeline.plan.daily_counts import DailyCounts
+from pipeline.plan.daily_counts import DailyCounts, day_name
 from pipeline.plan.directory import LinesWriter
 from pipeline.plan.drift import DriftCollector
 from pipeline.plan.key_records import KeyRecords
@@ -40,6 +40,12 @@ SAME_FILE = "same_file"
 
 Progress = Callable[[int, int], None]
 """Called with the rows and the bytes read so far."""
+
+
+def _days(stats: BlockStats) -> tuple[str, str] | None:
+    """The first and the last UTC day of a block's events; None for a block without any."""
+    days = [day for _, day, outcome in stats.cells if outcome == "mapped"]
+    return (day_name(min(days)), day_name(max(days))) if days else None
 
 
 class PartCounts:
@@ -160,7 +166,7 @@ class Walk:
         blocks.write(
             SealedBlock(
                 task.number, block.part, block.index, block.offset, block.length, first_row,
-                stats.rows, stats.events, stats.digest,
+                stats.rows, stats.events, stats.digest, _days(stats),
             )
         )  # fmt: skip
         for reject in stats.rejects:

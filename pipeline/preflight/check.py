@@ -11,12 +11,13 @@ It gets the facts of the target and returns one `Check`, several, or None where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from pipeline.errors import BackcastError, Refused, Unfinished, UnreadableExport
 from pipeline.management.problems import Forbidden, ServiceProblem, Unauthenticated
 
 if TYPE_CHECKING:
@@ -37,20 +38,24 @@ class Check:
     level: Level
     detail: str
     hint: str = field(default="", compare=False)
+    facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The numbers and examples behind the detail, for programs and the report; JSON values."""
 
 
-Needs = Literal["nothing", "personal key", "project"]
-"""What a check needs of the service; without it the result is `unknown`."""
+Needs = Literal["nothing", "personal key", "project", "events"]
+"""What a check needs of the service; without it the result is `unknown`. `events`: it reads what landed in the project,
+which takes queries; an error of theirs, and an export that cannot be read, make the result `unknown` too."""
 
 Function = TypeVar("Function", bound="Callable[[Target], Check | Iterable[Check] | None]")
 
 
 class RegisteredCheck(NamedTuple):
-    """A check function, its order in the report, the name of its result, and what it needs."""
+    """A check function, its order in the report, the name of its result, what it needs, and all names it may report."""
 
     order: int
     name: str
     needs: Needs
+    names: tuple[str, ...]
     function: Callable[[Target], Check | Iterable[Check] | None]
 
     def results(self, target: Target) -> Iterator[Check]:
@@ -58,24 +63,29 @@ class RegisteredCheck(NamedTuple):
         if self.needs != "nothing" and target.client is None:
             hint = "set BACKCAST_PERSONAL_KEY, or give --personal-key-file FILE; it begins with phx_"
             yield Check(self.name, "unknown", "there is no personal key", hint)
-        elif self.needs == "project" and not target.project.known:
+        elif self.needs in ("project", "events") and not target.project.known:
             yield Check(self.name, "unknown", "no project can be read", target.project.check.hint)
         else:
-            result = self.function(target)
-            if isinstance(result, Check):
-                yield result
-            elif result is not None:
-                yield from result
+            try:
+                result = self.function(target)
+                yield from [result] if isinstance(result, Check) else result or ()
+            except (Refused, Unfinished, UnreadableExport) as error:
+                if self.needs != "events":
+                    raise
+                target.interrupted = target.interrupted or isinstance(error, Unfinished)
+                yield _unanswered(self.name, error)
 
 
 _REGISTERED: list[RegisteredCheck] = []
 
 
-def check(order: int, name: str, *, needs: Needs = "nothing") -> Callable[[Function], Function]:
-    """Register a check function. Results are reported by ascending `order`."""
+def check(
+    order: int, name: str, *, needs: Needs = "nothing", also: tuple[str, ...] = ()
+) -> Callable[[Function], Function]:
+    """Register a check function. Results are reported by ascending `order`. `also` are other names that it reports."""
 
     def register(function: Function) -> Function:
-        _REGISTERED.append(RegisteredCheck(order, name, needs, function))
+        _REGISTERED.append(RegisteredCheck(order, name, needs, (name, *also), function))
         return function
 
     return register
@@ -88,6 +98,16 @@ def registered_checks() -> list[RegisteredCheck]:
     for module in iter_modules(checks.__path__, f"{checks.__name__}."):
         import_module(module.name)
     return sorted(_REGISTERED, key=lambda registered: registered.order)
+
+
+def _unanswered(name: str, error: BackcastError) -> Check:
+    """The result where queries, or the export that they are compared with, gave no answer."""
+    if isinstance(error, Refused) and error.status in (401, 403):
+        return Check(name, "unknown", "the personal key may not query the project", "give it the scope query:read")
+    if isinstance(error, Unfinished):
+        hint = "run the same command again: it goes on with the answers that it has"
+        return Check(name, "unknown", f"the target did not answer all: {error.message}", hint)
+    return Check(name, "unknown", error.message, error.hint)
 
 
 def check_of_error(name: str, error: ServiceProblem) -> Check:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
 
 from pipeline.config import Secret
 from pipeline.options import PreflightOptions
+from pipeline.targets import address_of
 
 if TYPE_CHECKING:
     from pipeline.plan.directory import Directory
     from pipeline.plan.manifest import Plan
-    from pipeline.preflight.check import Check
+    from pipeline.preflight.check import Check, Level
+    from pipeline.preflight.target import Target
+    from pipeline.report.preflight_record import PreflightResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,15 @@ class PreflightRequest:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The results in the order of the report, and the project's name, "" where it cannot be read."""
+    """The results in the order of the report, and the project's name and id, "" where they cannot be read.
+
+    `reused`: what the target has already was known from an earlier preflight.
+    """
 
     checks: tuple[Check, ...]
     project: str = ""
+    project_id: str = ""
+    reused: bool = False
 
     @property
     def stops(self) -> tuple[Check, ...]:
@@ -42,15 +51,57 @@ class Preflight:
         return any(check.name == "capture_key_project" and check.level == "ok" for check in self.checks)
 
 
-def check_target(request: PreflightRequest, plan: Plan | None = None, directory: Directory | None = None) -> Preflight:
+REUSED = 3_600.0
+"""Seconds for which an earlier preflight of the same plan that found no stop says what the target has already."""
+
+
+def check_target(
+    request: PreflightRequest,
+    plan: Plan | None = None,
+    directory: Directory | None = None,
+    recorded: PreflightResult | None = None,
+) -> Preflight:
     """Check a target without sending an event; a plan and its directory say what would be sent.
+
+    Where `recorded`, an earlier preflight, answers for the same plan and project what the target holds, that is not
+    asked again.
 
     Raises UsageError for addresses, certificates and key files that cannot be used, StalePlan for a changed plan.
     """
+    from pipeline.plan.checks import parse_limit
     from pipeline.preflight.check import registered_checks
     from pipeline.preflight.target import Target
 
+    parse_limit(request.options.max_already_there, "--max-already-there")
     with Target(request, plan, directory) as target:
-        checks = tuple(result for registered in registered_checks() for result in registered.results(target))
-        project = target.project.record if target.client is not None and target.project.known else None
-        return Preflight(checks, str((project or {}).get("name") or ""))
+        checks: list[Check] = []
+        reused = False
+        for registered in registered_checks():
+            if registered.needs == "events" and not request.options.events:
+                continue
+            known = _known(registered.names, recorded, target) if registered.needs == "events" else []
+            checks += known or registered.results(target)
+            reused = reused or bool(known)
+        target.forget_answers()
+        if target.client is None or not target.project.known:
+            return Preflight(tuple(checks))
+        name = str((target.project.record or {}).get("name") or "")
+        return Preflight(tuple(checks), name, target.client.project_id or "", reused)
+
+
+def _known(names: tuple[str, ...], recorded: PreflightResult | None, target: Target) -> list[Check]:
+    """What an earlier preflight found, where it holds for this target and nothing of it has to be asked again."""
+    from pipeline.preflight.check import Check
+
+    if recorded is None or target.plan is None or target.client is None or not target.project.known:
+        return []
+    about = target.plan.digest, address_of(target.request.to), target.client.project_id
+    most = target.request.options.max_already_there
+    if (*about, most) != (recorded.digest, recorded.to, recorded.project, recorded.most):
+        return []
+    if not 0 <= recorded.age(datetime.now(UTC)) < REUSED:
+        return []
+    found = [check for check in recorded.checks if check.name in names]
+    if any(check.level not in ("ok", "warning") for check in found):
+        return []
+    return [Check(one.name, cast("Level", one.level), one.detail, one.hint, one.facts) for one in found]

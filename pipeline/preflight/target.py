@@ -6,6 +6,7 @@ Each is requested once, when the first check needs it.
 from __future__ import annotations
 
 import email.utils
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,15 +21,19 @@ from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import Response
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.encoder.updates import GROUP_EVENT, PROFILE_EVENT, merge_event
-from pipeline.errors import UnsafePlan
+from pipeline.errors import Unfinished, UnsafePlan
+from pipeline.ledger import read_totals
 from pipeline.management import ManagementClient
 from pipeline.management.client import management_address
 from pipeline.plan.contents import check_tables
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.freshness import dialect_of
 from pipeline.plan.manifest import Plan
+from pipeline.preflight.live import ANY_IMPORT, MOST_CELLS, Cell, LiveEvents, TargetCells, read_cells, read_live
 from pipeline.preflight.project import ProjectResult, find_project
+from pipeline.preflight.questions import Questions, days_of
 from pipeline.preflight.run import PreflightRequest
+from pipeline.verify.provenance import having, provenance_of
 
 _NO_EVENT = gzip_body(Envelope("").seal([]))
 
@@ -51,11 +56,13 @@ class PlannedEvents:
 
 
 class CaptureHost(NamedTuple):
-    """The response of a capture host to a batch without events, its address, and the `Date` header ("" without)."""
+    """The response of a capture host to a batch without events, its address, the `Date` header ("" without), and how
+    many seconds it took."""
 
     response: Response
     address: str
     date: str
+    seconds: float
 
 
 class ServiceClock(NamedTuple):
@@ -88,6 +95,9 @@ class Target:
     def __init__(self, request: PreflightRequest, plan: Plan | None = None, directory: Directory | None = None) -> None:
         self.request = request
         self.plan = plan
+        self.directory = directory
+        self.interrupted = False
+        """Whether queries were left unanswered, which a later run asks again."""
         self.planned = planned_events(plan, directory) if plan is not None and directory is not None else None
 
     def __enter__(self) -> Target:
@@ -113,7 +123,9 @@ class Target:
             redirect_hosts=tuple(request.options.redirect_hosts),
         )  # fmt: skip
         try:
-            return CaptureHost(host.send(Batch(0, -1, len(_NO_EVENT), _NO_EVENT)), host.address, host.date)
+            began = time.monotonic()
+            response = host.send(Batch(0, -1, len(_NO_EVENT), _NO_EVENT))
+            return CaptureHost(response, host.address, host.date, time.monotonic() - began)
         finally:
             host.close()
 
@@ -133,6 +145,56 @@ class Target:
         """The project. For checks that need the personal key: `client` is not None."""
         assert self.client is not None
         return find_project(self.client, self.request.project_key)
+
+    @cached_property
+    def questions(self) -> Questions:
+        """Queries to the project. For checks that need its events: `client` is not None, and has a project."""
+        client, plan = self.client, self.plan
+        assert client is not None
+        folder = self.directory.answers if self.directory is not None else None
+        return Questions(client, folder, f"{client.base_url} {client.project_id} {plan.digest if plan else ''}")
+
+    def forget_answers(self) -> None:
+        """Remove the answers that were kept, unless queries are left that a later run goes on with."""
+        questions: Questions | None = self.__dict__.get("questions")
+        if questions is not None and not self.interrupted:
+            questions.forget()
+
+    @cached_property
+    def own(self) -> str:
+        """The condition for events of this import, "" where they carry no provenance; without a plan, of any import."""
+        return ANY_IMPORT if self.plan is None else having(provenance_of(self.plan))
+
+    @cached_property
+    def own_unknown(self) -> bool:
+        """Whether the plan's own events cannot be told from others, and some of them may have landed."""
+        if self.own or self.directory is None:
+            return False
+        totals = read_totals(self.directory.ledger)
+        return bool(totals.settled or totals.in_doubt)
+
+    @cached_property
+    def live(self) -> LiveEvents:
+        """The live events of the project by name. Raises Refused, Unfinished."""
+        return read_live(self.questions, self.own, self.clock.now)
+
+    @cached_property
+    def planned_cells(self) -> Mapping[Cell, int]:
+        """The plan's events by name and UTC day. Raises Unfinished where they are too many to be compared."""
+        assert self.directory is not None
+        cells: Counter[Cell] = Counter()
+        for cell in read_lines(self.directory.cells, _DailyCount):
+            if cell.outcome == "mapped" and cell.count:
+                cells[cell.event, cell.day] += cell.count
+                if len(cells) > MOST_CELLS:
+                    raise Unfinished(f"the plan has more than {MOST_CELLS:,} counts by name and day")
+        return cells
+
+    @cached_property
+    def cells(self) -> TargetCells:
+        """The events of the project on the days of the plan. Raises Refused, Unfinished."""
+        days = [day for _, day in self.planned_cells]
+        return read_cells(self.questions, self.own, *days_of(min(days), max(days)))
 
     @cached_property
     def clock(self) -> ServiceClock:

@@ -17,6 +17,7 @@ from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.manifest import Example, Plan, SealedBlock
 from pipeline.plan.phases import PHASES
 from pipeline.report.measured import MeasuredRate, earlier_rate
+from pipeline.report.preflight_record import PreflightResult, preflight_of
 from pipeline.report.rejects import RefusalCause, refusal_causes
 from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
 from pipeline.report.wording import DECISIONS, unproved
@@ -107,6 +108,7 @@ class Report(msgspec.Struct, frozen=True):
     `copies` counts the duplicates of each file by code, `refusals` are the answers that refused events where the
     plan was applied, else in its rehearsal, and `rate` is when events were accepted, where the plan was applied.
     `earlier` is how fast another plan was sent to the same target, where this one was not.
+    `preflight` is what the target answered before.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Report(msgspec.Struct, frozen=True):
     refusals: list[RefusalCause] = []
     rate: SendingRate | None = None
     earlier: MeasuredRate | None = None
+    preflight: PreflightResult | None = None
 
 
 class _Cell(msgspec.Struct):
@@ -179,6 +182,7 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
         _refusals(directory, plan, results),
         None if results.applied is None else read_rate(directory.ledger),
         earlier_rate(directory, plan.target) if results.applied is None else None,
+        preflight_of(directory, plan.digest),
     )
 
 

@@ -77,7 +77,8 @@ def report_object(report: Report) -> dict[str, object]:
     number that `apply --approve-merges` asks for, `some_pairs` are rows of identities.parquet. `state` is the plan's
     (`report.state`). `rehearsal` is the run against the embedded local service and `rehearsed` what was read back
     there; `applied` is what the ledger has, and `verification` what was read back from its target. `project` is the
-    target's, by name and address, where a personal key could read it. Each is null until it was done.
+    target's, by name and address, where a personal key could read it. Each is null until it was done. `preflight` is
+    there where the target was asked before.
     """
     plan = report.plan
     return {
@@ -112,6 +113,7 @@ def report_object(report: Report) -> dict[str, object]:
         "applied": report.results.applied,
         "verification": report.results.verification,
         "project": report.results.project,
+        **({"preflight": report.preflight} if report.preflight is not None else {}),
     }
 
 

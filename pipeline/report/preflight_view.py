@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.report.preflight_record import FORMAT, LEVELS
 from pipeline.report.results import CaptureKeyStatus
 from pipeline.report.tables import table, text
 from pipeline.text import printable
@@ -15,21 +16,23 @@ if TYPE_CHECKING:
     from pipeline.preflight.check import Check
     from pipeline.preflight.run import Preflight
 
-FORMAT = "backcast.preflight/1"
 _STYLES = {"ok": "green", "warning": "yellow", "stop": "bold red", "unknown": "cyan"}
-_LEVELS = {"stop": "stop", "warning": "warning", "unknown": "could not check", "ok": "ok"}
 _WIDE = 2_000
 
 
 def preflight_object(preflight: Preflight) -> dict[str, object]:
-    """The object of `preflight --json`."""
-    checks = [{"name": check.name, "level": check.level, "detail": check.detail} for check in preflight.checks]
+    """The object of `preflight --json`. A check that counts something has the numbers and examples as `facts`."""
+    checks = [
+        {"name": check.name, "level": check.level, "detail": check.detail}
+        | ({"facts": check.facts} if check.facts else {})
+        for check in preflight.checks
+    ]
     return {"format": FORMAT, "checks": checks}
 
 
 def preflight_line(check: Check) -> str:
     """One check as one line, for stderr."""
-    return printable(f"{_LEVELS[check.level]}: {check.name}: {check.detail}", _WIDE)
+    return printable(f"{LEVELS[check.level]}: {check.name}: {check.detail}", _WIDE)
 
 
 def key_line(preflight: Preflight) -> str:
@@ -59,14 +62,14 @@ def show_preflight(console: Console, preflight: Preflight) -> None:
         detail = text(check.detail, _WIDE)
         if check.hint and check.level != "ok":
             detail.append(f"\n→ {printable(check.hint, _WIDE)}", style="dim")
-        shown.add_row(text(check.name, 80), Text(_LEVELS[check.level], style=_STYLES[check.level]), detail)
+        shown.add_row(text(check.name, 80), Text(LEVELS[check.level], style=_STYLES[check.level]), detail)
     console.print(shown)
     console.print(Text(verdict(preflight), style="bold"))
 
 
 def verdict(preflight: Preflight) -> str:
     """The number of checks of each level, in one line."""
-    counts = {level: sum(check.level == level for check in preflight.checks) for level in _LEVELS}
-    levels = ", ".join(f"{count:,} {_LEVELS[level]}" for level, count in counts.items() if count)
+    counts = {level: sum(check.level == level for check in preflight.checks) for level in LEVELS}
+    levels = ", ".join(f"{count:,} {LEVELS[level]}" for level, count in counts.items() if count)
     ready = "Not ready" if counts["stop"] else "Nothing stops an import"
     return f"{ready}: {levels}."

@@ -52,7 +52,7 @@ def check_dropped(target: Target) -> Check:
         return Check(DROPPED, "ok", f"the project drops events older than {setting}; the plan has none")
     events = sum(planned.days.values())
     detail = f"the project would drop up to {older:,} of {pluralize(events, 'event')}, as older than {setting}"
-    return Check(DROPPED, "stop", detail, hint)
+    return Check(DROPPED, "stop", detail, hint, {"events": older})
 
 
 @check(120, RECENT)
@@ -72,7 +72,8 @@ def check_recent(target: Target) -> Check | None:
         detail = (
             f"{pluralize(boundary, 'event')} {are(boundary)} of {first}, may still be younger than 48 hours, and billed"
         )
-    return Check(RECENT, "warning", detail, "plan without --allow-recent, or with an earlier --until")
+    hint = "plan without --allow-recent, or with an earlier --until"
+    return Check(RECENT, "warning", detail, hint, {"events": recent or boundary})
 
 
 @check(130, SIZE)

@@ -49,7 +49,7 @@ def check_capture_host(target: Target) -> Check | None:
     """Does the capture host accept batches as `apply` sends them?"""
     if target.capture_host is None:
         return None
-    response, address, _ = target.capture_host
+    response, address, *_ = target.capture_host
     reason = f" ({response.detail})" if response.detail else ""
     if response.kind is ResponseKind.POISON:
         return Check(REACH, "ok", f"{address} answers, and refuses a batch without events{reason}")

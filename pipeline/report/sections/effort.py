@@ -28,13 +28,13 @@ def lines_of(report: Report) -> list[tuple[str, str]]:
     plan, rehearsal, applied = report.plan, report.results.rehearsal, report.results.applied
     if not plan.events.made:
         return []
-    requests, binding = _requests(plan)
+    requests, binding = least_requests(plan)
     lines = [("requests", f"at least {requests:,}: {binding}")]
     if applied is not None and not applied.events.unsent:
         lines = [("requests", f"{applied.batches.made:,}, as sent")]
     elif rehearsal is not None and rehearsal.batches.made:
         lines = [("requests", f"{rehearsal.batches.made:,}, as rehearsed")]
-    lines.append(("bytes", f"{_size(plan.event_bytes)} of events, before compression"))
+    lines.append(("bytes", f"{size_text(plan.event_bytes)} of events, before compression"))
     lines += _duration_lines(report, plan)
     if recent := plan.warnings.get("recent_timestamp", 0):
         lines.append(
@@ -50,7 +50,7 @@ def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
     if applied is not None and not applied.events.unsent and not applied.events.in_doubt:
         if found is None:
             return []
-        took = f"{_duration(plan.events.made / found.events)}, {_rate(found.events)}"
+        took = f"{duration_text(plan.events.made / found.events)}, {_rate(found.events)}"
         return [("duration", took), ("limit", _limit(found))]
     left = plan.events.made if applied is None else applied.events.unsent + applied.events.in_doubt
     rest = "" if applied is None else " for the rest"
@@ -58,14 +58,17 @@ def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
     if hot is not None and (found is None or int(hot[1]) < found.events):
         rate = int(hot[1])
         why = f"the service updates no person of an id with over 5,000 events a minute: apply --rate {rate} stays below"
-        return [("duration", f"{_duration(left / rate)}{rest} at {_rate(rate)}"), ("limit", why)]
+        return [("duration", f"{duration_text(left / rate)}{rest} at {_rate(rate)}"), ("limit", why)]
     if found is None:
-        text = f"{_duration(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
+        text = f"{duration_text(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
         return [
             ("duration", text),
             ("limit", "that is the rate of the service's own importer; nothing was measured yet"),
         ]
-    return [("duration", f"{_duration(left / found.events)}{rest} at {_rate(found.events)}"), ("limit", _limit(found))]
+    return [
+        ("duration", f"{duration_text(left / found.events)}{rest} at {_rate(found.events)}"),
+        ("limit", _limit(found)),
+    ]
 
 
 def measured(report: Report) -> MeasuredRate | None:
@@ -94,27 +97,29 @@ def _rate(events: float) -> str:
     return f"{events:,.0f} events a second"
 
 
-def _requests(plan: Plan) -> tuple[int, str]:
+def least_requests(plan: Plan) -> tuple[int, str]:
     """The least number of requests, and which limit binds. A request never has events of two blocks."""
     limits = plan.limits
     by_count = sum(-(-count // limits.batch_events) for count in plan.events.phases.values())
     least: Mapping[str, int] = {
         f"at most {limits.batch_events:,} events in each": by_count,
-        f"at most {_size(limits.batch_bytes)} in each": -(-plan.event_bytes // limits.batch_bytes),
+        f"at most {size_text(limits.batch_bytes)} in each": -(-plan.event_bytes // limits.batch_bytes),
         "one or more for each 4 MiB of the export": plan.blocks,
     }
     binding = max(least, key=lambda name: least[name])
     return least[binding], binding
 
 
-def _size(number: int) -> str:
+def size_text(number: int) -> str:
+    """Bytes in the largest unit that gives at least 1."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if number >= size:
             return f"{number / size:,.1f} {unit}".replace(".0 ", " ")
     return pluralize(number, "byte")
 
 
-def _duration(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
+    """Seconds in the unit that says most."""
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
     if seconds < 3_600:

@@ -1,0 +1,112 @@
+"""People of the plan who live at the target already: profile values that would change, and merges that touch them.
+
+What was written and merged cannot be taken back. A sample of both is looked up, and all of it where it is small. Once
+something of the plan was sent, its own persons cannot be told from others, so nothing is looked up any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from pipeline.encoder.updates import SealedLink, SealedPerson
+from pipeline.preflight.check import Check, check
+from pipeline.preflight.live_persons import (
+    count_live_events,
+    has_begun,
+    most_frequent,
+    read_persons,
+    sampled,
+    share_of,
+)
+from pipeline.preflight.target import Target
+from pipeline.text import are, pluralize
+
+PROFILES = "live_profiles"
+MERGES = "live_merges"
+_MOST_NAMES = 50
+
+
+@check(160, PROFILES, needs="events")
+def check_live_profiles(target: Target) -> Check | None:
+    """Would profile updates of the plan change values of persons who are there already?"""
+    plan, directory = target.plan, target.directory
+    if plan is None or directory is None or has_begun(target):
+        return None
+    planned = plan.events.phases.get("persons", 0)
+    if not planned:
+        return Check(PROFILES, "ok", "the plan writes no profile")
+    updates = list(sampled(directory.persons, planned, SealedPerson))
+    persons = read_persons(target.questions, [update.distinct_id for update in updates])
+    changed, filled, kept = Counter[str](), Counter[str](), Counter[str]()
+    touched = 0
+    for update in updates:
+        person = persons.get(update.distinct_id)
+        if person is None:
+            continue
+        before = changed.total()
+        written, once = msgspec.json.decode(update.set), msgspec.json.decode(update.set_once)
+        changed.update(name for name, value in written.items() if person.properties.get(name) not in (None, value))
+        filled.update(name for name in written | once if person.properties.get(name) is None)
+        kept.update(name for name in once if person.properties.get(name) is not None)
+        touched += changed.total() > before
+    facts = {
+        "policy": plan.options.profile_policy,
+        "looked_up": len(updates),
+        "live": len({person.id for person in persons.values()}),
+        "persons_changed": touched,
+        **{name: dict(counts.most_common(_MOST_NAMES)) for name, counts in
+           (("changed", changed), ("filled", filled), ("kept", kept))},
+    }  # fmt: skip
+    who = f"{len(persons):,} of {share_of(len(updates), planned, 'profile')} {are(len(persons))} of live persons"
+    policy = f"under {plan.options.profile_policy}"
+    if not touched:
+        gains = f"{pluralize(filled.total(), 'value')} would be added and none changed"
+        return Check(PROFILES, "ok", f"{who}; {policy} {gains}" if persons else who, facts=facts)
+    detail = f"{who}; {policy} {pluralize(touched, 'person')} would get other values: {most_frequent(changed)}"
+    hint = "plan with --profile-policy fill-only, which changes none, or prefix=TEXT, which writes beside them"
+    return Check(PROFILES, "warning", detail, hint, facts)
+
+
+@check(170, MERGES, needs="events")
+def check_live_merges(target: Target) -> Check | None:
+    """Do merges of the plan touch identified persons who have events of their own?"""
+    plan, directory = target.plan, target.directory
+    if plan is None or directory is None or has_begun(target):
+        return None
+    planned = plan.events.phases.get("identities", 0)
+    if not planned:
+        return Check(MERGES, "ok", "the plan merges nobody")
+    links = list(sampled(directory.identities, planned, SealedLink))
+    questions = target.questions
+    persons = read_persons(questions, [id for link in links for id in (link.distinct_id, link.other)])
+    identified = {id for id, person in persons.items() if person.identified}
+    events = count_live_events(questions, sorted(identified), target.own)
+    refused, touched = list[SealedLink](), list[SealedLink]()
+    for link in links:
+        into, other = persons.get(link.distinct_id), persons.get(link.other)
+        if into is not None and other is not None and into.id == other.id:
+            continue  # they are one person already
+        if other is not None and other.identified:
+            refused.append(link)
+        elif any(id in identified and events[id] for id in (link.distinct_id, link.other)):
+            touched.append(link)
+    facts = {
+        "looked_up": len(links),
+        "touched": len(touched),
+        "refused": len(refused),
+        "examples": [[link.distinct_id, link.other] for link in (refused + touched)[:_MOST_NAMES]],
+    }
+    of = share_of(len(links), planned, "merge")
+    if not refused and not touched:
+        return Check(MERGES, "ok", f"none of {of} touches an identified person with live events", facts=facts)
+    parts = []
+    if touched:
+        parts.append(f"{len(touched):,} of {of} would add history to identified persons with live events, for good")
+    if refused:
+        parts.append(
+            f"{len(refused):,} of {of} would be refused by the service, since the id that is absorbed is identified"
+        )
+    hint = "look at the pairs in preflight --json (examples); leave out those that are wrong with --identities"
+    return Check(MERGES, "warning", "; ".join(parts), hint, facts)

@@ -1,0 +1,75 @@
+"""Event properties that the service copies to persons: on live persons, imported history replaces newer values.
+
+The service takes whatever arrives last, whatever its time is (docs/know/service.md#persons).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from pipeline.encoder.encoded import has_profile, read_event, read_properties
+from pipeline.plan.contents import PlannedBlock, planned_blocks, task_of, tasks
+from pipeline.plan.freshness import transform_config_for
+from pipeline.preflight.check import Check, check
+from pipeline.preflight.live_persons import has_begun, most_frequent, read_persons
+from pipeline.preflight.sample import spread, stratified
+from pipeline.preflight.target import Target
+from pipeline.text import pluralize
+from pipeline.transform.block import BlockTransformer
+from pipeline.transform.tasks import Task
+
+PROMOTED = "promoted_values"
+BLOCKS = 4
+IDS = 500
+"""Ids of events that are looked up, from so many blocks."""
+
+
+@check(165, PROMOTED, needs="events")
+def check_promoted(target: Target) -> Check | None:
+    """Would properties of imported events replace values of live persons?"""
+    plan = target.plan
+    if plan is None or target.directory is None or has_begun(target):
+        return None
+    names = set(plan.people.profiles.promoted)
+    if not names:
+        return Check(PROMOTED, "ok", "no event has a property that the service copies to its person")
+    ids = _ids(target)
+    persons = read_persons(target.questions, ids)
+    held = [
+        names & {name for name, value in person.properties.items() if value is not None} for person in persons.values()
+    ]
+    counts = Counter(name for found in held for name in found)
+    touched = sum(map(bool, held))
+    facts = {"looked_up": len(ids), "live": len(persons), "persons_changed": touched, "properties": dict(counts)}
+    who = f"{len(persons):,} of {pluralize(len(ids), 'id')} of events that were looked up have a person at the target"
+    if not touched:
+        return Check(
+            PROMOTED, "ok", f"{who}; none of them has a value that events of the plan would replace", facts=facts
+        )
+    detail = (
+        f"{who}; on {touched:,} of them the service would replace values by those of imported events,"
+        f" whatever their time: {most_frequent(counts)}"
+    )
+    hint = "leave these properties out in the mapping, rename them, or use a project without live persons"
+    return Check(PROMOTED, "warning", detail, hint, facts)
+
+
+def _ids(target: Target) -> list[str]:
+    """Different ids of events with a person, from some blocks of the export."""
+    plan, directory, root = target.plan, target.directory, target.request.options.source_root
+    assert plan is not None
+    assert directory is not None
+    config = transform_config_for(plan, directory, None if root is None else Path(root))
+    chosen = set(spread([one.sealed.number for one in planned_blocks(directory) if one.events], BLOCKS))
+    transformer = BlockTransformer(config)
+
+    def choose(planned: PlannedBlock) -> Task | None:
+        return task_of(plan, planned) if planned.sealed.number in chosen else None
+
+    ids: set[str] = set()
+    for task in tasks(plan, directory, config.parts, choose):
+        events = transformer.sent_events(task)
+        found = {read_event(event).properties.distinct_id for event in events if has_profile(read_properties(event))}
+        ids.update(stratified(sorted(found), -(-IDS // len(chosen)), lambda id: id[:2]))
+    return sorted(ids)

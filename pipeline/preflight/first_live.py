@@ -1,0 +1,68 @@
+"""The moment at which `plan --until first-live` cuts: when the first live event of the target happened.
+
+Planning is offline, so it comes from the last preflight in the plan's directory. Without one, the target that `--for`
+names is asked, where there is a personal key.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from os import fspath
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.config import Secret, given_project_key
+from pipeline.encoder.event import provenance
+from pipeline.errors import UsageError
+from pipeline.management import ManagementClient
+from pipeline.mapper import load as load_mapping
+from pipeline.models import SealedOptions
+from pipeline.options import PlanOptions
+from pipeline.plan.directory import Directory
+from pipeline.preflight.live import micros, read_live
+from pipeline.preflight.project import find_project
+from pipeline.preflight.questions import Questions
+from pipeline.report.preflight_record import read_preflight
+from pipeline.targets import address_of
+from pipeline.timestamps import format_utc
+from pipeline.verify.provenance import having
+
+
+class FirstLiveEvent(NamedTuple):
+    """When the first live event was, in µs UTC, and a line on where that is known from."""
+
+    moment: int
+    notice: str
+
+
+def find_first_live(options: PlanOptions, directory: Path, personal_key: Secret) -> FirstLiveEvent:
+    """Raises UsageError where nobody can say when live events begin, or where there are none; Refused, Unfinished."""
+    recorded = read_preflight(Directory(directory))
+    cut_over = recorded.cut_over if recorded is not None else None
+    same = recorded is not None and (not options.target or address_of(options.target) == recorded.to)
+    if recorded is not None and cut_over is not None and same:
+        return _found(cut_over.facts["first_live"], f"{recorded.to} by the preflight of {recorded.at}")
+    if not options.target or not personal_key or not options.mapping:
+        raise UsageError(
+            f"--until first-live: {directory} has no preflight that says when live events begin",
+            hint="plan without it, run backcast preflight DIR --to TARGET, and plan again; or give --for and --mapping,"
+            " and set BACKCAST_PERSONAL_KEY, to ask now",
+        )
+    marks = provenance(
+        load_mapping(fspath(options.mapping)).tool, SealedOptions(0, name=options.name, provenance=options.provenance)
+    )
+    own = having({name: value for name, value in marks.items() if isinstance(value, str)})
+    with ManagementClient(options.target, personal_key) as client:
+        project = find_project(client, given_project_key(None))
+        if not project.known:
+            hint = "run backcast preflight DIR --to TARGET --project ID, and plan again"
+            raise UsageError(f"--until first-live: {project.check.detail}", hint=hint)
+        live = read_live(Questions(client, None, ""), own, datetime.now(UTC))
+    first = None if live.first is None else format_utc(live.first)
+    return _found(first, f"project {client.project_id} of {address_of(options.target)}, asked now")
+
+
+def _found(first: str | None, where: str) -> FirstLiveEvent:
+    if first is None:
+        raise UsageError(f"--until first-live: there is no live event ({where})", hint="plan without --until")
+    return FirstLiveEvent(micros(first), f"until the first live event, {first} ({where})")

@@ -1,0 +1,106 @@
+"""Persons of a project, looked up by ids of a plan."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from pipeline.ledger import read_totals
+from pipeline.text import pluralize, printable
+
+if TYPE_CHECKING:
+    from pipeline.preflight.questions import Questions
+    from pipeline.preflight.target import Target
+
+MOST = 2_000
+"""Records of a plan that are looked up; of more, so many evenly spread."""
+AT_ONCE = 250
+"""Ids of one query."""
+_SHOWN = 5
+_NAME_CHARACTERS = 60
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LivePerson:
+    """A person at the target."""
+
+    id: str
+    identified: bool
+    properties: Mapping[str, Any]
+
+
+def has_begun(target: Target) -> bool:
+    """Whether something of the plan was sent: its own persons cannot be told from others then."""
+    assert target.directory is not None
+    totals = read_totals(target.directory.ledger)
+    return bool(totals.settled or totals.in_doubt)
+
+
+def sampled(path: Path, lines: int, kind: type[T]) -> Iterator[T]:
+    """At most MOST of the records of a sealed file, evenly spread."""
+    decode = msgspec.json.Decoder(kind).decode
+    step = max(1, -(-lines // MOST))
+    with path.open("rb") as file:
+        yield from map(decode, islice(file, 0, None, step))
+
+
+def read_persons(questions: Questions, ids: Sequence[str]) -> dict[str, LivePerson]:
+    """The persons of some ids, by id. Ids without a person have none."""
+    person_of: dict[str, str] = {}
+    for some in _quoted(ids):
+        rows = questions.query(
+            f"select distinct_id, person_id from person_distinct_ids where distinct_id in ({', '.join(some)})"
+            f" order by distinct_id limit {len(some)}"
+        ).results
+        person_of.update((str(id), str(person)) for id, person in rows)
+    persons: dict[str, LivePerson] = {}
+    for some in _quoted(sorted(set(person_of.values()))):
+        rows = questions.query(
+            f"select id, properties, is_identified from persons where id in ({', '.join(some)}) order by id"
+            f" limit {len(some)}"
+        ).results
+        for id, properties, identified in rows:
+            read = json.loads(properties) if isinstance(properties, str) else properties
+            persons[str(id)] = LivePerson(str(id), bool(identified), read if isinstance(read, dict) else {})
+    return {id: persons[person] for id, person in person_of.items() if person in persons}
+
+
+def count_live_events(questions: Questions, ids: Sequence[str], own: str) -> Counter[str]:
+    """How many live events some ids have."""
+    live = own and f" and not ({own})"
+    counts: Counter[str] = Counter()
+    for some in _quoted(ids):
+        rows = questions.query(
+            f"select distinct_id, count(*) from events where distinct_id in ({', '.join(some)}){live}"
+            f" group by distinct_id order by distinct_id limit {len(some)}"
+        ).results
+        counts.update({str(id): int(count) for id, count in rows})
+    return counts
+
+
+def _quoted(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Different ids as texts of a query, some at a time. One with a backslash, which the services read differently, is
+    left out."""
+    texts = iter(sorted({"'{}'".format(id.replace("'", "''")) for id in ids if "\\" not in id}))
+    while some := list(islice(texts, AT_ONCE)):
+        yield some
+
+
+def share_of(looked: int, planned: int, what: str) -> str:
+    """`12 merges`, or how many of them were looked up."""
+    return pluralize(planned, what) if looked == planned else f"{looked:,} of {pluralize(planned, what)} (a sample)"
+
+
+def most_frequent(counts: Counter[str]) -> str:
+    """The names with the greatest counts, in words."""
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    shown = [f"{printable(name, _NAME_CHARACTERS)} ({count:,})" for name, count in ranked[:_SHOWN]]
+    return ", ".join(shown) + (f" and {len(ranked) - _SHOWN:,} more properties" if len(ranked) > _SHOWN else "")

@@ -1,0 +1,287 @@
+"""Preflight asks the target about its events: where live ones begin, and which of the plan are there already."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pipeline.cli import run
+from pipeline.config import Secret
+from pipeline.errors import Unfinished
+from pipeline.management import ManagementClient
+from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.preflight.checks.already_there import find_matches
+from pipeline.preflight.compare import compare_all
+from pipeline.preflight.live import read_cells, read_live
+from pipeline.preflight.matches import Comparison, Matches, sent_ranges
+from pipeline.preflight.questions import Questions
+from pipeline.preflight.run import PreflightRequest, check_target
+from pipeline.preflight.target import Target
+from tests.support import deliveries
+from tests.support.deliveries import COLUMNS, planned, row
+from tests.support.management_service import ALL, Asking, asking, key_without
+from tests.support.plain_http import PLAIN
+from tests.support.preflight import A, look
+from tests.support.scripted_api import answering
+from tests.support.scripted_server import Asked, Said
+
+pytestmark = pytest.mark.slow
+LIVE = "2023-02-02T03:04:30Z"
+"""In the middle of the plan's second day of events."""
+
+
+@pytest.fixture
+def ask() -> Iterator[Asking]:
+    with asking() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 events, 100 each of Step 0, 1 and 2, on the second of January, February and March 2023."""
+    return planned(tmp_path_factory.mktemp("plan"), 300)
+
+
+def script(ask: Asking, rows: Sequence[dict[str, Any]]) -> None:
+    """What a hand-made script sends: no uuid, no provenance."""
+    events = [
+        {"event": one["event"], "properties": {"distinct_id": one["distinct_id"]}, "timestamp": one["timestamp"]}
+        for one in rows
+    ]
+    sent = httpx.post(f"{ask.service.url}/batch/", json={"api_key": A, "batch": events}, timeout=30, **PLAIN)
+    assert sent.status_code == 200
+
+
+def live(name: str, moment: str, person: str = "visitor") -> dict[str, Any]:
+    return {"event": name, "distinct_id": person, "timestamp": moment}
+
+
+def facts(ask: Asking, directory: Path, name: str) -> dict[str, Any]:
+    plan, place = open_plan(directory)
+    found = check_target(PreflightRequest(ask.service.url, Secret(A), Secret(ALL)), plan, place)
+    return dict(next(check for check in found.checks if check.name == name).facts)
+
+
+def test_overlap_is_counted_by_day_and_name(ask: Asking, plan: Path) -> None:
+    """Live events on days of the plan from the first of them on, of its names and of others."""
+    script(ask, [live("Step 1", LIVE), live("Step 1", LIVE), live("Other", "2023-03-02T10:00:00.5Z"),
+                 live("Step 2", "2023-04-01T00:00:00Z")])  # fmt: skip
+    level, detail = look(ask.service.url, plan)["cut_over"]
+    assert level == "warning"
+    assert "live events begin at 2023-02-02T03:04:30Z (Step 1)" in detail
+    assert "on 2 days both have events, 200 of the plan and 3 live; by name: Step 1 on 1 day" in detail
+    found = facts(ask, plan, "cut_over")
+    assert found["first_live"] == LIVE
+    assert found["days"] == [{"day": "2023-02-02", "event": "Step 1", "planned": 100, "live": 2}]
+    assert found["names"] == [{"event": "Step 1", "first_live": LIVE, "days": 1, "planned": 100, "live": 2}]
+
+
+def test_live_events_after_the_plan_do_not_overlap(ask: Asking, plan: Path) -> None:
+    """The detail says how far apart they are."""
+    script(ask, [live("Step 1", "2023-03-12T03:04:59Z")])
+    assert look(ask.service.url, plan)["cut_over"] == (
+        "ok", "live events begin at 2023-03-12T03:04:59Z (Step 1), 10 days after the plan's last event",
+    )  # fmt: skip
+    assert look(ask.service.url)["cut_over"][1] == "live events begin at 2023-03-12T03:04:59Z (Step 1)"
+
+
+@pytest.mark.parametrize("asked", ["a preflight", "the target"])
+def test_until_first_live_leaves_no_overlap(
+    ask: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: str
+) -> None:
+    """The moment comes from the last preflight, or from the target that --for names; the plan seals it."""
+    directory = planned(tmp_path, 300)
+    script(ask, [live("Other", "2023-02-02T03:04:30.250Z")])
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", A)
+    again = ["plan", str(tmp_path / "export"), "-m", "generic", "-o", str(directory), "--until", "first-live"]
+    again += [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
+    assert run(again) == 2
+    assert "backcast preflight DIR --to TARGET" in capsys.readouterr().err
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", ALL)
+    if asked == "a preflight":
+        assert run(["preflight", str(directory), "--to", ask.service.url]) == 0
+    else:
+        again += ["--for", ask.service.url]
+    capsys.readouterr()
+    assert run(again) == 0
+    assert "until the first live event, 2023-02-02T03:04:30.250Z" in capsys.readouterr().err
+    plan, _ = open_plan(directory)
+    assert plan.last == "2023-02-02T03:04:28Z"
+    level, detail = look(ask.service.url, directory)["cut_over"]
+    assert (level, "after the plan's last event" in detail) == ("ok", True)
+
+
+def test_the_import_of_a_script_is_found(ask: Asking, plan: Path) -> None:
+    """Its events have other uuids, and the seconds of the plan's; each stands for one planned event."""
+    script(ask, [row(number) for number in range(40)])
+    level, detail = look(ask.service.url, plan)["same_events"]
+    assert level == "stop"
+    assert detail.startswith("40 of 300 events of the plan are there already under other uuids")
+    found = facts(ask, plan, "same_events")
+    assert found["exact"]
+    assert {(one["event"], one["day"]): one["events"] for one in found["cells"]} == {
+        ("Step 0", "2023-01-02"): 14, ("Step 1", "2023-02-02"): 13, ("Step 2", "2023-03-02"): 13,
+    }  # fmt: skip
+    assert len(found["examples"]) == 3
+    assert look(ask.service.url, plan)["already_there"] == (
+        "ok", "none of 300 events of the plan is there under their own uuids",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [({}, "stop"), ({"max_already_there": "20%"}, "warning"), ({"allow_already_there": True}, "warning")],
+)
+def test_too_many_events_that_are_there_stop_an_import(
+    ask: Asking, plan: Path, given: dict[str, Any], level: str
+) -> None:
+    """The limit is an option, and so is going on over it."""
+    script(ask, [row(number) for number in range(40)])
+    assert look(ask.service.url, plan, **given)["same_events"][0] == level
+
+
+def test_apply_refuses_to_send_history_twice(
+    ask: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plan of the same export in another directory has no ledger that knows; its own directory has."""
+    first, second = planned(tmp_path / "1", 60), planned(tmp_path / "2", 60)
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", A)
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", ALL)
+    assert run(["apply", str(first), "--to", ask.service.url]) == 0
+    assert look(ask.service.url, first)["already_there"][0] == "ok"
+    capsys.readouterr()
+    assert run(["apply", str(second), "--to", ask.service.url]) == 4
+    said = capsys.readouterr().err
+    assert "60 of 60 events of the plan are there already under their own uuids" in said
+    assert ask.service.select("select count(*) from raw_events") == [(60,)]
+    recorded = json.loads((second / "preflight.json").read_bytes())
+    assert {check["name"]: check["level"] for check in recorded["checks"]}["already_there"] == "stop"
+    assert (second / "preflight.json").stat().st_mode & 0o077 == 0
+    assert run(["apply", str(second), "--to", ask.service.url, "--allow-already-there"]) == 0
+
+
+def test_without_a_key_it_says_what_cannot_be_checked(ask: Asking, plan: Path) -> None:
+    """No key, and a key that may not query."""
+    for name in ("cut_over", "already_there"):
+        assert look(ask.service.url, plan, personal="")[name] == ("unknown", "there is no personal key")
+        found = look(ask.service.url, plan, personal=key_without("query:read"))[name]
+        assert found == ("unknown", "the personal key may not query the project")
+
+
+@contextmanager
+def comparing(ask: Asking, directory: Path, sample: int = 1_000) -> Iterator[Comparison]:
+    """A plan and the project, to be compared beginning with a sample of so many events."""
+    plan, place = open_plan(directory)
+    with Target(PreflightRequest(ask.service.url, Secret(A), Secret(ALL)), plan, place) as target:
+        assert target.project.known
+        config = transform_config_for(plan, place)
+        yield Comparison(plan, place, config, target.planned_cells, target.cells, target.questions, sample=sample)
+
+
+@pytest.mark.parametrize("sample", [3, 1_000])
+def test_a_sample_that_finds_any_leads_to_the_exact_number(ask: Asking, plan: Path, sample: int) -> None:
+    """By uuid and by name, person and second, with events of the plan that are equal in these three."""
+    sent = [row(number) | {"uuid": deliveries.uuid(number)} for number in range(0, 300, 4)]
+    events = [
+        {"event": one["event"], "properties": {"distinct_id": one["distinct_id"]}, "timestamp": one["timestamp"],
+         "uuid": one["uuid"]} for one in sent
+    ]  # fmt: skip
+    httpx.post(f"{ask.service.url}/batch/", json={"api_key": A, "batch": events}, timeout=30, **PLAIN)
+    again = [row(number) for number in range(0, 300, 3)]
+    script(ask, again)
+    with comparing(ask, plan, sample) as comparison:
+        found = find_matches(comparison)
+    key = lambda one: (one["event"], one["distinct_id"], one["timestamp"])  # noqa: E731
+    waiting = Counter(key(row(number)) for number in range(300) if number % 4)
+    there = Counter(map(key, again))
+    assert found.held.total() == 75
+    assert found.doubled.total() == sum(min(count, there[one]) for one, count in waiting.items())
+    assert found.complete
+    assert found.compared == 300
+
+
+def test_what_the_ledger_has_sent_is_not_there_already(ask: Asking, tmp_path: Path) -> None:
+    """Half of a plan was sent by an earlier run; the waiting half does not match its equals in the first."""
+    directory = planned(tmp_path, 120, batch=10)
+    refuse_after = 6
+    passed = iter(range(10_000))
+
+    def answer(asked: Any) -> Any:
+        return (
+            deliveries.passed_on(ask.service.url, asked.body) if next(passed) < refuse_after else deliveries.Reply(401)
+        )
+
+    with deliveries.serving(answer) as server:
+        outcome = deliveries.run(directory, server.url, key=A, send_limits=deliveries.ONE_AT_A_TIME)
+    assert outcome.counts.accepted == 60
+    with comparing(ask, directory) as comparison:
+        ranges = sent_ranges(comparison.directory)
+        waiting = 120 - sum(last - first + 1 for of_block in ranges.values() for first, last in of_block)
+        for found in (find_matches(comparison), compare_all(comparison, Matches(0), ranges)):
+            assert (found.compared, found.held.total(), found.doubled.total()) == (waiting, 0, 0)
+        assert compare_all(comparison, Matches(0), {}).held.total() == 60
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 7, 20_000])
+def test_every_size_of_page_reads_the_same(page: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Counts by name and day, and by name, come in pages that lose and repeat nothing."""
+    rows = [
+        live(f"n{(number * 7) % 5}", f"2023-01-{1 + number % 9:02d}T00:00:{number % 60:02d}Z") for number in range(90)
+    ]
+    with asking() as ask:
+        script(ask, rows)
+        with ManagementClient(ask.service.url, Secret(ALL), "1") as client:
+            questions = Questions(client, None, "")
+            cells = read_cells(questions, "", date(2023, 1, 1), date(2023, 1, 10), page)
+            found = read_live(questions, "", datetime(2023, 6, 1), page)
+    assert cells.live == Counter((one["event"], one["timestamp"][:10]) for one in rows)
+    assert {name: one.events for name, one in found.names.items()} == Counter(one["event"] for one in rows)
+    assert found.first == min(one.first for one in found.names.values())
+
+
+class Days:
+    """A service that stops each query over more than so many days, and asks the first query of all to wait."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.spans: list[int] = []
+        self.waited = False
+
+    def __call__(self, asked: Asked) -> Said:
+        sql = json.loads(asked.body)["query"]["query"]
+        since, until = (date.fromisoformat(text) for text in re.findall(r"timestamp >?<?=? ?'([-0-9]+)'", sql))
+        if not self.waited:
+            self.waited = True
+            return Said(429, {"detail": "wait"}, headers={"Retry-After": "7"})
+        self.spans.append((until - since).days)
+        if self.spans[-1] > self.most:
+            return Said(504, {"code": "query_timeout"})
+        day = min(until - timedelta(days=1), max(since, date(2023, 1, 5)))
+        return Said(200, {"columns": [], "types": [], "results": [[str(day), "e", self.spans[-1]]]})
+
+
+def test_a_query_that_takes_too_long_is_divided_and_a_busy_service_waited_for(tmp_path: Path) -> None:
+    """Each day is counted once; what was answered is not asked again by the run that goes on."""
+    service, pauses = Days(2), list[float]()
+    with answering(service) as server, ManagementClient(server.url, Secret(ALL), "1") as client:
+        for times in range(2):
+            questions = Questions(client, tmp_path / "answers", "a plan", pauses.append)
+            cells = read_cells(questions, "", date(2023, 1, 1), date(2023, 1, 10))
+            assert sum(cells.live.values()) == 9
+            assert bool(questions.queries) == (times == 0) or times == 1
+        assert pauses == [7.0]
+        assert sum(span for span in service.spans if span <= 2) == 9
+        questions.forget()
+        assert not (tmp_path / "answers").exists()
+        service.most = 0
+        with pytest.raises(Unfinished, match="504"):
+            read_cells(Questions(client, None, ""), "", date(2023, 1, 1), date(2023, 1, 10))

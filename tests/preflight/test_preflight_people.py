@@ -1,0 +1,112 @@
+"""Preflight looks up the plan's people: whose values would change, and whom merges would touch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pipeline import api
+from pipeline.options import PlanOptions
+from tests.support.management_service import Asking, asking
+from tests.support.plain_http import PLAIN
+from tests.support.preflight import A, look
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def ask() -> Iterator[Asking]:
+    with asking() as found:
+        yield found
+
+
+def send(ask: Asking, *events: dict[str, Any]) -> None:
+    """Live events, which name people."""
+    sent = httpx.post(f"{ask.service.url}/batch/", json={"api_key": A, "batch": list(events)}, timeout=30, **PLAIN)
+    assert sent.status_code == 200
+
+
+def live(event: str, person: str, **properties: Any) -> dict[str, Any]:
+    return {"event": event, "properties": {"distinct_id": person} | properties, "timestamp": "2024-05-01T00:00:00Z"}
+
+
+def people(tmp_path: Path, policy: str) -> Path:
+    """A plan of 20 Mixpanel profiles, u-0 to u-19, each with a plan and a city."""
+    source = tmp_path / "people.jsonl"
+    rows = [
+        {
+            "$distinct_id": f"u-{number}",
+            "$properties": {"plan": "old", "city": "Ulm", "$last_seen": "2023-01-01T00:00:00"},
+        }
+        for number in range(20)
+    ]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    options = PlanOptions(mapping="mixpanel", timezone="UTC", profile_policy=policy, workers=0)
+    plan = api.plan_export(source, tmp_path / "plan", options)
+    assert plan.events.phases["persons"] == 20
+    return tmp_path / "plan"
+
+
+@pytest.mark.parametrize(
+    ("policy", "level", "changed"),
+    [("overwrite", "warning", {"plan": 2}), ("fill-only", "ok", {}), ("prefix=mp_", "ok", {})],
+)
+def test_values_of_live_persons_are_counted_by_policy(
+    ask: Asking, tmp_path: Path, policy: str, level: str, changed: dict[str, int]
+) -> None:
+    """Three persons live there; two have another value, one has the plan's."""
+    for number, value in ((0, "new"), (1, "new"), (2, "old")):
+        send(ask, live("$set", f"u-{number}", **{"$set": {"plan": value}}))
+    directory = people(tmp_path, policy)
+    found = look(ask.service.url, directory)["live_profiles"]
+    assert found[0] == level
+    assert "3 of 20 profiles are of live persons" in found[1]
+    assert ("2 persons would get other values: plan (2)" in found[1]) == bool(changed)
+
+
+def test_merges_with_identified_persons_are_told(ask: Asking, tmp_path: Path) -> None:
+    """One merge would add history to a person with live events, one would be refused; the others touch nobody."""
+    rows = [
+        {
+            "event": "Seen",
+            "distinct_id": user,
+            "anonymous_id": f"d-{number}",
+            "timestamp": f"2023-01-02T00:00:{number:02d}Z",
+        }
+        for number in range(5)
+        for user in ("", f"u-{number}")
+    ]
+    source = tmp_path / "export.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    columns = {name: name for name in ("event", "distinct_id", "timestamp", "anonymous_id")}
+    plan = api.plan_export(source, tmp_path / "plan", PlanOptions(mapping="generic", settings=columns, workers=0))
+    assert plan.events.phases["identities"] == 5
+    assert look(ask.service.url, tmp_path / "plan")["live_merges"][0] == "ok"
+    send(ask, live("$identify", "u-0", **{"$anon_distinct_id": "other-0"}), live("Seen", "u-0"),
+         live("$identify", "d-1", **{"$anon_distinct_id": "other-1"}), live("Seen", "u-2"))  # fmt: skip
+    level, detail = look(ask.service.url, tmp_path / "plan")["live_merges"]
+    assert level == "warning"
+    assert "1 of 5 merges would add history to identified persons with live events" in detail
+    assert "1 of 5 merges would be refused by the service" in detail
+
+
+def test_history_that_replaces_newer_values_is_told(ask: Asking, tmp_path: Path) -> None:
+    """The service copies some properties of events to their persons, whatever the time of the event."""
+    rows = [
+        {"event": "Seen", "distinct_id": f"u-{number}", "timestamp": "2023-01-02T00:00:00Z", "$browser": "Old"}
+        for number in range(5)
+    ]
+    source = tmp_path / "export.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    columns = {name: name for name in ("event", "distinct_id", "timestamp")}
+    api.plan_export(source, tmp_path / "plan", PlanOptions(mapping="generic", settings=columns, workers=0))
+    assert look(ask.service.url, tmp_path / "plan")["promoted_values"][0] == "ok"
+    send(ask, live("$set", "u-1", **{"$set": {"$browser": "New"}}), live("$set", "u-2", **{"$set": {"plan": "p"}}))
+    level, detail = look(ask.service.url, tmp_path / "plan")["promoted_values"]
+    assert level == "warning"
+    assert "2 of 5 ids of events that were looked up have a person at the target; on 1 of them" in detail

@@ -1,0 +1,35 @@
+"""What a target answered stands in the report of the plan that was asked about, and of no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import run
+from tests.support.deliveries import planned
+from tests.support.management_service import ALL, asking
+from tests.support.preflight import A
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_report_has_what_the_target_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a chapter of the page and as an object; a later plan of the directory has neither."""
+    directory = planned(tmp_path, 30)
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", A)
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", ALL)
+    with asking() as ask:
+        assert run(["preflight", str(directory), "--to", ask.service.url]) == 0
+    page = (directory / "report.html").read_text("utf-8")
+    assert "Before sending: the target" in page
+    assert "the project has no live event yet" in page
+    recorded = json.loads((directory / "report.json").read_bytes())["preflight"]
+    assert {check["name"] for check in recorded["checks"]} >= {"cut_over", "already_there"}
+    assert not (directory / "preflight-answers").exists()
+    planned(tmp_path, 31)
+    assert "Before sending: the target" not in (directory / "report.html").read_text("utf-8")
+    assert "preflight" not in json.loads((directory / "report.json").read_bytes())
