@@ -52,18 +52,20 @@ class SealedGroup(msgspec.Struct, frozen=True):
 
 
 class SealedPerson(msgspec.Struct, frozen=True):
-    """A profile update. One line of persons.jsonl. `time` is in µs UTC; `set` and `set_once` are JSON objects."""
+    """A profile update. One line of persons.jsonl. `time` is in µs UTC; `set` and `set_once` are JSON objects,
+    `unset` a JSON list of names to remove, where there are any."""
 
     distinct_id: str
     time: int
     uuid: str
     set: Raw
     set_once: Raw
+    unset: Raw | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def size(self) -> int:
         """The bytes of its properties."""
-        return len(self.set) + len(self.set_once)
+        return len(self.set) + len(self.set_once) + (len(self.unset) if isinstance(self.unset, Raw) else 0)
 
 
 class SealedInitial(SealedPerson, frozen=True, tag_field="kind", tag="initial"):
@@ -102,9 +104,11 @@ def group_distinct_id(type_: str, key: str) -> str:
 
 
 def encode_profile(person: SealedPerson, encoder: Encoder, dialect: str) -> bytes:
-    """The event that updates one person's profile; an empty `$set` or `$set_once` is left out."""
+    """The event that updates one person's profile; an empty `$set`, `$set_once` or `$unset` is left out."""
     members = {"$set": person.set, "$set_once": person.set_once}
     properties = {name: value for name, value in members.items() if value != Raw(EMPTY_OBJECT)}
+    if isinstance(person.unset, Raw):
+        properties["$unset"] = person.unset
     name = PROFILE_EVENT[dialect]
     return encoder.encode(UnvalidatedEvent(name, person.distinct_id, person.time, properties, uuid=person.uuid))
 

@@ -34,7 +34,7 @@ OwnerLookup = Callable[[Sequence[str]], Sequence[str]]
 class LastValues(NamedTuple):
     """The last values of one owner, in the order of their names, as JSON.
 
-    `set` has the properties that were set, `set_once` those that were only ever set once; `unset` counts those whose
+    `set` has the properties that were set, `set_once` those that were only ever set once; `unset` names those whose
     last update removed them. `time` is that of the owner's last update, `first` that of the earliest update that counts
     (µs UTC).
     """
@@ -43,7 +43,7 @@ class LastValues(NamedTuple):
     time: int
     set: dict[str, bytes]
     set_once: dict[str, bytes]
-    unset: int
+    unset: tuple[str, ...]
     first: int = ABSENT
 
 
@@ -118,7 +118,7 @@ def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
     set_: dict[str, bytes] = {}
     once: dict[str, bytes] = {}
     first, latest = NEVER, ABSENT
-    unset = 0
+    unset: list[str] = []
     before: Any = None
     kind, value = EXISTS, b""
     for _, name, time, _, one, text, update_latest in (*sorted(rows, key=_IN_ORDER), _CLOSING):
@@ -128,7 +128,7 @@ def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
             elif kind == SET_ONCE:
                 once[before] = value
             elif kind == UNSET:
-                unset += 1
+                unset.append(before)
             before, kind, value = name, one, text
         elif one in (SET, UNSET) or (one == SET_ONCE and kind in (EXISTS, UNSET)):
             kind, value = one, text
@@ -136,7 +136,7 @@ def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
             first = time
         if update_latest > latest:
             latest = update_latest
-    return LastValues(owner, latest, set_, once, unset, first)
+    return LastValues(owner, latest, set_, once, tuple(unset), first)
 
 
 class _Rows(NamedTuple):
@@ -219,7 +219,7 @@ def _last_values(rows: _Rows) -> Iterator[LastValues]:
             values_by_kind: tuple[dict[str, bytes], dict[str, bytes]] = ({}, {})
             for group in range(first, upto):
                 values_by_kind[once[group]][names[group]] = values[group]
-            yield LastValues(owner, latest, *values_by_kind, 0, time)
+            yield LastValues(owner, latest, *values_by_kind, (), time)
         else:
             some = rows.cut(start, stop)
             yield last_values_of(owner, zip(*(c if isinstance(c, list) else c.tolist() for c in some), strict=True))

@@ -22,6 +22,7 @@ from itertools import groupby, islice, repeat
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
+import msgspec
 import xxhash
 from msgspec import Raw
 
@@ -34,6 +35,7 @@ from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
 _AT_ONCE = 500
+MOST_EXAMPLES = 5
 _NULL = b"null"
 
 
@@ -43,7 +45,8 @@ class PersonCounts:
 
     `initials` counts the properties that are set once before all events. `left_out` counts by code: `junk_person` and
     `long_person` (ids that the service would merge with others), `anonymous_person` (no identity, under
-    `--persons identified`), `unset_property` (removed by the last update).
+    `--persons identified`), `unset_property` (removed by the last update, and not sent as such). `examples` are some
+    of those in words, by code.
     """
 
     persons: int = 0
@@ -51,6 +54,7 @@ class PersonCounts:
     names: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     initials: int = 0
+    examples: dict[str, list[str]] = field(default_factory=dict)
 
 
 P = TypeVar("P", bound=SealedPerson)
@@ -67,14 +71,17 @@ def final_persons(
     moves: OwnerLookup | None = None,
     wanted: Wanted | None = None,
     promoted: Iterator[LastValues] | None = None,
+    removes: bool = False,
 ) -> Iterator[SealedPerson]:
     """One record per person with properties, sorted by id. `counts` is filled on the way.
 
     `moves` gives the id that a profile under each id is sent to (`Identities.owners`); `promoted` are the last values
-    that events promote, sorted by person.
+    that events promote, sorted by person. With `removes`, what `overwrite` finds removed at the end is removed from a
+    live profile, too (`$unset`), which the contract does not know; otherwise it is counted and not sent.
     """
     together = _together(updates.last_values(moves), promoted)
-    return _sealed("person", SealedPerson, _written(together, policy, counts, wanted), hasher)
+    removes = removes and policy.name == "overwrite"
+    return _sealed("person", SealedPerson, _written(together, policy, counts, wanted, removes), hasher)
 
 
 def initial_persons(
@@ -85,12 +92,14 @@ def initial_persons(
 
 
 class _Written(NamedTuple):
-    """What is written of one person: `set` and `set_once` as JSON objects."""
+    """What is written of one person: `set` and `set_once` as JSON objects, and the names to remove as a JSON list, b""
+    for none."""
 
     owner: str
     time: int
     set: bytes
     set_once: bytes
+    unset: bytes = b""
 
 
 def _written(
@@ -98,6 +107,7 @@ def _written(
     policy: ProfilePolicy,
     counts: PersonCounts,
     wanted: Wanted | None,
+    removes: bool,
 ) -> Iterator[_Written]:
     while some := list(islice(together, _AT_ONCE)):
         codes = _skip_codes([final.owner for final, _ in some], wanted)
@@ -106,21 +116,25 @@ def _written(
                 if final.set or final.set_once or final.unset:
                     counts.left_out[code] += 1
                 continue
-            if final.unset:
-                counts.left_out["unset_property"] += final.unset
+            if final.unset and not removes:
+                counts.left_out["unset_property"] += len(final.unset)
+                examples = counts.examples.setdefault("unset_property", [])
+                examples += [f"{name} of {final.owner}" for name in final.unset][: MOST_EXAMPLES - len(examples)]
             both = _both(final)
             written, once = _spelled(final, both, policy)
             names: Iterable[str] = both
             if added is not None:
                 written, once = _after_events(added, written, once)
                 names = both.keys() | added.set.keys()
-            if not (written or once):
+            gone = [one for one in final.unset if removes and one not in written and one not in once]
+            if not (written or once or gone):
                 continue
             counts.persons += 1
-            counts.properties += len(written) + len(once)
+            counts.properties += len(written) + len(once) + len(gone)
             for name in names:
                 counts.names[name] += 1
-            yield _Written(final.owner, final.time, encode_object(written), encode_object(once))
+            removed = msgspec.json.encode(gone) if gone else b""
+            yield _Written(final.owner, final.time, encode_object(written), encode_object(once), removed)
 
 
 def _written_first(promoted: Iterator[LastValues], counts: PersonCounts, wanted: Wanted | None) -> Iterator[_Written]:
@@ -159,7 +173,7 @@ def _together(
         added: LastValues | None = None
         for _, one, other in some:
             own, added = own or one, added or other
-        final = own or LastValues(owner, ABSENT, {}, {}, 0)
+        final = own or LastValues(owner, ABSENT, {}, {}, ())
         yield final._replace(time=max(final.time, ABSENT if added is None else added.time)), added
 
 
@@ -198,6 +212,7 @@ def _sealed(kind: str, record: type[P], written: Iterator[_Written], hasher: Has
     """The records of what is written of persons, with their uuids: those of the same content are the same."""
     digest = xxhash.xxh3_128_hexdigest
     while some := list(islice(written, _AT_ONCE)):
-        keys = [SEPARATOR.join((kind, one.owner, digest(b"%d:%b%b" % (len(one.set), *one[2:])))) for one in some]
-        for (owner, time, of_set, of_once), uuid in zip(some, hasher.texts(keys), strict=True):
-            yield record(owner, max(0, time), uuid, Raw(of_set), Raw(of_once))
+        keys = [SEPARATOR.join((kind, one.owner, digest(b"%d:%b%b%b" % (len(one.set), *one[2:])))) for one in some]
+        for (owner, time, of_set, of_once, gone), uuid in zip(some, hasher.texts(keys), strict=True):
+            removed = Raw(gone) if gone else msgspec.UNSET
+            yield record(owner, max(0, time), uuid, Raw(of_set), Raw(of_once), removed)

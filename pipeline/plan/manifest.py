@@ -132,7 +132,7 @@ class PersonsSeal(msgspec.Struct, frozen=True):
     """The profiles to be sent, and how: `kind` is final or none.
 
     `properties` counts what is written in all, `names` how often each name; `left_out` counts by code what is not
-    written.
+    written, and `examples` are some of those in words.
     `initials` is there under `--promoted-properties final`.
     """
 
@@ -143,6 +143,7 @@ class PersonsSeal(msgspec.Struct, frozen=True):
     names: Mapping[str, int] = {}
     left_out: Mapping[str, int] = {}
     initials: InitialsSeal | msgspec.UnsetType = msgspec.UNSET
+    examples: Mapping[str, list[str]] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ProfilesSeal(msgspec.Struct, frozen=True):

@@ -227,6 +227,7 @@ class PeopleBuilder:
                 moves=identities.owners if identities.moves else None,
                 wanted=self._wanted(),
                 promoted=None if self._promotes is None else self._promotes.last_values(),
+                removes=options.dialect == "posthog",
             )
             fitting = self._fitting(persons, encode_profile, counts.left_out, "large_person")
             writer.write_all(self._new(fitting, "settled_person", warnings))
@@ -238,6 +239,7 @@ class PeopleBuilder:
             counts.properties,
             dict(counts.names.most_common(MAX_NAMES)),
             dict(sorted(counts.left_out.items())),
+            examples=counts.examples or msgspec.UNSET,
         )
 
     def _wanted(self) -> Wanted | None:

@@ -84,6 +84,7 @@ def persons(
     moves: Callable[[Sequence[str]], Sequence[str]] | None = None,
     wanted: Callable[[Sequence[str]], Sequence[bool]] | None = None,
     unsets: bool = True,
+    removes: bool = False,
 ) -> list[SealedPerson]:
     """The profiles that come of these sayings, each block heard by a process of its own."""
     with TemporaryDirectory() as folder, Database(Path(folder)) as database:
@@ -91,7 +92,8 @@ def persons(
         for block in blocks:
             sayings.add(heard(block, unsets=unsets).persons)
         counts = counts if counts is not None else PersonCounts()
-        return list(final_persons(sayings, parse_policy(policy), HASHER, counts, moves=moves, wanted=wanted))
+        named = {"moves": moves, "wanted": wanted, "removes": removes}
+        return list(final_persons(sayings, parse_policy(policy), HASHER, counts, **named))
 
 
 def shown(found: list[SealedPerson]) -> list[tuple[str, int, str, str]]:
@@ -164,6 +166,26 @@ def test_what_was_taken_away_at_last_is_not_written_and_is_counted() -> None:
     found = persons([*gone, said("u", "b", "2", 6, SET_ONCE)], counts=counts)
     assert shown(found) == [("u", 6, "{}", '{"b":2}')]
     assert (counts.persons, counts.properties, counts.left_out) == (1, 1, {"unset_property": 1})
+    assert counts.examples == {"unset_property": ["a of u"]}
+
+
+def test_overwriting_removes_what_was_removed_at_last_and_no_other_policy_does() -> None:
+    """As one event, whose uuid is another one; a person of whom nothing remains has an event of its own."""
+    gone = [said("u", "a", "1", 5), said("u", "a", "", 6, UNSET), said("v", "b", "", 5, UNSET)]
+    rows = [*gone, said("u", "c", "2", 6)]
+    for policy, counted in (
+        ("overwrite", {}),
+        ("fill-only", {"unset_property": 2}),
+        ("prefix=x_", {"unset_property": 2}),
+    ):
+        counts = PersonCounts()
+        found = persons(rows, policy=policy, counts=counts, removes=True)
+        assert counts.left_out == counted, policy
+        if policy == "overwrite":
+            sent = [json.loads(encode_profile(one, Encoder("t", SealedOptions(as_of=0)), "posthog")) for one in found]
+            assert [one["properties"].get("$unset") for one in sent] == [["a"], ["b"]]
+            assert sent[0]["properties"]["$set"] == {"c": 2}
+            assert found[0].uuid != persons([said("u", "c", "2", 6)])[0].uuid
 
 
 def test_values_are_kept_byte_for_byte() -> None:

@@ -195,6 +195,7 @@ def people(report: Report) -> Values:
     plan, summary = report.plan, report.plan.people
     shared = ("Shared devices", "users", summary.identities.shared)
     crowded = ("Users of several ids", "ids", summary.identities.crowded)
+    examples = summary.persons.examples or {}
     values = {
         "nothing": NO_CHANGES if has_no_people(plan) else "",
         "identities": identities_sentence(plan),
@@ -212,6 +213,9 @@ def people(report: Report) -> Values:
         "persons": persons_sentence(plan),
         "names": bounded(summary.persons.names, MOST_ON_PAGE, summary.persons.properties),
         "persons_left_out": code_counts(summary.persons.left_out),
+        "left_out_examples": [
+            f"{code}: {', '.join(printable(one, ID_CHARACTERS) for one in some)}" for code, some in examples.items()
+        ],
         "profiles": profiles_sentences(plan),
         "promoted_sentence": promoted_sentence(plan),
         "promoted": bounded(summary.profiles.promoted, MOST_ON_PAGE),
