@@ -11,8 +11,8 @@ One process sends. Worker processes pack the batches; only this process writes t
                                  sender threads          Senders (`senders`): as many as `--max-concurrency`
                                   │    │     ▲
               enter() / leave()   │    │     │ send(Batch) -> Response
-                 ┌────────────────┘    │     └────────── Destination (`destination`): CaptureDestination (`capture`),
-                 ▼                     │                 which judges answers; or the one of a dry run
+                 ┌────────────────┘    │     └────────── Destination (`destination`): CaptureDestination (`capture`) or
+                 ▼                     │                 PerEventDestination (`capture_v1`), or that of a dry run
           Throttle (`throttle`)        │ begin(), tried(), finished()
           concurrency, rate, pauses    ▼
                                  queue of ledger writes
@@ -23,7 +23,8 @@ One process sends. Worker processes pack the batches; only this process writes t
 
 A sender waits for `Throttle.enter`, then for the recorder to commit that the batch is begun, then sends it, repeatedly
 where the response asks for that (`retry`), and queues the result for the recorder without waiting for it.
-A response of 400 or 413 splits a batch (`size`). `outcome` has the limits of a run, its counts and how it ended,
+A response of 400 or 413 splits a batch (`size`), and one that is not the same for all of its events divides it
+(`undecided`). `choice` decides which endpoint a plan is sent to. `outcome` has the limits of a run, its counts and how it ended,
 `stopping` the reasons that end it early; `phases` decides which phases of a plan may be sent at all.
 
 A destination decides what an answer means for the events of a batch. `transport` sends one POST and returns its answer,

@@ -14,7 +14,7 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished
 from pipeline.ledger import read_totals
-from pipeline.local_service import Keyring, LocalService
+from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.faults import FaultCounts
 from pipeline.local_service.keys import Project
 from pipeline.plan.freshness import open_plan
@@ -43,6 +43,11 @@ STOPPING = (
 HOPPING = tuple(f"redirect:{status},hops={hops}" for status, hops in ((301, 1), (302, 5), (303, 2), (307, 4), (308, 3)))
 LASTING = ("large:700", "large:1000", "poison,event=Step 1")
 """What never ends."""
+VERDICTS = (
+    *("verdict:retry,one-in=2,retry-after=0", "verdict:retry,one-in=3,rounds=3,retry-after=0"),
+    *("verdict:warning,one-in=3", "verdict:retry,retry-after=0"),
+)
+"""What the endpoint that answers for each event says of some of them."""
 ALL = PASSING + STOPPING + HOPPING
 
 
@@ -61,6 +66,12 @@ ANY = often(*PASSING) | often(*PASSING) | often(*HOPPING) | often(*STOPPING) | s
 
 
 @pytest.fixture(scope="module")
+def per_event(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan that is sent to that endpoint, where it is offered when it is asked for."""
+    return planned(tmp_path_factory.mktemp("per-event"), ROWS, batch=8, dialect="posthog")
+
+
+@pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planned(tmp_path_factory.mktemp("scripts"), ROWS, batch=8)
 
@@ -75,7 +86,8 @@ def played(plan: Path, folder: Path, script: Sequence[str], seed: int, concurren
     shutil.copytree(plan, directory)
     send_limits = SendLimits(concurrency, RetryPolicy(tries=2, first=0))
     sealed, _ = open_plan(directory)
-    with LocalService(keys=KEYS, faults=script, fault_seed=seed) as service:
+    endpoints = Settings(per_event="on")
+    with LocalService(keys=KEYS, faults=script, fault_seed=seed, settings=endpoints) as service:
         for _ in range(MOST_RUNS):
             outcome = run(directory, service.url, send_limits=send_limits, timeout=PATIENCE)
             assert balances(outcome, sealed)
@@ -118,6 +130,20 @@ def test_every_script_of_faults_ends_in_the_planned_set(
 ) -> None:
     """Whatever they are, and in whatever order they meet."""
     played(plan, tmp_path, script, seed, concurrency)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    script=st.lists(ANY | often(*VERDICTS), min_size=1, max_size=4),
+    verdict=often(*VERDICTS),
+    seed=st.integers(0, 999),
+    concurrency=st.integers(1, 4),
+)
+def test_every_script_with_verdicts_ends_in_the_planned_set(
+    per_event: Path, tmp_path: Path, script: list[str], verdict: str, seed: int, concurrency: int
+) -> None:
+    """The same where the service answers for each event."""
+    played(per_event, tmp_path, [*script, verdict], seed, concurrency)
 
 
 def test_ten_thousand_events_through_a_service_that_fails_a_tenth(tmp_path: Path) -> None:
