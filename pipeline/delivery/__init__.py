@@ -24,8 +24,8 @@ One process sends. Worker processes pack the batches; only this process writes t
 A sender waits for `Throttle.enter`, then for the recorder to commit that the batch is begun, then sends it, repeatedly
 where the response asks for that (`retry`), and queues the result for the recorder without waiting for it.
 A response of 400 or 413 splits a batch (`size`), and one that is not the same for all of its events divides it
-(`undecided`). `choice` decides which endpoint a plan is sent to. `outcome` has the limits of a run, its counts and how it ended,
-`stopping` the reasons that end it early; `phases` decides which phases of a plan may be sent at all.
+(`undecided`). `choice` decides which endpoint a plan is sent to. `outcome` has the limits of a run, its counts and how
+it ended, `stopping` the reasons that end it early; `phases` decides which phases of a plan may be sent at all.
 
 A destination decides what an answer means for the events of a batch. `transport` sends one POST and returns its answer,
 following redirects, over connections with a deadline (`connections`): it depends on neither batches nor the ledger.
