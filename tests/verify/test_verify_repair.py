@@ -87,6 +87,23 @@ def test_what_is_missing_is_sent_again_and_nothing_else(tmp_path: Path) -> None:
     assert in_ledger(directory, "select count(*) from batches where state in ('begun', 'waiting')") == [(0,)]
 
 
+def test_what_was_sent_by_the_per_event_endpoint_is_proved_and_mended_there(tmp_path: Path) -> None:
+    """Every property is compared; what was settled in parts comes back by the same endpoint, and nothing else."""
+    directory = planned(tmp_path, 40, batch=20, dialect="posthog")
+    faults = ("verdict:retry,one-in=3,retry-after=0", "verdict:drop,event=Step 1,rounds=9")
+    with LocalService(settings=Settings(per_event="on"), faults=faults) as service:
+        outcome = run(directory, service.url, key=service.capture_key)
+        assert (outcome.balanced, outcome.transport) == (True, "v1")
+        kept = [number for number in SOME if number % 3 != 1]
+        lose(service, kept)
+        after = repaired(directory, service, fields="all")
+        accepted = Counter(str(one) for (one,) in service.select("select uuid from raw_events"))
+        marks = {'"$ignore_sent_at":true' in one.properties for one in service.events()}
+    assert (after.events["missing"], after.differs, marks) == (0, False, {True})
+    assert set(accepted.values()) == {1}
+    assert len(accepted) == 40 - outcome.counts.refused
+
+
 def test_a_second_repair_does_nothing(tmp_path: Path) -> None:
     """After the first one nothing is missing: no request, no run in the ledger."""
     directory = planned(tmp_path, 40, batch=5)
