@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from pipeline.verify.findings import PeopleCheck
 
 PEOPLE = {
-    "merge_undone": "merge is not in effect",
-    "not_identified": "person is not identified",
-    "profile_missing": "profile lacks what was sent",
-    "profile_overwritten": "profile has another value than was sent",
-    "group_missing": "group is not there",
-    "group_overwritten": "group has another value than was sent",
+    "merge_undone": ("merge", "not in effect"),
+    "not_identified": ("person", "not identified"),
+    "profile_missing": ("profile", "without what was sent"),
+    "profile_overwritten": ("profile", "with another value than was sent"),
+    "group_missing": ("group", "not there"),
+    "group_overwritten": ("group", "with another value than was sent"),
 }
-"""Each kind of difference of a merge, a profile or a group, of one of them."""
+"""Each kind of difference of people: what differs, and how."""
 
 
 def verdict(result: VerifyResult) -> str:
@@ -64,9 +64,9 @@ def done_about(result: VerifyResult) -> list[str]:
     """What can be done about differences that no repair mends, a sentence each."""
     counts, lines = result.events, []
     wrong = result.people.wrong
-    for kind, count in wrong.items():
-        if count:
-            lines.append(f"{count:,} × {PEOPLE[kind]}.")
+    people = [f"{pluralize(count, PEOPLE[kind][0])} {PEOPLE[kind][1]}" for kind, count in wrong.items() if count]
+    if people:
+        lines.append(f"People: {', '.join(people)}.")
     if counts.different or counts.altered:
         lines.append(
             "Events that are there with other values are never sent over: the service would keep both, or either. Find"

@@ -27,6 +27,8 @@ from pipeline.verify.values import KNOWN, compare_properties, landed_properties
 if TYPE_CHECKING:
     from pipeline.management import ManagementClient
 
+MOST_NAMED = 100_000
+"""Differences of each kind that are named with their rows; all are counted."""
 MOST_STRATA = 1_000
 """Strata that are sampled; those with the smallest hashes, where there are more."""
 _SHOWN_PROPERTIES = 10
@@ -61,7 +63,7 @@ class _Chunk(msgspec.Struct, array_like=True):
 
 
 class Values(NamedTuple):
-    """The check of the values, and the altered events."""
+    """The check of the values, and the first MOST_NAMED altered events."""
 
     check: ValueCheck
     altered: list[Altered]
@@ -114,17 +116,18 @@ def compare_values(
         if number >= journal.done:
             journal.add(_compare(client, chunk))
         progress("values", min((number + 1) * ASKED, total), total)
-    compared, altered = equal, list[Altered]()
+    compared, count, altered = equal, 0, list[Altered]()
     counts: Counter[str] = Counter()
     names: dict[str, list[str]] = {}
     for found in journal:
         compared += found.compared
-        altered += found.altered
+        count += len(found.altered)
+        altered += found.altered[: MOST_NAMED - len(altered)]
         for code, (events, some) in found.known.items():
             counts[code] += events
             names[code] = list(dict.fromkeys([*names.get(code, []), *some]))[:_SHOWN_PROPERTIES]
-    known = [KnownDifference(code, count, names[code], *KNOWN[code]) for code, count in counts.most_common()]
-    return Values(ValueCheck(fields, compared, strata, len(altered), known), altered)
+    known = [KnownDifference(code, events, names[code], *KNOWN[code]) for code, events in counts.most_common()]
+    return Values(ValueCheck(fields, compared, strata, count, known), altered)
 
 
 def _chunks(sent: Iterable[Sent]) -> Iterator[list[Sent]]:

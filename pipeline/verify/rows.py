@@ -21,7 +21,7 @@ from pipeline.plan.phases import EVENTS, PHASES, sealed_file
 from pipeline.transform.tasks import TransformConfig
 from pipeline.verify.comparison import DIFFERENT, DUPLICATED, EXTRA, LOST, MISSING, Comparison, uuid_of
 from pipeline.verify.expected import LANDED, spelled
-from pipeline.verify.fields import Altered
+from pipeline.verify.fields import MOST_NAMED, Altered
 from pipeline.verify.findings import Difference, Landed, PersonDifference
 from pipeline.verify.landed import ASKED, landed_events
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Differences of each kind that a result lists."""
-MOST_NAMED = 100_000
-"""Differences of each kind that are written with their rows; all are counted."""
 ALTERED = "altered"
 
 
@@ -99,7 +97,7 @@ def _named(comparison: Comparison, altered: Sequence[Altered], cells: Sequence[t
                 event, _ = cells[int(one["cell"])]
                 block = -1 if one["state"] == LANDED else int(one["block"])
                 yield _Named(int(one["phase"]), block, int(one["index"]), kind, uuid_of(one), event, [])
-    for item in altered[:MOST_NAMED]:
+    for item in altered:
         yield _Named(item.phase, item.block, item.index, ALTERED, item.uuid, item.event, item.changed)
 
 
