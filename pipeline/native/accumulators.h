@@ -1,4 +1,5 @@
-/* What `accumulators.c` offers to the other files. The rules of native.h about references and exceptions apply. */
+/* What `accumulators.c` and `property_updates.c` offer to the other files. The rules of native.h about references and
+ * exceptions apply. */
 
 #ifndef BACKCAST_ACCUMULATORS_H
 #define BACKCAST_ACCUMULATORS_H
@@ -32,6 +33,15 @@ typedef struct {
 
 /* Whether two str are equal; they may be of any type that is laid out like a str. */
 int same_text(PyObject *text, PyObject *other);
+/* Whether two objects are str; TypeError otherwise. */
+int are_texts(PyObject *text, PyObject *other);
+/* A whole number of 64 bits; -1 with an exception. */
+int number_of(PyObject *object, int64_t *number);
+/* The entry of two str, NULL without an exception where there is none. `guess` is the number of the entry to try first,
+ * or 0. */
+Entry *find_entry(const Accumulator *self, int32_t guess, PyObject *text, PyObject *other);
+/* The same; a new entry has no kind. It is valid until another is added; NULL with an exception. */
+Entry *entry_of(Accumulator *self, int32_t guess, PyObject *text, PyObject *other);
 /* The hash by which `prefetch_id` finds an id. */
 uint64_t id_slot_hash(PyObject *id);
 /* Prefetch the memory of an id and of its pairs and properties, one step further each time (`step` from 0 below
@@ -51,5 +61,8 @@ int accumulate_pair(Accumulator *pairs, int32_t *guess, PyObject *anonymous, PyO
  * value. Calls `json_of`, and so Python, which may add entries. -1 with an exception. */
 int accumulate_properties(Accumulator *properties, int32_t *guess, int kind, PyObject *owner, PyObject *mapping,
                           int64_t time, int64_t received);
+/* set(owner, values, time, received), and set_once: methods of PropertyAccumulator. */
+PyObject *set_properties(Accumulator *self, PyObject *const *arguments, Py_ssize_t count);
+PyObject *set_properties_once(Accumulator *self, PyObject *const *arguments, Py_ssize_t count);
 
 #endif

@@ -1,0 +1,187 @@
+/* Values as JSON text that this program wrote: where one ends, which of the kinds it is, its hash, its length.
+ *
+ * All is inline, since it is what counting a property's values consists of (drift.c). The kinds are those of
+ * `pipeline.transform.drift`. */
+
+#ifndef BACKCAST_VALUE_KINDS_H
+#define BACKCAST_VALUE_KINDS_H
+
+#include "native.h"
+
+#define LONGEST_NUMBER 20
+#define SAFE_DIGITS 16
+#define SAFE_INTEGER 9007199254740992u
+
+enum { MISSING, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, KINDS };
+
+static inline uint32_t
+read4(const char *at)
+{
+    uint32_t four;
+    memcpy(&four, at, 4);
+    return four;
+}
+
+static inline uint32_t
+rotate(uint32_t value, int bits)
+{
+    return value << bits | value >> (32 - bits);
+}
+
+/* XXH32 with the seed 0, as `xxhash.xxh32_intdigest` computes it. */
+static inline uint32_t
+hash_of(const char *at, size_t length)
+{
+    const uint32_t p1 = 2654435761u, p2 = 2246822519u, p3 = 3266489917u, p4 = 668265263u, p5 = 374761393u;
+    const char *end = at + length;
+    uint32_t hash = p5;
+    if (length >= 16) {
+        uint32_t lanes[4] = {p1 + p2, p2, 0, 0u - p1};
+        for (; end - at >= 16; at += 16)
+            for (int lane = 0; lane < 4; lane++)
+                lanes[lane] = rotate(lanes[lane] + read4(at + 4 * lane) * p2, 13) * p1;
+        hash = rotate(lanes[0], 1) + rotate(lanes[1], 7) + rotate(lanes[2], 12) + rotate(lanes[3], 18);
+    }
+    hash += (uint32_t)length;
+    for (; end - at >= 4; at += 4)
+        hash = rotate(hash + read4(at) * p3, 17) * p4;
+    for (; at < end; at++)
+        hash = rotate(hash + (unsigned char)*at * p5, 11) * p1;
+    hash = (hash ^ hash >> 15) * p2;
+    hash = (hash ^ hash >> 13) * p3;
+    return hash ^ hash >> 16;
+}
+
+/* The closing quote of a text whose first character is at `at`; NULL without one. */
+static inline const char *
+text_end(const char *at, const char *end)
+{
+    for (const char *from = at; from < end; from++) {
+        from = memchr(from, '"', (size_t)(end - from));
+        if (from == NULL)
+            return NULL;
+        const char *before = from;
+        while (before > at && before[-1] == '\\')
+            before--;
+        if ((from - before) % 2 == 0)
+            return from;
+    }
+    return NULL;
+}
+
+/* What follows a value; NULL where the value does not end. */
+static inline const char *
+value_end(const char *at, const char *end)
+{
+    if (at < end && *at == '"')
+        return (at = text_end(at + 1, end)) == NULL ? NULL : at + 1;
+    if (at < end && (*at == '{' || *at == '[')) {
+        for (int depth = 0; at < end; at++) {
+            if (*at == '"') {
+                if ((at = text_end(at + 1, end)) == NULL)
+                    return NULL;
+            } else if (*at == '{' || *at == '[') {
+                depth++;
+            } else if ((*at == '}' || *at == ']') && --depth == 0) {
+                return at + 1;
+            }
+        }
+        return NULL;
+    }
+    const char *first = at;
+    while (at < end && *at != ',' && *at != '}' && (unsigned char)*at > ' ')
+        at++;
+    return at == first || at == end ? NULL : at;
+}
+
+static inline int
+is_digit(char character)
+{
+    return character >= '0' && character <= '9';
+}
+
+/* BLANK, NUMERIC or TEXT: a number without exponent, and without a zero before it, is numeric. */
+static inline int
+kind_of_text(const char *at, const char *end)
+{
+    if (at == end)
+        return BLANK;
+    if (*at == ' ') {
+        while (at < end && *at == ' ')
+            at++;
+        return at == end ? BLANK : TEXT;
+    }
+    if (!(is_digit(*at) || *at == '-') || end - at > LONGEST_NUMBER)
+        return TEXT;
+    if (*at == '-')
+        at++;
+    if (at == end || !is_digit(*at) || (*at == '0' && end - at > 1 && at[1] != '.'))
+        return TEXT;
+    while (at < end && is_digit(*at))
+        at++;
+    if (at < end && *at == '.') {
+        if (++at == end)
+            return TEXT;
+        while (at < end && is_digit(*at))
+            at++;
+    }
+    return at == end ? NUMERIC : TEXT;
+}
+
+static inline int
+kind_of_number(const char *at, const char *end)
+{
+    if (*at == '-')
+        at++;
+    uint64_t number = 0;
+    Py_ssize_t digits = end - at;
+    for (const char *digit = at; digit < end; digit++) {
+        if (!is_digit(*digit))
+            return DECIMAL;
+        if (digits <= SAFE_DIGITS)
+            number = number * 10 + (uint64_t)(*digit - '0');
+    }
+    return digits > SAFE_DIGITS || number > SAFE_INTEGER ? LARGE : INTEGER;
+}
+
+static inline int
+kind_of(const char *at, const char *end)
+{
+    switch (*at) {
+    case '"':
+        return kind_of_text(at + 1, end - 1);
+    case 'n':
+        return MISSING;
+    case 't':
+    case 'f':
+        return BOOLEAN;
+    case '{':
+        return OBJECT;
+    case '[':
+        return LIST;
+    default:
+        return kind_of_number(at, end);
+    }
+}
+
+/* The characters of a text; the escapes of a surrogate pair are one. */
+static inline uint32_t
+characters(const char *at, const char *end)
+{
+    uint32_t count = 0;
+    for (; at < end; at++) {
+        if (*at == '\\') {
+            at++;
+            if (*at == 'u' && end - at > 4) {
+                int low = (at[1] | 32) == 'd' && (at[2] | 32) >= 'c' && (at[2] | 32) <= 'f';
+                at += 4;
+                if (low)
+                    continue;
+            }
+        }
+        count += ((unsigned char)*at & 0xC0) != 0x80;
+    }
+    return count;
+}
+
+#endif
