@@ -60,7 +60,9 @@ def _answers(console: Console, survey: Survey) -> None:
         shown.add_row("times", Text("no field of times was found", style="yellow"))
     else:
         shown.add_row("times", f"{survey.first} to {survey.last}, {clock_of(survey)}")
-    shown.add_row("zone", Text(survey.zone.sentence, style="" if survey.zone.months else "yellow"))
+    shown.add_row(
+        "zone", Text(survey.zone.sentence, style="" if survey.zone.months or clock_of(survey) == "UTC" else "yellow")
+    )
     for role, names in roles_of(survey):
         shown.add_row(role, text(names or "not found", 400))
     console.print(shown)

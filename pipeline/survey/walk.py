@@ -189,7 +189,7 @@ class _Walk:
             months=self.profile.month_counts(),
             days=self.profile.day_counts(),
             unread_times=self.unread_times,
-            zone=survey_zone(self.profile.offsets, received),
+            zone=survey_zone(self.profile.offsets, received, instants=first is not None and self.local_times == 0),
             broken=self.broken,
             warnings=dict(self.warnings.most_common()),
             notices=[(note.code, note.where, note.detail) for note in (*self.source.notes, *self.notices)],

@@ -23,11 +23,19 @@ COMMON = (
 """Named before others that fit equally well."""
 
 
-def survey_zone(evidence: Counter[tuple[int, int]], received: str) -> ZoneSurvey:
-    """The result for counts of (month, offset). `received` is the path of the receive time, "" without one."""
+OWN_OFFSETS = "Every time has its own offset from UTC: no zone has to be named."
+
+
+def survey_zone(evidence: Counter[tuple[int, int]], received: str, *, instants: bool = False) -> ZoneSurvey:
+    """The result for counts of (month, offset). `received` is the path of the receive time, "" without one.
+
+    `instants`: every time has an offset of its own.
+    """
     months = most_frequent(evidence)
     shown = [MonthZone(month_name(month.month), month.offset, month.rows, month.of) for month in months]
     names = candidates(months)
+    if instants and not months:
+        return ZoneSurvey(received, [], [], OWN_OFFSETS)
     return ZoneSurvey(received, shown, names, _sentence(months, names, received))
 
 

@@ -431,3 +431,13 @@ def test_rows_of_each_event_are_drawn_by_month_where_they_fit(call: Any, tmp_pat
     (picture,) = [line[2] for line in lines if line[:2] == ["A", "31"]]
     assert len(picture) == 24
     assert (tmp_path / "page.html").read_text().count('aria-label="rows by month, 2020-01 to 2023-12"') == 2
+
+
+def test_times_with_offsets_of_their_own_need_no_zone(tmp_path: Path) -> None:
+    """One that has none leaves the question open."""
+    path = tmp_path / "log.jsonl"
+    times = ["2023-01-02T03:04:05Z", "2023-01-02 03:04:05 +0100"]
+    for more, words in (([], "no zone has to be named"), (["2023-01-02T03:04:05"], "does not show the zone")):
+        rows = [{"event": "A", "user_id": "u", "created_at": time} for time in [*times, *more]]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert words in surveyed(path).zone.sentence
