@@ -11,7 +11,8 @@ A format is one file in `formats/` (see `pipeline.extractors.format`); a codec i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from functools import partial
 
 from pipeline.extractors.choice import choose_parts
 from pipeline.extractors.discovery import open_source, refuse_unnamed
@@ -45,15 +46,21 @@ def rows(
     opens: Sequence[str] = (),
     members: bool = False,
     blanks: bool = False,
+    decoded: Set[str] = frozenset(),
 ) -> Rows:
     """The rows of one block, read in the calling process.
 
     A block without content is read from the file itself. Without `observe` there are no warnings.
     `opens` are members of JSON lines whose objects are opened with the row (`pipeline.extractors.jsonl_rows`).
-    With `members`, rows may be `pipeline.native` Members instead of dicts. A blank cell of delimited text is
-    missing from its record, or with `blanks` the empty text.
+    With `members`, rows may be `pipeline.native` Members instead of dicts, unless there are `decoded` columns and the
+    block has one of them, or rows with columns of their own. A blank cell of delimited text is missing from its record,
+    or with `blanks` the empty text.
     """
-    return format_of(part).rows(part, block, content_of(part, block), RowOptions(observe, opens, members, blanks))
+    read = partial(format_of(part).rows, part, block, content_of(part, block))
+    if members and decoded:
+        columns = read(RowOptions()).columns
+        members = columns is not None and decoded.isdisjoint(columns)
+    return read(RowOptions(observe, opens, members, blanks))
 
 
 def has_fixed_columns(part: Part) -> bool:

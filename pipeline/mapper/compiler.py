@@ -23,7 +23,7 @@ from pipeline import models, uuids, values
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import expressions, groups, program, runtime
 from pipeline.mapper.builder import HASH_KEY, NO_TABLES, Builder, Tables, is_importer_key
-from pipeline.mapper.functions import decode_row
+from pipeline.mapper.functions import decode_row, decoded_columns
 from pipeline.mapper.language import Mapping
 from pipeline.mapper.loader import place_of
 from pipeline.mapper.native_rows import NativeEmitter, NotNative, OddMembers
@@ -71,8 +71,8 @@ class Mapper:
 
     `map_row(row, observe=False, scan=None)` returns the outcomes of a row and may change the row. With `observe` the
     events are the same, and they have the notes that only a plan needs; `scan` sees the row as it came. `map_members`
-    does the same for rows that are `pipeline.native` Members; None without the native part, or where it cannot run the
-    mapping.
+    does the same for rows that are `pipeline.native` Members and have none of the columns in `decoded`; None without
+    the native part, or where it cannot run the mapping.
     `space` is the namespace of the tool's keys and `hasher` computes uuids in it; `opens` are columns that a reader may
     pass as opened objects, so that they are decoded once; `zone_evidence`: events have `wall`, by which the zone can be
     proved; `hash_fingerprint` identifies the secret of keyed hashes, "" without any; `unsets`: a note may remove a
@@ -92,6 +92,7 @@ class Mapper:
     hash_fingerprint: str
     program: Program
     source: str
+    decoded: frozenset[str] = frozenset()
     unsets: bool = False
     blanks: bool = False
     keeps_earliest: bool = False
@@ -138,8 +139,10 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
     source = emitter.source()
     map_row = load_source(emitter, source, clock)
     map_members = _native(built, clock, map_row) if for_members else None
+    decoded = decoded_columns(built.decode)
     if built.decode is not None:
         map_row = decoding(built.decode, map_row if map_members is None else as_members(map_members, map_row))
+    if decoded is None:
         map_members = None
     space = uuids.namespace(mapping.tool, options.settings.get("source", ""))
     if is_importer_key(mapping, options):
@@ -164,6 +167,7 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
         hash_fingerprint=runtime.hash_fingerprint(os.environ[HASH_KEY]) if hashes else "",
         program=built,
         source=source,
+        decoded=decoded or frozenset(),
         unsets=mapping.person is not None and mapping.person.unset is not None,
         blanks=mapping.blanks.in_cells,
         keeps_earliest=mapping.key is not None and mapping.key.keep == "earliest",

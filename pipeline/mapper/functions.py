@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -29,6 +29,8 @@ FUNCTIONS: dict[str, Function] = {}
 """By name: what `expressions.Apply` may call."""
 DECODERS: dict[str, Callable[..., list[Record | RejectReason]]] = {}
 """By name: what `program.Decode` may call, with a row and the decoder's arguments. It may change the row."""
+COLUMNS: dict[str, Callable[..., Iterable[str]]] = {}
+"""By name of a decoder: the columns of which a row that it changes has at least one, by the decoder's arguments."""
 
 
 def function(needs: int = 0, prepared: bool = False, warns: bool = False) -> Callable[[F], F]:
@@ -50,3 +52,21 @@ def decoding(call: F) -> F:
     """Declare the function of a decoder under its own name."""
     DECODERS[call.__name__] = call
     return call
+
+
+def only_with(columns: Callable[..., Iterable[str]]) -> Callable[[F], F]:
+    """Declare that a decoder returns every row without these columns, which depend on its arguments, as it is."""
+
+    def declare(call: F) -> F:
+        COLUMNS[call.__name__] = columns
+        return call
+
+    return declare
+
+
+def decoded_columns(decode: program.Decode | None) -> frozenset[str] | None:
+    """The columns without which a row is plain, whatever else it has; None where any row may have to be decoded."""
+    if decode is None:
+        return frozenset()
+    columns = COLUMNS.get(decode.decoder)
+    return None if columns is None else frozenset(columns(*decode.arguments))

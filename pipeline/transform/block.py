@@ -78,7 +78,10 @@ class BlockTransformer:
         part = self.config.parts[task.block.part]
         mapper = self.mapper_of(part)
         members = mapper.map_members is not None
-        rows = read_rows(part, task.block, observe=observe, opens=mapper.opens, members=members, blanks=mapper.blanks)
+        rows = read_rows(
+            part, task.block, observe=observe, opens=mapper.opens, members=members, blanks=mapper.blanks,
+            decoded=mapper.decoded,
+        )  # fmt: skip
         observation = NOTHING_MORE if observe else None
         if aggregator is not None:
             aggregator.start_block(task.number)

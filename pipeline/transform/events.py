@@ -22,7 +22,8 @@ from pipeline.values import Record, bare
 
 
 class Mapper(Protocol):
-    """What a mapping compiles to, or a mapper written by hand. `opens` is for `pipeline.extractors.rows`.
+    """What a mapping compiles to, or a mapper written by hand. `opens` and `decoded` are for
+    `pipeline.extractors.rows`.
 
     `map_row` and `map_members` take a row, whether a plan observes it, and what the row is shown to as it came: when it
     is observed, the events, which are the same, carry their notes. `unsets` says whether a note may remove a property,
@@ -44,6 +45,9 @@ class Mapper(Protocol):
 
     @property
     def map_members(self) -> Callable[[Any, bool, RowScan | None], Any] | None: ...
+
+    @property
+    def decoded(self) -> frozenset[str]: ...
 
     @property
     def unsets(self) -> bool: ...

@@ -6,11 +6,16 @@ import hashlib
 import hmac
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.errors import MappingError, UsageError
+from pipeline.mapper.functions import decode_row, decoded_columns
 from pipeline.mapper.kinds import FAMILIES
+from pipeline.mapper.program import Decode
 from pipeline.mapper.verbs.decoders import with_lower_names
 from pipeline.models import Skip
+from pipeline.values import Record
 from tests.support.small_mappings import drafted, mapper, properties, record
 
 SET = "properties:\n  drop: [name, user, at]\n  set:\n    out: "
@@ -366,6 +371,32 @@ def test_names_in_capitals_are_written_small() -> None:
     """In rows that have one of the columns; any other row stays as it is."""
     assert with_lower_names({"EVENT_ID": 1, "Plan": 2, "plan": 3}, "EVENT_ID") == [{"event_id": 1, "plan": 2}]
     assert with_lower_names({"event_id": 1, "Plan": 2}, "EVENT_ID") == [{"event_id": 1, "Plan": 2}]
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [
+        Decode("with_lower_names", ("EVENT_ID", "TIME")),
+        Decode("lifted", ("user", "user", "properties")),
+        Decode("lifted", ("", "user", "properties")),
+    ],
+)
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "A", "EVENT_ID", "TIME", "user", "properties", "x.y"]), st.none() | st.just(1)
+    )
+)
+def test_rows_without_the_columns_of_a_decoder_are_as_they_were(decode: Decode, row: Record) -> None:
+    """So that a reader of fixed columns need not ask the decoder."""
+    columns = decoded_columns(decode)
+    assert columns
+    plain = {name: value for name, value in row.items() if name not in columns}
+    assert [list(one.items()) for one in decode_row(decode, dict(plain)) if isinstance(one, dict)] == [[*plain.items()]]
+
+
+def test_any_row_of_another_decoder_may_change() -> None:
+    assert decoded_columns(Decode("exploded", ("events", ""))) is None
+    assert decoded_columns(None) == frozenset()
 
 
 def test_a_decoder_makes_rows_of_a_list() -> None:

@@ -36,7 +36,7 @@ def test_native_and_python_agree_on_many_mutated_exports() -> None:
 
 def test_a_plan_has_one_digest_with_a_compiler_and_without(tmp_path: Path) -> None:
     """Also where rows are broken and integers are large: what is sealed says nothing of the machine."""
-    _, content = content_of(9 * 3)  # of Mixpanel
+    _, content = content_of(len(SETTINGS) * 3)  # of Mixpanel
     content += b'12345678901234567890\n{"event":"Seen","properties":{"a":12345678901234567890\n\n12345678901234567891\n'
     (tmp_path / "export.jsonl").write_bytes(content)
     plans = []

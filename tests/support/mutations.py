@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+import fastavro
+
 SAMPLES = Path(__file__).resolve().parent.parent.parent / "sample_data"
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|[{}\[\]:,]|true|false|null')
 NAME = re.compile(rb'("(?:[^"\\]|\\.)*")\s*:')
@@ -63,6 +65,8 @@ def _sample_rows(tool: str) -> tuple[bytes, ...]:
             content = gzip.decompress(content)
         if path.suffix in (".gz", ".jsonl", ".json") and not path.name.endswith(".csv.gz"):
             found += content.splitlines()
+        elif path.suffix == ".avro":
+            found += (json.dumps(row, default=str).encode() for row in fastavro.reader(io.BytesIO(content)))
         elif path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
                 for name in archive.namelist():

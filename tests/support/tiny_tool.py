@@ -52,6 +52,7 @@ class TinyMapper:
     unsets = True
     blanks = False
     keeps_earliest = False
+    decoded: frozenset[str] = frozenset()
     equal_by_values = False
 
     def __init__(self, options: SealedOptions) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from pipeline import values
 from pipeline.mapper.builder import Builder
-from pipeline.mapper.functions import decoding
+from pipeline.mapper.functions import decoding, only_with
 from pipeline.mapper.kinds import NAMES, TEXT, Field, verb
 from pipeline.mapper.language import Call
 from pipeline.mapper.program import Decode
@@ -59,6 +59,7 @@ def lower_names(_build: Builder, call: Call) -> Decode:
 
 
 @decoding
+@only_with(lambda *columns: columns)
 def with_lower_names(row: Record, *columns: str) -> list[Record]:
     """The row, its names in lower case if it has one of `columns`; where two names become one, a value wins over none
     and then the first."""

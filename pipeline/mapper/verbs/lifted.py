@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from pipeline import values
 from pipeline.mapper.builder import Builder
-from pipeline.mapper.functions import decoding
+from pipeline.mapper.functions import decoding, only_with
 from pipeline.mapper.kinds import NAMES, TEXT, Field, verb
 from pipeline.mapper.language import Call
 from pipeline.mapper.program import Decode
@@ -29,6 +29,7 @@ def lift(_build: Builder, call: Call) -> Decode:
 
 
 @decoding
+@only_with(lambda where, *columns: (where,) if where else columns)
 def lifted(row: Record, where: str, *columns: str) -> list[Record]:
     """The row, with the members of the objects in `columns` beside its own columns. Raises BadValue for one that is
     no object."""
