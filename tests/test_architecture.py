@@ -55,6 +55,7 @@ LIBRARIES = {
     "rich": {"report", "cli.progress", "cli.common"},
     "ua_parser": {"mapper.verbs.user_agent"},
     "babel": {"mapper.verbs.country"},
+    "prometheus_client": {"delivery.metrics"},
     "cryptography": {"proof.signature"},
     "isal": {"batcher", "extractors.containers", "local_service.capture.decoding"},
     "zstandard": {"extractors.containers", "plan.diff.spill"},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from pipeline import config as keys
 from pipeline.config import Secret
 from pipeline.delivery.phases import check_merges, check_phases, choose_phases
+from pipeline.errors import UsageError
 from pipeline.files import private
 from pipeline.ledger import Ledger, read_totals
 from pipeline.models import Step
@@ -155,11 +157,28 @@ def send_unchecked(
         rows = plan.events.phases.get("events", 0)
         rows_left = "events" in phases and not read_totals(directory.ledger).of("events").is_all(rows)
         workers = Workers(workers_for(options.workers, config.parts) if rows_left else 0)
-        run = Apply(delivery, destination, ledger, workers, interrupted=hooks.interrupted, progress=hooks.progress)
-        if choice.problem is not None:
-            run.stop_with(choice.problem)
-        return run.run()
+        with _progress(plan, options, hooks) as progress:
+            run = Apply(delivery, destination, ledger, workers, interrupted=hooks.interrupted, progress=progress)
+            if choice.problem is not None:
+                run.stop_with(choice.problem)
+            return run.run()
     finally:
         ledger.close()
         batch.close()
         per_event.close()
+
+
+@contextmanager
+def _progress(plan: Plan, options: ApplyOptions, hooks: Hooks) -> Iterator[Callable[[RunCounts], None]]:
+    """The hook for the counts of a run, which keeps metrics where the options ask for them. Raises UsageError."""
+    if options.metrics is None and options.metrics_port is None:
+        yield hooks.progress
+        return
+    try:
+        from pipeline.delivery.metrics import measured
+    except ImportError:
+        hint = "install it: pip install 'backcast[metrics]'"
+        raise UsageError("metrics need the library prometheus_client", hint=hint) from None
+    file = None if options.metrics is None else Path(options.metrics)
+    with measured(plan, file, options.metrics_port, hooks.progress) as progress:
+        yield progress

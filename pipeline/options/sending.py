@@ -140,6 +140,16 @@ class ApplyOptions(Checked):
         (), "--allow-redirect-host", many=True, metavar="HOST", help="A host the key may be redirected to."
     )
     transport: str = shared.transport()
+    metrics: PathText | None = option(
+        None, "--metrics", metavar="FILE",
+        help="Keep counts of the run in this file, in the OpenMetrics text format, for monitoring.",
+        job="metrics", job_help="a file that keeps counts of the run, in the OpenMetrics text format", path="file",
+        exists=False,
+    )  # fmt: skip
+    metrics_port: int | None = option(
+        None, "--metrics-port", least=1, most=65_535, metavar="PORT",
+        help="Serve the same counts on this port of this machine while the run goes on.",
+    )  # fmt: skip
     source_root: Path | str | None = shared.source_root()
     workers: int | None = shared.workers()
 
