@@ -237,7 +237,20 @@ class _PlanBuilder:
             return UNSET
         uses = FieldUses(request.document, self.config.options, request.lookups)
         shown = Shown(request.thresholds.show_values, request.thresholds.show_ids)
-        return read_pairs(sample, list(self.source.names), self.directory, self.config, request.document, uses, shown)
+        pairs = read_pairs(
+            sample,
+            list(self.source.names),
+            self.source.rules,
+            self.directory,
+            self.config,
+            request.document,
+            uses,
+            shown,
+        )
+        with LinesWriter(self.directory.source_pairs) as writer:
+            writer.write_all(pairs)
+            self.files["source-pairs.jsonl"] = writer.close()
+        return SourcePairs(sample.kinds, *shown, len(pairs))
 
     # -- check and seal ------------------------------------------------------------------------------
 
@@ -258,6 +271,7 @@ class _PlanBuilder:
         }
         zone = judge_zone(source.zone, options.zones)
         coverage = self.coverage()
+        source_pairs = self.source_pairs()
         drift, drift_facts, self.files["drift.jsonl"] = source.drift.finish(self.directory.drift)
         findings = run_checks(
             PlanFacts(
@@ -305,7 +319,7 @@ class _PlanBuilder:
             people=people,
             coverage=UNSET if coverage is None else coverage,
             drift=drift,
-            source_pairs=self.source_pairs(),
+            source_pairs=source_pairs,
             parts=parts,
             skips=sorted_counts(source.skips),
             rejects=sorted_counts(source.rejects),

@@ -65,6 +65,8 @@ class Directory:
     """Counts of event x UTC day x outcome."""
     drift = _File("drift.jsonl")
     """What each property of each event name is in each month."""
+    source_pairs = _File("source-pairs.jsonl")
+    """Some rows of the source beside the events that they become."""
     rejects = _File("rejects.jsonl")
     """Rejected rows: file, row, offset, code, text."""
     ledger = _File("ledger.sqlite")
@@ -97,8 +99,8 @@ class Directory:
         """The files beside plan.json that are removed when another plan replaces this one."""
         return (
             self.report_json, self.report_html, self.blocks, self.copies, self.identities, self.pairs,
-            self.groups, self.persons, self.identified, self.uuids, self.cells, self.drift, self.rejects,
-            self.lookups, self.excluded,
+            self.groups, self.persons, self.identified, self.uuids, self.cells, self.drift,
+            self.source_pairs, self.rejects, self.lookups, self.excluded,
         )  # fmt: skip
 
 

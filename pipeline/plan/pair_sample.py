@@ -1,8 +1,9 @@
 """Chooses rows that stand for an export, and reads them again with the events that they become.
 
-Of each event name and UTC year the first event that is sent is taken, so the choice depends neither on workers nor on
-memory. Of a file that cannot be entered in the middle, such as a compressed one, the blocks before a row have to be
-read once more, so rows far inside of those are left out when they would cost more than a tenth of the export.
+Of each event name and UTC year the first event that is sent is taken, and of each entry of `events` in the mapping that
+these do not show the first row, so the choice depends neither on workers nor on memory. Of a file that cannot be
+entered in the middle, such as a compressed one, the blocks before a row have to be read once more, so rows far inside
+of those are left out when they would cost more than a tenth of the export.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pipeline.mapper.origins import Origins
 from pipeline.mapper.required_fields import Level
 from pipeline.mapper.runtime import members_of
 from pipeline.mask import IDS
-from pipeline.models import Block, ItemOutcomes, UnvalidatedEvent
+from pipeline.models import Block, BrokenRow, ItemOutcomes, UnvalidatedEvent
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.manifest import SealedBlock
 from pipeline.plan.source_pairs import (
@@ -38,7 +39,6 @@ from pipeline.plan.source_pairs import (
     Shown,
     SourceField,
     SourcePair,
-    SourcePairs,
     characters,
 )
 from pipeline.text import printable
@@ -49,6 +49,8 @@ from pipeline.transform.field_counts import OPENED, ROW
 from pipeline.transform.tasks import Task, TransformConfig
 
 MOST_PAIRS = 24
+MOST_RULES = 8
+"""Pairs that are added for entries of `events` that no other pair shows."""
 MOST_NAMES = 4_096
 """Event names of which events are counted: the first of the source."""
 _FREE_BLOCKS = 64
@@ -192,21 +194,44 @@ class _Scan:
 def read_pairs(
     sample: PairSample,
     names: Sequence[str],
+    rules: Mapping[str, int],
     directory: Directory,
     config: TransformConfig,
     mapping: MappingFile,
     uses: FieldUses,
     shown: Shown,
-) -> SourcePairs:
-    """The pairs of a sample, for which some blocks of the source are read again as far as their rows."""
+) -> list[SourcePair]:
+    """The pairs of a sample, for which some blocks of the source are read again as far as their rows.
+
+    `rules` are the entries of `events` in the mapping of which some row is an event, with the first block that has one.
+    """
     chosen = sample.choose(names)
     reader = _PairReader(directory, config, mapping, uses, shown)
     pairs: dict[Place, SourcePair] = {}
     for sealed, block in _blocks(directory, config, {place.block for _, _, place in chosen}):
-        for _, year, place in chosen:
+        for _, _, place in chosen:
             if place.block == sealed.number:
-                pairs[place] = reader.pair(sealed, block, place, year)
-    return SourcePairs(sample.kinds, *shown, [pairs[place] for _, _, place in chosen if place in pairs])
+                pairs[place] = reader.pair(sealed, block, place)
+    found = [pairs[place] for _, _, place in chosen if place in pairs]
+    seen = {pair.event_rule for pair in found}
+    missing = {name: block for name, block in rules.items() if printable(name, NAME_CHARACTERS) not in seen}
+    blocks = sorted(set(missing.values()))[:MOST_RULES]
+    dropped = _dropped(directory, frozenset(blocks)) if blocks else set()
+    for sealed, block in _blocks(directory, config, set(blocks)):
+        wanted = {name for name, number in missing.items() if number == sealed.number}
+        for place in reader.first_of(sealed, block, wanted, dropped):
+            if len(found) < MOST_PAIRS + MOST_RULES:
+                found.append(reader.pair(sealed, block, place))
+    return found
+
+
+def _dropped(directory: Directory, blocks: frozenset[int]) -> set[Place]:
+    """The events of some blocks that are copies of others and are not sent."""
+    return {
+        Place(block, row, position)
+        for block, row, position, _, code in read_lines(directory.copies, tuple[int, int, int, int, str])
+        if code and block in blocks
+    }
 
 
 def _blocks(directory: Directory, config: TransformConfig, wanted: set[int]) -> Iterator[tuple[SealedBlock, Block]]:
@@ -253,9 +278,33 @@ class _PairReader:
         some_without = config.options.persons == "identified" and directory.identified.exists()
         self._identified = IdentifiedIds(directory.identified) if some_without else None
 
-    def pair(self, sealed: SealedBlock, block: Block, place: Place, year: int) -> SourcePair:
+    def first_of(self, sealed: SealedBlock, block: Block, names: set[str], dropped: set[Place]) -> list[Place]:
+        """The first event of a block that is sent by each of these entries of `events`."""
+        part = self._parts[block.part]
+        mapper = self._transformer.mapper_of(part)
+        rows = read_rows(part, block, observe=False, opens=mapper.opens, members=False, blanks=mapper.blanks)
+        wanted = {number for number, name in self._rules.items() if name in names}
+        found = []
+        for number, record in enumerate(rows):
+            if not wanted:
+                break
+            if isinstance(record, BrokenRow):
+                continue
+            result: Any = mapper.map_row(record, False, _Scan(self._nested))
+            for position, outcome in enumerate(result if isinstance(result, list) else [result]):
+                place = Place(sealed.number, number, position)
+                if not isinstance(outcome, UnvalidatedEvent) or outcome.rule not in wanted or place in dropped:
+                    continue
+                if self._event(block, place) is not None:
+                    found.append(place)
+                    wanted.discard(outcome.rule)
+        return found
+
+    def pair(self, sealed: SealedBlock, block: Block, place: Place) -> SourcePair:
         """The row at a place and its event."""
         event = self._event(block, place)
+        if event is None:
+            raise AssertionError(f"no event at {place}")
         scan = _Scan(self._nested)
         rule, item = self._map(block, place, scan)
         fields = scan.items[item] if item < len(scan.items) else {}
@@ -306,7 +355,7 @@ class _PairReader:
             )
         return SourcePair(
             event.event,
-            year,
+            int(event.timestamp[:4]),
             self._paths[sealed.part],
             sealed.first_row + place.row,
             printable(self._rules.get(rule, ""), NAME_CHARACTERS),
@@ -317,7 +366,8 @@ class _PairReader:
             max(0, len(properties) - MOST_FIELDS),
         )
 
-    def _event(self, block: Block, place: Place) -> _Event:
+    def _event(self, block: Block, place: Place) -> _Event | None:
+        """The event at a place; None where the row is rejected."""
         task = Task(place.block, block, place.row + 1, first=place.row)
         events = self._transformer.transform(task, observe=False)
         positions = events.positions or [0] * events.count
@@ -326,7 +376,7 @@ class _PairReader:
                 if self._identified is not None:
                     (encoded,) = without_profiles([encoded], self._identified)
                 return _decode_event(encoded)
-        raise AssertionError(f"no event at {place}")
+        return None
 
     def _map(self, block: Block, place: Place, scan: _Scan) -> tuple[int, int]:
         """Show a row to the scan. Returns the number of its event's rule, and of the plain row that is the event."""

@@ -61,13 +61,13 @@ class SourcePair(msgspec.Struct, frozen=True):
 
 
 class SourcePairs(msgspec.Struct, frozen=True):
-    """The pairs, those of the most frequent names first. `kinds` counts the different pairs of event name and UTC year;
-    `values` and `ids` say whether they are shown."""
+    """The pairs, which are the lines of source-pairs.jsonl, those of the most frequent names first. `kinds` counts the
+    different pairs of event name and UTC year; `values` and `ids` say whether they are shown."""
 
     kinds: int
     values: bool
     ids: bool
-    pairs: list[SourcePair]
+    pairs: int
 
 
 class Shown(NamedTuple):

@@ -103,6 +103,8 @@ class Walk:
         self.keyless = 0
         counted = request.config.counted
         self.coverage = CoverageCounts(scratch, counted) if counted is not None else None
+        self.rules: dict[str, int] = {}
+        self._ruled = counted.ruled if counted is not None else frozenset()
         self.drift = DriftCollector(scratch)
         self.references = ReferenceUsage(request.config.wanted)
         self.keys = KeyRecords(scratch / "keys")
@@ -186,6 +188,9 @@ class Walk:
         self.cells.add(stats.cells)
         if self.coverage is not None:
             self.coverage.add(stats.fields)
+            for name, sent, _ in stats.fields.events:
+                if sent and name in self._ruled:
+                    self.rules.setdefault(name, task.number)
         self.references.add(stats.field_names, stats.good_rows)
         self._people.add_block(task.number, block.part, first_row, stats)
         if stats.identities is not None:

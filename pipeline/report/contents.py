@@ -16,6 +16,7 @@ from pipeline.models import Reject
 from pipeline.plan.directory import Directory, read_lines
 from pipeline.plan.manifest import Example, Plan, SealedBlock
 from pipeline.plan.phases import PHASES
+from pipeline.plan.source_pairs import SourcePair
 from pipeline.report.measured import MeasuredRate, earlier_rate
 from pipeline.report.preflight_record import PreflightResult, preflight_of
 from pipeline.report.rejects import RefusalCause, refusal_causes
@@ -107,8 +108,8 @@ class Report(msgspec.Struct, frozen=True):
     `pairs` are rows of identities.parquet, some of each decision and reason. `state` is the state of the plan.
     `copies` counts the duplicates of each file by code, `refusals` are the answers that refused events where the
     plan was applied, else in its rehearsal, and `rate` is when events were accepted, where the plan was applied.
-    `earlier` is how fast another plan was sent to the same target, where this one was not.
-    `preflight` is what the target answered before.
+    `earlier` is how fast another plan was sent to the same target, where this one was not. `preflight` is what the
+    target answered before. `source_pairs` are rows beside the events that they become.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Report(msgspec.Struct, frozen=True):
     rate: SendingRate | None = None
     earlier: MeasuredRate | None = None
     preflight: PreflightResult | None = None
+    source_pairs: list[SourcePair] = []
 
 
 class _Cell(msgspec.Struct):
@@ -183,6 +185,7 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
         None if results.applied is None else read_rate(directory.ledger),
         earlier_rate(directory, plan.target) if results.applied is None else None,
         preflight_of(directory, plan.digest),
+        _source_pairs(directory),
     )
 
 
@@ -277,6 +280,13 @@ def _pairs(directory: Directory, plan: Plan) -> list[PairRow]:
 
     order = {name: position for position, name in enumerate(DECISIONS)}
     return sorted(some_pairs(directory.pairs), key=lambda pair: order.get(pair.decision, len(order)))
+
+
+def _source_pairs(directory: Directory) -> list[SourcePair]:
+    try:
+        return list(read_lines(directory.source_pairs, SourcePair)) if directory.source_pairs.exists() else []
+    except msgspec.MsgspecError as error:
+        raise _damaged(directory.source_pairs.name, error) from None
 
 
 def _damaged(name: str, error: Exception) -> UnsafePlan:

@@ -15,7 +15,7 @@ from pipeline.plan.diff.result import CodeChange, Diff, PropertyChange, Setting,
 from pipeline.plan.phases import EVENTS
 from pipeline.report.html import environment
 from pipeline.report.tables import number, table, text
-from pipeline.text import pluralize
+from pipeline.text import plural, pluralize
 from pipeline.validator.codes import meaning
 
 MOST_LINES = 40
@@ -83,16 +83,17 @@ def consequences(diff: Diff) -> list[tuple[int, str]]:
     if found is None:
         return []
     merges = diff.phases["identities"]
+    one = "true duplicate"
     lines = [
-        (found.duplicated, "true duplicates: their uuid is there with another name, person or UTC day, so both stay"),
-        (found.rekeyed, "true duplicates: the event of the same row is there under another uuid, so both stay"),
-        (merges.only_a, "merges of A that B does not make; a merge cannot be undone"),
-        (merges.only_b, "new merges; a merge cannot be undone"),
-        (found.left, "events of A that B does not have; they stay"),
-        (found.replaced, "events with another content; uuid, name, person and UTC day are equal, so one stays"),
-        (found.new, "new events"),
+        (found.duplicated, one, ": the uuid is there with another name, person or UTC day, so both stay"),
+        (found.rekeyed, one, ": the event of the same row is there under another uuid, so both stay"),
+        (merges.only_a, "merge", " of A that B does not make; a merge cannot be undone"),
+        (merges.only_b, "new merge", "; a merge cannot be undone"),
+        (found.left, "event", " of A that B does not have; it stays there"),
+        (found.replaced, "event", " with another content; uuid, name, person and UTC day are equal, so one stays"),
+        (found.new, "new event", ""),
     ]
-    return [(count, words) for count, words in lines if count]
+    return [(count, f"{noun if count == 1 else plural(noun)}{words}") for count, noun, words in lines if count]
 
 
 def settings(diff: Diff) -> list[Setting]:

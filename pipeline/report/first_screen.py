@@ -25,6 +25,7 @@ MOST_LINES = 6
 """Checks with a line on the first screen; the lines of more are folded together, so that it stays one screen."""
 MOST_NAMES = 12
 """Names beside their pictures; names that differ from one of them in case or spaces come along."""
+MOST_FOLDED = 50
 _LEVELS = {"stop": 0, "warning": 1, "notice": 2}
 _REGIONS = {"us": "US", "eu": "EU"}
 _TITLE = re.compile(r"^title: *(.+)$", re.MULTILINE)
@@ -258,8 +259,9 @@ def _names(report: Report) -> Names:
     for names in together:
         first = len(shown) < MOST_NAMES
         (shown if first else folded).extend(row(name, len(names) > 1, first) for name in names)
-    more = [count for name, count in plan.names.items() if name not in by_name]
-    return Names(shown, folded, len(more), sum(more))
+    named = {one.name for one in (*shown, *folded[:MOST_FOLDED])}
+    more = [count for name, count in plan.names.items() if name not in named]
+    return Names(shown, folded[:MOST_FOLDED], len(more), sum(more))
 
 
 def _months(report: Report) -> list[str]:

@@ -21,9 +21,9 @@ pytestmark = pytest.mark.slow
 A = "phc_test_a"
 FILES = (
     "blocks.jsonl", "copies.jsonl", "identities.jsonl", "identities.parquet", "groups.jsonl", "persons.jsonl",
-    "cells.jsonl", "drift.jsonl", "rejects.jsonl", "excluded-ids.txt",
+    "cells.jsonl", "drift.jsonl", "source-pairs.jsonl", "rejects.jsonl", "excluded-ids.txt",
 )  # fmt: skip
-READ_BY_THE_REPORT = ("cells.jsonl", "identities.parquet", "rejects.jsonl")
+READ_BY_THE_REPORT = ("cells.jsonl", "identities.parquet", "rejects.jsonl", "source-pairs.jsonl")
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 
 import pipeline
 from pipeline.options import PlanOptions
+from pipeline.plan.directory import read_lines
 from pipeline.plan.manifest import Plan
 from pipeline.plan.source_pairs import SentProperty, SourcePair, SourcePairs
 
@@ -25,6 +26,7 @@ events:
     as: $pageview
     rename: {link: $current_url}
     set: {seen: /page/host}
+  Opened: $pageview
 distinct_id: [user, device]
 time: {from: /at}
 key: {of: [/id], needs: [/id]}
@@ -65,9 +67,11 @@ def planned(folder: Path, sources: Any, **asked: Any) -> Plan:
     return pipeline.plan_export(sources, folder / "plan", options)
 
 
-def pairs_of(plan: Plan) -> list[SourcePair]:
+def pairs_of(plan: Plan, folder: Path) -> list[SourcePair]:
     assert isinstance(plan.source_pairs, SourcePairs)
-    return plan.source_pairs.pairs
+    found = list(read_lines(folder / "plan" / "source-pairs.jsonl", SourcePair))
+    assert plan.source_pairs.pairs == len(found)
+    return found
 
 
 def property_of(pair: SourcePair, name: str) -> SentProperty:
@@ -100,7 +104,7 @@ def line_of(text: str) -> int:
 def test_each_property_names_its_fields_its_rule_and_the_line(
     tmp_path: Path, name: str, fields: list[str], rule: str, line: str | None
 ) -> None:
-    (pair,) = pairs_of(planned(tmp_path, written(tmp_path / "export", [row(1)])))
+    (pair,) = pairs_of(planned(tmp_path, written(tmp_path / "export", [row(1)])), tmp_path)
     found = property_of(pair, name)
     assert (found.fields, found.rule, found.line) == (fields, rule, line_of(line) if line else 0)
     assert pair.event_rule == "Viewed"
@@ -118,12 +122,12 @@ def test_masked_plans_have_no_value_and_no_id(tmp_path: Path) -> None:
         ({"show_ids": True}, True, False),
         ({"show_values": True, "show_ids": True}, True, True),
     ):
-        (pair,) = pairs_of(planned(tmp_path, source, **asked))
+        (pair,) = pairs_of(planned(tmp_path, source, **asked), tmp_path)
         text = msgspec.json.encode(pair).decode()
         assert [one in text for one in ids_of_row] == [ids] * 2
         assert [one in text for one in values_of_row] == [values] * 6
         if not asked:
-            for file in ("plan.json", "report.json", "report.html"):
+            for file in ("plan.json", "report.json", "report.html", "source-pairs.jsonl"):
                 written_text = (tmp_path / "plan" / file).read_text("utf-8")
                 assert not [one for one in (*ids_of_row, *values_of_row) if one in written_text], file
     assert property_of(pair, "note").value == f'"call {PERSON} now"'
@@ -131,7 +135,7 @@ def test_masked_plans_have_no_value_and_no_id(tmp_path: Path) -> None:
 
 def test_hostile_values_are_cut_and_cannot_drive_a_page(tmp_path: Path) -> None:
     source = written(tmp_path / "export", [row(1, HOSTILE[:60], own=HOSTILE)])
-    (pair,) = pairs_of(planned(tmp_path, source, show_values=True))
+    (pair,) = pairs_of(planned(tmp_path, source, show_values=True), tmp_path)
     value = property_of(pair, "own").value
     assert value.endswith(f"… (+{len(HOSTILE) + 2 - 120:,} characters)")
     assert "\\u202e" in value
@@ -141,6 +145,20 @@ def test_hostile_values_are_cut_and_cannot_drive_a_page(tmp_path: Path) -> None:
     assert "\u202e" not in page
 
 
+def test_each_entry_of_events_has_a_row_that_is_sent(tmp_path: Path) -> None:
+    """Of two entries that give one name the second has a pair, too: not a copy of an event, and not a rejected row."""
+    copy = row(7, "Opened") | {"received": "2022-03-05T00:00:00Z"}
+    rows = [row(1), row(2, "Other"), row(7, "Opened"), row(3, "Opened", 1066), copy, row(4, "Opened"), row(5, "Opened")]
+    found = pairs_of(planned(tmp_path, written(tmp_path / "export", rows), max_rejects="9"), tmp_path)
+    (opened,) = [pair for pair in found if pair.event_rule == "Opened"]
+    sent = [name for name, rule in ((pair.event, pair.event_rule) for pair in found)]
+    assert sorted(sent) == ["$pageview", "$pageview", "Other"]
+    assert (opened.event, opened.year) == ("$pageview", 2022)
+    assert opened.row in (3, 5, 6)
+    page = (tmp_path / "plan" / "report.html").read_text("utf-8")
+    assert "by the rule for <bdi>Opened</bdi>" in page
+
+
 def test_the_first_event_of_each_name_and_year_whatever_the_workers_and_files(tmp_path: Path) -> None:
     """Copies are not shown; the choice is the same for each number of workers and order of the files."""
     rows = [row(number, f"Name {number % 5}", 2015 + number % 4) for number in range(400)]
@@ -148,12 +166,12 @@ def test_the_first_event_of_each_name_and_year_whatever_the_workers_and_files(tm
     written(source, [*rows[100:], row(999, "Name 1", 2021)], "2021-01-02.jsonl")
     files = sorted(source.iterdir())
     first = planned(tmp_path, files)
-    found = pairs_of(first)
+    found = pairs_of(first, tmp_path)
     assert isinstance(first.source_pairs, SourcePairs)
     assert first.source_pairs.kinds == 21
     assert len({(pair.event, pair.year) for pair in found}) == len(found) == 21
     for workers, order in ((0, 1), (2, 1), (2, -1)):
-        assert planned(tmp_path, files[::order], workers=workers).source_pairs == first.source_pairs
+        assert pairs_of(planned(tmp_path, files[::order], workers=workers), tmp_path) == found
     lines = {file.name: (gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()).splitlines()
              for file in files}  # fmt: skip
     for pair in found:

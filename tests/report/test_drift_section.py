@@ -9,7 +9,6 @@ from pipeline.plan.drift import MOST_LISTED, MOST_PERIODS, Drift, LeftOut, Perio
 from pipeline.report.contents import build_report
 from pipeline.report.html import render
 from pipeline.report.machine import plan_object
-from pipeline.report.sections.drift import MOST_ON_PAGE
 from tests.golden.report.small_plan import plan_directory, small_plan
 
 TYPES = ["text", "number as text", "number", "boolean", "object", "list"]
@@ -42,14 +41,15 @@ def page_of(folder: Path, drift: Drift | None) -> str:
 
 
 def test_ten_years_of_the_most_properties_take_few_bytes(tmp_path: Path) -> None:
-    """Fifty properties with long names, with all their periods; the others are counted, and some of them named."""
+    """As many as fit, with all their periods; the others are counted, and some of them named."""
     properties = [summary(number, MOST_PERIODS, "n" * 200) for number in range(MOST_LISTED)]
     left_out = LeftOut(7, 12, ["rare of Viewed"])
     page = page_of(tmp_path / "many", Drift(10**7, 12_000, properties, left_out))
     without = page_of(tmp_path / "none", None)
-    assert len(page) - len(without) < 120_000
-    assert page.count('rowspan="12"') == MOST_ON_PAGE * 5
-    assert f"{12_000 - MOST_ON_PAGE:,} more properties" in page
+    assert len(page) - len(without) < 45_000
+    shown = page.count('rowspan="12"') // 5
+    assert shown > 5
+    assert f"{12_000 - shown:,} more properties" in page
     assert "7 properties in 12 events, such as <bdi>rare of Viewed</bdi>" in page
     assert "Drift" not in without
 

@@ -19,7 +19,9 @@ from pipeline.charts.bars import bar, sparkline
 from pipeline.charts.timeline import Timeline, timeline
 from pipeline.ledger import RunHistory, SendingRate
 from pipeline.models import Finding
+from pipeline.plan.drift import Drift, LeftOut, Period, PropertySummary
 from pipeline.plan.manifest import EventCounts, Example, MappingSeal
+from pipeline.plan.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
 from pipeline.report.contents import Project, Report, Results, build_report, project_of
 from pipeline.report.first_screen import first_screen
 from pipeline.report.headlines import in_one_line
@@ -293,7 +295,7 @@ def test_the_duration_is_of_what_was_measured(tmp_path: Path) -> None:
 
 
 def test_the_report_of_ten_million_rows_is_small(tmp_path: Path) -> None:
-    """3,650 files of a day each, 12,000 names of 200 characters, 60 rejects, 40 checks, and most fields and merges."""
+    """3,650 files of a day each, 12,000 names of 200 characters, 40 checks, most fields, drift and pairs."""
     from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage, Totals
 
     names = {f"{number:05d} {'name ' * 38}"[:200]: 20_000 - number for number in range(12_000)}
@@ -306,15 +308,24 @@ def test_the_report_of_ten_million_rows_is_small(tmp_path: Path) -> None:
     coverage = Coverage(
         "rows", 10_000_000, fields, Totals(5_000, 1_000, 900), events, Totals(12_000, 1_000, 0), [], [], {}
     )
-    page = render(
-        report_of(
-            tmp_path, cells=cells, names=names, coverage=coverage,
-            parts=[part(f"events-{day}.jsonl", (2_740, 2_740, 0, 0)) for day in days],
-            rejects={f"reject_{at}": 9 for at in range(60)},
-            gates=[Finding(f"check_{at}", "warning", "what it found, in a sentence. " * 20) for at in range(40)],
-        )
+    periods = [Period(f"20{at:02d}-01", f"20{at:02d}-12", ["number as text", "text"], 0.5, 9) for at in range(14, 26)]
+    changing = [PropertySummary(name, wide, 9, 1, 2, 0, {"text": 6}, 900_000, False, days[0], days[-1], periods)
+                for name in list(names)[:300]]  # fmt: skip
+    row = [SourceField(f"{wide}.{at}", "v" * 120, [wide] * 3) for at in range(60)]
+    event = [SentProperty(f"{wide}.{at}", "v" * 120, [wide], "properties.rename", at) for at in range(60)]
+    pairs = [SourcePair(name, 2014, f"{wide}.jsonl", 1, name, row, 9, event[:4], event, 9) for name in list(names)[:32]]
+    report = report_of(
+        tmp_path, cells=cells, names=names, coverage=coverage,
+        drift=Drift(10_000_000, 90_000, changing, LeftOut(9, 9, [wide])),
+        source_pairs=SourcePairs(9_000, True, True, 32),
+        parts=[part(f"events-{day}.jsonl", (2_740, 2_740, 0, 0)) for day in days],
+        rejects={f"reject_{at}": 9 for at in range(60)},
+        gates=[Finding(f"check_{at}", "warning", "what it found, in a sentence. " * 20) for at in range(40)],
     )  # fmt: skip
-    assert len(page.encode()) < 400_000
+    page = render(msgspec.structs.replace(report, source_pairs=pairs))
+    assert "<h2>Drift</h2>" in page
+    assert "<h2>Source and event</h2>" in page
+    assert 300_000 < len(page.encode()) < 400_000
 
 
 def test_the_report_of_ten_years_is_small(tmp_path: Path) -> None:

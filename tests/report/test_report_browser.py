@@ -6,7 +6,6 @@ import base64
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +15,24 @@ from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Part
 from pipeline.ledger import FailureCount, RunHistory, SendingRate
 from pipeline.models import Finding, Reject
 from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage, Totals
+from pipeline.plan.diff.result import (
+    CodeChange,
+    Consequences,
+    DayChange,
+    Diff,
+    EventExample,
+    NameChange,
+    PersonChange,
+    Persons,
+    PhaseChange,
+    PropertyChange,
+    Renamed,
+    Setting,
+    Shift,
+    Side,
+)
 from pipeline.plan.drift import Drift, LeftOut, Period, PropertySummary
+from pipeline.plan.hours import HoursSeal
 from pipeline.plan.manifest import (
     Example,
     GroupsSeal,
@@ -26,8 +42,12 @@ from pipeline.plan.manifest import (
     PersonsSeal,
     ProfilesSeal,
 )
+from pipeline.plan.phases import PHASES
+from pipeline.plan.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
 from pipeline.report.contents import FileCopies, Project, Report, Results, build_report
+from pipeline.report.diff_view import render_diff
 from pipeline.report.html import render
+from pipeline.report.measured import MeasuredRate
 from pipeline.report.pairs import PairRow
 from pipeline.report.rejects import RefusalCause
 from pipeline.report.results import (
@@ -43,19 +63,12 @@ from pipeline.report.survey_page import write_survey
 from pipeline.verify.findings import Difference, ExtraEvents
 from tests.golden.report.small_plan import part, plan_directory, small_plan
 from tests.support.browser import Tab
-from tests.support.required import require
+from tests.support.pages import HOSTILE, TAGS, opened, too_wide, violations, without_direction
 
 pytestmark = pytest.mark.slow
-AXE = Path(__file__).parent.parent / "real_clients" / "node_modules" / "axe-core" / "axe.min.js"
 PICTURES = os.environ.get("BACKCAST_TEST_PICTURES")
 """A folder for pictures of the pages, where somebody wants to look at them."""
 
-HOSTILE = {
-    "markup": "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">'{{ 7*7 }}",
-    "right to left": "\u202egnp.esu\u2066 \u0634\u0631\u0627\u0621",
-    "long": "W" * 200,
-    "emoji": "\U0001f469\u200d\U0001f469\u200d\U0001f467 \U0001f468\U0001f3fd\u200d\U0001f4bb at home",
-}
 COUNTS = SentCounts(made=12, accepted=9, refused=2, in_doubt=1)
 
 
@@ -92,6 +105,8 @@ def full_report(folder: Path, name: str) -> Report:
         notices=[(name, name, name)],
         people=people,
         coverage=coverage,
+        hours=HoursSeal([200 + hour for hour in range(24)], [100 + hour for hour in range(24)], [9] * 7, name),
+        source_pairs=SourcePairs(1, False, False, 1),
         drift=Drift(
             9,
             3,
@@ -124,6 +139,21 @@ def full_report(folder: Path, name: str) -> Report:
         pairs=[PairRow("merge", name, name, name, 2, name, "2021-11-01T10:00:00Z", None)],
         copies=[FileCopies(name, {"duplicate_event": 1})],
         refusals=[RefusalCause(name, 2, name), RefusalCause(name, 1)],
+        earlier=MeasuredRate(9.0, "sent", name),
+        source_pairs=[
+            SourcePair(
+                name,
+                2021,
+                name,
+                3,
+                name,
+                [SourceField(name, name, [name], name)],
+                2,
+                [SentProperty("event", name, [name], name, 3)],
+                [SentProperty(name, name, [name], name, 0)],
+                2,
+            )
+        ],
         rate=SendingRate({1_700_000_000: 5, 1_700_000_003: 4}, {1_700_000_003: 3}),
     )
 
@@ -136,6 +166,32 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for number, (kind, name) in enumerate({"plain": "Signed Up", **HOSTILE}.items()):
         found[kind] = folder / f"{number}.html"
         found[kind].write_text(render(full_report(folder / str(number), name)), encoding="utf-8")
+    return found
+
+
+def full_diff(name: str) -> Diff:
+    """Two plans with differences of every kind, and `name` in every place that a text of an export can reach."""
+    side = Side(name, "d" * 64, name, name, name, "2021-11-01", "2021-11-30", {"read": 9}, {"events": 9})
+    return Diff(
+        equal=False, compared=True, a=side, b=side,
+        settings=[Setting(name, name, name)], skips=[CodeChange(name, 1, 2)], rejects=[CodeChange("bad_json", 1, 2)],
+        phases={name: PhaseChange(9, 9, 1, 6, 2, 2) for name in PHASES}, changed={"timestamp": 6},
+        properties=[PropertyChange("events", name, 1, 1, 1, [(name, name)])],
+        names=[NameChange(name, 6, 2, 2)], days=[DayChange("2021-11-02", 6, 2, 2, 9, 9)],
+        renamed=[Renamed(name, name, 3)], shifts=[Shift(3_600.0, 3)], persons=Persons(2, [PersonChange(name, 6)]),
+        examples=[EventExample("changed", "u", (name, "2021-11-02T00:00:00Z"), (name, "2021-11-02T01:00:00Z"))],
+        consequences=Consequences(1, 1, 1, 1, 1, 1), totals={"names": 3, "properties": 3, "examples": 3},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def diff_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page of two plans for each kind of name, and one with a plain name."""
+    folder = tmp_path_factory.mktemp("diffs")
+    found = {}
+    for number, (kind, name) in enumerate({"plain": "Signed Up", **HOSTILE}.items()):
+        found[kind] = folder / f"{number}.html"
+        found[kind].write_text(render_diff(full_diff(name)), encoding="utf-8")
     return found
 
 
@@ -154,71 +210,57 @@ def survey_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-def opened(tab: Tab, page: Path) -> Tab:
-    """The page with all its folds open."""
-    tab.open(page.as_uri())
-    tab.run("document.querySelectorAll('details').forEach(one => one.open = true)")
-    return tab
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_axe_finds_nothing(pages: dict[str, Path], tab: Tab, scheme: str, width: int) -> None:
-    """The rules of axe for pages that everybody can use, with all chapters open; scripts run for the check alone."""
-    require(AXE.exists(), "axe-core is not installed: npm ci --ignore-scripts --prefix tests/real_clients")
+    """The rules of axe for pages that everybody can use, with all chapters open."""
     tab.colours(scheme)
     tab.width(width)
-    opened(tab, pages["plain"])
-    tab.run(f"{AXE.read_text(encoding='utf-8')}; 0")
-    found: dict[str, Any] = tab.run(
-        "axe.run(document).then(found => ({passes: found.passes.length,"
-        " violations: found.violations.map(one => [one.impact, one.id, one.nodes[0].html])}))"
-    )
-    assert found["violations"] == []
-    assert found["passes"] > 30
+    assert violations(opened(tab, pages["plain"])) == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1280])
-def test_a_survey_has_the_same_pictures(survey_page: Path, tab: Tab, width: int) -> None:
+def test_a_survey_has_the_same_pictures(survey_page: Path, tab: Tab, width: int, scheme: str) -> None:
     """Rows per day with the days without any, names, hours of day; nothing runs or is too wide, axe is content."""
-    require(AXE.exists(), "axe-core is not installed: npm ci --ignore-scripts --prefix tests/real_clients")
     tab.width(width)
+    tab.colours(scheme)
     opened(tab, survey_page)
     assert tab.run("document.title").startswith("backcast survey: ")
-    body = tab.run("document.body.innerText")
-    assert "no events from 2021-11-11 to 2021-11-12 (2 days)" in body
-    assert HOSTILE["markup"] in body
-    assert HOSTILE["emoji"] in body
+    assert "no events from 2021-11-11 to 2021-11-12 (2 days)" in tab.run("document.body.innerText")
+    for kind in HOSTILE:
+        count, others = without_direction(tab, kind)
+        assert (others, count > 0) == ([], True)
     assert tab.run("document.querySelectorAll('svg[role=img]').length") == 2
-    assert tab.run("document.documentElement.scrollWidth") <= width
-    tab.run(f"{AXE.read_text(encoding='utf-8')}; 0")
-    assert tab.run("axe.run(document).then(found => found.violations.map(one => [one.id, one.nodes[0].html]))") == []
+    assert (too_wide(tab), violations(tab)) == ([], [])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_two_plans_compared_are_a_page_for_everybody(
+    diff_pages: dict[str, Path], tab: Tab, width: int, scheme: str
+) -> None:
+    """With every section: axe is content, nothing is too wide, and names of strangers add no element."""
+    tab.width(width)
+    tab.colours(scheme)
+    plain = opened(tab, diff_pages["plain"]).run(TAGS)
+    assert (too_wide(tab), violations(tab)) == ([], [])
+    for kind in HOSTILE:
+        opened(tab, diff_pages[kind])
+        assert (tab.run("document.title"), tab.run(TAGS)) == ("backcast diff", plain)
+        count, others = without_direction(tab, kind)
+        assert (others, count > 15, too_wide(tab)) == ([], True, [])
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_names_of_strangers_stay_text_in_every_place(pages: dict[str, Path], tab: Tab, kind: str) -> None:
     """They add no element and run nothing; each stands in an element of its own direction; emoji stay whole."""
-    tags = "[...document.querySelectorAll('body *')].map(one => one.tagName).join(' ')"
-    plain = opened(tab, pages["plain"]).run(tags)
+    plain = opened(tab, pages["plain"]).run(TAGS)
     opened(tab, pages[kind])
-    assert tab.run(tags) == plain
+    assert tab.run(TAGS) == plain
     assert tab.run("document.title").startswith("backcast plan ")
-    name = HOSTILE[kind]
-    shown = {"right to left": "gnp.esu", "long": "W" * 60, "emoji": name}.get(kind, name)
-    outside = f"""(() => {{
-      const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [0];
-      while (walker.nextNode()) if (walker.currentNode.data.includes({json.dumps(shown)})) {{
-        found[0]++;
-        if (!walker.currentNode.parentElement.closest('bdi, pre, code'))
-          found.push(walker.currentNode.parentElement.outerHTML.slice(0, 200));
-      }}
-      return found;
-    }})()"""
-    count, *others = tab.run(outside)
+    count, others = without_direction(tab, kind)
     assert (others, count > 60) == ([], True)
-    body = tab.run("document.body.innerText")
-    assert not {"\u202e", "\u2066"} & set(body)
-    assert "\\u200d" not in body
 
 
 @pytest.mark.parametrize("width", [320, 390, 900, 1600])
@@ -227,11 +269,7 @@ def test_no_page_is_wider_than_the_window(pages: dict[str, Path], tab: Tab, widt
     tab.width(width)
     for kind, page in pages.items():
         opened(tab, page)
-        wide = (
-            "[...document.querySelectorAll('main *')].filter(one => !one.closest('.wide')"
-            " && one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 200))"
-        )
-        assert tab.run(wide) == [], kind
+        assert too_wide(tab) == [], kind
         if PICTURES:
             tab.picture(Path(PICTURES) / f"report-{kind}-{width}.png")
 
@@ -246,6 +284,17 @@ def test_the_keyboard_reads_the_days(pages: dict[str, Path], tab: Tab) -> None:
     tab.press("ArrowRight")
     assert tab.run(shown) == '"2021-11-03: 3"'
     assert tab.run("document.activeElement.getBoundingClientRect().width") > 10
+
+
+def test_the_keyboard_reads_the_hours(pages: dict[str, Path], tab: Tab) -> None:
+    """As it reads the days, on each of the two clocks."""
+    tab.open(pages["plain"].as_uri())
+    shown = "getComputedStyle(document.activeElement, '::after').content"
+    for clock, count in (("hours-1", 103), ("hours-2", 203)):
+        tab.tab_to(f"focus.name === '{clock}'")
+        for _ in range(3):
+            tab.press("ArrowRight")
+        assert tab.run(shown) == f'"03:00: {count}"'
 
 
 def test_paper_has_all_folds_open(pages: dict[str, Path], tab: Tab) -> None:

@@ -269,7 +269,7 @@ def _recorded(plan: Plan, other: Plan) -> object:
     The digest of blocks.jsonl covers those of all events. Updates can have the plan's own instant as their time, so
     they are compared by their number alone where the instants differ.
     """
-    left_out = {"identities.parquet"}
+    left_out = {"identities.parquet", "source-pairs.jsonl"}  # which say where rows are
     if plan.options.as_of != other.options.as_of:
         left_out |= {sealed_file(phase, _ANYWHERE).name for phase in PHASES if phase != EVENTS}
     files = {name: digest for name, digest in plan.files.items() if name not in left_out}

@@ -12,7 +12,7 @@ from pipeline.report.registry import Values, on_page, on_terminal
 from pipeline.text import pluralize, printable
 
 MOST_ON_TERMINAL = 3
-MOST_ON_PAGE = 70
+MOST_ON_PAGE = 50
 MOST_CHARACTERS = 60
 
 

@@ -16,7 +16,7 @@ from pipeline.text import printable
 
 MOST_NAMES = 5
 NAME_CHARACTERS = 200
-MOST_IN_MONTHS, LEAST_IN_MONTHS, MOST_LINES = 40, 10, 200
+MOST_IN_MONTHS, LEAST_IN_MONTHS, MOST_LINES = 40, 10, 120
 """Names with their own line in the tables of months, and lines in all: ten years of a hundred are half a page."""
 MONTHS_NAME_CHARACTERS = 80
 
