@@ -21,7 +21,7 @@ class _Line(NamedTuple):
 
 _LINES = {
     "clock_jump": _Line("The hours of day move in {}. Was the clock of the source changed?"),
-    "missing_files": _Line("No file of {}. Is the export complete?", " before "),
+    "missing_files": _Line("No file for {}. Is the export complete?", " before "),
     "overlapping_files": _Line("Files may have the same rows: {}. Leave one out?", " in "),
     "empty_days": _Line("No events at all {}. Is the export complete?", " (at least "),
     "empty_days_of_a_name": _Line("No events of {}. Is the export complete?"),
@@ -32,7 +32,7 @@ _LINES = {
     "renamed_event": _Line("{}. Is it one event?"),
     "similar_names": _Line("{}. Are they one event?"),
     "inhuman_rate": _Line("Too many events for a person: {}. A bot, a test, a server?", " (row "),
-    "near_duplicate": _Line("{count} equal an earlier one of the same person and second, with another uuid. Twice?"),
+    "near_duplicate": _Line("{count} equal an earlier one of the same person and second but for the uuid. Twice?"),
     "cut_values": _Line("Texts seem to be cut: {}. Can the tool export them whole?", ": "),
     "unsafe_integer": _Line("Integers beyond 2^53: {}. Are they ids?", ", the first in "),
     "null_rate": _Line("Values are suddenly missing: {}. What changed?", "; the first "),

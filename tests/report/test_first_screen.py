@@ -171,7 +171,7 @@ def test_of_many_checks_the_weightiest_have_a_line_on_the_first_screen(tmp_path:
         ("spike", "2022-07-20 (1,977 events, 9 times the usual 230), 1,169 of them {Viewed}", 3,
          "Unusually many events on 2022-07-20 (1,977 events, 9 times the usual 230) and 2 more. Expected?"),
         ("near_duplicate", "Viewed at 2022-01-01T10:15:01Z", 2,
-         "2 events equal an earlier one of the same person and second, with another uuid. Twice?"),
+         "2 events equal an earlier one of the same person and second but for the uuid. Twice?"),
         ("renamed_event", "{0} until 2022-11-01; then {x}", 1, "{0} until 2022-11-01; then {x}. Is it one event?"),
         ("renamed_event", "W" * 200, 1, "1 day"),
         ("of_a_plugin", "anything", 1, "1 day"),
