@@ -215,9 +215,12 @@ def apply_plan(
     from pipeline.delivery.send import Hooks, capture_key, send_plan
     from pipeline.plan.freshness import open_plan
     from pipeline.report.machine import update_report
+    from pipeline.report.state import check_rehearsed
 
     plan, folder = open_plan(fspath(directory))
     key = capture_key(to, key=_secret(project_key), dry_run=options.dry_run, warn=warn)
+    if options.require_rehearsal:
+        check_rehearsed(plan, folder)
     outcome = send_plan(plan, folder, to, key, options, Hooks(progress, warn))
     if not options.dry_run:
         update_report(folder, plan, warn)

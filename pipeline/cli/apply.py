@@ -50,7 +50,7 @@ def apply(
     from pipeline.report.preflight_view import key_status
     from pipeline.report.rejects import refusal, refusal_causes
     from pipeline.report.results import apply_result
-    from pipeline.report.state import read_status
+    from pipeline.report.state import check_rehearsed, read_status
     from pipeline.targets import address_of, is_loopback
 
     address = address_of(to)
@@ -58,6 +58,8 @@ def apply(
     plan, folder = open_plan(directory)
     key = capture_key(to, keys.project_key_file, dry_run=options.dry_run, warn=common.warn)
     check_send(plan, folder, to, key, options)
+    if options.require_rehearsal:
+        check_rehearsed(plan, folder)
     events = {phase: plan.events.phases.get(phase, 0) for phase in phases}
     preflight = None
     if sum(events.values()) and not options.dry_run:

@@ -101,6 +101,11 @@ class ApplyOptions(Checked):
         None, "--approve-merges", least=0, metavar="N",
         help="The number of merges in the plan, which cannot be undone; a target on this machine needs none.",
     )  # fmt: skip
+    require_rehearsal: bool = option(
+        False,
+        "--require-rehearsal",
+        help="Refuse a plan that was not rehearsed whole, without anything refused or missing.",
+    )
     rotated_key: bool = option(
         False, "--rotated-key", help="The key of the same project was changed since the plan was first applied."
     )

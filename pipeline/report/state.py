@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pipeline.errors import UnsafePlan
 from pipeline.ledger import LedgerSummary, Totals, is_locked, read_summary
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Results, results_of
+from pipeline.text import quoted
 
 
 class State(StrEnum):
@@ -77,6 +79,15 @@ def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: b
     if totals.refused:
         return State.SENT_WITH_REFUSALS
     return State.VERIFIED if verification is not None and current and verification.proved else State.SENT
+
+
+def check_rehearsed(plan: Plan, directory: Directory) -> None:
+    """Raise UnsafePlan unless the last rehearsal of this very plan sent all of it and found all of it; BrokenLedger."""
+    if not _is_rehearsed(results_of(directory, plan, NO_RESULTS)):
+        raise UnsafePlan(
+            f"{directory.path} was not rehearsed, or its rehearsal left events unsent, refused or missing",
+            hint=f"backcast rehearse {quoted(str(directory.path))}",
+        )
 
 
 def _is_rehearsed(results: Results) -> bool:
