@@ -29,11 +29,14 @@ def write(directory: Path, options: ReceiptOptions, as_json: bool, quiet: bool) 
     result of the verification, and what none of this proves. A key for --sign: openssl genpkey -algorithm ed25519.
     """
     from pipeline import api
-    from pipeline.plan.directory import Directory
+    from pipeline.plan.freshness import open_plan
+    from pipeline.report.machine import update_report
     from pipeline.report.proof_view import show_receipt
 
     written = api.write_receipt(directory, options)
-    path = str(Directory(directory).receipt if options.out is None else options.out)
+    plan, folder = open_plan(directory)
+    update_report(folder, plan, common.warn)
+    path = str(folder.receipt if options.out is None else options.out)
     common.show(written, lambda console: show_receipt(console, written, path), as_json=as_json, quiet=quiet)
     return 0
 

@@ -19,6 +19,7 @@ from pipeline.plan.phases import PHASES
 from pipeline.plan.source_pairs import SourcePair
 from pipeline.report.measured import MeasuredRate, earlier_rate
 from pipeline.report.preflight_record import PreflightResult, preflight_of
+from pipeline.report.receipts import WrittenReceipt, written_receipt
 from pipeline.report.rejects import RefusalCause, refusal_causes
 from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
 from pipeline.report.wording import DECISIONS, unproved
@@ -109,7 +110,8 @@ class Report(msgspec.Struct, frozen=True):
     `copies` counts the duplicates of each file by code, `refusals` are the answers that refused events where the
     plan was applied, else in its rehearsal, and `rate` is when events were accepted, where the plan was applied.
     `earlier` is how fast another plan was sent to the same target, where this one was not. `preflight` is what the
-    target answered before. `source_pairs` are rows beside the events that they become.
+    target answered before. `source_pairs` are rows beside the events that they become, `receipt` is
+    the receipt beside the plan.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Report(msgspec.Struct, frozen=True):
     earlier: MeasuredRate | None = None
     preflight: PreflightResult | None = None
     source_pairs: list[SourcePair] = []
+    receipt: WrittenReceipt | None = None
 
 
 class _Cell(msgspec.Struct):
@@ -186,6 +189,7 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
         earlier_rate(directory, plan.target) if results.applied is None else None,
         preflight_of(directory, plan.digest),
         _source_pairs(directory),
+        written_receipt(plan, directory),
     )
 
 

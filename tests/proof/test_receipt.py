@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,10 @@ from pipeline import api
 from pipeline.errors import UsageError
 from pipeline.local_service import LocalService
 from pipeline.options import ReceiptOptions, VerifyOptions
+from pipeline.plan.freshness import open_plan
 from pipeline.proof.check import check_receipt
+from pipeline.report.machine import write_report
+from tests.support.commands import in_process
 from tests.support.deliveries import add, in_ledger, planned, run
 
 
@@ -142,3 +146,20 @@ def test_a_file_without_a_key_is_an_error_that_tells_how_to_make_one(tmp_path: P
         api.write_receipt(plan, ReceiptOptions(sign=tmp_path / "key"))
     assert "openssl genpkey" in raised.value.hint
     assert not (plan / "receipt.json").exists()
+
+
+def test_the_report_has_a_chapter_for_the_receipt_of_its_plan(tmp_path: Path) -> None:
+    """With the digest of the file and the key; a receipt of another plan is not shown."""
+    plan = sent(tmp_path)
+    key, public = keys(tmp_path / "keys")
+    done = in_process("receipt", "write", plan, "--sign", key)
+    assert done.returncode == 0, done.stderr
+    page = (plan / "report.html").read_text()
+    assert "<h2>Receipt</h2>" in page
+    assert hashlib.sha256((plan / "receipt.json").read_bytes()).hexdigest() in page
+    assert json.loads((plan / "receipt.json").read_text())["signature"]["public_key"] in page
+    edited(plan / "receipt.json", lambda content: content["plan"].update(digest="0" * 64))
+    assert in_process("receipt", "check", plan / "receipt.json", "--public-key", public).returncode == 7
+    opened, folder = open_plan(plan)
+    write_report(folder, opened)
+    assert "<h2>Receipt</h2>" not in (plan / "report.html").read_text()

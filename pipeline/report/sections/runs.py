@@ -1,4 +1,4 @@
-"""The results of a plan: its rehearsal, its sending, and what was read back."""
+"""The results of a plan: its rehearsal, its sending, what was read back, and the receipt of it all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pipeline.charts.rate import rate
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 from pipeline.report.verification_words import done_about
-from pipeline.report.wording import COLLAPSE
+from pipeline.report.wording import COLLAPSE, state_in_words
 
 
 @on_page(80, "rehearsal")
@@ -46,3 +46,13 @@ def verification(report: Report) -> Values:
     if result is None:
         return None
     return {"verification": result, "collapse": COLLAPSE, "remedies": done_about(result)}
+
+
+@on_page(105, "receipt")
+def receipt(report: Report) -> Values:
+    """The receipt beside the plan, by which others check what was imported."""
+    written, applied = report.receipt, report.results.applied
+    if written is None:
+        return None
+    refused = applied.events.refused if applied is not None else 0
+    return {"receipt": written, "then": state_in_words(written.state, refused)}
