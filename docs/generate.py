@@ -95,7 +95,7 @@ def _command(command: click.Command, context: click.Context) -> str:
 
 def mapping_sections() -> str:
     """What each section of a mapping file takes, from the schema that editors use."""
-    from pipeline.mapper.editor_schema import editor_schema
+    from pipeline.mapper.language.editor_schema import editor_schema
 
     return "\n".join(_section("", editor_schema(), {"value", "condition", "decoder"}))
 
@@ -149,7 +149,7 @@ def _takes(field: dict[str, Any]) -> str:
 
 def verbs(family: str) -> str:
     """Every verb of a family, in the order of its examples: what it does, its arguments, and the example."""
-    from pipeline.mapper.editor_schema import editor_schema
+    from pipeline.mapper.language.editor_schema import editor_schema
 
     declared = editor_schema()["$defs"]
     shown = (name.split() for name in examples() if name.startswith(f"{family} "))
@@ -267,7 +267,7 @@ def codes() -> str:
 
 def effects() -> str:
     """What `mapping check` finds to be without effect, from the docstrings of its checks."""
-    from pipeline.mapper.ineffective import CHECKS
+    from pipeline.mapper.inspection.ineffective import CHECKS
 
     lines = [" ".join((check.__doc__ or "").split()) for check in CHECKS]
     return "\n".join(f"- {line};" for line in lines[:-1]) + f"\n- {lines[-1]}."

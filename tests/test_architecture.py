@@ -29,7 +29,7 @@ LIBRARIES = {
     "tenacity": {"delivery.retry", "management.transport"},
     "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
     "duckdb": {"identity.database", "local_service.store.database", "local_service.query.worker"},
-    "yaml": {"mapper.loader"},
+    "yaml": {"mapper.language.loader"},
     "openpyxl": {"extractors.excel_reader"},
     "pyarrow": {
         "extractors.brotli_reader",

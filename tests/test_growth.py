@@ -33,11 +33,11 @@ PLACES = {
     ),
     "add-a-verb": (
         "pipeline/mapper/verbs/squash.py",
-        "from pipeline.mapper.builder import Builder\n"
-        "from pipeline.mapper.functions import function\n"
-        "from pipeline.mapper.kinds import VALUE, Field, verb\n"
-        "from pipeline.mapper.language import Call\n"
-        "from pipeline.mapper.expressions import Apply, Value\n",
+        "from pipeline.mapper.program.builder import Builder\n"
+        "from pipeline.mapper.program.functions import function\n"
+        "from pipeline.mapper.language.kinds import VALUE, Field, verb\n"
+        "from pipeline.mapper.language.sections import Call\n"
+        "from pipeline.mapper.program.expressions import Apply, Value\n",
     ),
     "add-a-rule": ("pipeline/validator/rules.py", ""),
     "add-a-check": (

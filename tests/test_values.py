@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.conversions import as_json, as_number
+from pipeline.mapper.codegen.conversions import as_json, as_number
 from pipeline.values import BadValue
 from tests.support import tiny_tool as tiny
 

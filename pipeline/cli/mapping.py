@@ -18,8 +18,8 @@ from pipeline.errors import UsageError
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
-    from pipeline.mapper.language import Mapping as Document
-    from pipeline.mapper.mutations import Mutated
+    from pipeline.mapper.inspection.mutations import Mutated
+    from pipeline.mapper.language.sections import Mapping as Document
     from pipeline.survey.draft import Choice
 
 MOST_QUESTIONS = 7
@@ -67,7 +67,7 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
     """Print a mapping file, or what it compiles to."""
     from pipeline.mapper import compile as compile_mapping
     from pipeline.mapper import load
-    from pipeline.mapper.printer import printed
+    from pipeline.mapper.program.printer import printed
     from pipeline.models import SealedOptions
     from pipeline.option_types import read_settings
 
@@ -106,7 +106,7 @@ def check(
     """
     from pipeline.mapper import load
     from pipeline.mapper.compiler import check_mapping
-    from pipeline.mapper.ineffective import check_effects
+    from pipeline.mapper.inspection.ineffective import check_effects
 
     if against is None and (every or settings or timezone or as_json):
         raise UsageError("--all, --set, --timezone and --json need --against", hint="add --against SOURCE")
@@ -143,8 +143,8 @@ def test(names: tuple[str, ...], changed: bool, update_cases: bool, as_json: boo
     no case.
     """
     from pipeline.mapper import load
-    from pipeline.mapper.cases import run_cases
-    from pipeline.mapper.mutations import mutate
+    from pipeline.mapper.inspection.cases import run_cases
+    from pipeline.mapper.inspection.mutations import mutate
     from pipeline.mapper.registry import shipped
 
     if update_cases and not (names and all(Path(name).is_file() for name in names)):
@@ -210,7 +210,7 @@ def test(names: tuple[str, ...], changed: bool, update_cases: bool, as_json: boo
 
 def _write_cases(document: Document, cases: list[int]) -> None:
     """Write a mapping file in which these cases give what their rows give now."""
-    from pipeline.mapper.case_updates import updated
+    from pipeline.mapper.inspection.case_updates import updated
 
     path = Path(document.file)
     content = path.read_bytes()
@@ -248,7 +248,7 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool) -> int:
 
     What the rows do not show is an open choice, marked in the file. A plan is not ready while one is left.
     """
-    from pipeline.mapper.loader import parse
+    from pipeline.mapper.language.loader import parse
     from pipeline.survey.recognition import Starter
 
     if output is not None and output.exists():
@@ -302,7 +302,7 @@ def _answer(choice: Choice, columns: Mapping[str, str]) -> str:
 @mapping.command(epilog="Example: backcast mapping schema > mapping.schema.json")
 def schema() -> int:
     """The JSON Schema of mapping files, for editors."""
-    from pipeline.mapper.editor_schema import editor_schema
+    from pipeline.mapper.language.editor_schema import editor_schema
 
     common.emit(editor_schema())
     return 0

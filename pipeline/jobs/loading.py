@@ -16,7 +16,7 @@ from pipeline.errors import JobError, UsageError, WrongFile
 from pipeline.jobs.calendar import Calendar
 from pipeline.jobs.job import Job
 from pipeline.jobs.template import PathTemplate
-from pipeline.mapper.loader import Reader, nearest
+from pipeline.mapper.language.loader import Reader, nearest
 from pipeline.option_types import Option, option_of, zones_of
 from pipeline.options import ApplyOptions, PlanOptions
 from pipeline.timestamps import HOUR

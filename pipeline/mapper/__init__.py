@@ -5,12 +5,18 @@
     mapper.map_row(record)                          UnvalidatedEvent | Link | Skip | RejectReason, or a list of them
 
 `available()` lists the names; `recognise(record)` returns those that fit a row.
+
+    language    what a mapping file may say, and how it is read
+    verbs       the operations of the language, one function each
+    program     the operations that a mapping becomes, as data
+    codegen     the Python source that they become, and the functions that it calls
+    inspection  what a mapping does: its cases, what it names, what has no effect
 """
 
 from __future__ import annotations
 
 from pipeline.mapper.compiler import Mapper, compile_mapping
-from pipeline.mapper.language import Mapping
+from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.registry import Compile, available, load, recognise
 
 compile = compile_mapping

@@ -21,15 +21,17 @@ import msgspec
 
 from pipeline import models, uuids, values
 from pipeline.errors import MappingError, UsageError
-from pipeline.mapper import expressions, groups, program, runtime
-from pipeline.mapper.builder import HASH_KEY, NO_TABLES, Builder, Tables, is_importer_key
-from pipeline.mapper.functions import decode_row, decoded_columns
-from pipeline.mapper.language import Mapping
-from pipeline.mapper.loader import place_of
-from pipeline.mapper.native_rows import NativeEmitter, NotNative, OddMembers
+from pipeline.mapper.codegen import groups, runtime
+from pipeline.mapper.codegen.native_rows import NativeEmitter, NotNative, OddMembers
+from pipeline.mapper.codegen.steps import StepEmitter
+from pipeline.mapper.language.loader import place_of
+from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.own_code import Cost, OwnCodeRunner, load
-from pipeline.mapper.program import Program
-from pipeline.mapper.steps import StepEmitter
+from pipeline.mapper.program import expressions
+from pipeline.mapper.program import operations as program
+from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables, is_importer_key
+from pipeline.mapper.program.functions import decode_row, decoded_columns
+from pipeline.mapper.program.operations import Program
 from pipeline.models import MapperResult, SealedOptions
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import BadTime, ZoneClock, format_utc, read_iso

@@ -6,8 +6,9 @@ from typing import Any
 
 from pipeline import plugins
 from pipeline.extractors import formats
-from pipeline.mapper import plugin_verbs, registry
-from pipeline.mapper.kinds import FAMILIES
+from pipeline.mapper import registry
+from pipeline.mapper.language import plugin_verbs
+from pipeline.mapper.language.kinds import FAMILIES
 from pipeline.plugins import Plugin
 
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.json_limits import MAX_DEPTH, unsendable
-from pipeline.mapper.runtime import clean_uuid
+from pipeline.mapper.codegen.runtime import clean_uuid
 from pipeline.models import Skip, UnvalidatedEvent
 from pipeline.timestamps import BadTime, format_utc, read_iso
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from pipeline.errors import MappingError, UsageError
 from pipeline.extractors.file_rules import FileRules, rules_set
 from pipeline.extractors.patterns import matches
-from pipeline.mapper.builder import Tables
 from pipeline.mapper.compiler import Mapper, compile_mapping
-from pipeline.mapper.language import Mapping
-from pipeline.mapper.loader import parse, place_of
+from pipeline.mapper.language.loader import parse, place_of
+from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.own_code import OwnCode, read
-from pipeline.mapper.references import find, properties_of
+from pipeline.mapper.program.builder import Tables
+from pipeline.mapper.program.references import find, properties_of
 from pipeline.models import SealedOptions
 from pipeline.plugins import MAPPINGS, Plugin, collision, installed
 from pipeline.values import Record

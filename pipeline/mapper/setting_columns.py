@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.mapper.language import Call, Mapping
-from pipeline.mapper.references import find, properties_of
+from pipeline.mapper.language.sections import Call, Mapping
+from pipeline.mapper.program.references import find, properties_of
 from pipeline.models import SealedOptions
 from pipeline.values import Record
 

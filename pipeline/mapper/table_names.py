@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.functions import decode_row
-from pipeline.mapper.language import Mapping, TableFromPath
-from pipeline.mapper.references import find
+from pipeline.mapper.language.sections import Mapping, TableFromPath
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.functions import decode_row
+from pipeline.mapper.program.references import find
 from pipeline.models import Part, SealedOptions
 from pipeline.values import Record
 

@@ -1,4 +1,4 @@
-/* Removes the members that a mapping takes for missing, as `pipeline.mapper.blanks` does. */
+/* Removes the members that a mapping takes for missing, as `pipeline.mapper.program.blanks` does. */
 
 #include "native.h"
 

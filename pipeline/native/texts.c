@@ -183,7 +183,7 @@ is_placeholder(PyObject *callable, PyObject *const *arguments, size_t flags, PyO
     Py_RETURN_FALSE;
 }
 
-/* clean_uuid(text): `pipeline.mapper.runtime.clean_uuid`. */
+/* clean_uuid(text): `pipeline.mapper.codegen.runtime.clean_uuid`. */
 static PyObject *
 clean_uuid(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
 {

@@ -18,8 +18,8 @@ import msgspec
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import rows as read_rows
 from pipeline.mapper import load
-from pipeline.mapper.counted_uses import CHANGE, CONDITION, FIRST, LOOKUP, SKIP, Choice, counting_mapper
-from pipeline.mapper.language import Mapping
+from pipeline.mapper.inspection.counted_uses import CHANGE, CONDITION, FIRST, LOOKUP, SKIP, Choice, counting_mapper
+from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.registry import Compile
 from pipeline.models import BrokenRow, Finding
 from pipeline.options import PlanOptions

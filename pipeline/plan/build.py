@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.identity.promotion import PromotedUpdate
-from pipeline.mapper.field_uses import FieldUses
+from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.plan.activity import Activity, ActivityRecords
 from pipeline.plan.activity_facts import activity_facts, limits_of
 from pipeline.plan.checks import KeyConflicts, PlanFacts, run_checks, verdict_of

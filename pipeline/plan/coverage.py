@@ -17,8 +17,8 @@ from typing import TypeVar
 
 import msgspec
 
-from pipeline.mapper.field_uses import DROPPED, KEPT, MAPPED, Fate, FieldUses
-from pipeline.mapper.required_fields import Level
+from pipeline.mapper.inspection.field_uses import DROPPED, KEPT, MAPPED, Fate, FieldUses
+from pipeline.mapper.program.required_fields import Level
 from pipeline.plan.spilled_counts import SpilledCounts
 from pipeline.text import printable
 from pipeline.transform.field_counts import EVENT, EXAMPLES, OPENED, OTHER, REJECT, ROW, BlockFields, Counted

@@ -19,9 +19,9 @@ from pipeline.extractors import choose_parts, open_source, refuse_unnamed
 from pipeline.files import private
 from pipeline.mapper import Compile, Mapping
 from pipeline.mapper import load as load_mapping
-from pipeline.mapper.field_uses import nested_levels
+from pipeline.mapper.inspection.field_uses import nested_levels
+from pipeline.mapper.program.required_fields import wanted_references
 from pipeline.mapper.registry import file_rules, of_tool
-from pipeline.mapper.required_fields import wanted_references
 from pipeline.models import SealedOptions, Source
 from pipeline.option_types import micros, zones_of
 from pipeline.options import PlanOptions

@@ -18,10 +18,10 @@ from pipeline.extractors import rows as read_rows
 from pipeline.extractors.patterns import matches
 from pipeline.files import write_atomically
 from pipeline.mapper import Mapping
-from pipeline.mapper.builder import Tables
-from pipeline.mapper.files_section import LookupFile
-from pipeline.mapper.references import path_steps
-from pipeline.mapper.runtime import encode, member_at, text_of
+from pipeline.mapper.codegen.runtime import encode, member_at, text_of
+from pipeline.mapper.language.files_section import LookupFile
+from pipeline.mapper.program.builder import Tables
+from pipeline.mapper.program.references import path_steps
 from pipeline.models import BrokenRow, Part, Source
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan

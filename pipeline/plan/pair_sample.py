@@ -23,11 +23,11 @@ from pipeline.encoder.event import RESERVED
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import rows as read_rows
-from pipeline.mapper.field_uses import PROPERTIES, FieldUses
-from pipeline.mapper.language import Mapping as MappingFile
-from pipeline.mapper.origins import Origins
-from pipeline.mapper.required_fields import Level
-from pipeline.mapper.runtime import members_of
+from pipeline.mapper.codegen.runtime import members_of
+from pipeline.mapper.inspection.field_uses import PROPERTIES, FieldUses
+from pipeline.mapper.inspection.origins import Origins
+from pipeline.mapper.language.sections import Mapping as MappingFile
+from pipeline.mapper.program.required_fields import Level
 from pipeline.mask import IDS
 from pipeline.models import Block, BrokenRow, ItemOutcomes, UnvalidatedEvent
 from pipeline.plan.directory import Directory, read_lines

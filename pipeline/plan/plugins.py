@@ -9,7 +9,8 @@ import msgspec
 
 from pipeline.errors import UsageError
 from pipeline.extractors import formats
-from pipeline.mapper import Mapping, plugin_verbs
+from pipeline.mapper import Mapping
+from pipeline.mapper.language import plugin_verbs
 from pipeline.mapper.registry import of_packages
 from pipeline.models import Part
 from pipeline.plugins import FORMATS, KINDS, MAPPINGS, VERBS, Plugin, by_name, digest_of

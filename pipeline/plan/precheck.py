@@ -16,8 +16,8 @@ from pipeline.extractors import has_fixed_columns
 from pipeline.extractors import rows as read_rows
 from pipeline.extractors.discovery import SAME_FILE, natural
 from pipeline.mapper import Mapping
-from pipeline.mapper.blanks import blank_remover
-from pipeline.mapper.references import find
+from pipeline.mapper.program.blanks import blank_remover
+from pipeline.mapper.program.references import find
 from pipeline.mapper.setting_columns import NamedColumns, has_column, named_columns
 from pipeline.mapper.table_names import SETTING, names_in, table_in_path, table_of
 from pipeline.models import Part, SealedOptions, Source

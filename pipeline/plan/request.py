@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.mapper import Mapping as MappingFile
-from pipeline.mapper.builder import NO_TABLES, Tables
+from pipeline.mapper.program.builder import NO_TABLES, Tables
 from pipeline.models import Source
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import CountLimit

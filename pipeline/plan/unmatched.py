@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from pipeline.mapper.required_fields import Level, Reference, Wanted
+from pipeline.mapper.program.required_fields import Level, Reference, Wanted
 from pipeline.text import are, pluralize, printable
 from pipeline.transform.field_names import MOST_NAMES, ROW, Names, path_of
 

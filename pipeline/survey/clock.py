@@ -9,7 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from pipeline import values
-from pipeline.mapper.timeformat import TimeFormat
+from pipeline.mapper.codegen.timeformat import TimeFormat
 from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
 from pipeline.values import Value
 

@@ -15,8 +15,8 @@ from pipeline.extractors.file_rules import ROWS, FileRules
 from pipeline.extractors.formats.json import NO_PAGES
 from pipeline.mapper import Mapping, recognise
 from pipeline.mapper import load as load_mapping
+from pipeline.mapper.program.required_fields import found_in, references_of
 from pipeline.mapper.registry import fits, is_lookup_file
-from pipeline.mapper.required_fields import found_in, references_of
 from pipeline.models import Part, SealedOptions, Source
 from pipeline.survey.columns import columns_of
 from pipeline.survey.draft import Draft, draft_mapping

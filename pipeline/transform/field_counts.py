@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from pipeline.mapper.required_fields import Level
-from pipeline.mapper.runtime import members_of
+from pipeline.mapper.codegen.runtime import members_of
+from pipeline.mapper.program.required_fields import Level
 from pipeline.mask import masked_value
 from pipeline.models import UnvalidatedEvent
 from pipeline.native import AVAILABLE, native

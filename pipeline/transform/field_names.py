@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw
 
-from pipeline.mapper.functions import decode_row
-from pipeline.mapper.references import find
-from pipeline.mapper.required_fields import Level, Wanted
-from pipeline.mapper.runtime import members_of
+from pipeline.mapper.codegen.runtime import members_of
+from pipeline.mapper.program.functions import decode_row
+from pipeline.mapper.program.references import find
+from pipeline.mapper.program.required_fields import Level, Wanted
 from pipeline.models import RejectReason
 from pipeline.native import AVAILABLE, native
 from pipeline.values import NULL, BadValue

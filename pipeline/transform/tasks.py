@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pipeline.batcher import Batch
 from pipeline.identity.aggregator import IdentityColumns
-from pipeline.mapper.required_fields import Wanted
+from pipeline.mapper.program.required_fields import Wanted
 from pipeline.models import Block, Part, Reject, SealedOptions
 from pipeline.options import Limits
 from pipeline.transform.drift import Taken

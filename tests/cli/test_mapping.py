@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pipeline.mapper import load
-from pipeline.mapper.case_updates import updated
-from pipeline.mapper.cases import run_cases
-from pipeline.mapper.loader import parse
+from pipeline.mapper.inspection.case_updates import updated
+from pipeline.mapper.inspection.cases import run_cases
+from pipeline.mapper.language.loader import parse
 from tests.support.commands import SAMPLES
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import click
 import pytest
 
-from pipeline.mapper.cases import run_cases
-from pipeline.mapper.editor_schema import editor_schema
-from pipeline.mapper.loader import parse
+from pipeline.mapper.inspection.cases import run_cases
+from pipeline.mapper.language.editor_schema import editor_schema
+from pipeline.mapper.language.loader import parse
 from tests.support import doc_blocks
 
 sys.path.insert(0, str(doc_blocks.ROOT / "docs"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.mapper import compile, load
-from pipeline.mapper.printer import printed
+from pipeline.mapper.program.printer import printed
 from pipeline.models import SealedOptions
 
 HERE = Path(__file__).parent / "programs"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pipeline.mapper import available, load
-from pipeline.mapper.cases import options_of, row_of
+from pipeline.mapper.codegen.steps import StepEmitter
 from pipeline.mapper.compiler import MapRow, compile_mapping, load_source
-from pipeline.mapper.program import Program
-from pipeline.mapper.steps import StepEmitter
+from pipeline.mapper.inspection.cases import options_of, row_of
+from pipeline.mapper.program.operations import Program
 from pipeline.timestamps import ZoneClock
 from pipeline.values import Record
 

@@ -11,9 +11,9 @@ from msgspec import Raw
 
 from pipeline.api import plan_export
 from pipeline.errors import MappingError
-from pipeline.mapper.cases import run_cases
-from pipeline.mapper.editor_schema import editor_schema
-from pipeline.mapper.loader import parse
+from pipeline.mapper.inspection.cases import run_cases
+from pipeline.mapper.language.editor_schema import editor_schema
+from pipeline.mapper.language.loader import parse
 from pipeline.options import PlanOptions
 from pipeline.plan.contents import task_of, tasks
 from pipeline.plan.freshness import open_plan, transform_config_for

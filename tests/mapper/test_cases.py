@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pipeline.mapper import available, load
-from pipeline.mapper.cases import run_case, run_cases
-from pipeline.mapper.language import Case
-from pipeline.mapper.loader import parse
+from pipeline.mapper.inspection.cases import run_case, run_cases
+from pipeline.mapper.language.loader import parse
+from pipeline.mapper.language.sections import Case
 
 CASES = [(name, case) for name in available() for case in load(name).cases]
 

@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.errors import MappingError
 from pipeline.mapper import available, load
-from pipeline.mapper.ineffective import CHECKS, check_effects
-from pipeline.mapper.loader import parse
+from pipeline.mapper.inspection.ineffective import CHECKS, check_effects
+from pipeline.mapper.language.loader import parse
 from tests.support.doc_blocks import ROOT
 from tests.support.small_mappings import HEAD
 

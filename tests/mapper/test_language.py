@@ -12,12 +12,12 @@ import yaml
 
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import available, load, recognise
-from pipeline.mapper.cases import row_of
 from pipeline.mapper.compiler import compile_mapping
-from pipeline.mapper.editor_schema import editor_schema
-from pipeline.mapper.kinds import FAMILIES
-from pipeline.mapper.language import Call
-from pipeline.mapper.loader import parse
+from pipeline.mapper.inspection.cases import row_of
+from pipeline.mapper.language.editor_schema import editor_schema
+from pipeline.mapper.language.kinds import FAMILIES
+from pipeline.mapper.language.loader import parse
+from pipeline.mapper.language.sections import Call
 from pipeline.mapper.registry import folder
 from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.values import Record

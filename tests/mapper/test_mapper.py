@@ -20,7 +20,7 @@ from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import Mapper, available, load
 from pipeline.mapper import compile as compile_mapping
-from pipeline.mapper.references import path_steps, references_in
+from pipeline.mapper.program.references import path_steps, references_in
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, SealedOptions, Skip, UnvalidatedEvent
 from tests.support.small_mappings import HEAD, ROW, drafted, mapper, properties, record, told
 
@@ -397,8 +397,8 @@ SETTINGS = {"event": "event", "distinct_id": "user_id", "timestamp": "time", "an
 @cache
 def _names(name: str) -> list[str]:
     """Every property and column that a shipped mapping names."""
-    from pipeline.mapper.language import Call
-    from pipeline.mapper.references import references_in
+    from pipeline.mapper.language.sections import Call
+    from pipeline.mapper.program.references import references_in
 
     found: set[str] = set(SETTINGS.values())
 
@@ -473,7 +473,7 @@ def compiled(name: str) -> Mapper:
 @given(st.text(max_size=30))
 def test_no_text_of_a_mapping_is_ever_code(text: str) -> None:
     """Whatever stands in a mapping stays text: names, constants, templates, codes."""
-    from pipeline.mapper.language import Call, Clock, Ids, Mapping, Place, Properties
+    from pipeline.mapper.language.sections import Call, Clock, Ids, Mapping, Place, Properties
 
     at = Place("x", 1, 1)
     made = compile_mapping(

@@ -7,8 +7,8 @@ import pytest
 from pipeline.errors import MappingError
 from pipeline.mapper import load
 from pipeline.mapper.compiler import check_mapping
-from pipeline.mapper.loader import parse
-from pipeline.mapper.mutations import changes, mutate
+from pipeline.mapper.inspection.mutations import changes, mutate
+from pipeline.mapper.language.loader import parse
 
 MAPPING = """format: backcast.mapping/1
 tool: shop

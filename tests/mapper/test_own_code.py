@@ -18,10 +18,10 @@ from pipeline.api import apply_plan, plan_export, read_rejects, rehearse_plan
 from pipeline.errors import MappingError, StalePlan
 from pipeline.local_service import LocalService
 from pipeline.mapper import compile, load
-from pipeline.mapper.cases import run_cases
 from pipeline.mapper.compiler import check_mapping
-from pipeline.mapper.loader import parse
-from pipeline.mapper.mutations import mutate
+from pipeline.mapper.inspection.cases import run_cases
+from pipeline.mapper.inspection.mutations import mutate
+from pipeline.mapper.language.loader import parse
 from pipeline.mapper.own_code import OwnCode, OwnCodeRunner
 from pipeline.models import RejectReason, SealedOptions, UnvalidatedEvent
 from pipeline.options import PlanOptions

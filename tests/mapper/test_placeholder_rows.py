@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.mapper import available, load
-from pipeline.mapper.cases import options_of, row_of
 from pipeline.mapper.compiler import Mapper, compile_mapping
+from pipeline.mapper.inspection.cases import options_of, row_of
 from pipeline.models import Link, MapperResult, PersonUpdate, UnvalidatedEvent
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.values import FALSE, raw

@@ -18,8 +18,8 @@ from pipeline.extractors import blocks, open_source, rows
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.mapper import Mapper, available, load
 from pipeline.mapper import compile as compile_mapping
-from pipeline.mapper.cases import describe, options_of, row_of
-from pipeline.mapper.language import Case
+from pipeline.mapper.inspection.cases import describe, options_of, row_of
+from pipeline.mapper.language.sections import Case
 from pipeline.models import ItemOutcomes, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
 from pipeline.transform.events import Events
@@ -52,7 +52,9 @@ def transformed(path: Path, made: Mapper, options: SealedOptions, *, observe: bo
     """The events of a file of one block."""
     (part,) = open_source([str(path)]).parts
     (block,) = blocks(part)
-    read = rows(part, block, observe=observe, opens=made.opens, members=members, blanks=made.blanks)
+    read = rows(
+        part, block, observe=observe, opens=made.opens, members=members, blanks=made.blanks, decoded=made.decoded
+    )
     context = ValidationContext.of(options, Limits(), frozenset())
     return make_events(read, made, Encoder(made.tool, options), context, observation=NOTHING_MORE if observe else None)
 

@@ -8,12 +8,12 @@ import traceback
 import pytest
 
 from pipeline.mapper import available, compile, load
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.expressions import Apply, Operation, operations
-from pipeline.mapper.functions import FUNCTIONS, function
-from pipeline.mapper.kinds import FAMILIES, VALUE, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.loader import parse
+from pipeline.mapper.language.kinds import FAMILIES, VALUE, Field, verb
+from pipeline.mapper.language.loader import parse
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.expressions import Apply, Operation, operations
+from pipeline.mapper.program.functions import FUNCTIONS, function
 from pipeline.models import SealedOptions
 from tests.golden.programs import HERE, SETTINGS, program_of
 from tests.support.odd_mappings import EVERYTHING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.mapper.timeformat import TimeFormat
+from pipeline.mapper.codegen.timeformat import TimeFormat
 from pipeline.timestamps import BadTime, Reading
 
 FORM = "%d/%m/%y %H:%M:%S"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import MappingError, UsageError
-from pipeline.mapper.functions import decode_row, decoded_columns
-from pipeline.mapper.kinds import FAMILIES
-from pipeline.mapper.program import Decode
+from pipeline.mapper.language.kinds import FAMILIES
+from pipeline.mapper.program.functions import decode_row, decoded_columns
+from pipeline.mapper.program.operations import Decode
 from pipeline.mapper.verbs.decoders import with_lower_names
 from pipeline.models import Skip
 from pipeline.values import Record

@@ -24,7 +24,7 @@ from pipeline.encoder.buffer import ENDING, _fill
 from pipeline.encoder.event import Encoder
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.identity.aggregator import IdentityAggregator
-from pipeline.mapper.loader import parse
+from pipeline.mapper.language.loader import parse
 from pipeline.models import BrokenRow, SealedOptions
 from pipeline.native import AVAILABLE, build, native
 from pipeline.options import Limits

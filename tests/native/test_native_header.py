@@ -14,8 +14,8 @@ from msgspec import Raw
 
 from pipeline import values
 from pipeline.encoder.event import Encoder
-from pipeline.mapper.blanks import BlankRemover
-from pipeline.mapper.program import LeaveOutBlanks
+from pipeline.mapper.program.blanks import BlankRemover
+from pipeline.mapper.program.operations import LeaveOutBlanks
 from pipeline.models import SealedOptions
 from pipeline.native import AVAILABLE, native
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.mapper import runtime
+from pipeline.mapper.codegen import runtime
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import read_iso
 from pipeline.validator.placeholder_ids import SPELLINGS, is_placeholder

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import pipeline
-from pipeline.mapper import field_uses
+from pipeline.mapper.inspection import field_uses
 from pipeline.options import PlanOptions
 from pipeline.plan import coverage as plan_coverage
 from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage
@@ -286,7 +286,7 @@ def test_a_template_names_what_it_makes() -> None:
     text = SHOP.replace(
         "event: /name", 'event: {first: [{template: "Viewed {/page} Page"}, {lookup: /name, in: {a: B}}]}'
     )
-    from pipeline.mapper.loader import parse
+    from pipeline.mapper.language.loader import parse
     from pipeline.models import SealedOptions
 
     uses = field_uses.FieldUses(parse(text, "mine.yaml"), SealedOptions(as_of=0))

@@ -11,9 +11,9 @@ import pytest
 
 from pipeline import plan_export
 from pipeline.errors import MappingError, StalePlan, UnfitExport
-from pipeline.mapper.cases import run_cases
-from pipeline.mapper.ineffective import check_effects
-from pipeline.mapper.loader import parse
+from pipeline.mapper.inspection.cases import run_cases
+from pipeline.mapper.inspection.ineffective import check_effects
+from pipeline.mapper.language.loader import parse
 from pipeline.options import PlanOptions
 from pipeline.plan.freshness import open_plan, transform_config_for
 from pipeline.plan.manifest import Plan

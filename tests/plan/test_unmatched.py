@@ -17,8 +17,8 @@ import pytest
 
 import pipeline
 from pipeline.mapper import available, load
+from pipeline.mapper.program.required_fields import wanted_references
 from pipeline.mapper.registry import of_tool
-from pipeline.mapper.required_fields import wanted_references
 from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
 from pipeline.plan.manifest import Plan

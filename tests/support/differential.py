@@ -40,8 +40,8 @@ from pipeline import mapper as language
 from pipeline.batcher import Envelope
 from pipeline.extractors import blocks, open_source
 from pipeline.identity.aggregator import TextColumn
-from pipeline.mapper.field_uses import nested_levels
-from pipeline.mapper.loader import parse
+from pipeline.mapper.inspection.field_uses import nested_levels
+from pipeline.mapper.language.loader import parse
 from pipeline.models import SealedOptions
 from pipeline.native import AVAILABLE
 from pipeline.options import Limits

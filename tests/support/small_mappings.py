@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.mapper import Mapper, compile
-from pipeline.mapper.loader import parse
+from pipeline.mapper.language.loader import parse
 from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.values import Record, Value, raw
 

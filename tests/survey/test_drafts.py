@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.extractors import open_source
-from pipeline.mapper import language
-from pipeline.mapper.cases import describe, run_cases
 from pipeline.mapper.compiler import compile_mapping
-from pipeline.mapper.loader import parse
+from pipeline.mapper.inspection.cases import describe, run_cases
+from pipeline.mapper.language import sections as language
+from pipeline.mapper.language.loader import parse
 from pipeline.models import SealedOptions
 from pipeline.survey.columns import columns_of
 from pipeline.survey.draft import Draft, draft_mapping

@@ -15,7 +15,7 @@ from pipeline.encoder.event import Encoder
 from pipeline.extractors import blocks, open_source, rows
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.identity.aggregator import IdentityAggregator
-from pipeline.mapper.loader import parse
+from pipeline.mapper.language.loader import parse
 from pipeline.models import BrokenRow, GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
 from pipeline.transform.events import Events

@@ -1,7 +1,7 @@
 """The verbs of the mapping language: each is one function in any module of this folder; all modules are imported here.
 
-A verb of a value or a condition is declared with `pipeline.mapper.kinds.verb` and returns an operation of
-`pipeline.mapper.expressions`. Its parameters are `build` (`build.text(call)`, `build.present(call)` and
+A verb of a value or a condition is declared with `pipeline.mapper.language.kinds.verb` and returns an operation of
+`pipeline.mapper.program.expressions`. Its parameters are `build` (`build.text(call)`, `build.present(call)` and
 `build.condition(call)` return the operations of its arguments) and `call` (`call.arguments["name"]` is an argument as
 the mapping file has it).
 """

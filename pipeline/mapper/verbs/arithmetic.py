@@ -12,13 +12,13 @@ from msgspec import Raw
 
 from pipeline import values
 from pipeline.json_limits import unsendable
-from pipeline.mapper.builder import Builder, wrong_call
-from pipeline.mapper.conversions import as_number
-from pipeline.mapper.expressions import Apply, Constant, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import NUMBER, NUMBERS, TEXT, VALUE, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.runtime import member_at
+from pipeline.mapper.codegen.conversions import as_number
+from pipeline.mapper.codegen.runtime import member_at
+from pipeline.mapper.language.kinds import NUMBER, NUMBERS, TEXT, VALUE, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder, wrong_call
+from pipeline.mapper.program.expressions import Apply, Constant, Value
+from pipeline.mapper.program.functions import function
 from pipeline.values import BadValue
 
 value = partial(verb, "value")

@@ -25,11 +25,11 @@ from functools import partial
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.functions import decoding
-from pipeline.mapper.kinds import TEXT, YES, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.program import Decode
+from pipeline.mapper.language.kinds import TEXT, YES, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.functions import decoding
+from pipeline.mapper.program.operations import Decode
 from pipeline.mapper.verbs.loaded import is_bookkeeping
 from pipeline.timestamps import format_utc
 from pipeline.values import BadValue, Record, Value

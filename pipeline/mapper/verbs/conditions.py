@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pipeline.mapper import expressions
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.expressions import Condition
-from pipeline.mapper.kinds import CONDITION, CONDITIONS, NAMES, TEXT, VALUE, VALUES, Field, verb
-from pipeline.mapper.language import Call
+from pipeline.mapper.language.kinds import CONDITION, CONDITIONS, NAMES, TEXT, VALUE, VALUES, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program import expressions
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.expressions import Condition
 
 condition = partial(verb, "condition")
 

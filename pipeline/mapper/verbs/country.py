@@ -10,11 +10,11 @@ import re
 import unicodedata
 from functools import cache, lru_cache
 
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.expressions import Apply, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import VALUE, Field, verb
-from pipeline.mapper.language import Call
+from pipeline.mapper.language.kinds import VALUE, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.expressions import Apply, Value
+from pipeline.mapper.program.functions import function
 
 NO_COUNTRIES = frozenset(["AC", "CP", "CQ", "DG", "EA", "EU", "EZ", "IC", "QO", "TA", "UN", "XA", "XB", "ZZ"])
 """Codes of CLDR that ISO has not assigned to a country; XK, Kosovo, is in use like one."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from functools import partial
 
 from pipeline import values
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.functions import decoding, only_with
-from pipeline.mapper.kinds import NAMES, TEXT, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.program import Decode
+from pipeline.mapper.language.kinds import NAMES, TEXT, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.functions import decoding, only_with
+from pipeline.mapper.program.operations import Decode
 from pipeline.models import RejectReason
 from pipeline.values import BadValue, Record
 

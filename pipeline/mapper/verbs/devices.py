@@ -8,11 +8,11 @@ from functools import lru_cache, partial
 
 from msgspec import Raw
 
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.expressions import Apply, Constant, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import VALUE, Choice, Field, verb
-from pipeline.mapper.language import Call
+from pipeline.mapper.language.kinds import VALUE, Choice, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.expressions import Apply, Constant, Value
+from pipeline.mapper.program.functions import function
 from pipeline.mapper.verbs.user_agent import BROWSERS as FAMILIES
 from pipeline.mapper.verbs.user_agent import CACHED, LINUXES, version_number
 

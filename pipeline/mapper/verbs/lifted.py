@@ -7,12 +7,12 @@ from functools import lru_cache, partial
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.functions import decoding, only_with
-from pipeline.mapper.kinds import NAMES, TEXT, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.program import Decode
-from pipeline.mapper.runtime import encode
+from pipeline.mapper.codegen.runtime import encode
+from pipeline.mapper.language.kinds import NAMES, TEXT, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.functions import decoding, only_with
+from pipeline.mapper.program.operations import Decode
 from pipeline.values import Record
 
 decoder = partial(verb, "decoder")

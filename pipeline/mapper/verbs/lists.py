@@ -12,14 +12,14 @@ import msgspec
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.builder import Builder, wrong_call
-from pipeline.mapper.conversions import CONVERT
-from pipeline.mapper.expressions import Apply, Constant, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import NAMES, TEXT, TEXTS, VALUE, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.references import path_steps
-from pipeline.mapper.runtime import encode, member_at, text_of
+from pipeline.mapper.codegen.conversions import CONVERT
+from pipeline.mapper.codegen.runtime import encode, member_at, text_of
+from pipeline.mapper.language.kinds import NAMES, TEXT, TEXTS, VALUE, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder, wrong_call
+from pipeline.mapper.program.expressions import Apply, Constant, Value
+from pipeline.mapper.program.functions import function
+from pipeline.mapper.program.references import path_steps
 from pipeline.values import BadValue, is_absent
 
 value = partial(verb, "value")

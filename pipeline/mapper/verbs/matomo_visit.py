@@ -19,11 +19,11 @@ import re
 from functools import partial
 
 from pipeline import values
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.functions import decoding
-from pipeline.mapper.kinds import YES, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.program import Decode
+from pipeline.mapper.language.kinds import YES, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.functions import decoding
+from pipeline.mapper.program.operations import Decode
 from pipeline.timestamps import SECOND, format_utc
 from pipeline.values import BadValue, Record, Value
 

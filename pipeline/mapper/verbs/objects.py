@@ -7,15 +7,15 @@ from functools import partial
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper import expressions
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.expressions import Apply, Constant, Missing, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import NAMES, TEXT, VALUE, VALUES, YES, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.references import path_steps
-from pipeline.mapper.runtime import encode, is_count
-from pipeline.mapper.runtime import opened as opened_object
+from pipeline.mapper.codegen.runtime import encode, is_count
+from pipeline.mapper.codegen.runtime import opened as opened_object
+from pipeline.mapper.language.kinds import NAMES, TEXT, VALUE, VALUES, YES, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program import expressions
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.expressions import Apply, Constant, Missing, Value
+from pipeline.mapper.program.functions import function
+from pipeline.mapper.program.references import path_steps
 from pipeline.uuids import SEPARATOR
 from pipeline.values import Record
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.expressions import Apply, Constant, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import VALUE, Field, verb
-from pipeline.mapper.language import Call
+from pipeline.mapper.language.kinds import VALUE, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.expressions import Apply, Constant, Value
+from pipeline.mapper.program.functions import function
 from pipeline.validator.placeholder_ids import is_placeholder
 
 value = partial(verb, "value")

@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.conversions import as_number
-from pipeline.mapper.expressions import Apply, Constant, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import NAMES, VALUE, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.runtime import encode
+from pipeline.mapper.codegen.conversions import as_number
+from pipeline.mapper.codegen.runtime import encode
+from pipeline.mapper.language.kinds import NAMES, VALUE, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.expressions import Apply, Constant, Value
+from pipeline.mapper.program.functions import function
 from pipeline.values import NULL, BadValue
 
 value = partial(verb, "value")

@@ -8,12 +8,12 @@ from functools import partial
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.functions import decoding
-from pipeline.mapper.kinds import YES, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.program import Decode
-from pipeline.mapper.runtime import encode
+from pipeline.mapper.codegen.runtime import encode
+from pipeline.mapper.language.kinds import YES, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.functions import decoding
+from pipeline.mapper.program.operations import Decode
 from pipeline.values import BadValue, Record
 
 SESSION = "session_"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from pipeline.mapper.builder import Builder, wrong_call
-from pipeline.mapper.expressions import Apply, RowTime, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import VALUE, Field, verb
-from pipeline.mapper.language import Call
+from pipeline.mapper.language.kinds import VALUE, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder, wrong_call
+from pipeline.mapper.program.expressions import Apply, RowTime, Value
+from pipeline.mapper.program.functions import function
 from pipeline.timestamps import DAY
 
 _START = re.compile(r"[0-9]{10}|[0-9]{13}")

@@ -14,13 +14,13 @@ from msgspec import Raw
 
 from pipeline import values
 from pipeline.json_limits import unsendable
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.conversions import as_boolean, as_number
-from pipeline.mapper.functions import decoding
-from pipeline.mapper.kinds import TEXTS, Field, verb
-from pipeline.mapper.language import Call
-from pipeline.mapper.program import Decode
-from pipeline.mapper.runtime import encode
+from pipeline.mapper.codegen.conversions import as_boolean, as_number
+from pipeline.mapper.codegen.runtime import encode
+from pipeline.mapper.language.kinds import TEXTS, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.functions import decoding
+from pipeline.mapper.program.operations import Decode
 from pipeline.values import NULL, BadValue, Record, Value
 
 NUMBERS = (

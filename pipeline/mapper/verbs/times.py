@@ -9,13 +9,13 @@ from msgspec import Raw
 
 from pipeline import values
 from pipeline.errors import UsageError
-from pipeline.mapper.builder import Builder, wrong_call
-from pipeline.mapper.expressions import Apply, Constant, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import TEXT, VALUE, Choice, Field, Section, verb
-from pipeline.mapper.language import UNITS, Call
-from pipeline.mapper.runtime import read_time
-from pipeline.mapper.timeformat import TimeFormat
+from pipeline.mapper.codegen.runtime import read_time
+from pipeline.mapper.codegen.timeformat import TimeFormat
+from pipeline.mapper.language.kinds import TEXT, VALUE, Choice, Field, Section, verb
+from pipeline.mapper.language.sections import UNITS, Call
+from pipeline.mapper.program.builder import Builder, wrong_call
+from pipeline.mapper.program.expressions import Apply, Constant, Value
+from pipeline.mapper.program.functions import function
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY, SECOND, BadTime, format_utc, read_iso
 from pipeline.values import BadValue

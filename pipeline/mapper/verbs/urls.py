@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from urllib.parse import unquote_plus, urlsplit
 
-from pipeline.mapper.builder import Builder, wrong_call
-from pipeline.mapper.expressions import Apply, Constant, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import TEXT, VALUE, Field, verb
-from pipeline.mapper.language import Call
+from pipeline.mapper.language.kinds import TEXT, VALUE, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder, wrong_call
+from pipeline.mapper.program.expressions import Apply, Constant, Value
+from pipeline.mapper.program.functions import function
 
 value = partial(verb, "value")
 

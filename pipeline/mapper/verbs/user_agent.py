@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
-from pipeline.mapper.builder import Builder
-from pipeline.mapper.expressions import Apply, Part, Value
-from pipeline.mapper.functions import function
-from pipeline.mapper.kinds import VALUE, Choice, Field, verb
-from pipeline.mapper.language import Call
+from pipeline.mapper.language.kinds import VALUE, Choice, Field, verb
+from pipeline.mapper.language.sections import Call
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.expressions import Apply, Part, Value
+from pipeline.mapper.program.functions import function
 
 PARTS = ("browser", "browser_version", "os", "os_version", "device_type")
 

@@ -6,12 +6,25 @@ import re
 from functools import partial
 
 from pipeline.json_limits import unsendable
-from pipeline.mapper import expressions
-from pipeline.mapper.builder import Builder, wrong_call
-from pipeline.mapper.expressions import Apply, Choose, Constant, Missing, Value
-from pipeline.mapper.functions import FUNCTIONS, Function
-from pipeline.mapper.kinds import CONDITION, NAMES, TEXT, VALUE, VALUES, YES, Choice, Either, Field, Json, TableOf, verb
-from pipeline.mapper.language import TYPES, Call
+from pipeline.mapper.language.kinds import (
+    CONDITION,
+    NAMES,
+    TEXT,
+    VALUE,
+    VALUES,
+    YES,
+    Choice,
+    Either,
+    Field,
+    Json,
+    TableOf,
+    verb,
+)
+from pipeline.mapper.language.sections import TYPES, Call
+from pipeline.mapper.program import expressions
+from pipeline.mapper.program.builder import Builder, wrong_call
+from pipeline.mapper.program.expressions import Apply, Choose, Constant, Missing, Value
+from pipeline.mapper.program.functions import FUNCTIONS, Function
 
 value = partial(verb, "value")
 

@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.mapper.language import FORMAT
-from pipeline.mapper.scalars import comment, quoted, scalar
+from pipeline.mapper.language.scalars import comment, quoted, scalar
+from pipeline.mapper.language.sections import FORMAT
 from pipeline.survey.columns import LIST, Column
 from pipeline.survey.draft.cases import cases_of
 from pipeline.survey.draft.decisions import Choice, Decisions, Option

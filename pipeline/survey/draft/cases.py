@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from pipeline.mapper.case_updates import gives_lines
-from pipeline.mapper.cases import describe, row_of
 from pipeline.mapper.compiler import compile_mapping
-from pipeline.mapper.loader import parse
-from pipeline.mapper.scalars import json_scalar, quoted
+from pipeline.mapper.inspection.case_updates import gives_lines
+from pipeline.mapper.inspection.cases import describe, row_of
+from pipeline.mapper.language.loader import parse
+from pipeline.mapper.language.scalars import json_scalar, quoted
 from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.values import Record, raw
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.mapper import available
-from pipeline.mapper.references import path_of
-from pipeline.mapper.scalars import comment, scalar
+from pipeline.mapper.language.scalars import comment, scalar
+from pipeline.mapper.program.references import path_of
 from pipeline.survey import roles
 from pipeline.survey.columns import Column, Steps, columns_of
 from pipeline.survey.tables import Table

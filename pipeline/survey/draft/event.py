@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipeline.mapper.scalars import comment, scalar
+from pipeline.mapper.language.scalars import comment, scalar
 from pipeline.survey import roles
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without

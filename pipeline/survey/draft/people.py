@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from pipeline import values
-from pipeline.mapper.scalars import comment, scalar
+from pipeline.mapper.language.scalars import comment, scalar
 from pipeline.survey import roles
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option
 from pipeline.survey.roles import IdColumn

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 from decimal import Decimal
 
-from pipeline.mapper.conversions import as_comma_number
-from pipeline.mapper.scalars import comment, quoted, scalar
+from pipeline.mapper.codegen.conversions import as_comma_number
+from pipeline.mapper.language.scalars import comment, quoted, scalar
 from pipeline.survey import roles
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import Choice, Decisions, Option

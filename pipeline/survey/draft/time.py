@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipeline.mapper.scalars import quoted, scalar
+from pipeline.mapper.language.scalars import quoted, scalar
 from pipeline.survey.clock import ENOUGH, Clock
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without

@@ -1,0 +1,269 @@
+"""Writes the source of the same program for rows that are `pipeline.native` Members.
+
+One call reads a member as a text or a number, instead of a lookup, a test and a decoding, and nothing is removed while
+it is read: `native.Renames` changes all properties at once. The outcomes are the same, to the byte; a row whose
+properties are no Members goes to the function for dicts. What a decoder makes of a row becomes Members first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pipeline.mapper.codegen import runtime
+from pipeline.mapper.codegen.steps import StepEmitter
+from pipeline.mapper.program import expressions
+from pipeline.mapper.program import operations as program
+from pipeline.native import native
+from pipeline.values import NULL
+
+MOST_RENAMES = 30_000
+"""The limit of `native.Renames`; a mapping with more is not compiled for Members."""
+
+
+_AS_DICT = "return map_dict(row.as_dict(), observe, scan)"
+
+
+class NotNative(Exception):
+    """The program cannot run over Members."""
+
+
+class OddMembers(dict[str, Any]):
+    """The members of an object that is not plain, read like `pipeline.native` Members."""
+
+    def text(self, name: str) -> str | None:
+        return runtime.text_of(self.get(name))
+
+    def given(self, name: str) -> Any:
+        value = self.get(name)
+        return None if value == NULL else value
+
+    def number(self, name: str) -> Any:
+        return self.get(name)
+
+
+def spread_slowly(
+    spreader: runtime.Spreader, collided: Callable[..., Any], members: Any, properties: Any, warnings: Any
+) -> Any:
+    """Add the members of an object to the properties, as they are spread."""
+    for name, value in spreader(members.as_dict()).items():
+        if properties.setdefault(name, value) is not value:
+            warnings = collided(name, value, properties, warnings)
+    return warnings
+
+
+class NativeEmitter(StepEmitter):
+    """The source of a program over Members. Its methods raise NotNative."""
+
+    decodes_numbers = True
+
+    def __init__(self, source: program.Program) -> None:
+        super().__init__(source)
+        self._objects: dict[object, str] = {}
+        """The variable of each object that members are read of, None until it is opened."""
+        self._spreads: dict[str, expressions.Spread] = {}
+
+    def source(self) -> str:
+        head, rest = super().source().split("\n", 1)
+        names = "".join(f"{name} = " for name in self._objects.values())
+        return f"{head}\n    {names}None\n{rest}" if names else f"{head}\n{rest}"
+
+    @property
+    def _opens(self) -> bool:
+        """Whether the properties are members of an object in the row."""
+        return any(isinstance(step, program.OpenProperties) and step.source is not None for step in self.program.steps)
+
+    def open_properties(self, step: program.OpenProperties) -> None:
+        scanned = "row"
+        if step.source is None:
+            self.line("p = row")
+        elif self.program.opened is not None:
+            self.line(f"p = row.get({self.program.opened!r})")
+            self.line(f"if p.__class__ is not Members: {_AS_DICT}")
+        else:
+            self._open(step, step.source)
+            scanned = "row, p"
+        self.line(f"if scan is not None: scan.members({scanned}); scan.event = None")
+        self._set_registers()
+
+    def _open(self, step: program.OpenProperties, value: expressions.Value) -> None:
+        """Open a computed object; a row where that fails goes on as a dict, and has not been scanned yet."""
+        self.line("try:")
+        self.depth += 1
+        source = self.value(value)
+        self.line(f"p = {self.const(native.Opener(), 'opener')}({source})")
+        self.depth -= 1
+        self.line(f"except (BadValue, MsgspecError): {_AS_DICT}")
+        self.line(f"if p is None: {_AS_DICT}")
+        if step.shared:
+            self.line(f"{self._object(value)} = p.twin()")
+            self.remember(("object", value), self._object(value))
+
+    def presence_of(self, reference: expressions.Value, value: expressions.Value) -> expressions.Value:
+        """The text or the value that is read anyhow; null is missing there, too, so only where nothing reads it."""
+        if reference in self.numbers or isinstance(reference, expressions.Variable):
+            return reference
+        reads = list(expressions.operations(value))
+        text, present = expressions.AsText(reference), expressions.NotNull(reference)
+        if reads.count(reference) > reads.count(text) + reads.count(present):
+            return reference
+        return text if text in reads else present
+
+    def _object(self, value: expressions.Value) -> str:
+        return self._objects.setdefault(value, f"m{len(self._objects)}")
+
+    def _opened(self, value: expressions.Value) -> str:
+        """The variable with the members of an object, of which each row opens each once."""
+        name = self._object(value)
+        if self.computed(("object", value)) is None:
+            source = self.value(value)
+            opener = self.const(native.Opener(), ("opener", value))
+            with self.block(f"if {name} is None:"):
+                self.line(f"{name} = {opener}({source})")
+                self.line(f"if {name} is None: {name} = OddMembers(members_of({source}))")
+            self.remember(("object", value), name)
+        return name
+
+    def _owner(self, value: expressions.Value) -> str:
+        """The object that has a property, a column of the row or a member; "" for any other value."""
+        match value:
+            case expressions.Member():
+                return self._opened(value.of)
+            case expressions.Property():
+                return "p"
+            case expressions.Column(name) if name != self.program.opened:
+                return "row"
+            case expressions.Column():
+                raise NotNative
+            case _:
+                return ""
+
+    def step(self, step: program.Step) -> None:
+        match step:
+            case program.Let(name, expressions.Spread() as spread):
+                self.remember(expressions.Variable(name), self._members_to_spread(spread))
+                self._spreads[name] = spread
+            case program.SpreadProperties(expressions.Variable(name) as variable) if name in self._spreads:
+                members = self.value(variable)
+                native_spread = self._native_spread(self._spreads[name])
+                self.line(f"if {members}.__class__ is Members: w = {native_spread}({members}, p, w)")
+                with self.block(f"elif {members} is not None:"):
+                    super().step(step)
+            case _:
+                super().step(step)
+
+    def _members_to_spread(self, spread: expressions.Spread) -> str:
+        """The variable with the Members of an object, or with the dict of what they become."""
+        source = self.value(spread.source)
+        opener = self.const(native.Opener(), ("opener", spread.source))
+        name = self.local("s")
+        self.line(f"{name} = {opener}({source})")
+        with self.block(f"if {name} is None:"):
+            self.line(f"{name} = {self.const(runtime.spreader(spread), ('spread', spread))}(opened({source}))")
+        return name
+
+    def _native_spread(self, spread: expressions.Spread) -> str:
+        spreader = runtime.spreader(spread)
+        texts = frozenset(spread.blank)
+        blanks = native.Blanks(texts, texts, frozenset()) if texts else None
+        collided = partial(runtime.collided, self.program.tool)
+        slow = partial(spread_slowly, spreader, collided)
+        return self.const(native.Spread(spreader.new_name, blanks, collided, slow), ("native spread", spread))
+
+    def text(self, value: expressions.AsText) -> str:
+        owner = self._owner(value.value)
+        if not owner or value.value in self.numbers:
+            return super().text(value)
+        name = self.local("t")
+        self.line(f"{name} = {owner}.text({value.value.name!r})")  # type: ignore[union-attr]
+        return name
+
+    def not_null(self, value: expressions.NotNull) -> str:
+        source = value.value
+        if (
+            not isinstance(source, expressions.Property | expressions.Column | expressions.Member)
+            or source in self.numbers
+            or self.computed(source)
+        ):
+            return super().not_null(value)
+        owner, name = self._owner(source), self.local()
+        self.line(f"{name} = {owner}.given({source.name!r})")
+        return name
+
+    def read_property(self, value: expressions.Property) -> str:
+        return self._read(value)
+
+    def read_column(self, value: expressions.Column) -> str:
+        return self._read(value)
+
+    def member(self, value: expressions.Member) -> str:
+        return self._read(value)
+
+    def _read(self, value: expressions.Property | expressions.Column | expressions.Member) -> str:
+        owner, name = self._owner(value), self.local()
+        method = "number" if value in self.numbers else "get"
+        self.line(f"{name} = {owner}.{method}({value.name!r})")
+        return name
+
+    def write_text(self, name: str, source: str, number: str) -> None:
+        if not number:
+            super().write_text(name, source, number)
+            return
+        self.line(f"if {source}.__class__ is int: {number} = {source}; {name} = str({source})")
+        with self.block("else:"):
+            super().write_text(name, source, number)
+
+    def all_properties(self, _value: expressions.AllProperties) -> str:
+        name = self.local()
+        self.line(f"{name} = p.as_dict()")
+        return name
+
+    def leave_out_blanks(self, step: program.LeaveOutBlanks) -> None:
+        json, cells, names = frozenset(step.json), frozenset(step.cells), frozenset(step.names)
+        self.line(f"{self.const(native.Blanks(json, cells, names, self.program.opened))}(row)")
+        if self._opens:
+            self.line(f"{self.const(native.Blanks(json, cells, names))}(p)")
+
+    def keep_properties(self, names: tuple[str, ...]) -> None:
+        with self.block("for k in p.keys():"):
+            self.line(f"if k not in {self.const(frozenset(names))}: del p[k]")
+
+    def rename_properties(self, step: program.RenameProperties) -> None:
+        blanks = {name: frozenset(texts) for name, texts in step.blanks}
+        self.line(f"w = {self._renames((*step.rare, *step.common), blanks)}(p, w)")
+
+    def _renames(self, changes: tuple[program.RenameProperty, ...], blanks: dict[str, frozenset[str]]) -> str:
+        """The name of the `native.Renames` that applies all changes in one call, in the order that a dict would."""
+        new: set[str | None] = set()
+        for change in changes:
+            if change.old in new and not change.read:
+                raise NotNative  # renamed twice: the one call reads only the names that the row came with
+            new.add(change.new)
+        if len(changes) > MOST_RENAMES:
+            raise NotNative
+        table = tuple((change.old, change.new, change.read) for change in changes)
+        leave_out_blanks = partial(runtime.rename_present, {}, blanks)
+        return self.const(native.Renames(table, runtime.renamed, frozenset(blanks), leave_out_blanks))
+
+    def override_properties(self, step: program.OverrideProperties) -> None:
+        sets, fills = self._pairs(step.set), self._pairs(step.fill)
+        changes = dict.fromkeys(step.drop) | {old: new for old, new in step.rename if old not in step.drop}
+        renames = self._renames(tuple(program.RenameProperty(old, new) for old, new in changes.items()), {})
+        self.line(f"overrides = ({sets}, {fills}, {renames})")
+
+    def apply_overrides(self) -> None:
+        with self.block("if overrides is not None:"):
+            self.line("sets, fills, renames = overrides")
+            self.line("w = renames(p, w)")
+            with self.block("for k, v in fills:"):
+                self.line("if v is not None: p.setdefault(k, v)")
+            with self.block("for k, v in sets:"):
+                self.line("if v is not None and p.setdefault(k, v) is not v: w = collided(k, v, p, w)")
+
+    def copy_column(self, name: str, column: str) -> None:
+        self.line(f"if not p.copy({name!r}, row, {column!r}): w = collided({name!r}, row.get({column!r}), p, w)")
+
+    def keep_columns(self, step: program.KeepColumns) -> None:
+        call = f"{self.const(native.Columns(frozenset(step.named), step.prefix))}(row, p)"
+        self.line(f"if taken := {call}: w = keep_taken({step.prefix!r}, taken, p, w)")

@@ -1,0 +1,1 @@
+"""What a mapping file may say, and how it is read."""

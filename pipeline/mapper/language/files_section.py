@@ -1,0 +1,62 @@
+"""The sections `files` and `lookup_files` of a mapping: how the files of an export are read, and what each is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Map
+from dataclasses import dataclass
+
+from pipeline.extractors.layouts import KINDS
+from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Choice, ListOf, TableOf, entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """How the files of the export are read and which of them count (`pipeline.extractors.file_rules`)."""
+
+    header: str = entry(Choice(("yes", "no")), "whether delimited files begin with the names of their columns", "")
+    columns: tuple[str, ...] = entry(
+        NAMES, "the columns of delimited files without a header; recognised by their number and by `like`", ()
+    )
+    columns_from: str = entry(TEXT, "the name of a file in the same folder or archive that has the columns' names", "")
+    like: Map[str, str] = entry(TableOf(Choice(tuple(KINDS))), "what the values of some columns are like", dict)
+    delimiter: str = entry(TEXT, "what separates cells; a comma when left out", "")
+    quotes: str = entry(TEXT, 'the quotation mark, or none; " when left out', "")
+    escape: str = entry(TEXT, "the character before a delimiter, line end or itself that belongs to a value", "")
+    encoding: str = entry(TEXT, "the encoding of files without a byte order mark; utf-8 when left out", "")
+    rows: str = entry(TEXT, "the list of rows in JSON pages; none: objects are rows, whatever lists they have", "")
+    only: tuple[str, ...] = entry(NAMES, "patterns of paths: files of other paths do not count", ())
+    skip: tuple[str, ...] = entry(NAMES, "patterns of paths: such files do not count", ())
+    apart: tuple[tuple[str, ...], ...] = entry(
+        ListOf(NAMES),
+        "pairs of patterns: files of both stop the plan, since they have the same events",
+        (),
+    )
+    manifest: str = entry(TEXT, "the kind of manifest that lists which files count", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupFile:
+    """Files of the export whose rows are entries of a table (`pipeline.plan.lookups`)."""
+
+    file: tuple[str, ...] = entry(
+        NAMES, "patterns of paths: these files have the entries, and no events unless `rows` asks for them"
+    )
+    key: tuple[str, ...] = entry(
+        NAMES, "the path of the value that a `lookup` looks for, such as /id; of several the first that the row has"
+    )
+    value: tuple[str, ...] = entry(
+        NAMES, "the path of the value that it finds, such as /name; of several the first that the row has", ()
+    )
+    values: tuple[str, ...] = entry(
+        NAMES, "or the paths of several values: it finds an object of those that the row has, as JSON", ()
+    )
+    columns: tuple[str, ...] = entry(
+        NAMES, "the columns of delimited files without a header, which are written as described under `files`", ()
+    )
+    rows: str = entry(YES, "whether the rows of these files are rows of the export too; no when left out", "no")
+    missing: str = entry(
+        Choice(("stop", "notice")),
+        "what a plan does where the export has no such file, or none with such values: it stops (default), or it has a"
+        " notice and the table is empty",
+        "stop",
+    )

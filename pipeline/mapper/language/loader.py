@@ -1,0 +1,312 @@
+"""Reads a mapping file: YAML in, `language.Mapping` out, or a MappingError at file:line:column.
+
+Strict, because YAML guesses: `no` would be false, `1_000` a number, a second key would win silently. Here every
+scalar is its text in the file, and anchors, tags, merges, duplicate and unknown keys are errors. `Reader` reads
+job files too (pipeline.jobs.loading). The only file that imports yaml.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import yaml
+
+from pipeline.errors import MappingError, UsageError, WrongFile
+from pipeline.json_limits import MAX_DEPTH, depth
+from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
+from pipeline.mapper.codegen.conversions import PLAIN_NUMBER
+from pipeline.mapper.language import plugin_verbs
+from pipeline.mapper.language.kinds import (
+    FAMILIES,
+    Choice,
+    Either,
+    Field,
+    Json,
+    Kind,
+    ListOf,
+    Section,
+    TableOf,
+    Text,
+    Verb,
+    Verbs,
+)
+from pipeline.mapper.language.sections import FORMAT, MAPPING, Call, Mapping, Place
+
+MOST_LEVELS = 32
+"""Levels of nested lists and tables; a shipped mapping has 9. Each level may indent the source of a mapper once or
+twice, and Python's limit is 100."""
+
+MOST_STEPS = 64
+"""A row with more levels is a reject, so a longer reference could refer to nothing."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def parse(text: str, file: str) -> Mapping:
+    """Parse the text of a mapping file; `file` is what errors call it. Raises MappingError."""
+    reader = Reader(file)
+    root = reader.compose(text)
+    if not isinstance(root, yaml.MappingNode):
+        raise reader.wrong(root, "a mapping file is a table", "begin with `format: " + FORMAT + "`")
+    entries = reader.entries(root)
+    form = entries.pop("format", None)
+    if form is None or not isinstance(form, yaml.ScalarNode) or form.value != FORMAT:
+        raise reader.wrong(form or root, f"the first line must be `format: {FORMAT}`", "")
+    given = reader.fields(root, MAPPING.name, MAPPING.fields, entries)
+    return Mapping(**given, file=file, text=text, verbs=tuple(sorted(reader.verbs)))
+
+
+class Places:
+    """The places of the keys of a mapping in its file, which is parsed once."""
+
+    def __init__(self, mapping: Mapping) -> None:
+        self._file = mapping.file
+        self._reader = Reader(mapping.file)
+        self._root = self._reader.compose(mapping.text)
+
+    def of(self, *path: str | int) -> Place:
+        """The place of a key, by the keys and the indexes that lead to it, or of the last of them that is there."""
+        node = self._root
+        place = Place(self._file, 1, 1)
+        for step in path:
+            if isinstance(node, yaml.MappingNode) and isinstance(step, str):
+                found = next(((key, value) for key, value in node.value if key.value == step), None)
+                if found is None:
+                    break
+                place, node = self._reader.place(found[0]), found[1]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+                node = node.value[step]
+                place = self._reader.place(node)
+        return place
+
+
+def place_of(mapping: Mapping, *path: str | int) -> Place:
+    """The place of one key of a mapping, as `Places.of` finds it."""
+    return Places(mapping).of(*path)
+
+
+def span_of(mapping: Mapping, *path: str | int) -> tuple[tuple[int, int], tuple[int, int], bool]:
+    """Where a key of a mapping begins in its file and where its value ends, as lines and columns from 0, and whether
+    the value is in brackets. The keys and indexes that lead to it must be there."""
+    node: Any = Reader(mapping.file).compose(mapping.text)
+    start = node.start_mark
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            key, node = next((key, value) for key, value in node.value if key.value == step)
+            start = key.start_mark
+        else:
+            node = node.value[step]
+            start = node.start_mark
+    flow = bool(getattr(node, "flow_style", False))
+    # The mark at the end of a block is where the next one begins, so its last value shows where it ends.
+    while not isinstance(node, yaml.ScalarNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        node = last[1] if isinstance(last, tuple) else last
+    return (start.line, start.column), (node.end_mark.line, node.end_mark.column), flow
+
+
+class Reader:
+    """Reads nodes as their kinds declare; raises `error` with the place of a wrong one."""
+
+    def __init__(self, file: str, error: type[WrongFile] = MappingError) -> None:
+        self._file = file
+        self._error = error
+        self.verbs: set[str] = set()
+        """The verbs of installed packages that were read."""
+
+    def compose(self, text: str) -> yaml.Node | None:
+        levels = 0
+        try:
+            for event in yaml.parse(text, Loader=_Loader):
+                mark = event.start_mark
+                # Counted while parsing: composing a tree of many more levels would exhaust the stack.
+                levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+                if levels > MOST_LEVELS:
+                    raise self._at(
+                        mark,
+                        f"lists and tables are nested more than {MOST_LEVELS} levels deep",
+                        "write it with fewer levels; `all` and `any` take lists of conditions",
+                    )
+                if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+                    raise self._at(
+                        mark, "anchors and aliases are not part of the language", "write it twice, or use a table"
+                    )
+                if getattr(event, "tag", None):
+                    raise self._at(
+                        mark, "tags are not part of the language", "every scalar is text; a verb gives it a type"
+                    )
+            return yaml.compose(text, Loader=_Loader)
+        except yaml.MarkedYAMLError as error:
+            problem = " ".join(part for part in (error.context, error.problem) if part)
+            raise self._at(
+                error.problem_mark or error.context_mark, f"not YAML: {problem}", "check the indentation and the quotes"
+            ) from None
+        except yaml.YAMLError as error:
+            raise self._error(f"not YAML: {error}", file=self._file, hint="save the file as UTF-8") from None
+
+    def _at(self, mark: Any, message: str, hint: str) -> WrongFile:
+        if mark is None:
+            return self._error(message, file=self._file, line=1, column=1, hint=hint)
+        return self._error(message, file=self._file, line=mark.line + 1, column=mark.column + 1, hint=hint)
+
+    def wrong(self, node: yaml.Node | None, message: str, hint: str) -> WrongFile:
+        return self._at(node.start_mark if node is not None else None, message, hint)
+
+    def place(self, node: yaml.Node) -> Place:
+        return Place(self._file, node.start_mark.line + 1, node.start_mark.column + 1)
+
+    def entries(self, node: yaml.MappingNode) -> dict[str, yaml.Node]:
+        entries: dict[str, yaml.Node] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise self.wrong(key, "a name must be a plain text", "")
+            if key.value == "<<" and not key.style:
+                raise self.wrong(key, "merges (<<) are not part of the language", "write the entries out")
+            if key.value in entries:
+                raise self.wrong(key, f"{key.value!r} occurs twice", "keep one of the two")
+            entries[key.value] = value
+        return entries
+
+    def read(self, node: yaml.Node, kind: Kind, name: str) -> Any:
+        match kind:
+            case Text():
+                return self.text(node, name)
+            case Choice(words):
+                return self.choice(node, words, name)
+            case Json():
+                return self.json(node, name)
+            case ListOf(item, most, least):
+                if isinstance(node, yaml.SequenceNode):
+                    if len(node.value) < least:
+                        raise self.wrong(node, f"{name!r} is an empty list", f"name one, or delete {name!r}")
+                    if most and len(node.value) > most:
+                        raise self.wrong(
+                            node.value[most],
+                            f"{name!r} takes at most {most}, not {len(node.value):,}",
+                            "leave some out",
+                        )
+                    return tuple(self.read(one, item, name) for one in node.value)
+                return (self.read(node, item, name),)
+            case TableOf(item):
+                table = self.table(node, name)
+                return {key: self.read(value, item, key) for key, value in table.items()}
+            case Verbs(family, numbers):
+                if numbers and isinstance(node, yaml.ScalarNode) and PLAIN_NUMBER.fullmatch(node.value):
+                    return Call("json", {"json": node.value}, self.place(node))
+                return self.call(node, family, name)
+            case Either(words, family):
+                if isinstance(node, yaml.ScalarNode):
+                    return self.choice(node, words, name)
+                return self.call(node, family, name)
+            case Section():
+                return self.section(node, kind)
+
+    def text(self, node: yaml.Node, name: str) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            raise self.wrong(node, f"{name!r} takes a text", "")
+        value: str = node.value
+        return value
+
+    def choice(self, node: yaml.Node, words: tuple[str, ...], name: str) -> str:
+        word = self.text(node, name)
+        if word not in words:
+            raise self.wrong(node, f"{name!r} cannot be {word!r}", nearest(word, words))
+        return word
+
+    def json(self, node: yaml.Node, name: str) -> str:
+        text = self.text(node, name).strip()
+        try:
+            # The depth at which the decoder itself gives up depends on the version of Python.
+            if depth(text.encode()) > MAX_DEPTH:
+                raise self.wrong(node, f"{name!r} is nested too deeply; a row has at most {MAX_DEPTH} levels", "")
+            msgspec.json.decode(text.encode())
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise self.wrong(
+                node, f"{name!r} takes JSON text: {error}", "put it in single quotes, such as '12.50'"
+            ) from None
+        return text
+
+    def table(self, node: yaml.Node, name: str) -> dict[str, yaml.Node]:
+        if not isinstance(node, yaml.MappingNode):
+            raise self.wrong(node, f"{name!r} takes a table (name: value)", "")
+        return self.entries(node)
+
+    def section(self, node: yaml.Node, section: Section) -> Any:
+        if section.short and not isinstance(node, yaml.MappingNode):
+            field = section.fields[section.short]
+            return section.factory(**{field.into or section.short: self.read(node, field.kind, section.short)})
+        given = self.fields(node, section.name, section.fields, self.table(node, section.name))
+        self.either(node, section, given)
+        if section.placed:
+            given["place"] = self.place(node)
+        return section.factory(**given)
+
+    def fields(self, node: yaml.Node, name: str, fields: Any, entries: dict[str, yaml.Node]) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        for key, value in entries.items():
+            field: Field | None = fields.get(key)
+            if field is None:
+                raise self.wrong(self.key(node, key), f"{name} has no key {key!r}", nearest(key, fields))
+            given[field.into or key] = self.read(value, field.kind, key)
+        for key, field in fields.items():
+            if field.required and key not in entries:
+                raise self.wrong(node, f"{name} lacks {key!r}", f"{key}: {field.help}")
+        return given
+
+    def either(self, node: yaml.Node, section: Section, given: dict[str, Any]) -> None:
+        present = {key for group in section.either for key in group if key in given}
+        if section.either and present not in map(set, section.either):
+            wanted = " or ".join(" and ".join(map(repr, group)) for group in section.either)
+            raise self.wrong(node, f"{section.name} takes either {wanted}", "")
+
+    def key(self, node: yaml.Node, name: str) -> yaml.Node:
+        """The node of a key of a table."""
+        return next((key for key, _ in node.value if key.value == name), node)
+
+    def call(self, node: yaml.Node, family: str, name: str) -> Call:
+        known = FAMILIES[family]
+        if isinstance(node, yaml.ScalarNode) and family == "value":
+            if not node.value:
+                raise self.wrong(node, f"{name!r} is empty", "name a property, or use {const: text}")
+            if node.value[:1] == "/" and node.value.count("/") > MOST_STEPS:
+                raise self.wrong(node, f"{name!r} has more than {MOST_STEPS} steps, and no row has as many levels", "")
+            return Call("ref", {"ref": node.value}, self.place(node))
+        if not isinstance(node, yaml.MappingNode):
+            raise self.wrong(node, f"{name!r} takes a {family}", f"a table with one of: {', '.join(known)}")
+        entries = self.entries(node)
+        from_packages = [key for key in entries if key in plugin_verbs.names()]
+        for key in from_packages:
+            self._load(key, node)
+        named = [key for key in entries if key in known]
+        verb = self._verb(node, named, entries, known, family)
+        if verb.name in from_packages:
+            self.verbs.add(verb.name)
+        return Call(verb.name, self.fields(node, verb.name, verb.arguments, entries), self.place(node))
+
+    def _load(self, name: str, node: yaml.MappingNode) -> None:
+        try:
+            plugin_verbs.load(name)
+        except UsageError as error:
+            raise self.wrong(self.key(node, name), error.message, error.hint) from None
+
+    def _verb(
+        self, node: yaml.Node, named: list[str], entries: dict[str, yaml.Node], known: dict[str, Verb], family: str
+    ) -> Verb:
+        fitting = [key for key in named if all(other in known[key].arguments for other in entries)]
+        if len(fitting) == 1:
+            return known[fitting[0]]
+        if named:
+            return known[named[0]]
+        first = next(iter(entries), "")
+        place = self.key(node, first) if first else node
+        raise self.wrong(place, f"there is no {family} {first!r}", nearest(first, known))
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """The hint for a word that is none of these."""
+    known = list(words)
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"it takes: {', '.join(known)}"

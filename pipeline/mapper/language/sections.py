@@ -1,0 +1,418 @@
+"""The mapping language: every section of a mapping file, as the dataclass that the loader fills.
+
+Each key is declared once, with what it takes, its help and its default. The loader beside this module, the JSON Schema
+for editors and the reference in the docs read these declarations. Verbs declare their arguments with the same kinds, in
+the modules of pipeline.mapper.verbs.
+
+Every section of a mapping reads the row *as it came*: no section sees what another did, so their order in the
+file means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Map
+from dataclasses import dataclass
+
+from pipeline.mapper.language.call import Call as Call
+from pipeline.mapper.language.call import Place as Place
+from pipeline.mapper.language.case_section import Case as Case
+from pipeline.mapper.language.files_section import Files, LookupFile
+from pipeline.mapper.language.kinds import (
+    CANDIDATES,
+    CONDITION,
+    NAMES,
+    TEXT,
+    TEXTS,
+    VALUE,
+    VALUE_TABLE,
+    VALUES,
+    YES,
+    Choice,
+    Either,
+    ListOf,
+    TableOf,
+    Verbs,
+    entry,
+    section,
+)
+from pipeline.mapper.own_code import OwnCode
+
+FORMAT = "backcast.mapping/1"
+UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
+TYPES = ("number", "comma_number", "text", "boolean", "json", "list")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recognise:
+    has: tuple[Call, ...] = entry(VALUES, "references that every row has")
+    lacks: tuple[Call, ...] = entry(VALUES, "references that no row has", ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where it is left out and the first row of a part has one of `found`, its value is the first of `one_of`."""
+
+    says: str = entry(TEXT, "what it means")
+    one_of: tuple[str, ...] = entry(NAMES, "the values it may have; any when left out", ())
+    found: tuple[Call, ...] = entry(
+        VALUES, "references: where the first row of a file has one of them, the value is the first of `one_of`", ()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFromPath:
+    """How the path of a file names the table of its rows, as `--set table=NAME` does (`mapper.table_names`)."""
+
+    known: tuple[str, ...] = entry(NAMES, "the tables, * for any letters: a file of another one stops the plan")
+    told: Call = entry(VALUE, "where a decoded row has its table, if its columns or a setting name it")
+    unless: tuple[Call, ...] = entry(
+        VALUES, "references by which rows name their table, whatever their file is called", ()
+    )
+    has: tuple[Call, ...] = entry(
+        VALUES, "a file named for no table whose rows have one of these is of the table `else`", ()
+    )
+    otherwise: str | None = entry(TEXT, "the table of such files", None, name="else")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    source: Call = entry(VALUE, "the value with the time", name="from")
+    unit: Call | str = entry(
+        Either(UNITS), "how it is written; iso when left out; auto finds s, ms or us by size", "iso"
+    )
+    form: Call | None = entry(VALUE, "for unit format: a form such as %d/%m/%Y %H:%M", None, name="format")
+    zone: str = entry(
+        Choice(("utc", "local", "project")),
+        "whose clock a text without an offset shows: UTC's (default) or the project's (local); "
+        "project: numbers too show the project's clock, as if it were UTC",
+        "utc",
+    )
+    space: str = entry(YES, "whether iso may have a space for the T, and then an offset as ` UTC` or ` +0000`", "no")
+    proof_unless: Call | None = entry(
+        CONDITION,
+        "rows whose times prove nothing about the zone; with it, local clocks too are compared with `received`",
+        None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ids:
+    first: tuple[Call, ...] = entry(CANDIDATES, "candidates, best first; placeholder ids are passed over")
+    junk: tuple[str, ...] = entry(NAMES, "this tool's own placeholder ids, in any case", ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    of: tuple[Call, ...] = entry(VALUES, "the parts")
+    needs: tuple[Call, ...] = entry(VALUES, "without one of these, a row has no key", ())
+    keep: str = entry(
+        Choice(("latest", "earliest")),
+        "of rows with one key, the one that counts: the one received latest (default) or earliest",
+        "latest",
+    )
+    equal: str = entry(
+        Choice(("content", "values")),
+        "rows without a key are numbered where they are equal: as they are written (default), or by their values, "
+        "which are alike in each format of a table: without nulls and empty objects and lists, numbers by their value",
+        "content",
+    )
+    posthog: Call | None = entry(VALUE, "what the service's own importer hashes, for --set uuid=posthog", None)
+    """docs/know/service.md#own-importer-mixpanel"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRule:
+    """When a row states that two ids are one person. `distinct_id` and `other` are candidates, best first."""
+
+    kind: str = entry(
+        Choice(("identify", "alias", "merge", "person")),
+        "identify: a device joins a user; alias: two ids of a person; merge: the same, without order;"
+        " person: `distinct_id` is the tool's number of a person, never an id, and `other` an id of that person",
+    )
+    distinct_id: tuple[Call, ...] = entry(
+        CANDIDATES, "the id that stays: the first of these that identifies a person", ()
+    )
+    other: tuple[Call, ...] = entry(
+        CANDIDATES, "the id that is absorbed: the first of these that identifies a person and is another id", ()
+    )
+    version: Call | None = entry(
+        VALUE, "for kind person: of rows about one id, the one with the greatest number counts", None
+    )
+    of: Call | None = entry(VALUE, "instead of these two: a list of ids, all of one person", None)
+    when: Call | None = entry(CONDITION, "only rows for which this is true", None)
+
+
+LINK = section("link", LinkRule, either=(("distinct_id", "other"), ("of",)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRule:
+    user: Call = entry(VALUE, "the id of a user")
+    anonymous: tuple[Call, ...] = entry(
+        CANDIDATES, "other ids, such as a device's: the first that the row has and that is not the user's", ()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """The members of an object in the row, taken one level up."""
+
+    source: Call = entry(VALUE, "the object", name="from")
+    only: tuple[str, ...] = entry(NAMES, "only these members; a name ending in * is a prefix", ())
+    leave: tuple[str, ...] = entry(NAMES, "not these members", (), name="except")
+    rename: Map[str, str] = entry(TEXTS, "new names of members", dict)
+    strip: str = entry(TEXT, "a prefix to remove from the members' names", "")
+    prefix: str = entry(TEXT, "a prefix to add to the members' names", "")
+    blank: tuple[str, ...] = entry(NAMES, "texts that mean no value: such members are left out", ())
+
+
+SPREADS = ListOf(section("spread", Spread, short="from"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blanks:
+    """What counts as missing, as if the row did not have it: to every reference, and as a property."""
+
+    csv: str = entry(
+        Choice(("missing", "value")),
+        "a blank cell of a delimited file is missing (default), or a value: the empty text. Quotes around it make no"
+        " difference",
+        "missing",
+    )
+    json: str = entry(
+        Choice(("missing", "value")), 'the empty text "" in JSON is missing, or a value (default)', "value"
+    )
+    parquet: str = entry(
+        Choice(("missing", "value")), "the empty text of Parquet and Avro is missing, or a value (default)", "value"
+    )
+    texts: tuple[str, ...] = entry(NAMES, "texts that are missing in every format, such as (not set)", ())
+    within: tuple[str, ...] = entry(
+        NAMES,
+        "`json`, `parquet` and `texts` count for columns, properties and members of these names",
+        (),
+        name="in",
+    )
+
+    @property
+    def in_cells(self) -> bool:
+        """Whether a blank cell of delimited text is a value."""
+        return self.csv == "value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blank:
+    values: tuple[str, ...] = entry(NAMES, "texts that mean no value")
+    within: tuple[str, ...] = entry(NAMES, "the properties they are left out of", name="in")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Changes of properties: of every row, or of the rows of one event."""
+
+    rename: Map[str, str] = entry(
+        TEXTS, "old name: new name; where the new name is taken, the old one stays, with a warning", dict
+    )
+    drop: tuple[Call, ...] = entry(VALUES, "properties left out", ())
+    set: Map[str, Call] = entry(
+        VALUE_TABLE, "name: value; a row's own value of that name moves to TOOL_name, with a warning", dict
+    )
+    fill: Map[str, Call] = entry(VALUE_TABLE, "name: value, only where the row has no such property", dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Properties(Changes):
+    open: Call | None = entry(VALUE, "the object with the properties; left out: the row itself", None)
+    rest: str = entry(
+        TEXT,
+        "the columns that the mapping does not name: `drop` leaves them out, `keep` keeps their names, any other text"
+        " is the prefix that they get (with `open`; left out: TOOL_). Without `open`, `drop` leaves out every column"
+        " but those that `rename` and `fill` name, beside what `set`, `spread` and `groups` set, and else all stay",
+        "",
+    )
+    types: Map[str, str] = entry(
+        TableOf(Choice(TYPES)), "property: type; what cannot be converted stays, with a warning", dict
+    )
+    hash: Map[str, str] = entry(TEXTS, "property: name of a keyed hash that replaces it (BACKCAST_HASH_KEY)", dict)
+    blank: tuple[Blank, ...] = entry(ListOf(section("blank", Blank)), "texts that mean no value", ())
+    spread: tuple[Spread, ...] = entry(SPREADS, "objects whose members become properties", ())
+    reserved: tuple[str, ...] | None = entry(
+        NAMES, "names that mean something to the service and become TOOL_name", None
+    )
+    common: tuple[str, ...] = entry(NAMES, "properties of most rows: a hint for speed, never for meaning", ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    set: Map[str, Call] = entry(VALUE_TABLE, "person property: value; the latest wins", dict)
+    set_once: Map[str, Call] = entry(VALUE_TABLE, "person property: value; the first wins", dict)
+    spread_set: tuple[Spread, ...] = entry(SPREADS, "objects whose members are set", ())
+    spread_set_once: tuple[Spread, ...] = entry(SPREADS, "objects whose members are set once", ())
+    unset: Call | None = entry(VALUE, "a list or an object: the names of properties to remove from the person", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persons:
+    """The defaults of options of the command line."""
+
+    properties: str = entry(Choice(("final", "none")), "final: the last values, sent once (default)", "")
+    policy: str = entry(
+        TEXT, "how they are combined with a live profile: fill-only (default), overwrite or prefix=TEXT", ""
+    )
+    promoted: str = entry(
+        Choice(("leave", "final")),
+        "event properties that the service copies to the person: leave it the values that arrive last (default), or"
+        " final",
+        "",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupUpdate:
+    type: Call | None = entry(VALUE, "the group's type", None)
+    key: Call | None = entry(VALUE, "the group's key", None)
+    set: Call | None = entry(VALUE, "an object: the group's properties", None)
+    open: Call | None = entry(VALUE, "or an object of type, key and properties: one update for each key in it", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    types: Map[str, Call] = entry(VALUE_TABLE, "group type: its key, or a list of keys of which the first counts", dict)
+    open: Call | None = entry(VALUE, "an object of group type and key, or list of keys", None)
+    setting: str = entry(TEXT, "the --set name whose value lists, with commas, properties that are group types", "")
+    set: Call | None = entry(
+        VALUE, "an object of type, key and properties: updates of groups by rows that are events too", None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiles:
+    id: str = entry(TEXT, "the column with the person's id")
+    properties: str = entry(TEXT, "the column with an object of the person's properties")
+    each: Call | None = entry(VALUE, "a list of objects with these two; a row without it is a profile itself", None)
+    rename: Map[str, str] = entry(TEXTS, "new names of properties", dict)
+    leave: tuple[str, ...] = entry(NAMES, "not these properties", (), name="except")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRule(Changes):
+    name: str = entry(TEXT, "the new name", "", name="as")
+    skip: str = entry(TEXT, "the code under which such rows are left out", "")
+    warn: str = entry(TEXT, "with skip: such rows are a warning too; a sentence on what is lost", "")
+    link: LinkRule | None = entry(LINK, "the row states a merge and becomes a link", None)
+    update: str = entry(Choice(("person",)), "the row updates its person and is no event", "")
+    group: GroupUpdate | None = entry(section("group", GroupUpdate), "the row updates a group and is no event", None)
+    profiles: Profiles | None = entry(
+        section("profiles", Profiles), "the row is no event but the latest state of one person, or of many", None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipRule:
+    when: Call = entry(CONDITION, "the rows")
+    code: str = entry(TEXT, "the code they are counted under")
+    warn: str = entry(TEXT, "such rows are a warning too; a sentence on what is lost", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Names that stay as they are, and that a person has looked at. They change no event."""
+
+    events: tuple[str, ...] = entry(NAMES, "names of events; a name ending in * is a prefix", ())
+    fields: tuple[str, ...] = entry(NAMES, "properties, and /columns beside them; a name ending in * is a prefix", ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    event: Call = entry(VALUE, "the extra event's name")
+    properties: Map[str, Call] = entry(VALUE_TABLE, "its properties", dict)
+    when: Call | None = entry(CONDITION, "only rows for which this is true", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapping:
+    """One mapping file. `file` is its name in errors; `text` the file itself, for its digest; `code` the one that
+    `python` names, read; `verbs` are those of installed packages."""
+
+    tool: str = entry(TEXT, "the tool's name; part of every uuid, so never change it")
+    title: str = entry(TEXT, "what the export is called, for people")
+    recognise: tuple[Recognise, ...] = entry(
+        ListOf(section("recognise", Recognise)), "how to recognise an export of this tool: one of these fits", ()
+    )
+    files: Files = entry(section("files", Files), "how files are read, and which of them count", Files)
+    open: Map[str, str] = entry(
+        TEXTS,
+        "choices that are still open, each with its evidence: a plan is not ready while there is one. `mapping new`"
+        " writes them; delete an entry when you have decided",
+        dict,
+    )
+    settings: Map[str, Setting] = entry(
+        TableOf(section("setting", Setting, short="says")), "--set names this mapping takes, and what each means", dict
+    )
+    tables: Map[str, Map[str, str]] = entry(TableOf(TEXTS), "lookup tables, by name", dict)
+    lookup_files: Map[str, LookupFile] = entry(
+        TableOf(section("lookup file", LookupFile, either=(("value",), ("values",)))),
+        "lookup tables whose entries are rows of other files of the export, by name",
+        dict,
+    )
+    define: Map[str, Call] = entry(
+        VALUE_TABLE,
+        "named values, each computed once a row: `@name` refers to one, `@name/member` to a member of it; it may use"
+        " those above it",
+        dict,
+    )
+    blanks: Blanks = entry(
+        section("blanks", Blanks),
+        "what counts as missing, by format and by its text; in JSON and Parquet a blank text is a value",
+        Blanks,
+    )
+    decoder: Call | None = entry(Verbs("decoder"), "turns one row of an unusual shape into plain rows", None)
+    table_from_path: TableFromPath | None = entry(
+        section("table_from_path", TableFromPath),
+        "how the folders and name of a file give the table of its rows, as if by --set table=NAME",
+        None,
+    )
+    event: Call = entry(VALUE, "the event's name")
+    events: Map[str, EventRule] = entry(
+        TableOf(section("event rule", EventRule, short="as")), "rules for single event names", dict
+    )
+    unlisted: str = entry(
+        Choice(("keep", "reject")), "events not listed: kept (default), or rejects `unmapped_event`", "keep"
+    )
+    skip: tuple[SkipRule, ...] = entry(ListOf(section("skip", SkipRule)), "rows left out", ())
+    distinct_id: Ids = entry(section("distinct_id", Ids, short="first"), "the person's id")
+    time: tuple[Clock, ...] = entry(
+        ListOf(section("clock", Clock), least=1), "the event's time: the first of these that the row has"
+    )
+    received: tuple[Clock, ...] = entry(
+        ListOf(section("clock", Clock)), "when the tool received it: the first that the row has", ()
+    )
+    uuid: Call | None = entry(VALUE, "the source's own UUID, used where it is one", None)
+    key: Key | None = entry(section("key", Key), "what makes a row one event of the tool", None)
+    links: tuple[LinkRule, ...] = entry(ListOf(LINK), "rows that are events and show two ids of one person too", ())
+    pair: PairRule | None = entry(section("pair", PairRule), "the two ids that ordinary rows have", None)
+    groups: Groups | None = entry(section("groups", Groups), "the groups of an event", None)
+    properties: Properties = entry(section("properties", Properties), "changes of the properties", Properties)
+    person: Person | None = entry(
+        section("person", Person), "what a row states about its person; it is sent apart from the event", None
+    )
+    persons: Persons = entry(section("persons", Persons), "how person properties are sent", Persons)
+    also: tuple[Extra, ...] = entry(ListOf(section("extra", Extra)), "further events of the same row", ())
+    python: str = entry(
+        TEXT,
+        "your own code, as `file.py:function`, the file relative to the mapping's folder: a function that gets each"
+        " finished event and returns it, a list of events or None",
+        "",
+    )
+    known: Known = entry(
+        section("known", Known),
+        "names that stay as they are: `plan --max-unmapped` does not count them, and they change no event",
+        Known,
+    )
+    cases: tuple[Case, ...] = entry(ListOf(section("case", Case)), "examples, run by `backcast mapping test`", ())
+    file: str = ""
+    text: str = ""
+    code: OwnCode | None = None
+    verbs: tuple[str, ...] = ()
+
+
+MAPPING = section("mapping", Mapping)

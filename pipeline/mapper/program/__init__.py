@@ -1,0 +1,1 @@
+"""The program that a mapping becomes: every operation is data."""

@@ -1,0 +1,420 @@
+"""Builds the program of a mapping: the steps of its sections, in the order in which they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Map
+from types import MappingProxyType
+from typing import TypeAlias
+
+from pipeline import uuids
+from pipeline.errors import MappingError, UsageError
+from pipeline.mapper.language import sections as language
+from pipeline.mapper.language.kinds import FAMILIES
+from pipeline.mapper.language.sections import Call, EventRule, LinkRule, Mapping
+from pipeline.mapper.program import expressions
+from pipeline.mapper.program import operations as program
+from pipeline.mapper.program.blanks import blanks_of_opened, leave_out_blanks
+from pipeline.mapper.program.expressions import Condition, Missing, NamedValues, Value, Variable
+from pipeline.mapper.program.opened_object import opened_object
+from pipeline.mapper.program.operations import Let, Program, Step
+from pipeline.mapper.program.references import definition_of, path_steps, references_in
+from pipeline.mapper.program.renaming import kept_properties, rename_properties
+from pipeline.models import SealedOptions
+
+HASH_KEY = "BACKCAST_HASH_KEY"
+"""The environment variable with the secret of keyed hashes; it is in no mapping, program, plan or report."""
+Tables: TypeAlias = Map[str, Map[str, str]]  # entries of lookup tables, by the table's name
+NO_TABLES: Tables = MappingProxyType({})
+
+
+class Builder:
+    """Builds the operations of a mapping for the settings of a plan. `lookups` are the tables of its lookup files.
+
+    Raises UsageError where a setting or a secret is missing, and MappingError for errors that the loader cannot detect,
+    such as the name of a table that does not exist.
+    """
+
+    def __init__(self, mapping: Mapping, options: SealedOptions, lookups: Tables = NO_TABLES) -> None:
+        self.tool, self.options = mapping.tool, options
+        self.junk = tuple(sorted({word.lower() for word in mapping.distinct_id.junk}))
+        self.time_is_set = False
+        self.tables: dict[str, Map[str, str]] = {}
+        self._mapping = mapping
+        self._tables = {**mapping.tables, **{name: lookups.get(name, {}) for name in mapping.lookup_files}}
+        self._flat = mapping.properties.open is None
+        self._opened_column: str | None = None
+        self._variables = 0
+        self._blanks = leave_out_blanks(mapping)
+        self._defined: dict[str, Value] = {}
+        for name, call in mapping.define.items():
+            self._defined[name] = self.present(call)
+
+    # --- values and conditions
+
+    def value(self, call: Call) -> Value:
+        """The operation of a value."""
+        built: Value = FAMILIES["value"][call.verb].build(self, call)
+        return built
+
+    def present(self, call: Call) -> Value:
+        """The operation of a value that is missing where it is JSON null."""
+        return expressions.not_null(self.value(call))
+
+    def text(self, call: Call) -> Value:
+        """The operation of a value as text."""
+        return expressions.as_text(self.value(call))
+
+    def condition(self, call: Call) -> Condition:
+        """The operation of a condition."""
+        built: Condition = FAMILIES["condition"][call.verb].build(self, call)
+        return built
+
+    def reference(self, text: str) -> Value:
+        """A property by its name, `/column` and `/column/member/…` of the row, or `@name/member/…` of a definition."""
+        name = definition_of(text, self._mapping)
+        if name is not None:
+            if name not in self._defined:
+                raise wrong_call(
+                    self._mapping.define[name], f"@{name} is used before it is defined",
+                    "a definition may use those above it",
+                )  # fmt: skip
+            return self.member(self._defined[name], path_steps(text)[1:])
+        if not text.startswith("/"):
+            return expressions.Property(text)
+        column, *steps = path_steps(text)
+        return self.member(expressions.Property(column) if self._flat else expressions.Column(column), steps)
+
+    def member(self, value: Value, steps: Sequence[str]) -> Value:
+        """The operation of a path inside a value: members of objects, and items of lists by their index from 0."""
+        for step in steps:
+            if step.isascii() and step.isdecimal():
+                value = expressions.Apply("member_at", (value, expressions.Constant(step)))
+            else:
+                value = expressions.Member(value, step)
+        blanks = self._blanks
+        if blanks is not None and blanks.json and steps and (not blanks.names or steps[-1] in blanks.names):
+            blank = expressions.OneOf(expressions.as_text(value), blanks.json)
+            return expressions.Choose(blank, Missing(), expressions.not_null(value))
+        return value
+
+    def setting(self, call: Call) -> str | None:
+        """The value of a `setting`; None when it is optional and was left out."""
+        name = call.arguments["setting"]
+        value: str | None = self.options.settings.get(name) or call.arguments.get("default")
+        if value is None and call.arguments.get("optional") != "yes":
+            raise UsageError(
+                f"this mapping needs the setting {name!r}", hint=f"add --set {name}=COLUMN, or --set {name}==TEXT"
+            )
+        return value
+
+    def table(self, call: Call, any_case: bool) -> str:
+        """The name in the program of a lookup's table; with `any_case`, of one whose names are in lower case."""
+        name, table = str(call.arguments.get("table")), call.arguments.get("in")
+        if table is None:
+            table = self._tables.get(name)
+            if table is None:
+                known = ", ".join(self._tables) or "none"
+                raise wrong_call(call, f"there is no table {call.arguments.get('table')!r}", f"tables: {known}")
+        else:
+            name = f"line {call.place.line}, column {call.place.column}"
+        if any_case:
+            name, table = f"{name} in lower case", {old.lower(): new for old, new in table.items()}
+        self.tables[name] = dict(table)
+        return name
+
+    def purpose(self, purpose: str) -> str:
+        """The purpose itself. Raises UsageError where there is no secret to hash with."""
+        if not os.environ.get(HASH_KEY, ""):
+            raise UsageError(
+                f"this mapping hashes personal data, and {HASH_KEY} is not set",
+                hint=f"set {HASH_KEY} to a long random text, and keep it: another one gives other hashes",
+            )
+        return purpose
+
+    def _presents(self, table: Map[str, Call]) -> NamedValues:
+        return tuple((name, self.present(call)) for name, call in table.items())
+
+    def _optional(self, call: Call | None) -> Condition | None:
+        return self.condition(call) if call is not None else None
+
+    def _let(self, steps: list[Step], hint: str, value: Value) -> Variable:
+        self._variables += 1
+        variable = Variable(f"{hint}{self._variables}")
+        steps.append(Let(variable.name, value))
+        return variable
+
+    # --- the program
+
+    def build(self) -> Program:
+        mapping = self._mapping
+        source = self.value(mapping.properties.open) if mapping.properties.open is not None else None
+        self._opened_column = source.name if isinstance(source, expressions.Column) else None
+        opening = program.OpenProperties(source, blanks=blanks_of_opened(mapping, source))
+        steps: list[Step] = [opening, self._blanks] if self._blanks is not None else [opening]
+        # Computed first, so that every use of a definition finds its value.
+        steps += (Let(f"@{name}", value) for name, value in self._defined.items())
+        steps += (program.SkipRow(self.condition(rule.when), rule.code, rule.warn) for rule in mapping.skip)
+        for part in mapping.key.of if mapping.key is not None else ():
+            # Read before the times, so that a number that is both is decoded once.
+            self._let(steps, "key", self.text(part))
+        steps.append(program.SetEvent(self.text(mapping.event)))
+        if mapping.events:
+            steps.append(program.MatchEvent(tuple(_event_cases(mapping)), mapping.unlisted == "reject"))
+        steps.append(program.ReadTime("received", tuple(self._clock(clock, False) for clock in mapping.received)))
+        steps.append(program.ReadTime("time", tuple(self._clock(clock, True) for clock in mapping.time)))
+        self.time_is_set = True
+        steps += self._keys()
+        steps.append(
+            program.SetDistinctId(
+                tuple(map(self.text, mapping.distinct_id.first)),
+                self.junk,
+            )
+        )
+        steps += (program.AddLinks(self._merge(rule), self._optional(rule.when)) for rule in mapping.links)
+        changes = self._changes(steps)
+        steps += self._by_rule(self._merges(rule) for rule in mapping.events.values())
+        steps += self._observed()
+        steps += self._by_rule(self._updates(rule) for rule in mapping.events.values())
+        for number, extra in enumerate(mapping.also, 1):
+            when = self._optional(extra.when)
+            name, properties = self.text(extra.event), self._presents(extra.properties)
+            steps.append(program.ReadExtraEvent(f"{uuids.SEPARATOR}also{number}", name, properties, when))
+        names = rename_properties(mapping, self.dropped(mapping.properties.drop), tuple(steps))
+        if self._flat and mapping.properties.rest == "drop":
+            steps.append(program.KeepProperties(tuple(sorted(kept_properties(mapping)))))
+        steps += [names, *changes]
+        steps += [*self._columns(steps), program.GiveEvent()]
+        opened, steps[0] = opened_object(opening, self._opened_column, tuple(steps[1:]))
+        decode = self.decode()
+        return Program(mapping.tool, decode, None if decode else opened, tuple(steps), self.tables)
+
+    def decode(self) -> program.Decode | None:
+        """The decoder of the mapping, with its arguments; None without one."""
+        call = self._mapping.decoder
+        return FAMILIES["decoder"][call.verb].build(self, call) if call is not None else None
+
+    def dropped(self, drop: Sequence[Call]) -> tuple[str, ...]:
+        """The properties that a `drop` names, without the columns beside them."""
+        return tuple(
+            name.removeprefix("/")
+            for name in self._dropped_references(drop)
+            if not name.startswith("=") and (self._flat or not name.startswith("/"))
+        )
+
+    def _dropped_references(self, drop: Sequence[Call]) -> Iterator[str]:
+        names = (self.setting(call) if call.verb == "setting" else call.arguments.get("ref") for call in drop)
+        return (name for name in names if name is not None)
+
+    def _columns(self, steps: Sequence[Step]) -> Iterator[Step]:
+        """The step for the columns beside the properties that no other step and no `drop` names."""
+        mapping = self._mapping
+        if self._flat or mapping.properties.rest == "drop":
+            return
+        drops = [*mapping.properties.drop, *(call for rule in mapping.events.values() for call in rule.drop)]
+        named = {name[1:] for name in self._dropped_references(drops) if name.startswith("/")}
+        for operation in expressions.operations(tuple(steps)):
+            if isinstance(operation, expressions.Column):
+                named.add(operation.name)
+            elif isinstance(operation, program.CopyColumn):
+                named.add(operation.column)
+        rest = mapping.properties.rest
+        yield program.KeepColumns(tuple(sorted(named)), "" if rest == "keep" else rest or f"{mapping.tool}_")
+
+    def _clock(self, clock: language.Clock, is_time: bool) -> program.Clock:
+        unit, form = self._word(clock.unit) or "iso", None
+        if unit not in language.UNITS:
+            raise UsageError(f"there is no unit of time {unit!r}", hint=f"use one of {', '.join(language.UNITS)}")
+        if clock.form is not None and (form := self._word(clock.form)) is not None:
+            unit = "format"
+        elif unit == "format":
+            raise UsageError("unit `format` needs a format", hint="for example %d/%m/%Y %H:%M")
+        zone = "utc"
+        if clock.zone == "project" or (clock.zone == "local" and unit in ("iso", "format")):
+            # The zone of a local clock is never assumed: without a named zone the row cannot be sent.
+            zone = "converted" if self.options.zones else "required" if clock.zone == "local" else "observed"
+        is_evidence = is_time and zone in ("converted", "observed")
+        return program.Clock(
+            source=self.text(clock.source) if unit in ("iso", "format") else self.value(clock.source),
+            unit=unit,
+            form=form,
+            space=clock.space == "yes",
+            zone=zone,
+            no_evidence=self._optional(clock.proof_unless) if is_evidence else None,
+        )
+
+    def _word(self, call: Call | str) -> str | None:
+        """A word of the mapping, or the setting that it names."""
+        if not isinstance(call, Call):
+            return call
+        if call.verb == "setting":
+            return self.setting(call)
+        word: str = call.arguments[call.verb]
+        return word
+
+    def _keys(self) -> Iterator[Step]:
+        key = self._mapping.key
+        if self._mapping.uuid is not None:
+            yield program.SetUuid(self.text(self._mapping.uuid))
+        if key is None:
+            return
+        if is_importer_key(self._mapping, self.options) and key.posthog is not None:
+            whole = self.text(key.posthog)
+            yield program.SetKey((whole,), (whole,))
+        else:
+            yield program.SetKey(tuple(map(self.text, key.of)), tuple(map(self.text, key.needs)))
+
+    # --- people
+
+    def _merge(self, rule: LinkRule) -> program.Merge:
+        return program.Merge(
+            kind=rule.kind,
+            into=tuple(map(self.text, rule.distinct_id)),
+            other=tuple(map(self.text, rule.other)),
+            version=self.text(rule.version) if rule.version is not None else None,
+            of=self.value(rule.of) if rule.of is not None else None,
+        )
+
+    def _merges(self, rule: EventRule) -> tuple[Step, ...]:
+        if rule.link is None:
+            return ()
+        merge, when = self._merge(rule.link), self._optional(rule.link.when)
+        if rule.update == "person":
+            return (program.AddLinks(merge, when, warn_incomplete=when is not None),)
+        return (program.GiveLinks(merge, when),)
+
+    def _observed(self) -> Iterator[Step]:
+        pair, person, groups = self._mapping.pair, self._mapping.person, self._mapping.groups
+        if pair is not None or person is not None:
+            person = person or language.Person()
+            yield program.ObservePerson(
+                user=self.text(pair.user) if pair is not None else None,
+                anonymous=tuple(map(self.text, pair.anonymous)) if pair is not None else (),
+                set=self._presents(person.set),
+                spread_set=tuple(map(self._spread, person.spread_set)),
+                set_once=self._presents(person.set_once),
+                spread_set_once=tuple(map(self._spread, person.spread_set_once)),
+                unset=self.present(person.unset) if person.unset is not None else None,
+            )
+        if groups is not None and groups.set is not None:
+            yield program.ObserveGroups(self.present(groups.set))
+
+    def _updates(self, rule: EventRule) -> tuple[Step, ...]:
+        if rule.update:
+            return (program.GivePersonUpdate(),)
+        if rule.profiles is not None:
+            return (self._profiles(rule.profiles),)
+        if rule.group is None:
+            return ()
+        group = rule.group
+        if group.open is not None:
+            return (program.GiveGroupUpdates(self.present(group.open), Missing(), Missing(), Missing()),)
+        kind, key = (self.text(call) if call is not None else Missing() for call in (group.type, group.key))
+        properties = self.present(group.set) if group.set is not None else Missing()
+        return (program.GiveGroupUpdates(None, kind, key, properties),)
+
+    def _profiles(self, profiles: language.Profiles) -> Step:
+        column = expressions.Property if self._flat else expressions.Column
+        return program.GiveProfiles(
+            each=self.present(profiles.each) if profiles.each is not None else Missing(),
+            id=expressions.NotNull(column(profiles.id)),
+            properties=expressions.NotNull(column(profiles.properties)),
+            id_member=profiles.id,
+            properties_member=profiles.properties,
+            leave=profiles.leave,
+            rename=tuple(profiles.rename.items()),
+        )
+
+    def _by_rule(self, steps_by_rule: Iterator[tuple[Step, ...]]) -> Iterator[Step]:
+        """The steps of single event rules, as one step, if any rule has steps; rules are numbered from 1."""
+        rules = tuple(program.RuleSteps(number, steps) for number, steps in enumerate(steps_by_rule, 1) if steps)
+        if rules:
+            yield program.ByRule(rules)
+
+    # --- properties
+
+    def _spread(self, spread: language.Spread) -> expressions.Spread:
+        return expressions.Spread(
+            source=self.present(spread.source),
+            only=spread.only,
+            leave=spread.leave,
+            rename=tuple(spread.rename.items()),
+            strip=spread.strip,
+            prefix=spread.prefix,
+            blank=spread.blank if self._blanks is None or self._blanks.names else (*spread.blank, *self._blanks.json),
+        )
+
+    def _changes(self, steps: list[Step]) -> list[Step]:
+        """Add the steps that evaluate the values of the changes; returns the steps that change, without the renames."""
+        properties, groups = self._mapping.properties, self._mapping.groups
+        sets: list[Step] = []
+        for name, call in properties.set.items():
+            value = self.present(call)
+            match value:
+                case expressions.NotNull(expressions.Column(column)) if column != self._opened_column:
+                    sets.append(program.CopyColumn(name, column))
+                case _:
+                    sets.append(program.SetProperty(name, self._let(steps, "set", value), name in references_in(call)))
+        fills = [
+            program.FillProperty(name, self._let(steps, "fill", self.present(call)))
+            for name, call in properties.fill.items()
+        ]
+        spreads = [
+            program.SpreadProperties(self._let(steps, "spread", self._spread(spread))) for spread in properties.spread
+        ]
+        grouped = self._groups(steps, groups) if groups is not None else []
+        rules = tuple(self._by_rule(self._overrides(rule) for rule in self._mapping.events.values()))
+        steps += rules
+        return [
+            *spreads,
+            *fills,
+            *sets,
+            *(program.ApplyOverrides() for _ in rules),
+            *(program.ConvertProperty(name, kind) for name, kind in properties.types.items()),
+            *(program.HashProperty(name, self.purpose(purpose)) for name, purpose in properties.hash.items()),
+            *grouped,
+        ]
+
+    def _groups(self, steps: list[Step], groups: language.Groups) -> list[Step]:
+        types = [
+            (name, self._let(steps, "group", self.present(call)))
+            for name, call in groups.types.items()
+        ]  # fmt: skip
+        for name in filter(None, self.options.settings.get(groups.setting, "").split(",")):
+            types.append((name, self._let(steps, "group", expressions.not_null(self.reference(name)))))
+        chosen = self.options.group_types
+        if groups.open is not None and groups.open.arguments.get("ref") == "$groups":
+            return [program.KeepGroups(chosen)]
+        opened = self._let(steps, "groups", self.present(groups.open)) if groups.open is not None else None
+        return [program.SetGroups(opened, tuple(dict(types).items()), chosen)] if types or opened else []
+
+    def _overrides(self, rule: EventRule) -> tuple[Step, ...]:
+        if not (rule.set or rule.fill or rule.rename or rule.drop):
+            return ()
+        return (
+            program.OverrideProperties(
+                set=self._presents(rule.set),
+                fill=self._presents(rule.fill),
+                drop=self.dropped(rule.drop),
+                rename=tuple(rule.rename.items()),
+            ),
+        )
+
+
+def is_importer_key(mapping: Mapping, options: SealedOptions) -> bool:
+    """Whether keys are those of the service's own importer (`--set uuid=posthog`)."""
+    if mapping.key is None or mapping.key.posthog is None:
+        return False
+    return options.settings.get("uuid", "") == "posthog"
+
+
+def wrong_call(call: Call, message: str, hint: str) -> MappingError:
+    """The error of a verb that cannot be built, with the verb's place in the file."""
+    file, line, column = call.place
+    return MappingError(message, file=file, line=line, column=column, hint=hint)
+
+
+def _event_cases(mapping: Mapping) -> Iterator[program.EventCase]:
+    for number, (name, rule) in enumerate(mapping.events.items(), 1):
+        yield program.EventCase(name, rule.name or name, number, rule.skip, rule.warn)

@@ -1,0 +1,115 @@
+"""Plans the renaming of properties: which names are tested one by one, and which by one test for all of them.
+
+Testing a row for each of a hundred names would cost more than all other steps. So the names that few rows have (those
+that are neither read anyway nor listed as `common`) come first, behind one test. The order affects the bytes sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.mapper.language.sections import Mapping
+from pipeline.mapper.program import expressions
+from pipeline.mapper.program import operations as program
+from pipeline.mapper.program.operations import RenameProperty, Step
+from pipeline.mapper.program.references import references_in
+
+RESERVED = (
+    "$set",
+    "$set_once",
+    "$unset",
+    "$ip",
+    "$groups",
+    "$group_0",
+    "$group_1",
+    "$group_2",
+    "$group_3",
+    "$group_4",
+    "$group_type",
+    "$group_key",
+    "$group_set",
+    "$anon_distinct_id",
+    "alias",
+    "$process_person_profile",
+    "$geoip_disable",
+    "$cookieless_mode",
+    "$ignore_sent_at",
+    "$sent_at",
+    "capture_internal",
+    "token",
+    "api_key",
+    "properties",
+    "distinct_id",
+    "historical_migration",
+    "analytics_source",
+    "import_name",
+)
+"""Property names that the service, or an import's provenance, gives a meaning of its own
+(docs/know/exports.md#mixpanel-traps, docs/know/service.md#event-fields, #ids-and-text, #persons): a source's own become
+TOOL_name, so a row cannot do by accident what they do."""
+
+STRAIGHT = 12
+"""Up to this many properties are tested one by one; more go through the one test."""
+
+
+def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[Step, ...]) -> program.RenameProperties:
+    """The step that renames and leaves out; `steps` come before it."""
+    properties = mapping.properties
+    leaving: dict[str, str | None] = dict.fromkeys(dropped)
+    leaving.update(properties.rename)
+    read = leaving.keys() & set(always_read(steps))
+    blanks = {name: blank.values for blank in properties.blank for name in blank.within}
+    # What is taken out when it is read would be missing from all properties, or not, by the order of the steps; and a
+    # blank text of it would not be looked for.
+    whole = any(isinstance(one, expressions.AllProperties) for one in expressions.operations(steps))
+    taken_out = set() if whole else read - blanks.keys()
+    reserved = RESERVED if properties.reserved is None else properties.reserved
+    rare: dict[str, str | None] = {name: f"{mapping.tool}_{name}" for name in reserved if name not in leaving}
+    waiting = [name for name in leaving if name not in read]
+    for name in waiting:
+        if name not in properties.common and (properties.common or len(waiting) > STRAIGHT):
+            rare[name] = leaving[name]
+    return program.RenameProperties(
+        blanks=tuple(blanks.items()),
+        rare=tuple(RenameProperty(old, new) for old, new in rare.items()),
+        common=tuple(RenameProperty(old, new, old in taken_out) for old, new in leaving.items() if old not in rare),
+    )
+
+
+def always_read(operation: object) -> Iterator[str]:
+    """The properties that an operation reads in every row."""
+    match operation:
+        case expressions.Property(name):
+            yield name
+        case expressions.First(values):
+            yield from always_read(values[:1])
+        case expressions.Choose(when, _, _):
+            yield from always_read(when)
+        case expressions.Lookup(text):
+            yield from always_read(text)
+        case program.ReadTime(_, clocks):
+            yield from always_read(tuple(clock.source for clock in clocks[:1]))
+        case program.SetDistinctId(candidates):
+            yield from always_read(candidates[:1])
+        case program.Merge(_, into, other, version, of):
+            yield from always_read((into[:1], other[:1], version, of))
+        case program.AddLinks(when=when) | program.ReadExtraEvent(when=when) if when is not None:
+            yield from always_read(when)
+        case program.ByRule() | program.ObservePerson() | program.ObserveGroups():
+            return
+        case tuple():
+            for inner in operation:
+                yield from always_read(inner)
+        case _:
+            for name in getattr(operation, "__struct_fields__", ()):
+                yield from always_read(getattr(operation, name))
+
+
+def kept_properties(mapping: Mapping) -> set[str]:
+    """The properties of a row that its events keep with `rest: drop`, by their names in the row: what `rename` and
+    `fill` name, and a row's own groups. What other rules name is a value that they set, and no property that stays."""
+    rules = (mapping.properties, *mapping.events.values())
+    kept = {name for rule in rules for name in (*rule.rename, *rule.fill)}
+    if mapping.groups is not None and mapping.groups.open is not None:
+        kept |= {"$groups"} & references_in(mapping.groups.open)
+    return kept
