@@ -31,6 +31,7 @@ COMMANDS = {
     "rehearse": ("rehearse:rehearse", "Apply a plan to the embedded local service and verify it there."),
     "preflight": ("preflight:preflight", "Whether the target is ready: project, settings, functions that would fire."),
     "apply": ("apply:apply", "Send exactly the plan; run again to resume."),
+    "resume-functions": ("resume_functions:resume_functions", "Turn on hog functions that `apply` left off."),
     "verify": ("verify:verify", "Compare what landed with the ledger; send again what is missing."),
     "run": ("job:run", "A scheduled backfill: plan, check and send every window that is due."),
     "status": ("status:status", "The state of a plan, and what is in doubt."),

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,33 +16,36 @@ from pipeline.cli import common
 from pipeline.cli.flags import takes
 from pipeline.cli.preflight import before_sending
 from pipeline.cli.progress import Sending
-from pipeline.options import ApplyOptions, KeyOptions, PreflightOptions
+from pipeline.options import ApplyOptions, KeyOptions, PauseOptions
 
 
 @click.command(epilog="Example: BACKCAST_PROJECT_KEY=… backcast apply plan/ --to eu")
 @common.directory
 @common.target
 @takes(ApplyOptions)
-@takes(PreflightOptions, "checks", without=("timeout", "ca_file", "source_root"))
+@takes(PauseOptions, "checks", without=("timeout", "ca_file", "source_root"))
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @takes(KeyOptions, "keys")
 @common.as_json
 @common.quiet
 def apply(
-    directory: Path, to: str, options: ApplyOptions, checks: PreflightOptions, yes: bool,
+    directory: Path, to: str, options: ApplyOptions, checks: PauseOptions, yes: bool,
     keys: KeyOptions, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Send exactly the plan; run again to resume.
 
     The key comes from BACKCAST_PROJECT_KEY or a file, never from the command line. Exit 5: the service refused events
-    or refused us. Exit 6: not finished, or --phases left a phase out; run again. Exit 130: interrupted, run again.
+    or refused us. Exit 6: not finished, --phases left a phase out, or a hog function is still off; run
+    again. Exit 130: interrupted, run again.
     """
     import msgspec
 
     from pipeline import config
     from pipeline.delivery.phases import choose_phases
     from pipeline.delivery.send import Hooks, capture_key, check_send, send_plan
+    from pipeline.ledger import read_totals
     from pipeline.plan.freshness import open_plan
+    from pipeline.preflight.pausing import paused, pausing_for
     from pipeline.preflight.run import PreflightRequest
     from pipeline.report import terminal
     from pipeline.report.contents import Results, project_of
@@ -52,6 +55,7 @@ def apply(
     from pipeline.report.results import apply_result
     from pipeline.report.state import check_rehearsed, read_status
     from pipeline.targets import address_of, is_loopback
+    from pipeline.verify.settle import SETTLE_SECONDS
 
     address = address_of(to)
     phases = choose_phases(options.phases)  # a mistyped name is reported before the plan is read
@@ -61,22 +65,37 @@ def apply(
     if options.require_rehearsal:
         check_rehearsed(plan, folder)
     events = {phase: plan.events.phases.get(phase, 0) for phase in phases}
-    preflight = None
-    if sum(events.values()) and not options.dry_run:
-        local = is_loopback(address)
-        asks = not (yes or local)
-        checks = replace(
-            checks, ca_file=options.ca_file, redirect_hosts=options.redirect_hosts, source_root=options.source_root,
-            reach=False,
-        )  # fmt: skip
-        request = PreflightRequest(to, key, config.personal_key(keys.personal_key_file), checks)
-        preflight = before_sending(request, plan, folder, as_json=as_json, quiet=local or (quiet and not asks))
-        if asks:
-            named = f", project {preflight.project}" if preflight.project else ""
-            _confirm(events, address + named, plan.sentence)
-    with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
-        hooks = Hooks(progress, common.warn, interrupted, progress.step)
-        outcome = send_plan(plan, folder, to, key, options, hooks)
+    preflight, off = None, False
+    local = is_loopback(address)
+    totals = read_totals(folder.ledger)
+    pauses = checks.pause_functions and totals.settled + totals.refused < plan.events.made
+    checks = replace(
+        checks, ca_file=options.ca_file, redirect_hosts=options.redirect_hosts, source_root=options.source_root,
+        reach=False,
+    )  # fmt: skip
+    request = PreflightRequest(to, key, config.personal_key(keys.personal_key_file), checks)
+    with ExitStack() as stack:
+        pausing, functions = None, []
+        if not options.dry_run:
+            pausing = stack.enter_context(pausing_for(request, folder, plan, common.warn, pauses=pauses))
+        if sum(events.values()) and not options.dry_run:
+            asks = not (yes or local)
+            preflight = before_sending(request, plan, folder, as_json=as_json, quiet=local or (quiet and not asks))
+            if pausing is not None:
+                functions = pausing.would_fire()
+                if notice := pausing.notice(functions):
+                    common.warn(notice)
+            if asks:
+                named = f", project {preflight.project}" if preflight.project else ""
+                _confirm(events, address + named, plan.sentence)
+        settle = checks.settle if checks.settle is not None else 0.0 if local else SETTLE_SECONDS
+        with Sending(plan.events.made, quiet=quiet) as progress, interruptible() as interrupted:
+            hooks = Hooks(progress, common.warn, interrupted, progress.step)
+            with paused(pausing, functions, settle, progress.step, common.warn):
+                if pausing is not None and pausing.recorded:
+                    update_report(folder, plan, common.warn)  # a kill from here on leaves a report that names them
+                outcome = send_plan(plan, folder, to, key, options, hooks)
+        off = pausing is not None and any(not function.changed for function in pausing.recorded)
     result = apply_result(outcome, msgspec.UNSET if preflight is None else key_status(preflight), to=address)
     status = read_status(plan, folder)
     common.show(
@@ -98,7 +117,7 @@ def apply(
         update_report(folder, plan, common.warn, Results(project=project))
     if outcome.problem is not None:
         raise outcome.problem
-    if not outcome.balanced:
+    if not outcome.balanced or off:
         return 6
     if outcome.counts.refused and not options.dry_run:
         raise refusal(folder)

@@ -1,7 +1,7 @@
 """The options of every step, each declared once: type, default, help, spelling on the command line, key in a job file.
 
     planning  SurveyOptions  PlanOptions
-    sending   KeyOptions  PreflightOptions  RehearseOptions  ApplyOptions  RunOptions
+    sending   KeyOptions  PreflightOptions  RehearseOptions  ApplyOptions  PauseOptions  RunOptions
     reading   VerifyOptions  RejectsOptions  DiffOptions  UndoListOptions  ReceiptOptions  ReceiptCheckOptions
 
 A step of `pipeline.api` takes one of these objects; the command of the step builds it from its flags
@@ -25,6 +25,7 @@ from pipeline.options.sending import (
     ApplyOptions,
     FaultOptions,
     KeyOptions,
+    PauseOptions,
     PreflightOptions,
     RehearseOptions,
     RunOptions,
@@ -37,6 +38,7 @@ __all__ = [
     "KeyOptions",
     "Limits",
     "PathText",
+    "PauseOptions",
     "PlanOptions",
     "PreflightOptions",
     "ReceiptCheckOptions",

@@ -33,6 +33,7 @@ class PreflightOptions(Checked):
     """The options of a look at the target.
 
     `reach`: also send the capture host a batch without events. `events`: also query what landed in the project.
+    `pause_functions`: functions that would fire are turned off before anything is sent.
     """
 
     api: str | None = option(
@@ -54,11 +55,28 @@ class PreflightOptions(Checked):
     redirect_hosts: Sequence[str] = option(())
     reach: bool = option(True)
     events: bool = option(True)
+    pause_functions: bool = option(False)
 
     @property
     def ca_path(self) -> str | None:
         """The certificates' file as text."""
         return None if self.ca_file is None else fspath(self.ca_file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PauseOptions(PreflightOptions):
+    """The same before sending, where hog functions can be turned off meanwhile. `settle` is seconds; None is
+    `pipeline.verify.settle.SETTLE_SECONDS`, and none for this machine."""
+
+    pause_functions: bool = option(
+        False, "--pause-functions",
+        help="Turn off the hog functions that would fire on these events until all are sent, then turn them on again.",
+    )  # fmt: skip
+    settle: float | None = option(
+        None, "--settle", least=0, metavar="TIME", read=read_seconds,
+        help="Turn them on this long after the last event was accepted, since the service fires them with a delay."
+        "  [default: 10m; none on this machine]",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,6 +81,8 @@ class Directory:
     """What the target answered before sending: the checks, and the first event of others."""
     answers = _File("preflight-answers")
     """Answers of the target to a preflight that was interrupted, or ended a short while ago."""
+    paused = _File("paused-functions.json")
+    """Hog functions that are off while the plan is sent (`apply --pause-functions`)."""
     rehearsal = _File("rehearsal")
     """The same plan applied to the local service, with a ledger and a store of its own."""
     verification = _File("verification")

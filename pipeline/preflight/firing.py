@@ -42,13 +42,18 @@ def matched(function: Mapping[str, Any], names: Iterable[str] | None) -> Matched
     kind = str(function.get("type") or "")
     if not function.get("enabled") or function.get("deleted") or kind in _ELSEWHERE:
         return Matched(frozenset(), frozenset())
-    status = function.get("status")
     verdicts = {name: _verdict(function, name) for name in ([None] if names is None else names)}
     would = {name for name, verdict in verdicts.items() if verdict == "would"}
     may = {name for name, verdict in verdicts.items() if verdict == "may"}
-    if kind not in _ON_EVENTS or (isinstance(status, Mapping) and status.get("state") == _DISABLED_BY_SERVICE):
+    if kind not in _ON_EVENTS or stopped_by_service(function):
         return Matched(frozenset(), would | may)
     return Matched(would, may)
+
+
+def stopped_by_service(function: Mapping[str, Any]) -> bool:
+    """Whether the service itself has stopped a function, which then fires on nothing."""
+    status = function.get("status")
+    return isinstance(status, Mapping) and status.get("state") == _DISABLED_BY_SERVICE
 
 
 def _verdict(function: Mapping[str, Any], name: str | None) -> Verdict:

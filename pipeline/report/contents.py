@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from pipeline.plan.manifest import Example, Plan, SealedBlock
 from pipeline.plan.phases import PHASES
 from pipeline.plan.source_pairs import SourcePair
 from pipeline.report.measured import MeasuredRate, earlier_rate
+from pipeline.report.paused import PausedFunction, paused_in
 from pipeline.report.preflight_record import PreflightResult, preflight_of
 from pipeline.report.receipts import WrittenReceipt, written_receipt
 from pipeline.report.rejects import RefusalCause, refusal_causes
@@ -111,7 +112,7 @@ class Report(msgspec.Struct, frozen=True):
     plan was applied, else in its rehearsal, and `rate` is when events were accepted, where the plan was applied.
     `earlier` is how fast another plan was sent to the same target, where this one was not. `preflight` is what the
     target answered before. `source_pairs` are rows beside the events that they become, `receipt` is
-    the receipt beside the plan.
+    the receipt beside the plan, `paused` the hog functions that are off for this plan.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Report(msgspec.Struct, frozen=True):
     preflight: PreflightResult | None = None
     source_pairs: list[SourcePair] = []
     receipt: WrittenReceipt | None = None
+    paused: Sequence[PausedFunction] = ()
 
 
 class _Cell(msgspec.Struct):
@@ -190,6 +192,7 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
         preflight_of(directory, plan.digest),
         _source_pairs(directory),
         written_receipt(plan, directory),
+        paused_in(directory),
     )
 
 

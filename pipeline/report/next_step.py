@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipeline.report.paused import named
 from pipeline.text import pluralize, quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pipeline.ledger import RunHistory
     from pipeline.plan.manifest import Plan
     from pipeline.report.contents import Report, Results
+    from pipeline.report.paused import PausedFunction
     from pipeline.report.state import PlanStatus
 
 ANY_PROJECT = "ID"
@@ -27,7 +31,8 @@ def next_step(report: Report) -> NextStep:
     """The step that the state of a report's plan asks for; its command runs in the folder that contains the plan."""
     applied = report.results.applied
     course = applied.course if applied is not None else None
-    return _step(report.plan, report.state, report.name, course, report.results, ANY_PROJECT)
+    step = _step(report.plan, report.state, report.name, course, report.results, ANY_PROJECT)
+    return _with_paused(step, report.paused, report.state, report.name, course, report.plan.target)
 
 
 def step_after(
@@ -35,7 +40,25 @@ def step_after(
 ) -> NextStep:
     """The same for the plan in `directory`. `to` and `project` are the target and its project, where they are known."""
     course = status.summary.history
-    return _step(plan, status.state, directory, course, status.results, project or ANY_PROJECT, to or "")
+    step = _step(plan, status.state, directory, course, status.results, project or ANY_PROJECT, to or "")
+    return _with_paused(step, status.paused, status.state, directory, course, to or plan.target)
+
+
+def _with_paused(
+    step: NextStep, paused: Sequence[PausedFunction], state: str, directory: str, course: RunHistory | None, to: str
+) -> NextStep:
+    """The step, or first another one where hog functions are off for the plan and no run goes on."""
+    off = [function for function in paused if not function.changed]
+    if not off or state == "sending":
+        return step
+    if state == "stopped":
+        again = f"{step.command} --pause-functions"
+        return NextStep(f"Run apply again; it resumes, and then turns on {named(off)}, which it left off:", again)
+    target = quoted(course.to if course is not None and course.to else to or "us")
+    return NextStep(
+        f"Turn on the hog functions that apply left off: {named(off)}.",
+        f"backcast resume-functions {quoted(directory)} --to {target}",
+    )
 
 
 def _step(

@@ -95,7 +95,8 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `doubts` are the first 100 batches in doubt (during a run, those in flight), `refusals` the first 100 refused
     events, `failures` all failed requests by status. The ledger has all. `transport` is "" where none was chosen;
-    `warnings` are as in ApplyResult.
+    `warnings` are as in ApplyResult. `paused_functions` are hog functions that are off for this plan (`id`, `name`, and
+    `changed` where somebody changed it since, so that it is left as it is).
     """
 
     format: str = "backcast.status/1"
@@ -112,6 +113,7 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     failures: list[FailureCount] = []
     transport: str = ""
     warnings: dict[str, int] = {}
+    paused_functions: list[dict[str, str | bool]] = []
 
 
 class CellCounts(msgspec.Struct, frozen=True):
@@ -240,6 +242,7 @@ def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
         failures=status.summary.failures,
         transport=status.summary.transport,
         warnings={one.detail: one.events for one in status.summary.warnings},
+        paused_functions=[{"id": one.id, "name": one.name, "changed": one.changed} for one in status.paused],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,6 +11,7 @@ from pipeline.ledger import LedgerSummary, Totals, is_locked, read_summary
 from pipeline.plan.directory import Directory
 from pipeline.plan.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Results, results_of
+from pipeline.report.paused import PausedFunction, paused_in
 from pipeline.text import quoted
 
 
@@ -34,12 +36,14 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanStatus:
-    """A plan's `state`, what its ledger has (`summary`), and what was read back (`results`)."""
+    """A plan's `state`, what its ledger has (`summary`), what was read back (`results`), and the hog functions
+    that are off for it (`paused`)."""
 
     state: State
     planned: int
     summary: LedgerSummary
     results: Results = NO_RESULTS
+    paused: Sequence[PausedFunction] = ()
 
     @property
     def totals(self) -> Totals:
@@ -53,12 +57,13 @@ class PlanStatus:
 def read_status(plan: Plan, directory: Directory, new: Results = NO_RESULTS) -> PlanStatus:
     """Read the ledger, also while a run is writing it, and report.json; `new` are results that it does not have yet.
 
-    Raises BrokenLedger, also for a ledger that was lost.
+    Raises BrokenLedger, also for a ledger that was lost; UnsafePlan.
     """
     running = is_locked(directory.ledger)  # first: a run that ends now has written all that is read next
     summary = read_summary(directory.ledger)
     results = results_of(directory, plan, new)
-    return PlanStatus(state_of(plan, summary, results, running=running), plan.events.made, summary, results)
+    state = state_of(plan, summary, results, running=running)
+    return PlanStatus(state, plan.events.made, summary, results, paused_in(directory))
 
 
 def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: bool) -> State:

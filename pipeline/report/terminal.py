@@ -16,6 +16,7 @@ from rich.text import Text
 
 from pipeline.plan.manifest import Plan
 from pipeline.report.next_step import NextStep, step_after
+from pipeline.report.paused import named
 from pipeline.report.registry import terminal_sections
 from pipeline.report.rejects import RefusalCause, group_refusals
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult, VerifyResult
@@ -198,6 +199,8 @@ def show_status(console: Console, plan: Plan, status: PlanStatus, result: Status
 
     def found(console: Console) -> None:
         _history(console, result)
+        if status.paused:
+            console.print(text(f"Hog functions that are off for this plan: {named(status.paused)}.", 2_000))
         if result.course is not None:
             _requests(console, result.batches)
             _warnings(console, result.warnings)

@@ -87,7 +87,12 @@ def _results(client: ManagementClient, listed: Mapping[str, Any], planned: Plann
     level: Level = "stop" if on.verdict == "would" else "warning"
     detail = f"{name} {on.verdict} fire on {_on(on, planned)}{_why(on, record)}{note}"
     hint = f"turn it off while the import runs: backcast hog-functions update {record.get('id')} --enabled false --to …"
-    yield Check(DESTINATION, level, detail, f"{hint}; or accept that with --allow-firing" if level == "stop" else hint)
+    yield Check(
+        DESTINATION,
+        level,
+        detail,
+        f"{hint}; let `apply --pause-functions` do that; or accept it with --allow-firing" if level == "stop" else hint,
+    )
 
 
 def _transformation(
@@ -138,6 +143,8 @@ def _named(function: Mapping[str, Any]) -> str:
 
 
 def _allowed(result: Check, target: Target) -> Check:
-    if not target.request.options.allow_firing or (result.name, result.level) != (DESTINATION, "stop"):
+    options = target.request.options
+    if (result.name, result.level) != (DESTINATION, "stop") or not (options.allow_firing or options.pause_functions):
         return result
-    return replace(result, level="warning", detail=f"{result.detail}; allowed by --allow-firing")
+    why = "--pause-functions turns it off meanwhile" if options.pause_functions else "allowed by --allow-firing"
+    return replace(result, level="warning", detail=f"{result.detail}; {why}")
