@@ -39,7 +39,7 @@ from pipeline.mapper.own_code import OwnCode
 
 FORMAT = "backcast.mapping/1"
 UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
-TYPES = ("number", "comma_number", "text", "boolean", "json", "list")
+TYPES = ("number", "text", "boolean", "json", "list", "comma_number")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
