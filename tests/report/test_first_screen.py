@@ -211,7 +211,7 @@ def test_a_check_has_a_command_to_paste(tmp_path: Path, name: str, command: str)
         ("sent", "backcast verify 'my plan' --to https://eu.example --project ID"),
         ("sent-with-refusals", "backcast rejects 'my plan' --code refused_event"),
         ("differs", "backcast verify 'my plan' --to https://eu.example --project ID --json"),
-        ("verified", ""),
+        ("verified", "backcast receipt write 'my plan'"),
     ],
 )
 def test_every_state_has_a_next_step(tmp_path: Path, state: str, command: str) -> None:
