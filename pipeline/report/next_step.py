@@ -16,8 +16,16 @@ if TYPE_CHECKING:
     from pipeline.report.paused import PausedFunction
     from pipeline.report.state import PlanStatus
 
+IDENTITIES = "identities"
+"""The phase of merges."""
 ANY_PROJECT = "ID"
 """Stands for the number of a project that is not known."""
+ANY_TARGET = "URL"
+"""Stands for the address of a service where the plan has no target."""
+NO_TARGET = (
+    " No target was chosen: for PostHog, plan again with --for us or --for eu; URL is the address of another service."
+)
+"""A plan for no target is in the dialect `contract`, which PostHog's own regions do not take."""
 
 
 class NextStep(NamedTuple):
@@ -31,7 +39,9 @@ def next_step(report: Report) -> NextStep:
     """The step that the state of a report's plan asks for; its command runs in the folder that contains the plan."""
     applied = report.results.applied
     course = applied.course if applied is not None else None
-    step = _step(report.plan, report.state, report.name, course, report.results, ANY_PROJECT)
+    merged = applied.phases.get(IDENTITIES) if applied is not None else None
+    ended = merged.accepted + merged.already_settled + merged.refused if merged is not None else 0
+    step = _step(report.plan, report.state, report.name, course, report.results, ANY_PROJECT, ended=ended)
     return _with_paused(step, report.paused, report.state, report.name, course, report.plan.target)
 
 
@@ -39,8 +49,9 @@ def step_after(
     plan: Plan, status: PlanStatus, directory: str, *, to: str | None = None, project: str | None = None
 ) -> NextStep:
     """The same for the plan in `directory`. `to` and `project` are the target and its project, where they are known."""
-    course = status.summary.history
-    step = _step(plan, status.state, directory, course, status.results, project or ANY_PROJECT, to or "")
+    course, merged = status.summary.history, status.totals.of(IDENTITIES)
+    ended = merged.settled + merged.refused
+    step = _step(plan, status.state, directory, course, status.results, project or ANY_PROJECT, to or "", ended=ended)
     return _with_paused(step, status.paused, status.state, directory, course, to or plan.target)
 
 
@@ -69,19 +80,24 @@ def _step(
     results: Results,
     project: str,
     to: str = "",
+    *,
+    ended: int,
 ) -> NextStep:
+    """The step; `ended` are the merges that are settled or refused, which need no approval any more."""
     from pipeline.targets import is_loopback
 
     name = quoted(directory)
-    address = course.to if course is not None and course.to else to or plan.target or "us"
+    # The dialect `posthog` without a target was chosen for the service itself; `contract` is that of any other.
+    default = "us" if plan.options.dialect == "posthog" else ANY_TARGET
+    address = course.to if course is not None and course.to else to or plan.target or default
     target = quoted(address)
-    merges = plan.events.phases.get("identities", 0)
-    approve = f" --approve-merges {merges}" if merges else ""
+    merges = plan.events.phases.get(IDENTITIES, 0)
     local = "://" in address and is_loopback(address)
+    approve = f" --approve-merges {merges}" if merges > ended and not local else ""
     of_project = "" if local and project == ANY_PROJECT else f" --project {quoted(project)}"
     asks = " ID is the number in the project's URL." if of_project.endswith(f" {ANY_PROJECT}") else ""
     apply, verify = f"backcast apply {name} --to {target}{approve}", f"backcast verify {name} --to {target}{of_project}"
-    elsewhere = "" if to or plan.target or course is not None else " Write eu, or a URL, for another target."
+    elsewhere = {"us": " Write eu for the EU.", ANY_TARGET: NO_TARGET}[default] if address == default else ""
     refused = f"backcast rejects {name} --code refused_event"
     if state == "sending":
         return NextStep("A run is sending now. To see how far it is:", f"backcast status {name}")
@@ -107,7 +123,7 @@ def _step(
     if not plan.events.made:
         return NextStep("This plan sends nothing.", "")
     if state == "rehearsed":
-        undone = f" {pluralize(merges, 'merge')} cannot be undone." if merges else ""
+        undone = f" {pluralize(merges, 'merge')} cannot be undone." if merges > ended else ""
         return NextStep(f"Send the events. Sent events cannot be deleted.{undone}{elsewhere}", apply)
     if results.rehearsal is not None and results.rehearsal.events.refused:
         return NextStep("Read which events the rehearsal refused, and why:", refused)

@@ -5,6 +5,8 @@ The report of many years stays small, and nothing on it is counted twice or lost
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +22,7 @@ from pipeline.charts.timeline import Timeline, timeline
 from pipeline.ledger import RunHistory, SendingRate
 from pipeline.models import Finding
 from pipeline.plan.drift import Drift, LeftOut, Period, PropertySummary
+from pipeline.plan.freshness import check_applicable
 from pipeline.plan.manifest import EventCounts, Example, MappingSeal
 from pipeline.plan.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
 from pipeline.report.contents import Project, Report, Results, build_report, project_of
@@ -207,7 +210,7 @@ def test_a_check_has_a_command_to_paste(tmp_path: Path, name: str, command: str)
         ("ready", "backcast rehearse 'my plan'"),
         ("rehearsed", "backcast apply 'my plan' --to eu --approve-merges 2"),
         ("sending", "backcast status 'my plan'"),
-        ("stopped", "backcast apply 'my plan' --to https://eu.example --approve-merges 2"),
+        ("stopped", "backcast apply 'my plan' --to https://eu.example"),
         ("sent", "backcast verify 'my plan' --to https://eu.example --project ID"),
         ("sent-with-refusals", "backcast rejects 'my plan' --code refused_event"),
         ("differs", "backcast verify 'my plan' --to https://eu.example --project ID --json"),
@@ -215,15 +218,36 @@ def test_a_check_has_a_command_to_paste(tmp_path: Path, name: str, command: str)
     ],
 )
 def test_every_state_has_a_next_step(tmp_path: Path, state: str, command: str) -> None:
-    """The command names the plan, the target that it was applied to, and the merges to approve."""
+    """The command names the plan, the target that it was applied to, and the merges to approve that are not settled."""
     applied = StatusResult(
         digest="d", state=state, batches=BatchCounts(), events=SentCounts(1, 1),
-        course=RunHistory("https://eu.example", 1, "2024-05-01T10:00:00Z", ""),
+        phases={"identities": SentCounts(2, 2)}, course=RunHistory("https://eu.example", 1, "2024-05-01T10:00:00Z", ""),
     )  # fmt: skip
     results = Results(applied=None if state in ("not-ready", "ready", "rehearsed") else applied)
     verdict = "not-ready" if state == "not-ready" else "ready"
     report = report_of(tmp_path, state, results, verdict=verdict, target="eu")
     assert next_step(report).command == command
+
+
+@pytest.mark.parametrize(
+    ("target", "dialect", "command"),
+    [
+        ("", "contract", "backcast apply 'my plan' --to URL --approve-merges 2"),
+        ("", "posthog", "backcast apply 'my plan' --to us --approve-merges 2"),
+        ("https://own.example", "contract", "backcast apply 'my plan' --to https://own.example --approve-merges 2"),
+        ("http://127.0.0.1:8100", "contract", "backcast apply 'my plan' --to http://127.0.0.1:8100"),
+    ],
+)
+def test_the_next_step_names_no_target_that_refuses_the_plan(
+    tmp_path: Path, target: str, dialect: str, command: str
+) -> None:
+    """A plan for no target is in a dialect that the service's own regions refuse; this machine asks no approval."""
+    report = report_of(tmp_path, "rehearsed", verdict="ready", target=target)
+    plan = msgspec.structs.replace(report.plan, options=replace(report.plan.options, dialect=dialect))
+    step = next_step(msgspec.structs.replace(report, plan=plan))
+    assert step.command == command
+    assert ("plan again with --for us or --for eu" in step.sentence) == (" --to URL " in command)
+    check_applicable(plan, shlex.split(step.command)[4].replace("URL", "https://own.example"))
 
 
 MAPPING = "format: backcast.mapping/1\ntool: {}\ntitle: {}\n"
