@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -146,32 +147,58 @@ def clock_in_words(history: HourHistory, zone: str) -> str:
 class Jump(NamedTuple):
     """From a month on, the events come so many hours later by the clock of the source than in the months before.
 
-    `month` counts from January 1970; `events` are those of the month.
+    `month` counts from January 1970; `events` are those from it on, until the next jump; `last` is the last quarter of
+    an hour (`HourHistory.quarters`) that has one of them.
     """
 
     month: int
     hours: int
     events: int
+    last: int
 
 
-def jumps_of(history: HourHistory, least: int = LEAST_EVENTS) -> Iterator[Jump]:
+def jumps_of(history: HourHistory, least: int = LEAST_EVENTS) -> list[Jump]:
     """The months in which the night moves by two hours or more and stays there.
+
+    Where zones are declared from a date on, the night has to move on the clock of the first zone as well: where it
+    moves on the clock of the source alone, the declared zones explain it.
+    """
+    months = _months(history.walls)
+    found = dict(_moves(months, history.walls, history.events, least))
+    if len(history.clock.zones) > 1:
+        walls = history.on_first_clock
+        left = dict(_moves(_months(walls), walls, history.events, least))
+        found = {month: left[month] for month in found if month in left}
+    starts = sorted(found)
+    jumps = []
+    for month, until in pairwise([*starts, np.iinfo(np.int64).max]):
+        some = (months >= month) & (months < until)
+        last = int(history.quarters[some][-1])
+        jumps.append(Jump(month, found[month], int(history.events[some].sum()), last))
+    return jumps
+
+
+def _months(walls: Counts) -> Counts:
+    days = (walls // QUARTERS_A_DAY).astype("datetime64[D]")
+    return days.astype("datetime64[M]").astype(np.int64)
+
+
+def _moves(months: Counts, walls: Counts, events: Counts, least: int) -> Iterator[tuple[int, int]]:
+    """(month, hours later) of each month in which the night moves.
 
     A month is compared with those before it, up to three of them; the month of the change itself, which is partly
     before and partly after, fits neither. An hour more or less is a change to or from daylight saving time.
     """
-    days = history.walls // QUARTERS_A_DAY
-    months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
     numbers, number = np.unique(months, return_inverse=True)
     profiles = np.zeros((len(numbers), 24), np.int64)
-    np.add.at(profiles, (number, history.walls // 4 % 24), history.events)
+    np.add.at(profiles, (number, walls // 4 % 24), events)
     known = [place for place in range(len(numbers)) if night_of(profiles[place], max(least, LEAST_EVENTS))]
     before: list[Counts] = []
     for position, place in enumerate(known):
         lag = _hours_later(before, profiles[place]) if before else 0
         following = known[position + 1 : position + 2]
         if abs(lag) >= 2 and all(abs(_hours_later(before, profiles[one]) - lag) <= 1 for one in following):
-            yield Jump(int(numbers[place]), lag, int(profiles[place].sum()))
+            yield int(numbers[place]), lag
             before = []
         if not before or abs(lag) < 2:
             before = [*before[-2:], profiles[place]]

@@ -88,6 +88,13 @@ class HourHistory:
         """The numbers of `quarters` on the clock of the source."""
         return self.quarters + self._offsets
 
+    @property
+    def on_first_clock(self) -> Counts:
+        """The numbers of `quarters` on the clock of the first zone, as if no other were declared."""
+        first = HourHistory(self.clock.zones[:1])
+        first._first, first._counts = self._first, self._counts
+        return first.walls
+
     @cached_property
     def _days(self) -> tuple[Counts, Counts, Counts, Counts]:
         """The days that have events, the day of each of `quarters`, and what the clock of the source is ahead of UTC

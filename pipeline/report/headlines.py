@@ -20,7 +20,7 @@ class _Line(NamedTuple):
 
 
 _LINES = {
-    "clock_jump": _Line("The hours of day move in {}. Was the clock of the source changed?"),
+    "clock_jump": _Line("{}. Did the source's clock change?"),
     "missing_files": _Line("No file for {}. Is the export complete?", " before "),
     "overlapping_files": _Line("Files may have the same rows: {}. Leave one out?", " in "),
     "empty_days": _Line("No events at all {}. Is the export complete?", " (at least "),

@@ -167,8 +167,35 @@ def test_a_jump_of_the_clock_is_found(zones: Any, day: int) -> None:
     finding = found_in(both)["clock_jump"]
     assert finding.count == 1
     assert isinstance(finding.examples, list)
-    assert finding.examples[0].startswith("2023-0")
+    assert finding.examples[0].startswith("From 2023-0")
     assert f"--timezone {old} --timezone {LOS_ANGELES}@2023-0" in finding.detail
+
+
+def test_the_zones_that_a_jump_asks_for_settle_it() -> None:
+    """Hours are compared after the declared zones: the right zone is silent, a wrong one is replaced, not doubled."""
+    counts, day = lived_in(NEW_YORK, level=300), 365 * QUARTERS_A_DAY
+    before, after = counts.copy(), counts.copy()
+    before[day:], after[:day] = 0, 0
+
+    def planned(*zones: tuple[str, str]) -> dict[str, Finding]:
+        history, clock = HourHistory(zones), ZoneClock(zones)
+        for part, written in ((before, NEW_YORK), (after, "Asia/Dubai")):
+            places = np.flatnonzero(part)
+            walls = FIRST * QUARTERS_A_DAY + places + zone_of(written)[places]
+            for wall, events in zip(walls.tolist(), part[places].tolist(), strict=True):
+                history.add(clock.to_utc(wall * QUARTER)[0], np.array([events]))
+        return found_in(history)
+
+    asked = planned((NEW_YORK, ""))["clock_jump"]
+    assert isinstance(asked.examples, list)
+    assert f"From 2023-01-01 on, times look 9 hours late: {after.sum():,} events" in asked.examples[0]
+    assert f"--timezone {NEW_YORK} --timezone Asia/Dubai@2023-01-01)" in asked.detail
+    assert "clock_jump" not in planned((NEW_YORK, ""), ("Asia/Dubai", "2023-01-01"))
+    wrong = planned((NEW_YORK, ""), ("Europe/Moscow", "2023-01-01"), ("Asia/Dubai", "2023-09-01"))
+    assert "clock_jump" not in wrong, "an hour more is no jump"
+    worse = planned((NEW_YORK, ""), ("UTC", "2023-01-01"))["clock_jump"].detail
+    assert worse.count("@2023-01-01") == 1
+    assert "--timezone Asia/Dubai@2023-01-01)" in worse
 
 
 def test_more_events_can_be_asked_for() -> None:

@@ -36,10 +36,12 @@ def _zone_at(history: HourHistory, quarter: int, later: float) -> str:
     return found[0] if found else f"Etc/GMT{-offset:+d}"
 
 
-def _declared(facts: PlanFacts) -> str:
-    """The declared zones as options."""
-    zones = facts.options.zones or (("UTC", ""),)
-    return " ".join(f"--timezone {zone}@{since}" if since else f"--timezone {zone}" for zone, since in zones)
+def _zones_with(facts: PlanFacts, zone: str, month: str) -> str:
+    """The declared zones as options, with this one from a month on instead of what is declared from that month on."""
+    zones = {since: name for name, since in facts.options.zones or (("UTC", ""),)}
+    since = next((one for one in zones if one.startswith(month)), f"{month}-01")
+    named = sorted((zones | {since: zone}).items())
+    return " ".join(f"--timezone {name}@{day}" if day else f"--timezone {name}" for day, name in named)
 
 
 @check("night_by_day", "warning")
@@ -73,18 +75,18 @@ def _clock(night: Night) -> str:
 def clock_jump(facts: PlanFacts) -> Finding | None:
     """From some month on the hours of day are others, by more than a change to or from daylight saving time."""
     history = facts.hours
-    jumps = list(jumps_of(history, facts.thresholds.hour_events)) if _is_open(facts) else []
+    jumps = jumps_of(history, facts.thresholds.hour_events) if _is_open(facts) else []
     if not jumps:
         return None
     first = jumps[0]
-    zone = _zone_at(history, int(history.quarters[-1]), first.hours)
+    zones = _zones_with(facts, _zone_at(history, first.last, first.hours), month_name(first.month))
     return finding_of(
-        f"the hours of day move {pluralize(len(jumps), 'time')} from one month to the next, by more than a change to or"
-        " from daylight saving time; unless people of another region came, the clock of the source changed"
-        f" ({_declared(facts)} --timezone {zone}@{month_name(first.month)}-01)",
+        f"the hours of day move {pluralize(len(jumps), 'time')}, by more than a change to or from daylight saving time;"
+        f" unless people of another region came, the clock of the source changed ({zones})",
         [
-            f"{month_name(jump.month)}: {abs(jump.hours)} hours {'later' if jump.hours > 0 else 'earlier'}"
-            f" ({pluralize(jump.events, 'event')})"
+            f"From {month_name(jump.month)}-01 on, times look {abs(jump.hours)} hours"
+            f" {'late' if jump.hours > 0 else 'early'}: {pluralize(jump.events, 'event')} would be stored at a wrong"
+            " time"
             for jump in jumps
         ],
         len(jumps),
