@@ -33,6 +33,10 @@ from pipeline.transform.workers import Workers
 __all__ = ["Apply", "Outcome", "RunCounts", "SendLimits"]
 
 
+RATE_SECONDS = 1.0
+"""Seconds of `--rate` that one request has at most."""
+
+
 class _Block(NamedTuple):
     """A block's number, its batches, and the ranges of those that have rows in the ledger, to be sent unchanged."""
 
@@ -88,7 +92,7 @@ class Apply:
         interrupted: threading.Event | None = None,
         progress: Callable[[RunCounts], None] = lambda counts: None,
     ) -> None:
-        self._delivery = delivery
+        self._delivery = delivery = replace(delivery, config=_within_rate(delivery.config, delivery.limits.rate))
         self._plan = delivery.plan
         self._ledger = ledger
         self._workers = workers
@@ -99,7 +103,7 @@ class Apply:
         limits = delivery.limits
         self._stop = StopSignal(interrupted or threading.Event(), limits.max_seconds)
         self._throttle = Throttle(
-            RateController(limits.concurrency, limits.rate),
+            RateController(limits.concurrency, None if delivery.dry_run else limits.rate),
             target_known=delivery.target_known or ledger.was_answered(),
         )
         self._size = RequestSize(ledger.learned())
@@ -283,6 +287,15 @@ class Apply:
         """Raise _Stopping once the run is to stop."""
         if self._stop.check():
             raise _Stopping
+
+
+def _within_rate(config: TransformConfig, rate: float | None) -> TransformConfig:
+    """The config with batches of at most RATE_SECONDS of the operator's rate: a request arrives as a whole, so the rate
+    can only be kept between requests. Batches that the ledger has are sent unchanged, whatever the rate is."""
+    if rate is None:
+        return config
+    most = max(1, min(config.limits.batch_events, int(rate * RATE_SECONDS)))
+    return replace(config, limits=replace(config.limits, batch_events=most))
 
 
 def _ranges(rows: Iterable[tuple[BatchKey, str]]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

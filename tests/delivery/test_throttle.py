@@ -283,11 +283,19 @@ def test_a_pause_asked_of_one_batch_is_kept_by_the_run(tmp_path: Path) -> None:
 
 
 def test_a_run_keeps_the_rate_it_is_given(tmp_path: Path) -> None:
-    """200 events at 400 a second take half a second, less the last batch and a tenth."""
-    directory = planned(tmp_path, 200, files=1, batch=10)
-    with serving(lambda asked: Reply()) as server:
-        began = time.monotonic()
+    """At 400 a second, 900 events that fit into one request arrive by the second, from the first request on."""
+    directory = planned(tmp_path, 900, files=1, batch=5_000)
+    arrived: list[tuple[float, int]] = []
+
+    def answer(asked: Asked) -> Reply:
+        arrived.append((time.monotonic(), len(asked.events)))
+        return Reply()
+
+    with serving(answer) as server:
         outcome = run(directory, server.url, send_limits=SendLimits(8, AT_ONCE, rate=400.0))
-        seconds = time.monotonic() - began
     assert outcome.balanced
-    assert seconds > (200 - 10) / 400 - 0.1
+    first = arrived[0][0]
+    for count, (at, _) in enumerate(arrived):
+        sent = sum(events for _, events in arrived[:count])
+        assert sent <= 400 * (at - first + 0.2)  # a tenth at once, and a tenth for the way
+    assert sorted(events for _, events in arrived) == [100, 400, 400]
