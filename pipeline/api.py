@@ -403,7 +403,7 @@ def project_of_target(to: str, options: VerifyOptions, key: Secret) -> Project |
     from pipeline.report.contents import project_of
 
     project = "1" if options.project is None else options.project
-    with ManagementClient(to, key, project, timeout=10.0, retry=RetryPolicy(tries=1)) as client:
+    with ManagementClient(options.api or to, key, project, timeout=10.0, retry=RetryPolicy(tries=1)) as client:
         return project_of(project_name(client), to)
 
 

@@ -89,14 +89,20 @@ def _check_meta(database: sqlite3.Connection, path: Path | None, plan_digest: st
         )
     if meta.get("target") != target:
         if not nothing_taken(database):
-            raise BrokenLedger(
-                f"{path} belongs to target {meta.get('target')} ({describe_sent(database)}), not to {target}",
-                hint="apply each plan directory to one target; create a new plan for another",
-            )
+            hint = "apply each plan directory to one target; create a new plan for another"
+            raise other_target(database, path, target, hint)
         for table in ("tries", "batches", "runs"):
             database.execute(f"delete from {table}")
         database.execute("delete from meta where key = 'transport'")
         database.execute("update meta set value = ? where key = 'target'", (target,))
+
+
+def other_target(database: sqlite3.Connection, path: Path | None, target: str, hint: str) -> BrokenLedger:
+    """The error for a ledger that is of another target than was named."""
+    return BrokenLedger(
+        f"{path} belongs to target {read_meta(database).get('target')} ({describe_sent(database)}), not to {target}",
+        hint=hint,
+    )
 
 
 def nothing_taken(database: sqlite3.Connection) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from pipeline.ledger.marker import check_marker, lost, read_marker
-from pipeline.ledger.opening import BUSY_SECONDS, error_from_sqlite, is_locked
+from pipeline.ledger.opening import BUSY_SECONDS, error_from_sqlite, is_locked, nothing_taken, other_target
 from pipeline.ledger.schema import (
     BatchKey,
     FailureCount,
@@ -99,6 +99,14 @@ def _history(database: sqlite3.Connection) -> RunHistory | None:
     runs, began = database.execute("select count(*), min(started) from runs").fetchone()
     last = database.execute("select ended from runs order by id desc limit 1").fetchone()
     return RunHistory(to, runs, began, last[0]) if last else None
+
+
+def check_target(path: Path, target: str) -> None:
+    """Raise BrokenLedger where something was sent to another target than `target`, an address."""
+    with reading(path) as database:
+        if database is None or (own := read_meta(database).get("target")) == target or nothing_taken(database):
+            return
+        raise other_target(database, path, target, f"name the target that it was sent to: --to {own}")
 
 
 def read_rate(path: Path) -> SendingRate:

@@ -33,6 +33,7 @@ class VerifyOptions(Checked):
         False, "--repair",
         help="Send the missing events again, with the same uuids, and compare once more; their number is asked for.",
     )  # fmt: skip
+    api: str | None = shared.api()
     project: str | None = shared.project("1 on this machine")
     source_root: Path | str | None = shared.source_root()
     workers: int | None = shared.workers()

@@ -36,10 +36,7 @@ class PreflightOptions(Checked):
     `pause_functions`: functions that would fire are turned off before anything is sent.
     """
 
-    api: str | None = option(
-        None, "--api", metavar="us|eu|URL", complete="targets",
-        help="Where the management API is.  [default: where --to is]",
-    )  # fmt: skip
+    api: str | None = shared.api()
     project: str | None = shared.project("the one of the capture key")
     allow_firing: bool = shared.allow_firing()
     max_already_there: str = option(

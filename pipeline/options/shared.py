@@ -29,6 +29,13 @@ def transport() -> Any:
     )  # fmt: skip
 
 
+def api() -> Any:
+    return option(
+        None, "--api", metavar="us|eu|URL", complete="targets",
+        help="Where the management API is.  [default: where --to is]",
+    )  # fmt: skip
+
+
 def project(default: str) -> Any:
     return option(None, "--project", metavar="ID", help=f"The project's id.  [default: {default}]")
 

@@ -119,6 +119,8 @@ def _sums(receipt: Receipt) -> Iterator[Checked]:
         return
     found = verification.events
     wrong = []
+    if verification.to != receipt.sending.target:
+        wrong.append(f"what was compared is at {verification.to or '?'}, what was sent at {receipt.sending.target}")
     if verification.proved and (found.missing or found.extra or found.different):
         wrong.append("it says proved, and has differences")
     if not verification.proved:

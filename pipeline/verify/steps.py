@@ -11,7 +11,7 @@ from pipeline.config import Secret
 from pipeline.delivery.outcome import Outcome
 from pipeline.delivery.send import Hooks, send_unchecked
 from pipeline.errors import UnsafePlan, UsageError
-from pipeline.ledger import Ledger, read_batches, read_summary, read_totals, reopen
+from pipeline.ledger import Ledger, check_target, read_batches, read_summary, read_totals, reopen
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
 from pipeline.plan.directory import Directory
@@ -45,10 +45,12 @@ def compare(
 ) -> Verification:
     """Compare what landed with the ledger after the settle time; `missing` is called with the missing events.
 
-    Raises UsageError where the project is not known, and the errors of `pipeline.api.verify_plan`.
+    Raises UsageError where the project is not known, BrokenLedger where the plan was sent to another target, and the
+    errors of `pipeline.api.verify_plan`.
     """
     from pipeline.management import ManagementClient
 
+    check_target(directory.ledger, address_of(to))
     local = is_loopback(address_of(to))
     if options.project is None and not local:
         raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
@@ -57,7 +59,7 @@ def compare(
         wait_to_settle(directory.ledger, SETTLE_SECONDS if options.settle is None else options.settle, progress)
     # Both are of the choices of their options.
     depth = Depth(options.uuids, options.fields, options.whole, ask_all=missing is not None)  # type: ignore[arg-type]
-    with ManagementClient(to, key, "1" if options.project is None else options.project) as client:
+    with ManagementClient(options.api or to, key, "1" if options.project is None else options.project) as client:
         workers = workers_for(options.workers, config.parts)
         return verify(plan, directory, config, client, workers=workers, depth=depth, missing=missing, progress=progress)
 

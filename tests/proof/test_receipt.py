@@ -93,7 +93,8 @@ def test_every_change_is_noticed(tmp_path: Path) -> None:
         "plan": lambda content: content["plan"].update(digest="0" * 64),
         "ledger": lambda content: content["sending"].update(digest="0" * 64),
     }
-    for name, change in edits.items():
+    another = lambda content: content["verification"].update(to="http://127.0.0.1:9")  # noqa: E731
+    for name, change in [*edits.items(), ("verification", another)]:
         edited(receipt, change)
         assert {check for check, result in results(receipt, source_root=root).items() if result == "failed"} == {name}
         receipt.write_text(whole)

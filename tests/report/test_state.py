@@ -79,7 +79,7 @@ def test_a_plan_has_one_state_from_first_to_last(call: Any, tmp_path: Path, monk
             assert (said.json["state"], state_of(call, directory)) == ("sent", "sent")
             said = call("apply", directory, *words, "--dry-run")
             assert "State: sent" in said.out.splitlines()
-        verify = ["verify", directory, "--to", service.url, "--workers", "0"]
+        verify = ["verify", directory, *words, "--api", service.url]
         assert call(*verify).out.splitlines()[0] == "State: verified"
         assert state_of(call, directory) == "verified"
         service.store._writer.execute(f"delete from accepted where uuid = '{uuid(3)}'")
@@ -139,12 +139,12 @@ def test_a_verification_of_a_half_does_not_speak_for_the_whole(
 
         with serving(answer) as server:
             run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
-            call("verify", directory, "--to", service.url, "--workers", "0")
+            words = ["--to", server.url, "--api", service.url, "--workers", "0"]
+            call("verify", directory, *words)
             assert state_of(call, directory) == "stopped"
             service.store._writer.execute("delete from accepted")
-            assert call("verify", directory, "--to", service.url, "--workers", "0").code == 7
+            assert call("verify", directory, *words).code == 7
             assert state_of(call, directory) == "differs"
-            words = ["--to", server.url, "--api", service.url, "--workers", "0"]
             assert call("apply", directory, *words).code == 0
             assert state_of(call, directory) == "sent"
 
@@ -180,7 +180,7 @@ def test_what_was_refused_stays_the_state_when_the_rest_was_found(
     with LocalService(keys=KEYS) as service:
         with serving(refusing(7, url=service.url)) as server:
             run(directory, server.url)
-        said = call("verify", directory, "--to", service.url, "--workers", "0")
+        said = call("verify", directory, "--to", server.url, "--api", service.url, "--workers", "0")
     assert (said.code, said.out.splitlines()[0]) == (0, "State: sent, 1 refused")
     assert state_of(call, directory) == "sent-with-refusals"
 

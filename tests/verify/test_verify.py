@@ -16,7 +16,7 @@ from pipeline import api
 from pipeline.config import Secret
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
-from pipeline.errors import Refused, Unfinished, UsageError
+from pipeline.errors import BrokenLedger, Refused, Unfinished, UsageError
 from pipeline.local_service import LocalService
 from pipeline.management import ManagementClient
 from pipeline.options import VerifyOptions
@@ -32,9 +32,12 @@ NOTHING = dict.fromkeys(COUNTS, 0)
 ALL_WELL = {"missing": 0, "extra": 0, "duplicated": 0, "different": 0}
 
 
-def verify(directory: Path, service: LocalService, *, workers: int = 0, whole: bool = False) -> Verification:
-    options = VerifyOptions(workers=workers, whole=whole)
-    return api.verify_plan(directory, service.url, options, personal_key=service.personal_key)
+def verify(
+    directory: Path, service: LocalService, *, to: str = "", workers: int = 0, whole: bool = False
+) -> Verification:
+    """`to` is where the plan was sent, where that is not the service itself."""
+    options = VerifyOptions(workers=workers, whole=whole, api=service.url)
+    return api.verify_plan(directory, to or service.url, options, personal_key=service.personal_key)
 
 
 def applied(directory: Path, service: LocalService) -> None:
@@ -75,7 +78,7 @@ def test_copies_that_collapse_are_no_difference(tmp_path: Path) -> None:
 
         with serving(answer) as server:
             assert run(directory, server.url, key=service.capture_key).balanced
-        found = verify(directory, service)
+        found = verify(directory, service, to=server.url)
     assert found.proved
     assert (found.events["found"], found.events["copies"]) == (60, 30)
 
@@ -162,7 +165,7 @@ def test_refused_events_are_not_expected(tmp_path: Path) -> None:
 
         with serving(answer) as server:
             run(directory, server.url, key=service.capture_key)
-        found = verify(directory, service)
+        found = verify(directory, service, to=server.url)
     assert (found.proved, found.events["expected"]) == (True, 29)
 
 
@@ -182,7 +185,7 @@ def test_what_is_in_doubt_may_have_landed_or_not(tmp_path: Path, taken: bool) ->
                 directory, server.url, key=service.capture_key, send_limits=SendLimits(1, RetryPolicy(tries=0, first=0))
             )
         assert outcome.counts.in_doubt == 10
-        found = verify(directory, service)
+        found = verify(directory, service, to=server.url)
     assert found.proved
     assert found.events["expected"] == found.events["found"] == (10 if taken else 0)
 
@@ -297,3 +300,13 @@ def test_verification_leaves_nothing_behind(tmp_path: Path) -> None:
     assert sorted(path.name for path in directory.iterdir()) == before
     with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
         assert database.execute("select count(*) from runs").fetchone() == (1,)
+
+
+def test_another_target_than_the_ledgers_is_refused_before_any_query(tmp_path: Path) -> None:
+    """What is at one service says nothing about what was sent to another."""
+    directory = planned(tmp_path, 10)
+    with LocalService() as service, LocalService() as other:
+        applied(directory, service)
+        with pytest.raises(BrokenLedger, match=f"belongs to target {service.url} .*, not to {other.url}"):
+            verify(directory, other)
+        assert verify(directory, service).proved

@@ -116,7 +116,7 @@ def test_a_second_import_of_the_same_tool_is_no_difference(
         applied(second, service)
         live(service, 7)
         monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
-        words = ["verify", str(first), "--to", service.url, "--workers", "0"]
+        words = ["verify", str(first), "--to", server.url, "--api", service.url, "--workers", "0"]
         assert cli.run([*words, "--json"]) == 0
         said = json.loads(capsys.readouterr().out)
         assert cli.run(words) == 0

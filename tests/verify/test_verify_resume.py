@@ -28,9 +28,9 @@ pytestmark = pytest.mark.slow
 
 
 def verify(directory: Path, service: LocalService, to: str = "", progress: Any = None, **asked: Any) -> Verification:
-    options = VerifyOptions(**({"workers": 0, "fields": "all"} | asked))
+    options = VerifyOptions(**({"workers": 0, "fields": "all", "api": to or None} | asked))
     step = progress or (lambda name, done, total: None)
-    return api.verify_plan(directory, to or service.url, options, personal_key=service.personal_key, progress=step)
+    return api.verify_plan(directory, service.url, options, personal_key=service.personal_key, progress=step)
 
 
 class Interrupting:
