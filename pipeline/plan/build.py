@@ -19,7 +19,7 @@ from pipeline.identity.promotion import PromotedUpdate
 from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.plan.activity import Activity, ActivityRecords
 from pipeline.plan.activity_facts import activity_facts, limits_of
-from pipeline.plan.checks import KeyConflicts, PlanFacts, run_checks, verdict_of
+from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
 from pipeline.plan.contents import planned_blocks
 from pipeline.plan.coverage import Coverage
 from pipeline.plan.daily_counts import day_name, sorted_counts
@@ -90,6 +90,7 @@ class _PlanBuilder:
         self.first, self.last = 2**62, -(2**62)
         self.clashes = 0
         self.clash_examples: list[Clash] = []
+        self.copies: Counter[int] = Counter()  # rows left out as duplicates, by the number of their file
 
     def close(self) -> None:
         """Release memory and files."""
@@ -198,6 +199,7 @@ class _PlanBuilder:
                 part.mapped -= out.total()
                 part.skipped += out.total()
                 source.skips.update(out)
+                self.copies[source.block_parts[number]] += out["duplicate_event"]
                 source.warnings["partly_duplicate_row"] += partly
             self.files["copies.jsonl"] = writer.close()
         if identical:
@@ -296,6 +298,11 @@ class _PlanBuilder:
                 coverage=coverage,
                 drift=drift_facts,
                 row_at=self.source_examples.row_at,
+                copies={
+                    part.path: CopiedRows(self.copies[number], part.mapped)
+                    for number, part in enumerate(parts)
+                    if self.copies[number]
+                },
                 history=self.history.history(),
                 hours=self.hours,
                 activity=activity_facts(self.activity, self.source_examples, self.config, list(source.names)),

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.plan.history import Series
 from pipeline.timestamps import DAY, QUARTER, ZoneClock
 
 Counts = NDArray[np.int64]
@@ -87,6 +88,16 @@ class HourHistory:
     def walls(self) -> Counts:
         """The numbers of `quarters` on the clock of the source."""
         return self.quarters + self._offsets
+
+    def days(self, total: Series) -> Series:
+        """The events of each day of the source's clock, as far as `total`, the same by UTC day, goes, and a day more
+        at each end."""
+        days = self.walls // QUARTERS_A_DAY
+        some = (days >= total.first - 1) & (days <= total.last + 1)
+        if not some.any():
+            return total
+        first = int(days[some][0])
+        return Series(first, by_place(days[some] - first, self.events[some], int(days[some][-1]) - first + 1))
 
     @property
     def on_first_clock(self) -> Counts:

@@ -10,20 +10,24 @@ from pipeline.text import pluralize, printable
 
 CHARACTERS = 150
 """The most of a line; the check itself has all."""
+_CHARACTERS_EACH = 50
+"""A line that names several places may be so long for each of them."""
 
 
 class _Line(NamedTuple):
-    """`words` have the first example, as far as before `end`, at `{}`, and the number of findings at `{count}`."""
+    """`words` have the first `most` examples, as far as before `end`, at `{}`, and the number of findings at
+    `{count}`."""
 
     words: str
     end: str = ""
+    most: int = 1
 
 
 _LINES = {
     "clock_jump": _Line("{}. Did the source's clock change?"),
     "missing_files": _Line("No file for {}. Is the export complete?", " before "),
-    "overlapping_files": _Line("Files may have the same rows: {}. Leave one out?", " in "),
-    "empty_days": _Line("No events at all {}. Is the export complete?", " (at least "),
+    "overlapping_files": _Line("Files of the same days: {}. Are rows of one in the other?", " in "),
+    "empty_days": _Line("No events at all {}. Is the export complete?", " (at least ", 5),
     "empty_days_of_a_name": _Line("No events of {}. Is the export complete?"),
     "spike": _Line("Unusually many events on {}. Expected?", "), "),
     "spike_of_a_name": _Line("Unusually many events of {}. Expected?"),
@@ -48,12 +52,16 @@ def in_one_line(check: Finding) -> str:
     line = _LINES.get(check.name)
     if line is None or not isinstance(check.examples, list) or not isinstance(check.count, int) or not check.examples:
         return _shortened(check)
-    example = check.examples[0]
-    if line.end and line.end in example:
-        example = example[: example.index(line.end)] + (")" if line.end.startswith(")") else "")
-    more = f" and {check.count - 1:,} more" if check.count > 1 else ""
-    text = line.words.format(example + more, count=pluralize(check.count, "event"))
-    return text if len(text) <= CHARACTERS else _shortened(check)
+    shown = ", ".join(_until(one, line.end) for one in check.examples[: line.most])
+    more = f" and {check.count - line.most:,} more" if check.count > line.most else ""
+    text = line.words.format(shown + more, count=pluralize(check.count, "event"))
+    return text if len(text) <= max(CHARACTERS, line.most * _CHARACTERS_EACH) else _shortened(check)
+
+
+def _until(example: str, end: str) -> str:
+    if end and end in example:
+        return example[: example.index(end)] + (")" if end.startswith(")") else "")
+    return example
 
 
 def _shortened(check: Finding) -> str:

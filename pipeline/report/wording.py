@@ -82,8 +82,9 @@ ADVICE = {
     "similar_names": "if they are one event, give them one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
     "missing_files": "export these days and give their files to the same plan; if they had no events, nothing is"
     " missing",
-    "overlapping_files": "leave one of them out if they contain the same rows: rows without a source id would be sent"
-    " twice, unless --collapse-identical",
+    "overlapping_files": "compare rows of both files: a row with the source id of another is left out already, the"
+    " other rows are sent. Leave a file out only where every row of it is in the other; rows without a source id are"
+    " sent twice, unless --collapse-identical",
     "mixed_types": "give it one type in the mapping, under `properties`, `set`: `NAME: {type: text, of: NAME}`; or give"
     " each kind of value a name of its own. --mixed-types PERCENT allows more",
     "numbers_as_text": "make them numbers in the mapping, under `properties`, `set`: `NAME: {type: number, of: NAME}`;"

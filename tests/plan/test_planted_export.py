@@ -53,6 +53,20 @@ def test_nothing_else_is_found(faulty: Plan) -> None:
 
 
 @pytest.mark.slow
+def test_a_file_of_copies_alone_is_a_count(faulty: Plan) -> None:
+    """Its rows are left out already: whoever left out its neighbour would lose rows."""
+    assert sum(part.rows for part in faulty.parts if not part.mapped) == faulty.skips["duplicate_event"] == 1_677
+
+
+@pytest.mark.slow
+def test_one_hole_has_one_line(faulty: Plan) -> None:
+    """The days without a file are not among the days without an event."""
+    texts = found(faulty)
+    assert "2022-05" not in texts["empty_days"]
+    assert "no event of another file has a time there" in texts["missing_files"]
+
+
+@pytest.mark.slow
 def test_a_clean_twin_has_no_finding(tmp_path: Path) -> None:
     """The same people on the same days, without the faults."""
     plan = planned(tmp_path, faulty=False)

@@ -78,6 +78,13 @@ class KeyConflicts(NamedTuple):
     accepted: bool
 
 
+class CopiedRows(NamedTuple):
+    """Of one file: the rows left out because an event equal to theirs is sent, and the rows of which one is sent."""
+
+    rows: int
+    mapped: int
+
+
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
     """What checks read.
@@ -90,7 +97,8 @@ class PlanFacts:
     `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one.
     `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them.
     `drift` has the properties by month, and `row_at` the file and row of a place in it, in words. `activity` is what
-    the events of each person show. `thresholds` has the options from which on a check reports something.
+    the events of each person show. `copies` has the rows that are duplicates, by the path of their file. `thresholds`
+    has the options from which on a check reports something.
     """
 
     rows: RowCounts
@@ -112,6 +120,7 @@ class PlanFacts:
     coverage: Coverage | None = None
     drift: DriftFacts = field(default_factory=DriftFacts)
     row_at: Callable[[int], str] = str
+    copies: Mapping[str, CopiedRows] = field(default_factory=dict)
     history: History = field(default_factory=History)
     hours: HourHistory = field(default_factory=HourHistory)
     activity: ActivityFacts = field(default_factory=ActivityFacts)
@@ -144,13 +153,13 @@ def check(name: str, level: Level) -> Callable[[F], F]:
     return register
 
 
-def finding_of(sentence: str, examples: Sequence[str], count: int) -> Finding:
+def finding_of(sentence: str, examples: Sequence[str], count: int, most: int = _EXAMPLES_SHOWN) -> Finding:
     """A finding of so many places, of which `examples` are the first in words, the worst ones first.
 
-    Its name and level are those of the check that returns it.
+    The sentence has `most` of them. Its name and level are those of the check that returns it.
     """
-    more = f"; and {count - _EXAMPLES_SHOWN:,} more" if count > _EXAMPLES_SHOWN else ""
-    shown = f"{sentence}: {'; '.join(examples[:_EXAMPLES_SHOWN])}{more}"
+    more = f"; and {count - most:,} more" if count > most else ""
+    shown = f"{sentence}: {'; '.join(examples[:most])}{more}"
     return Finding("", "", shown, count, list(examples[:_EXAMPLES]))
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, days_named, finding_of
+from pipeline.plan.history import Series
 from pipeline.text import pluralize, printable
 
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -127,34 +128,65 @@ def _is_weekend(day: int) -> bool:
     return (day + 3) % 7 >= 5  # 1 January 1970 was a Thursday
 
 
+def lacking_files(facts: PlanFacts) -> list[tuple[int, int, str]]:
+    """`missing_days` of a plan. In a job, each window has files of its own."""
+    return [] if facts.in_series else missing_days(facts.paths)
+
+
+def days_of_source(facts: PlanFacts) -> Series:
+    """The events to send by day: of the source's clock where a zone was named, else of UTC."""
+    return facts.hours.days(facts.history.total) if facts.options.zones else facts.history.total
+
+
 @check("missing_files", "warning")
 def missing_files(facts: PlanFacts) -> Finding | None:
-    """The dates in the names of files leave days out. In a job, each window has files of its own."""
-    found = [] if facts.in_series else missing_days(facts.paths)
+    """The dates in the names of files leave days out."""
+    found = lacking_files(facts)
     if not found:
         return None
     days = sum(last - first + 1 for first, last, _ in found)
     found.sort(key=lambda one: (one[0] - one[1], one))
+    series = days_of_source(facts)
+    examples = []
+    for first, last, path in found:
+        events = series.between(first, last + 1)
+        none = "" if events or not len(series.counts) else "; no event of another file has a time there"
+        examples.append(f"{days_named(first, last)} before {printable(path, 80)}{none}")
     return finding_of(
-        f"by the dates in the names of its files, the export lacks {pluralize(days, 'day')}",
-        [f"{days_named(first, last)} before {printable(path, 80)}" for first, last, path in found],
-        len(found),
+        f"by the dates in the names of its files, the export lacks {pluralize(days, 'day')}", examples, len(found)
     )
 
 
 @check("overlapping_files", "warning")
 def overlapping_files(facts: PlanFacts) -> Finding | None:
-    """The dates in the names of files say that some days are there twice, or a name is that of a copy."""
+    """The dates in the names of files say that some days are there twice, or a name is that of a copy.
+
+    Nothing is to be done about a file of which every row is a copy that is left out already: the duplicates of the plan
+    count those.
+    """
     if facts.in_series:
         return None
-    found, copies = overlapping(facts.paths), copied_files(facts.paths)
-    if not found and not copies:
+
+    def open_(one: str, other: str) -> bool:
+        return all((copies := facts.copies.get(path)) is None or copies.mapped for path in (one, other))
+
+    found = [pair for pair in overlapping(facts.paths) if open_(*pair[2:])]
+    copied = [pair for pair in copied_files(facts.paths) if open_(*pair)]
+    if not found and not copied:
         return None
     examples = [
-        f"{days_named(first, last)} in {printable(one, 80)} and {printable(other, 80)}"
+        f"{days_named(first, last)} in {printable(one, 80)} and {printable(other, 80)}{_left_out(facts, one, other)}"
         for first, last, one, other in found
     ]
-    examples += [f"{printable(copy, 80)} beside {printable(path, 80)}" for path, copy in copies]
+    examples += [
+        f"{printable(copy, 80)} beside {printable(path, 80)}{_left_out(facts, path, copy)}" for path, copy in copied
+    ]
     return finding_of(
         f"by their names, {pluralize(len(examples), 'file')} may contain rows of another file", examples, len(examples)
     )
+
+
+def _left_out(facts: PlanFacts, *paths: str) -> str:
+    """How many rows of some files are left out already as copies, in words."""
+    rows = sum(facts.copies[path].rows for path in paths if path in facts.copies)
+    return f" ({pluralize(rows, 'row')} of these are copies and left out already)" if rows else ""

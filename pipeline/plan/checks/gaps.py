@@ -8,6 +8,7 @@ import numpy as np
 
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, days_named, finding_of
+from pipeline.plan.checks.files import days_of_source, lacking_files
 from pipeline.plan.history import Series
 from pipeline.text import pluralize, printable
 
@@ -20,6 +21,7 @@ _RESTS = 0.5
 _DAILY_NAME = 0.04
 """A name is not daily where a greater share of days is without events, the gap apart: batches come when they come."""
 _DAILY, _WITH_REST_DAYS = 1, 3
+_MOST_NAMED = 5
 
 
 class Gap(NamedTuple):
@@ -85,8 +87,17 @@ def gaps_of_name(series: Series, least: int | None) -> list[Gap]:
 
 @check("empty_days", "warning")
 def empty_days(facts: PlanFacts) -> Finding | None:
-    """Days inside the range have no event at all, although the same weekdays around them have."""
-    gaps = gaps_of(facts.history.total, facts.thresholds.gap)
+    """Days inside the range have no event at all, although the same weekdays around them have.
+
+    Days are those of the source's clock. A gap of which `missing_files` says that its files are not there is left to
+    that check; a day on either side may be the other clock's.
+    """
+    missing = lacking_files(facts)
+    gaps = [
+        gap
+        for gap in gaps_of(days_of_source(facts), facts.thresholds.gap)
+        if not any(first - 1 <= gap.first and gap.last <= last + 1 for first, last, _ in missing)
+    ]
     if not gaps:
         return None
     days = sum(gap.days for gap in gaps)
@@ -95,6 +106,7 @@ def empty_days(facts: PlanFacts) -> Finding | None:
         f"{pluralize(days, 'day')} inside the range without any event, where events are usual",
         [f"{days_named(gap.first, gap.last)} (at least {gap.usual:,} events are usual)" for gap in worst],
         len(gaps),
+        _MOST_NAMED,
     )
 
 

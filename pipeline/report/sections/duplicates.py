@@ -14,8 +14,10 @@ def duplicates(report: Report) -> Values:
     codes = [row for row in report.skips if row.code in DUPLICATES]
     if not codes:
         return None
+    empty = {part.path for part in report.plan.parts if not part.mapped}
     return {
         "codes": codes,
+        "whole": [one for one in report.copies if one.path in empty][:MOST_FILES],
         "files": report.copies[:MOST_FILES],
         "more": len(report.copies[MOST_FILES:]),
         "names": [row.code for row in codes],
