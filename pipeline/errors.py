@@ -10,7 +10,7 @@
     ├── UnreadableExport              exit 3    repair the export, or fetch it again
     ├── UnsafePlan                    exit 4    plan again, or fix the failed checks
     │   ├── EmptyExport               exit 4    the export has no row: name another, or fetch it again
-    │   ├── StalePlan                 exit 4    an input, the mapping or an option changed: plan again
+    │   ├── StalePlan                 exit 4    an input, the mapping or an option changed since the plan
     │   └── BrokenLedger              exit 4    the ledger is damaged: restore it from a copy
     ├── Refused                       exit 5    the service refused: fix the key, the quota or the events
     ├── Unfinished                    exit 6    run the same command again to resume

@@ -120,7 +120,7 @@ def send_unchecked(
 
     hooks = hooks or Hooks()
     config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
-    for line in check_fresh(plan, config, hooks.step):
+    for line in check_fresh(plan, config, directory, hooks.step):
         hooks.warn(line)
     limits = SendLimits(
         options.max_concurrency,

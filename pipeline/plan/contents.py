@@ -112,7 +112,7 @@ def check_block(part: Part, block: Block | None, sealed: SealedBlock) -> Block:
     if block is None or (block.index, block.offset, block.length) != expected:
         raise UnsafePlan(
             f"{part.path} no longer divides into the planned blocks, at block {sealed.index}",
-            hint="plan again: the file changed since",
+            hint="restore the file as it was planned; plan again only where nothing was sent",
         )
     return block
 
@@ -153,7 +153,7 @@ def stale_parts(plan: Plan, parts: Sequence[Part], step: Step = lambda name, don
     for sealed, part in touched:
         digest = digest_of(part, read)
         if digest != sealed.digest:
-            differences.append(f"{sealed.path}: sealed {sealed.digest[:12]}, now {digest[:12]}")
+            differences.append(f"{sealed.path}: sealed sha256 {sealed.digest[:12]}…, now {digest[:12]}…")
     return differences
 
 

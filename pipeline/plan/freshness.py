@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pipeline.errors import MappingError, StalePlan, UnsafePlan, UsageError
+from pipeline.ledger import read_totals
 from pipeline.mapper import Compile
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper.own_code import OwnCode
@@ -129,15 +130,44 @@ def _first_difference(what: str, before: str, after: str) -> str:
     return f"{what}: line ends differ"
 
 
-def check_fresh(plan: Plan, config: TransformConfig, step: Step = lambda name, done, total: None) -> list[str]:
+def check_fresh(
+    plan: Plan, config: TransformConfig, directory: Directory, step: Step = lambda name, done, total: None
+) -> list[str]:
     """Returns warnings; `step` is called while files are read again. Raises StalePlan, naming each difference, if what
-    would be sent is not what was sealed."""
+    would be sent is not what was sealed; BrokenLedger."""
     stale, warnings = differences(plan, config, step)
     if stale:
-        raise StalePlan(
-            f"the plan is stale: {'; '.join(stale)}", differences=stale, hint="plan again, then apply the new plan"
-        )
+        raise StalePlan(f"the plan is stale: {'; '.join(stale)}", differences=stale, hint=_way_out(directory))
     return warnings
+
+
+def check_export(
+    plan: Plan, config: TransformConfig, directory: Directory, step: Step = lambda name, done, total: None
+) -> None:
+    """Raise StalePlan, naming each file, where the export is not the one that was planned; BrokenLedger.
+
+    The mapping may have changed: what was sent is computed again by the sealed one.
+    """
+    from pipeline.plan.contents import stale_parts
+
+    stale = stale_parts(plan, config.parts, step)
+    if stale:
+        raise StalePlan(
+            f"the export is not the one that was planned: {'; '.join(stale)}",
+            differences=stale,
+            hint=_way_out(directory),
+        )
+
+
+def _way_out(directory: Directory) -> str:
+    """What to do about a plan whose inputs changed: a new plan makes other events beside those that were sent."""
+    totals = read_totals(directory.ledger)
+    if not (totals.settled or totals.refused or totals.in_doubt):
+        return "plan again, then apply the new plan"
+    return (
+        "restore what changed, or name the folder of the planned export with --source-root. Do not plan again: that"
+        f" would make other events beside the {totals.settled + totals.in_doubt:,} that were sent"
+    )
 
 
 def dialect_of(target: str) -> str:

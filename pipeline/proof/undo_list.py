@@ -24,7 +24,7 @@ from pipeline.ledger import read_summary
 from pipeline.models import Step
 from pipeline.options import UndoListOptions
 from pipeline.plan.directory import Directory, LinesWriter
-from pipeline.plan.freshness import transform_config_for, workers_for
+from pipeline.plan.freshness import check_export, transform_config_for, workers_for
 from pipeline.plan.manifest import Plan
 from pipeline.plan.spilled_counts import SpilledTable
 from pipeline.proof.sent import IN_DOUBT, SentEvent, sent_events
@@ -104,6 +104,7 @@ def write_undo_list(
     _may_replace(to)
     root = None if options.source_root is None else Path(options.source_root)
     config = transform_config_for(plan, directory, root)
+    check_export(plan, config, directory, progress)
     workers = workers_for(options.workers, config.parts)
     unfinished = to.with_name(to.name + ".new")
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -99,7 +99,8 @@ class BlockTransformer:
             raise StalePlan(
                 f"block {task.block.index} of {part.path} gives other events than were planned",
                 differences=[f"{part.path}, block {task.block.index}: sealed {task.seal}, now {events.digest}"],
-                hint="plan again: the file, a library or the program changed since",
+                hint="restore the file, the library or the version that changed since; plan again only where nothing"
+                " was sent",
             )
         return events
 

@@ -15,7 +15,7 @@ from pipeline.ledger import Ledger, check_target, read_batches, read_summary, re
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
 from pipeline.plan.directory import Directory
-from pipeline.plan.freshness import check_applicable, transform_config_for, workers_for
+from pipeline.plan.freshness import check_applicable, check_export, transform_config_for, workers_for
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import PHASES
 from pipeline.targets import address_of, is_loopback
@@ -55,6 +55,7 @@ def compare(
     if options.project is None and not local:
         raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
     config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
+    check_export(plan, config, directory, progress)
     if options.settle is not None or not local:
         wait_to_settle(directory.ledger, SETTLE_SECONDS if options.settle is None else options.settle, progress)
     # Both are of the choices of their options.

@@ -240,7 +240,7 @@ def test_a_changed_file_is_named_with_both_digests(tmp_path: Path) -> None:
     path = tmp_path / "export" / "b.jsonl"
     path.write_bytes(path.read_bytes().replace(b"Left", b"Kept"))
     (line,) = stale_parts(made.plan, find_parts(made.plan))
-    assert line.startswith(f"b.jsonl: sealed {made.plan.parts[1].digest[:12]}, now ")
+    assert line.startswith(f"b.jsonl: sealed sha256 {made.plan.parts[1].digest[:12]}…, now ")
 
 
 def test_a_file_that_was_only_touched_is_not_stale(tmp_path: Path) -> None:
@@ -315,10 +315,10 @@ def test_a_changed_mapping_line_is_named(tmp_path: Path) -> None:
     plan_export([str(export)], tmp_path / "plan", PlanOptions(mapping=str(mapping), as_of=AS_OF))
     plan, directory = open_plan(tmp_path / "plan")
     config = transform_config_for(plan, directory)
-    assert check_fresh(plan, config) == []
+    assert check_fresh(plan, config, directory) == []
     mapping.write_text(MAPPING.replace("/user", "/email"))
     with pytest.raises(StalePlan) as caught:
-        check_fresh(plan, config)
+        check_fresh(plan, config, directory)
     assert caught.value.differences == (
         f"mapping {mapping}, line 5: sealed 'distinct_id: /user', now 'distinct_id: /email'",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ import pytest
 
 from pipeline import api
 from pipeline.config import Secret
-from pipeline.errors import UsageError
+from pipeline.errors import StalePlan, UsageError
 from pipeline.local_service import LocalService
 from pipeline.management import ManagementClient
-from pipeline.options import UndoListOptions
+from pipeline.options import UndoListOptions, VerifyOptions
 from tests.support.deliveries import in_ledger, planned, run
 
 IN_PROCESS = UndoListOptions(workers=0)
@@ -66,6 +67,37 @@ def test_only_what_was_sent_is_listed_and_doubt_is_named(tmp_path: Path) -> None
     events = lines(plan / "undo-list" / "events.jsonl")
     assert found.events == len(events) == sent < 60
     assert found.in_doubt == sum(event["state"] == "in doubt" for event in events) == 20
+
+
+def test_after_sending_a_changed_export_is_to_be_restored(tmp_path: Path) -> None:
+    """A new plan would import again what was sent, so nothing that reads the export advises one; the folder helps."""
+    plan = planned(tmp_path, 60, files=1)
+    (source,) = (tmp_path / "export").glob("*.jsonl")
+    before = source.read_bytes()
+    with LocalService() as service:
+        key = Secret(service.personal_key)
+        source.write_bytes(before + before)
+        with pytest.raises(StalePlan) as unsent:
+            run(plan, service.url, key=service.capture_key)
+        source.write_bytes(before)
+        assert run(plan, service.url, key=service.capture_key).balanced
+        source.write_bytes(before + before)
+        sealed, now = (hashlib.sha256(content).hexdigest()[:12] for content in (before, before + before))
+        for reading in (
+            lambda: run(plan, service.url, key=service.capture_key),
+            lambda: api.verify_plan(plan, service.url, VerifyOptions(workers=0), personal_key=key),
+            lambda: api.list_sent(plan, IN_PROCESS),
+        ):
+            with pytest.raises(StalePlan) as sent:
+                reading()
+            assert f"{source.name}: sealed sha256 {sealed}…, now {now}…" in str(sent.value)
+            assert "--source-root" in sent.value.hint
+            assert "Do not plan again" in sent.value.hint
+    assert unsent.value.hint == "plan again, then apply the new plan"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / source.name).write_bytes(before)
+    assert api.list_sent(plan, UndoListOptions(workers=0, source_root=elsewhere)).events == 60
 
 
 def test_a_plan_that_was_not_sent_and_a_folder_with_other_files_are_refused(tmp_path: Path) -> None:
