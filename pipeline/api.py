@@ -250,19 +250,22 @@ def verify_plan(
     """
     from pipeline.delivery.send import Hooks, capture_key
     from pipeline.plan.freshness import open_plan
-    from pipeline.report.contents import Results
+    from pipeline.report.contents import Results, earlier_verification
     from pipeline.report.machine import update_report
     from pipeline.report.results import repair_counts, verify_result
     from pipeline.targets import address_of
-    from pipeline.verify.steps import Repair, compare, repair
+    from pipeline.verify.steps import Keys, Repair, compare, repair
 
     plan, folder = open_plan(fspath(directory))
     key = _secret(personal_key) or config.required_personal_key()
+    earlier = earlier_verification(folder, plan)
     if options.repair:
         sending = capture_key(to, key=_secret(project_key), warn=warn)
-        done = repair(plan, folder, to, options, key, sending, hooks=Hooks(warn=warn, step=progress))
+        done = repair(
+            plan, folder, to, options, Keys(key, sending), earlier=earlier, hooks=Hooks(warn=warn, step=progress)
+        )
     else:
-        done = Repair(None, compare(plan, folder, to, options, key, progress=progress))
+        done = Repair(None, compare(plan, folder, to, options, key, earlier=earlier, progress=progress))
     counts = repair_counts(done.outcome, asked=options.repair)
     result = verify_result(done.verification, to=address_of(to), repair=counts)
     update_report(folder, plan, warn, Results(verification=result, project=project_of_target(to, options, key)))

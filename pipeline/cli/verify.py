@@ -37,26 +37,26 @@ def verify(
     from pipeline.delivery.send import Hooks, capture_key
     from pipeline.plan.freshness import open_plan
     from pipeline.report import terminal
-    from pipeline.report.contents import Results
+    from pipeline.report.contents import Results, earlier_verification
     from pipeline.report.machine import update_report
     from pipeline.report.rejects import refusal
     from pipeline.report.results import repair_counts, verify_result
     from pipeline.report.state import read_status
     from pipeline.targets import address_of, is_loopback
-    from pipeline.verify.steps import Repair, compare, repair
+    from pipeline.verify.steps import Keys, Repair, compare, repair
 
     plan, folder = open_plan(directory)
     key = config.required_personal_key(keys.personal_key_file)
-    address = address_of(to)
+    address, earlier = address_of(to), earlier_verification(folder, plan)
     with Verifying(quiet=quiet) as progress:
         if options.repair:
             sending = capture_key(to, keys.project_key_file, warn=common.warn)
             asks = not (yes or is_loopback(address))
             confirm = partial(_confirm, progress, address) if asks else lambda count: None
             hooks = Hooks(warn=common.warn, step=progress.step)
-            done = repair(plan, folder, to, options, key, sending, confirm=confirm, hooks=hooks)
+            done = repair(plan, folder, to, options, Keys(key, sending), earlier=earlier, confirm=confirm, hooks=hooks)
         else:
-            done = Repair(None, compare(plan, folder, to, options, key, progress=progress.step))
+            done = Repair(None, compare(plan, folder, to, options, key, earlier=earlier, progress=progress.step))
     counts = repair_counts(done.outcome, asked=options.repair)
     result = verify_result(done.verification, to=address, repair=counts)
     status = read_status(plan, folder, Results(verification=result))

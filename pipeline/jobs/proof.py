@@ -86,13 +86,14 @@ def _compare(
     project: Project | None, *, recent: bool,
 ) -> tuple[str, str]:  # fmt: skip
     """(outcome, detail) of a window; a final outcome is written to its report, too."""
-    from pipeline.report.contents import Results
+    from pipeline.report.contents import Results, earlier_verification
     from pipeline.report.machine import write_report
     from pipeline.report.results import verify_result
     from pipeline.verify import Depth, verify
 
     workers = workers_for(workers, config.parts)
-    verification = verify(plan, directory, config, client, workers=workers, depth=Depth(among_others=True))
+    depth = Depth(among_others=True, earlier=earlier_verification(directory, plan))
+    verification = verify(plan, directory, config, client, workers=workers, depth=depth)
     counts = verification.events
     missing = f"{counts['missing']:,} of {counts['expected']:,} events are not there"
     if verification.proved:

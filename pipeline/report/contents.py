@@ -27,6 +27,7 @@ from pipeline.report.wording import DECISIONS, unproved
 from pipeline.targets import address_of
 from pipeline.text import printable
 from pipeline.validator.codes import meaning
+from pipeline.verify.earlier import Earlier
 
 if TYPE_CHECKING:
     from pipeline.report.pairs import PairRow
@@ -167,6 +168,14 @@ def results_of(directory: Directory, plan: Plan, new: Results) -> Results:
         verification=new.verification or earlier.verification,
         project=new.project or earlier.project,
     )
+
+
+def earlier_verification(directory: Directory, plan: Plan) -> Earlier | None:
+    """What the last verification of a plan found; None where there was none."""
+    last = results_of(directory, plan, NO_RESULTS).verification
+    if last is None:
+        return None
+    return Earlier(last.uuids, msgspec.structs.asdict(last.events), last.values, last.people, last.differences)
 
 
 def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS, state: str = "") -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.report.paused import named
-from pipeline.text import pluralize, quoted
+from pipeline.text import pluralize, printable, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,12 +107,16 @@ def _step(
         return NextStep(f"Compare what landed with what was sent.{asks}", verify)
     if state == "sent-with-refusals":
         return NextStep("Read which events were refused, and why:", refused)
-    if state == "differs" and results.verification is not None and results.verification.events.missing:
+    last = results.verification
+    if last is not None and last.values.fields == "all":
+        verify += " --fields all"  # as deep as what found the difference
+    if state == "differs" and last is not None and last.events.missing:
         return NextStep(
             f"Send what is missing again, with the same uuids, and compare once more.{asks}", f"{verify} --repair"
         )
     if state == "differs":
-        return NextStep(f"List the events that differ.{asks}", f"{verify} --json")
+        file = printable(f"{directory}/differences.jsonl", 1_000)
+        return NextStep(f"Read each difference with its row in {file}. To compare once more, as deep:{asks}", verify)
     if state == "verified":
         return NextStep(
             "Every planned event was found once at the target. Keep a receipt, which others can check:",

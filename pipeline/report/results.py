@@ -167,8 +167,8 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     that was compared, "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is as in
     ApplyResult.
 
-    `uuids`, `values`, `people`, `warnings` and `settled` are as in `pipeline.verify.findings.Verification`. `repair` is
-    what was sent again, where that was asked for; the other fields are then of the verification after it.
+    `uuids`, `values`, `people`, `warnings`, `settled` and `kept` are as in `pipeline.verify.findings.Verification`.
+    `repair` is what was sent again, where that was asked for; the other fields are then of the verification after it.
     """
 
     format: str = "backcast.verify/1"
@@ -186,6 +186,7 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     people: PeopleCheck = PeopleCheck()
     warnings: WarningCheck = WarningCheck()
     settled: float | None = None
+    kept: list[str] = []
     repair: RepairCounts | msgspec.UnsetType = msgspec.UNSET
 
     @property
@@ -286,6 +287,7 @@ def verify_result(
         people=verification.people,
         warnings=verification.warnings,
         settled=verification.settled,
+        kept=verification.kept,
         repair=repair,
     )
 

@@ -39,6 +39,9 @@ def show_verification(console: Console, result: VerifyResult, directory: str | N
             if cells or events:
                 shown.add_row(name, text("", 1) if cells is None else number(cells), number(events))
         console.print(shown)
+    if result.kept:
+        kept = ", ".join(result.kept).replace("_", " ")
+        console.print(text(f"Found by a deeper verification, and kept until one as deep finds none: {kept}.", 300))
     _differences(console, result.differences)
     _people(console, result)
     for line in done_about(result):
@@ -67,7 +70,7 @@ def _differences(console: Console, differences: Sequence[Difference]) -> None:
     shown.columns[1].no_wrap = not placed
     console.print(shown)
     if len(differences) > MOST_DIFFERENCES:
-        console.print(Text(f"{len(differences) - MOST_DIFFERENCES:,} more; all of them: --json", style="dim"))
+        console.print(Text(f"{len(differences) - MOST_DIFFERENCES:,} more", style="dim"))
 
 
 def place_of(one: Difference) -> str:

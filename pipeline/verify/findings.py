@@ -127,7 +127,8 @@ class Verification(msgspec.Struct, frozen=True):
 
     `uuids` says whether all were compared, or those of days whose counts differ. `differences` are the first of each
     kind; the file `differences.jsonl` of the plan has all. `settled` is how long ago, in seconds, the last event was
-    accepted when reading began, None where nothing was sent.
+    accepted when reading began, None where nothing was sent. `kept` are the kinds of differences that an earlier,
+    deeper verification found and that stay; `values` and `people` are then of that one (`pipeline.verify.earlier`).
     """
 
     cells: dict[str, int]
@@ -140,6 +141,7 @@ class Verification(msgspec.Struct, frozen=True):
     people: PeopleCheck = PeopleCheck()
     warnings: WarningCheck = WarningCheck()
     settled: float | None = None
+    kept: list[str] = []
     format: str = "backcast.verify/1"
 
     @property

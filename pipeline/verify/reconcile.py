@@ -26,6 +26,7 @@ from pipeline.transform.block import BlockTransformer
 from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers
 from pipeline.verify.comparison import LOST, MISSING, SUSPECT, Comparison, keys_of, uuid_of
+from pipeline.verify.earlier import Earlier, kept_kinds, with_earlier
 from pipeline.verify.event_set import EventSet
 from pipeline.verify.expected import Expected, Ranges, SampleBounds, expect_block, expected_of
 from pipeline.verify.fields import Sent, Values, compare_values, sample_of
@@ -64,7 +65,8 @@ Settled = Mapping[tuple[str, int], Ranges]
 class Depth(NamedTuple):
     """How much is compared. `whole`: the service has this plan's events alone, so any other is extra. `among_others`:
     the plan is one of many of its import, so only events with its uuids are compared, and only on the days of its
-    events. `ask_all`: every missing event is asked for once more, since it is to be sent again.
+    events. `ask_all`: every missing event is asked for once more, since it is to be sent again. What a deeper
+    verification found, `earlier`, stays.
     """
 
     uuids: Uuids = "all"
@@ -72,6 +74,7 @@ class Depth(NamedTuple):
     whole: bool = False
     among_others: bool = False
     ask_all: bool = False
+    earlier: Earlier | None = None
 
 
 UUIDS = Depth()
@@ -111,17 +114,20 @@ def verify(
     with the name of a step, how many of its events are done, and how many it has; `missing` with the events that are
     missing.
     """
+    keep = kept_kinds(depth.earlier, depth.uuids, depth.fields)
     marks = {} if depth.whole else provenance_of(plan)
     settled = _settled(directory)
     age = settled_for(directory.ledger)
-    key = plan.digest, client.base_url, client.project_id, marks, depth, [*settled.items()]
+    key = plan.digest, client.base_url, client.project_id, marks, depth._replace(earlier=None), [*settled.items()]
     with Session(directory, *key) as session:
         one = _Verifying(plan, directory, config, client, depth, workers, session, progress, Cells(), settled)
-        found = _verify(one, marks, missing)
+        found = with_earlier(_verify(one, marks, missing, keep), depth.earlier, keep)
     return found if age is None else msgspec.structs.replace(found, settled=round(age, 1))
 
 
-def _verify(one: _Verifying, marks: Mapping[str, str], missing: Callable[[EventSet], None] | None) -> Verification:
+def _verify(
+    one: _Verifying, marks: Mapping[str, str], missing: Callable[[EventSet], None] | None, keep: frozenset[str]
+) -> Verification:
     where, depth, client = having(marks), one.depth, one.client
     expected = Pages(one.session, "expected", one.cells, beside="candidates.jsonl")
     if expected.cursor != _WHOLE:
@@ -160,7 +166,7 @@ def _verify(one: _Verifying, marks: Mapping[str, str], missing: Callable[[EventS
         )
         warnings = read_warnings(client, expected, sealed, names)
     differences = name_differences(
-        client, comparison, values.altered, sealed, names, person_differences(one.session), one.progress
+        client, comparison, values.altered, sealed, names, person_differences(one.session), one.progress, keep
     )
     if not depth.among_others and read is None:
         comparison.count_copies(landed_copies(client, where))

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pipeline.encoder.encoded import read_event
 from pipeline.models import Step
-from pipeline.plan.directory import Directory, LinesWriter
+from pipeline.plan.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.event_rows import BlockEvents, Place, find_lines, find_rows
 from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import EVENTS, PHASES, sealed_file
@@ -61,13 +61,13 @@ def name_differences(
     cells: Sequence[tuple[str, str]],
     people: Iterable[PersonDifference],
     progress: Step,
+    keep: frozenset[str] = frozenset(),
 ) -> list[Difference]:
     """Write all differences, those of people last, and return the first events of each kind.
 
-    The file is removed where there are none.
+    The file is removed where there are none. Those of the kinds `keep` that it has from an earlier verification stay.
     """
     directory = sealed.directory
-    directory.differences.unlink(missing_ok=True)
     named = sorted(_named(comparison, altered, cells))
     shown: list[Difference] = []
     counts: Counter[str] = Counter()
@@ -80,12 +80,17 @@ def name_differences(
                     shown.append(difference)
                 writer.write(difference)
             progress("rows of differences", writer.count, len(named))
-        writer.write_all(people)
+        writer.write_all(one for one in people if one.kind not in keep)
+        if keep and directory.differences.exists():
+            new = {(one.kind, one.uuid) for one in named}
+            earlier = read_lines(directory.differences, dict[str, Any])
+            writer.write_all(one for one in earlier if one["kind"] in keep and (one["kind"], one["uuid"]) not in new)
         writer.close()
     if writer.count:
         aside.replace(directory.differences)
     else:
         aside.unlink()
+        directory.differences.unlink(missing_ok=True)
     order = (MISSING, DIFFERENT, ALTERED, DUPLICATED, EXTRA)
     return sorted(shown, key=lambda difference: order.index(difference.kind))
 

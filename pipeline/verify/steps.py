@@ -20,10 +20,18 @@ from pipeline.plan.manifest import Plan
 from pipeline.plan.phases import PHASES
 from pipeline.targets import address_of, is_loopback
 from pipeline.text import are, pluralize
+from pipeline.verify.earlier import Earlier
 from pipeline.verify.event_set import EventSet
 from pipeline.verify.findings import Verification
 from pipeline.verify.reconcile import Depth, verify
 from pipeline.verify.settle import SETTLE_SECONDS, wait_to_settle
+
+
+class Keys(NamedTuple):
+    """The keys of a repair: the one that reads, and the capture key."""
+
+    personal: Secret
+    project: Secret
 
 
 class Repair(NamedTuple):
@@ -40,6 +48,7 @@ def compare(
     options: VerifyOptions,
     key: Secret,
     *,
+    earlier: Earlier | None = None,
     missing: Callable[[EventSet], None] | None = None,
     progress: Step = lambda name, done, total: None,
 ) -> Verification:
@@ -59,10 +68,13 @@ def compare(
     if options.settle is not None or not local:
         wait_to_settle(directory.ledger, SETTLE_SECONDS if options.settle is None else options.settle, progress)
     # Both are of the choices of their options.
-    depth = Depth(options.uuids, options.fields, options.whole, ask_all=missing is not None)  # type: ignore[arg-type]
+    depth = Depth(options.uuids, options.fields, options.whole, ask_all=missing is not None, earlier=earlier)  # type: ignore[arg-type]
     with ManagementClient(options.api or to, key, "1" if options.project is None else options.project) as client:
         workers = workers_for(options.workers, config.parts)
-        return verify(plan, directory, config, client, workers=workers, depth=depth, missing=missing, progress=progress)
+        return verify(
+            plan, directory, config, client,
+            workers=workers, depth=depth, missing=missing, progress=progress,
+        )  # fmt: skip
 
 
 def repair(
@@ -70,9 +82,9 @@ def repair(
     directory: Directory,
     to: str,
     options: VerifyOptions,
-    key: Secret,
-    project_key: Secret,
+    keys: Keys,
     *,
+    earlier: Earlier | None = None,
     confirm: Callable[[int], None] = lambda count: None,
     hooks: Hooks | None = None,
 ) -> Repair:
@@ -93,23 +105,23 @@ def repair(
         nonlocal found
         found = events
 
-    before = compare(plan, directory, to, options, key, missing=missing, progress=hooks.step)
+    before = compare(plan, directory, to, options, keys.personal, earlier=earlier, missing=missing, progress=hooks.step)
     if not found and not left:
         return Repair(None, before)
     confirm(len(found) + left)
     sending = ApplyOptions(workers=options.workers, source_root=options.source_root)
     if found:
         ledger = Ledger(directory.ledger)
-        ledger.open(plan.digest, importlib.metadata.version("backcast"), address_of(to), project_key)
+        ledger.open(plan.digest, importlib.metadata.version("backcast"), address_of(to), keys.project)
         try:
             reopen(ledger, ((PHASES[phase], block, at) for phase, block, at in found), runs)
             ledger.finish("done")
         finally:
             ledger.close()
-    outcome = send_unchecked(plan, directory, to, project_key, sending, hooks)
+    outcome = send_unchecked(plan, directory, to, keys.project, sending, hooks)
     if outcome.problem is not None:
         return Repair(outcome, before)
-    return Repair(outcome, compare(plan, directory, to, options, key, progress=hooks.step))
+    return Repair(outcome, compare(plan, directory, to, options, keys.personal, earlier=earlier, progress=hooks.step))
 
 
 def _left_unsent(plan: Plan, directory: Directory) -> int:

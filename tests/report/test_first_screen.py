@@ -213,7 +213,7 @@ def test_a_check_has_a_command_to_paste(tmp_path: Path, name: str, command: str)
         ("stopped", "backcast apply 'my plan' --to https://eu.example"),
         ("sent", "backcast verify 'my plan' --to https://eu.example --project ID"),
         ("sent-with-refusals", "backcast rejects 'my plan' --code refused_event"),
-        ("differs", "backcast verify 'my plan' --to https://eu.example --project ID --json"),
+        ("differs", "backcast verify 'my plan' --to https://eu.example --project ID"),
         ("verified", "backcast receipt write 'my plan'"),
     ],
 )

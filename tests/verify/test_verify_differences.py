@@ -177,3 +177,21 @@ def test_a_thousand_of_each_among_many_are_named_with_their_rows(many: Any) -> N
             assert one["changed"] == changed
             if kind != "duplicated":
                 assert (one["part"], one["row"]) == row_of(number)
+
+
+def test_a_shallower_verification_does_not_clear_what_a_deeper_one_found(tmp_path: Path) -> None:
+    """The altered event, which no sample sees, stays in state, counts and file until all are compared and none is."""
+    directory = planned(tmp_path, 40)
+    with LocalService() as service:
+        assert run(directory, service.url, key=service.capture_key).balanced
+        tamper(service, ALTERATIONS["value"][0].format(which=f"uuid = '{uuid(17)}'"))
+        assert not verify(directory, service).proved
+        before = named(directory)
+        for asked in ({"fields": "none"}, {"fields": "none", "uuids": "differing"}):
+            found = verify(directory, service, **asked)
+            assert (found.differs, found.events["altered"], found.kept) == (True, 1, ["altered"])
+            assert (named(directory), api.plan_status(directory).state) == (before, "differs")
+        tamper(service, f"update accepted set properties = replace(properties, '\"number\":1', '\"number\":')"
+                        f" where uuid = '{uuid(17)}'")  # fmt: skip
+        assert verify(directory, service).proved
+        assert not (directory / "differences.jsonl").exists()

@@ -1,0 +1,59 @@
+"""What a deeper verification found stays until one that is at least as deep finds none: a shallower one cannot see it.
+
+Events that are missing, different, duplicated or extra are found by the comparison of uuids; altered events, and what
+is wrong with merges, profiles and groups, by that of fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pipeline.verify.findings import Difference, PeopleCheck, ValueCheck, Verification
+
+ALTERED = "altered"
+_OF_UUIDS = ("missing", "different", "duplicated", "extra")
+_DEPTHS = ("none", "sample", "all")
+
+
+class Earlier(NamedTuple):
+    """What the last verification of a plan found, and how deep it was."""
+
+    uuids: str
+    events: Mapping[str, int]
+    values: ValueCheck
+    people: PeopleCheck
+    differences: Sequence[Difference]
+
+
+def kept_kinds(earlier: Earlier | None, uuids: str, fields: str) -> frozenset[str]:
+    """The kinds of differences that were found earlier, and that a verification of this depth cannot clear."""
+    if earlier is None:
+        return frozenset()
+    kinds: list[str] = []
+    if earlier.uuids == "all" != uuids:
+        kinds += _OF_UUIDS
+    if _DEPTHS.index(earlier.values.fields) > _DEPTHS.index(fields):
+        kinds.append(ALTERED)
+        kinds += earlier.people.wrong
+    return frozenset(kind for kind in kinds if earlier.events.get(kind) or earlier.people.wrong.get(kind))
+
+
+def with_earlier(found: Verification, earlier: Earlier | None, kinds: frozenset[str]) -> Verification:
+    """A verification with the differences of these kinds that were found earlier."""
+    if earlier is None or not kinds:
+        return found
+    events = {kind: max(count, earlier.events.get(kind, 0) * (kind in kinds)) for kind, count in found.events.items()}
+    named = {(one.kind, one.uuid) for one in found.differences}
+    kept = [one for one in earlier.differences if one.kind in kinds and (one.kind, one.uuid) not in named]
+    return msgspec.structs.replace(
+        found,
+        events=events,
+        differences=[*found.differences, *kept],
+        kept=sorted(kinds),
+        uuids="all" if kinds.intersection(_OF_UUIDS) else found.uuids,
+        values=earlier.values if ALTERED in kinds else found.values,
+        people=earlier.people if kinds.intersection(earlier.people.wrong) else found.people,
+    )
