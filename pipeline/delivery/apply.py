@@ -146,7 +146,7 @@ class Apply:
 
     def _finish(self, before: Totals) -> Outcome:
         counts, now, planned = self._counts, self._ledger.totals(), self._plan.events.phases
-        counts.finish(before, now, self._ledger.batches_begun())
+        counts.finish(before, now, self._ledger.batches_of_run())
         if self._delivery.dry_run:
             counts.as_dry_run()
         problem = self._stop.reason

@@ -56,7 +56,7 @@ class ResultCounts(msgspec.Struct):
 
 
 class RunCounts(ResultCounts):
-    """What this run did, in events and in batches. `batches_made`, known at the end, counts halves of split ones.
+    """What this run did, in events and in batches; at the end those of the ledger, as `pipeline.ledger.Totals` counts.
 
     `phases` has the same counts for each phase, `phase` is the one that is being sent, and `other_phases` counts the
     unsent events of phases that this run does not send. While the run goes on, `limit` is how many requests may be in
@@ -94,9 +94,10 @@ class RunCounts(ResultCounts):
             if phase not in phases:
                 self.other_phases += events - settled - refused
 
-    def finish(self, before: Totals, now: Totals, begun: int) -> None:
-        """Set the final counts by the ledger; `begun` is the number of batches of this run."""
-        self.in_flight, self.batches_made = 0, begun
+    def finish(self, before: Totals, now: Totals, batches: tuple[int, int, int, int]) -> None:
+        """Set the final counts by the ledger; `batches` are those of this run: made, sent, retried and split."""
+        self.in_flight = 0
+        self.batches_made, self.batches_sent, self.batches_retried, self.batches_split = batches
         self.take_totals(before, now)
         for phase, counts in self.phases.items():
             counts.take_totals(before.of(phase), now.of(phase))

@@ -72,7 +72,7 @@ def read_summary(path: Path, most: int = 100) -> LedgerSummary:
             return LedgerSummary()
         database.execute("begin")  # one view of it all
         doubts = database.execute(
-            "select phase, block, first, last, last - first + 1, tries, status, detail, begun from batches"
+            "select phase, block, first, last, last - first + 1, max(tries, 1), status, detail, begun from batches"
             " where state = 'begun' order by phase, block, first limit ?",
             (most,),
         )
@@ -204,6 +204,17 @@ def warnings_in(database: sqlite3.Connection) -> list[WarningCount]:
     return [WarningCount(*row) for row in rows]
 
 
+def batches_in(database: sqlite3.Connection, run: int | None = None) -> tuple[int, int, int, int]:
+    """Batches of an open ledger that were made, sent, retried and split (`schema.Totals`): all, or those of one run."""
+    # A batch that is begun may have been sent; the requests of one that waits and got no response never were.
+    made, sent, retried, split = database.execute(
+        "select count(*), total(state = 'begun' or (tries > 0 and not (state = 'waiting' and status is null))),"
+        " total(tries > 1), total(state = 'split') from batches where :run is null or run = :run",
+        {"run": run},
+    ).fetchone()
+    return made, int(sent), int(retried), int(split)
+
+
 def totals_in(database: sqlite3.Connection) -> Totals:
     """The totals of an open ledger."""
     states = {
@@ -216,20 +227,12 @@ def totals_in(database: sqlite3.Connection) -> Totals:
         phase: PhaseTotals(*(states.get((phase, state), 0) for state in ("settled", "refused", "begun")))
         for phase in {phase for phase, _ in states}
     }
-    # The requests of a batch that waits and got no response were never sent.
-    batches, sent, retried, split = database.execute(
-        "select count(*), total(tries > 0 and not (state = 'waiting' and status is null)), total(tries > 1),"
-        " total(state = 'split') from batches"
-    ).fetchone()
     outcome = database.execute("select outcome from runs order by id desc limit 1").fetchone()
     return Totals(
         sum(phase.settled for phase in phases.values()),
         sum(phase.refused for phase in phases.values()),
         sum(phase.in_doubt for phase in phases.values()),
-        batches,
-        int(sent),
-        int(retried),
-        int(split),
+        *batches_in(database),
         (outcome[0] if outcome else "") or "",
         phases,
     )

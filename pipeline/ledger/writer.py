@@ -22,7 +22,7 @@ from pipeline.ledger.opening import (
     sync_directory,
     unlock,
 )
-from pipeline.ledger.queries import copy_ledger, totals_in, warnings_in
+from pipeline.ledger.queries import batches_in, copy_ledger, totals_in, warnings_in
 from pipeline.ledger.schema import BatchKey, Refusal, Totals, now
 
 Watch = Callable[[str, Sequence[str]], None]
@@ -136,8 +136,9 @@ class Ledger:
             " select :phase, :block, :first, :last, 'begun', :bytes, :run, :now where not exists (select 1 from batches"
             " where phase = :phase and block = :block and first <= :last and last >= :first"
             " and state in ('settled', 'refused'))"
-            " on conflict do update set state = 'begun', bytes = excluded.bytes, run = excluded.run,"
-            " begun = excluded.begun where state in ('begun', 'waiting')",
+            # A run that was killed did not record the request that it left in doubt.
+            " on conflict do update set tries = max(tries, state = 'begun'), state = 'begun', bytes = excluded.bytes,"
+            " run = excluded.run, begun = excluded.begun where state in ('begun', 'waiting')",
             {**key._asdict(), "bytes": size, "run": self.run, "now": now()},
         )
         if begun.rowcount != 1:
@@ -362,9 +363,10 @@ class Ledger:
         rows = self._read("select value from meta where key = 'transport'")
         return str(rows[0][0]) if rows else "batch" if self.was_answered() else ""
 
-    def batches_begun(self) -> int:
-        """The number of batches of this run: those that it began, and their pieces."""
-        return int(self._read("select count(*) from batches where run = ?", self.run)[0][0])
+    def batches_of_run(self) -> tuple[int, int, int, int]:
+        """Batches that this run had last, and their pieces, counted as in `Totals`: made, sent, retried and split."""
+        with self._transacting:
+            return batches_in(self._db, self.run)
 
     def warnings(self) -> dict[str, int]:
         """Events that were accepted with a warning, by the service's reason."""

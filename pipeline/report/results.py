@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
-    """Requests: `sent` reached the service, `retried` took more than one try, `split` were sent in smaller pieces."""
+    """Batches, each once, whatever number of runs and tries it took; people are told those `sent` as requests.
+
+    `sent` may have reached the service, `retried` took more than one request, in any run, `split` were sent in pieces.
+    `made` are all rows of the ledger: also the split ones, and parts that were never sent by themselves.
+    """
 
     made: int = 0
     sent: int = 0

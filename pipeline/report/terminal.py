@@ -170,7 +170,7 @@ def _unfinished(result: ApplyResult) -> str:
 def _requests(console: Console, batches: BatchCounts, seconds: float | None = None) -> None:
     if batches.made:
         took = "" if seconds is None else f", in {seconds:,.1f} s"
-        line = f"{pluralize(batches.made, 'request')}, {batches.retried:,} retried, {batches.split:,} split{took}"
+        line = f"{pluralize(batches.sent, 'request')}, {batches.retried:,} retried, {batches.split:,} split{took}"
         console.print(Text(line, style="dim"))
 
 

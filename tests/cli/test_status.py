@@ -118,6 +118,23 @@ def test_a_killed_run_leaves_its_tries(tmp_path: Path) -> None:
     assert [(one.tries, one.status, one.detail) for one in found.doubts] == [(2, 503, "busy")]
 
 
+def test_requests_count_the_same_after_a_kill(tmp_path: Path) -> None:
+    """A request that was in flight at the kill is a try, and its batch, sent again, a retry: apply and status agree."""
+    directory = planned(tmp_path, 20, files=1)
+
+    def send(body: bytes) -> Response:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_to(directory, CallDestination(send), send_limits=SendLimits(1))
+    plan, place = open_plan(directory)
+    found = status_result(plan, read_status(plan, place))
+    assert ([one.tries for one in found.doubts], found.batches) == ([1], BatchCounts(1, 1, 0, 0))
+    outcome = run_to(directory, CallDestination(lambda body: OK))
+    assert batches(outcome) == told(directory) == (2, 2, 1, 0)
+    assert in_ledger(directory, "select tries from batches order by first") == [(2,), (1,)]
+
+
 def _killed(directory: Path, sink: CallDestination) -> None:
     """A run that ends in the middle of a request, its ledger as it was when the first failures were in it."""
     copy = directory / "as-it-was.sqlite"

@@ -88,7 +88,7 @@ def test_totals_count_events_by_state(ledger: Ledger, path: Path) -> None:
         ledger.refuse(BatchKey("events", 2, 0, 0), "u", 400, "bad")
     ledger.finish("stopped")
     begun(ledger, BatchKey("groups", 0, 0, 2))
-    expected = Totals(5, 1, 10, 7, 3, 0, 1, "stopped", {"events": PhaseTotals(5, 1, 7), "groups": PhaseTotals(0, 0, 3)})
+    expected = Totals(5, 1, 10, 7, 5, 0, 1, "stopped", {"events": PhaseTotals(5, 1, 7), "groups": PhaseTotals(0, 0, 3)})
     assert ledger.totals() == expected
     assert read_totals(path) == expected
 

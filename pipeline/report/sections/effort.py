@@ -31,9 +31,9 @@ def lines_of(report: Report) -> list[tuple[str, str]]:
     requests, binding = least_requests(plan)
     lines = [("requests", f"at least {requests:,}: {binding}")]
     if applied is not None and not applied.events.unsent:
-        lines = [("requests", f"{applied.batches.made:,}, as sent")]
-    elif rehearsal is not None and rehearsal.batches.made:
-        lines = [("requests", f"{rehearsal.batches.made:,}, as rehearsed")]
+        lines = [("requests", f"{applied.batches.sent:,}, as sent")]
+    elif rehearsal is not None and rehearsal.batches.sent:
+        lines = [("requests", f"{rehearsal.batches.sent:,}, as rehearsed")]
     lines.append(("bytes", f"{size_text(plan.event_bytes)} of events, before compression"))
     lines += _duration_lines(report, plan)
     if recent := plan.warnings.get("recent_timestamp", 0):
