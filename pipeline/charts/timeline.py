@@ -1,7 +1,7 @@
 """Events over time: a bar a day up to three years, then a bar a week, a month, a year or a century.
 
 One day of 30 times the usual count would flatten all others, so the axis ends at four medians; a longer bar is cut
-there and its count is written. Days without events in between are shaded and dated.
+open near its top, and its count is written. Days without events in between are shaded and dated.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ MOST_LABELS = 3
 MOST_GAPS = 20
 """From so many gaps on, only those that are longer than the usual one are shaded: weekends are none."""
 LEAST_DAYS = 14
+_BREAK = (6, 12)
+"""A bar that is cut is open between these percent from the top."""
 _TICKS = 9
 _LENGTHS: Mapping[Unit, int] = {"week": 7, "month": 30, "year": 365}
 _YEARS: Mapping[Unit, int] = {"year": 1, "century": 100}
@@ -142,7 +144,7 @@ def timeline(counts: Mapping[str, int], id: str = "timeline", *, gaps_shown: boo
     def place(day: int) -> float:
         return round(100 * (day - origin) / (end - origin), 2)
 
-    labels = _labels(cut, gaps, unit, usual, place)
+    labels = _labels(cut, gaps, unit, top, place)
     return Timeline(
         id,
         unit,
@@ -222,7 +224,11 @@ def _svg(
     for bar in bars:
         wide = (bar.end - bar.start) * (1 - space)
         height = max(0.8, 100 * min(bar.events, top) / top)
-        shapes[bar.events > top].append(f"M{bar.start - origin} 100v-{short(height)}h{short(wide)}V100z")
+        left, right = bar.start - origin, short(wide)
+        if bar.events > top:  # the break near its top says that the bar goes on
+            shapes[True].append(f"M{left} 100V{_BREAK[1]}h{right}V100zM{left} {_BREAK[0]}V0h{right}V{_BREAK[0]}z")
+        else:
+            shapes[False].append(f"M{left} 100v-{short(height)}h{right}V100z")
     shaded = "".join(f"M{gap.first - origin} 0h{gap.days}v100h-{gap.days}z" for gap in gaps)
     return (
         f'<svg class="timeline" viewBox="0 0 {end - origin} 100" preserveAspectRatio="none" role="img"'
@@ -264,13 +270,13 @@ def _ticks(origin: int, end: int, place: Callable[[int], float]) -> list[Tick]:
     return [Tick(at(left), name, bool(number % 2)) for number, (left, name) in enumerate(shown)]
 
 
-def _labels(cut: list[_Bar], gaps: list[_Gap], unit: Unit, usual: float, place: Callable[[int], float]) -> list[Label]:
+def _labels(cut: list[_Bar], gaps: list[_Gap], unit: Unit, top: int, place: Callable[[int], float]) -> list[Label]:
     """What is written above the bars, each in the lowest lane where it covers no other."""
     wanted = [
         (
             place(bar.start),
             "cut",
-            f"{_bar_name(bar, unit)}: {bar.events:,} ({bar.events / usual:,.0f} × the median {unit})",
+            f"{_bar_name(bar, unit)}: {bar.events:,} (bar cut at {top:,})",
         )
         for bar in sorted(cut, key=lambda bar: -bar.events)[:MOST_LABELS]
     ] + [(place(gap.first), "gap", gap.text) for gap in sorted(gaps, key=lambda gap: -gap.days)[:MOST_LABELS]]

@@ -17,7 +17,7 @@ from pipeline.report.next_step import NextStep, next_step
 from pipeline.report.remedies import command_of
 from pipeline.report.wording import ADVICE, mapping_of, state_in_words, zone_proof
 from pipeline.targets import address_of, region_of
-from pipeline.text import quoted
+from pipeline.text import pluralize, quoted
 
 MOST_OPEN = 2
 """Up to as many checks are open; of more, those that stop the plan."""
@@ -35,9 +35,11 @@ _MOODS = {"not-ready": "stop", "differs": "stop", "sending": "care", "stopped": 
 
 SENTENCES = {
     "not-ready": "Apply refuses this plan until the failed checks are fixed. It can be rehearsed.",
-    "ready": "Nothing was sent yet. Once sent, events cannot be deleted, and merged identities cannot be separated.",
+    "ready": "Nothing was sent yet. Once sent, events cannot be deleted, the names of properties stay"
+    " stored, and merged identities cannot be separated.",
     "rehearsed": "The whole import ran against the local service on this machine; nothing was sent to the target yet."
-    " Once sent, events cannot be deleted, and merged identities cannot be separated.",
+    " Once sent, events cannot be deleted, the names of properties stay stored, and merged identities cannot be"
+    " separated.",
     "sending": "A run is sending this plan now.",
     "stopped": "Some events were sent, others were not. Apply resumes without sending one twice.",
     "sent": "Every planned event was accepted. What landed was not compared yet.",
@@ -198,16 +200,39 @@ def _tiles(report: Report) -> list[Tile]:
     plan, phases = report.plan, phases_of(report.plan)
     updates = phases["persons"] + plan.people.initials
     duplicates = sum(plan.skips.get(code, 0) for code in DUPLICATES)
+    superseded = plan.skips.get("superseded", 0)
     merges = phases["identities"]
     planned = "to send" if report.results.applied is None else "planned"
     return [
         Tile(f"{phases['events']:,}", f"{'event' if phases['events'] == 1 else 'events'} {planned}"),
-        Tile(f"{updates:,}", "profile update" if updates == 1 else "profile updates"),
-        Tile(f"{merges:,}", "merged identity" if merges == 1 else "merged identities", "irreversible"),
-        Tile(f"{duplicates:,}", "duplicate removed" if duplicates == 1 else "duplicates removed"),
+        _persons(plan, updates),
+        Tile(
+            f"{merges:,}",
+            "merged identity" if merges == 1 else "merged identities",
+            "irreversible" if merges else "",
+        ),
+        Tile(
+            f"{duplicates:,}",
+            "duplicate removed" if duplicates == 1 else "duplicates removed",
+            f"{superseded:,} of them with other values" if superseded else "",
+        ),
         Tile(f"{plan.rows.rejected:,}", "rejected row" if plan.rows.rejected == 1 else "rejected rows"),
         _proof(report),
     ]
+
+
+def _persons(plan: Plan, updates: int) -> Tile:
+    """The persons that the events create, where the target has none of their ids, and the updates of profiles.
+
+    An anonymous id that is merged with no other is a person of its own, unless only identified ids become persons.
+    """
+    profiles = plan.people.profiles
+    persons = profiles.people - (profiles.anonymous_ids if plan.options.persons == "identified" else 0)
+    if persons <= 0:
+        return Tile(f"{updates:,}", "profile update" if updates == 1 else "profile updates")
+    return Tile(
+        f"{persons:,}", "person created" if persons == 1 else "persons created", pluralize(updates, "profile update")
+    )
 
 
 def _proof(report: Report) -> Tile:
@@ -218,7 +243,8 @@ def _proof(report: Report) -> Tile:
         if result is not None:
             found = f"{result.events.found:,}"
             if result.proved:
-                return Tile(f"✓ {found}", word, "every one was found once", "good")
+                where = " in a test service on this machine" if result is rehearsed else ""
+                return Tile(f"✓ {found}", word, f"every one was found once{where}", "good")
             return Tile(f"✗ {found}", f"found of {result.events.expected:,}", f"{word}: not proved", "stop")
     if applied is not None:
         refused = applied.events.refused

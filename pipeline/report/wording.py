@@ -142,6 +142,10 @@ def state_in_words(state: str, refused: int, checks: int = 0) -> str:
     return f"{words}, {pluralize(checks, 'thing')} to check" if checks and state in ("ready", "rehearsed") else words
 
 
+WITHOUT_ZONE = "their times have no offset"
+"""Stands in the check of rejected rows that would be sent if a zone was named (`plan.checks.rows.REMEDIES`)."""
+
+
 def zone_proof(plan: Plan) -> str:
     """How the time zone of the plan is known."""
     months = len(plan.zone_evidence)
@@ -150,6 +154,8 @@ def zone_proof(plan: Plan) -> str:
         return f"confirmed by {agree:,} of {pluralize(months, 'month')}"
     if plan.options.zones:
         return "from --timezone, not confirmed: the rows have no receive times"
+    if any(WITHOUT_ZONE in check.detail for check in plan.gates):
+        return "where they have an offset; the others need --timezone"
     return "as the tool exports them"
 
 

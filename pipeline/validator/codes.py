@@ -68,8 +68,16 @@ _OTHERS = (
     Code("name_collision", WARNING, "two properties of a row would have had the same name"),
     Code("unsafe_integer", WARNING, "an integer beyond 2^53 is sent exactly; readers that use doubles round it"),
     Code("clock_skew", WARNING, "the event time and the receive time of the row are far apart"),
-    Code("ambiguous_time", WARNING, "ambiguous local time (repeated hour at the end of DST)"),
-    Code("nonexistent_time", WARNING, "nonexistent local time (skipped hour at the start of DST)"),
+    Code(
+        "ambiguous_time",
+        WARNING,
+        "local time that came twice (end of DST); the first, unless the receive time differs",
+    ),
+    Code(
+        "nonexistent_time",
+        WARNING,
+        "local time that never was (start of DST); read as before the clock went forward",
+    ),
     Code("time_truncated", WARNING, "digits below a microsecond were removed"),
     # the mapping's own code (`python`)
     Code("python_skipped", SKIP, "left out by the mapping's own code"),

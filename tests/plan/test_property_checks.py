@@ -154,8 +154,8 @@ FAULTS: dict[str, tuple[Change, str, str]] = {
         r"price of Bought: [\d,]+ numbers \(2020-01 to 2021-02\), [\d,]+ texts \(2021-02 to 2021-12\),"
         " the first in row ",
     ),
-    "amounts": (amounts, "amounts_as_text", r"totalPriceEUR of Bought \([\d,]+ events\), the first in row "),
-    "large": (large, "unsafe_integer", r"order of Bought \(\d+ events\), the first in row "),
+    "amounts": (amounts, "amounts_as_text", r"totalPriceEUR of Bought \([\d,]+ rows\), the first in row "),
+    "large": (large, "unsafe_integer", r"order of Bought \(\d+ rows\), the first in row "),
     "nulls": (
         nulls, "null_rate",
         r"city of Bought in 2021-0[34]: \d\d% of the events, before \d\d%; the first null or blank value is in row ",
@@ -222,7 +222,7 @@ def test_a_plan_names_the_file_and_the_row(tmp_path: Path) -> None:
     (found,) = (one for one in plan.gates if one.name in CHECKS)
     assert (found.name, found.examples) == (
         "unsafe_integer",
-        ["order of Bought (30 events), the first in row 31 of 1.jsonl"],
+        ["order of Bought (30 rows), the first in row 31 of 1.jsonl"],
     )
     assert "unsafe_integer" not in plan.warnings
     assert "unsafe_integer" not in plan.examples

@@ -21,9 +21,10 @@ from pipeline.charts.bars import bar, sparkline
 from pipeline.charts.timeline import Timeline, timeline
 from pipeline.ledger import RunHistory, SendingRate
 from pipeline.models import Finding
+from pipeline.plan.checks.rows import REMEDIES
 from pipeline.plan.drift import Drift, LeftOut, Period, PropertySummary
 from pipeline.plan.freshness import check_applicable
-from pipeline.plan.manifest import EventCounts, Example, MappingSeal
+from pipeline.plan.manifest import EventCounts, Example, MappingSeal, PeopleSeal, ProfilesSeal
 from pipeline.plan.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
 from pipeline.report.contents import Project, Report, Results, build_report, project_of
 from pipeline.report.first_screen import first_screen
@@ -33,6 +34,8 @@ from pipeline.report.measured import MeasuredRate
 from pipeline.report.next_step import next_step
 from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult
 from pipeline.report.sections.effort import lines_of
+from pipeline.report.wording import zone_proof
+from pipeline.timestamps import WITHOUT_OFFSET
 from tests.golden.report.small_plan import part, plan_directory, small_plan
 
 FIRST = date(2022, 1, 3)
@@ -94,7 +97,8 @@ def test_a_day_of_many_medians_is_cut_and_counted() -> None:
     """The axis ends at four medians; the bar that is longer says how long."""
     found = drawn(days(60, d40=6_000))
     assert found.top == 800
-    assert [label.text for label in found.labels] == ["2022-02-12: 6,000 (30 × the median day)"]
+    assert [label.text for label in found.labels] == ["2022-02-12: 6,000 (bar cut at 800)"]
+    assert "M40 100V12h0.8V100zM40 6V0h0.8V6z" in found.svg
     assert "2022-02-12: 6,000" in [reading.text for reading in found.readings]
 
 
@@ -292,6 +296,30 @@ def test_the_title_names_the_project_of_the_target(
     assert first_screen(report_of(tmp_path, "ready", results, target=target)).target == words
 
 
+def test_the_tiles_say_how_many_persons_are_created(tmp_path: Path) -> None:
+    """No update of a profile does not mean that nobody is touched; nothing is irreversible where nothing is merged."""
+    people = PeopleSeal(profiles=ProfilesSeal(people=12, anonymous_ids=9))
+    report = report_of(tmp_path, people=people, events=EventCounts(5, {"events": 5}))
+    tiles = {tile.unit: tile for tile in first_screen(report).tiles}
+    assert (tiles["persons created"].value, tiles["persons created"].note) == ("12", "0 profile updates")
+    assert tiles["merged identities"].note == ""
+
+
+def test_the_header_does_not_contradict_rows_without_an_offset(tmp_path: Path) -> None:
+    """A plan without --timezone whose rows need one says so beside its zone."""
+    detail = f"8 of 9 rows rejected. 8 of them can be sent: {REMEDIES[WITHOUT_OFFSET]}"
+    plan = report_of(tmp_path, gates=[Finding("rejects", "warning", detail)]).plan
+    plan = msgspec.structs.replace(plan, zone_evidence=[], options=replace(plan.options, zones=()))
+    assert zone_proof(plan) == "where they have an offset; the others need --timezone"
+
+
+def test_open_checks_come_before_sending(tmp_path: Path) -> None:
+    """The next step of a rehearsed plan names them."""
+    gates = [Finding("level", "warning", "a"), Finding("spike", "warning", "b")]
+    step = next_step(report_of(tmp_path, "rehearsed", gates=gates, verdict="warnings"))
+    assert step.sentence.startswith("First decide 2 open checks, then send the events.")
+
+
 def test_the_duration_is_of_what_was_measured(tmp_path: Path) -> None:
     """The importer's rate, that of the rehearsal, of another plan's sending to the target, of this plan's sending."""
     report = report_of(tmp_path, target="eu", events=EventCounts(9_000, {"events": 9_000}))
@@ -303,7 +331,9 @@ def test_the_duration_is_of_what_was_measured(tmp_path: Path) -> None:
     )
     assert dict(lines_of(report))["duration"] == "9 s at 1,000 events a second"
     rehearsed = msgspec.structs.replace(report, results=Results(rehearsal))
-    assert dict(lines_of(rehearsed))["duration"] == "3 s at 3,000 events a second"
+    assert dict(lines_of(rehearsed))["duration"] == (
+        "rehearsed here in 3 s; the real import is slower: 9 s at 1,000 events a second"
+    )
     earlier = msgspec.structs.replace(rehearsed, earlier=MeasuredRate(100.0, "sent", "last month", 4))
     found = dict(lines_of(earlier))
     assert (found["duration"], found["limit"]) == (

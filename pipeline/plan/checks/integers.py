@@ -18,7 +18,7 @@ def unsafe_integers(facts: PlanFacts) -> Finding | None:
     return finding_of(
         f"{pluralize(len(found), 'property')} with integers beyond 2^53, which are sent exactly",
         [
-            f"{printable(one.name, 60)} of {printable(one.event, 60)} ({pluralize(one.whole.counts[LARGE], 'event')}),"
+            f"{printable(one.name, 60)} of {printable(one.event, 60)} ({pluralize(one.whole.counts[LARGE], 'row')}),"
             f" the first in {facts.row_at(one.whole.places[LARGE])}"
             for one in found
         ],

@@ -38,7 +38,7 @@ def people_of_one_day(facts: PlanFacts) -> Finding | None:
     if profiles.one_day_people_events * 100 <= facts.thresholds.one_day * events:
         return None
     return finding_of(
-        f"{profiles.one_day_people_events:,} of {pluralize(events, 'event')}"
+        f"{profiles.one_day_people_events:,} of {pluralize(events, 'row')}"
         f" ({profiles.one_day_people_events / events:.0%}) are of people who are seen on one day alone;"
         f" {profiles.one_day_events:,} of them are of anonymous ids, each of which becomes a person",
         [

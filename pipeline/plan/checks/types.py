@@ -117,8 +117,7 @@ def amounts_as_text(facts: PlanFacts) -> Finding | None:
     return finding_of(
         f"{pluralize(len(found), 'property')} named like an amount with numbers as texts",
         [
-            f"{_named(one)} ({pluralize(one.filled, 'event')}), the first in"
-            f" {facts.row_at(one.place('number as text'))}"
+            f"{_named(one)} ({pluralize(one.filled, 'row')}), the first in {facts.row_at(one.place('number as text'))}"
             for one in found
         ],
         len(found),

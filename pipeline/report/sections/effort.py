@@ -65,6 +65,14 @@ def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
             ("duration", text),
             ("limit", "that is the rate of the service's own importer; nothing was measured yet"),
         ]
+    if found.step == "rehearsed":
+        usual = f"{duration_text(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
+        at = "" if found.plan == report.name else f" at the rate of {found.plan}"
+        text = f"rehearsed here in {duration_text(left / found.events)}{at}; the real import is slower: {usual}"
+        return [
+            ("duration", text),
+            ("limit", "that is the rate of the service's own importer; the rehearsal did not leave this machine"),
+        ]
     return [
         ("duration", f"{duration_text(left / found.events)}{rest} at {_rate(found.events)}"),
         ("limit", _limit(found)),
