@@ -82,10 +82,14 @@ def before_sending(
         result = check_target(request, plan, directory, read_preflight(directory))
         if not result.reused:
             _record(plan, directory, request.to, request.options, result)
-        lines = [preflight_line(check) for check in result.checks if check.level != "ok"]
+        # The capture key has a line of its own, and what stops the run is its error.
+        told = {"capture_key_project", *(check.name for check in result.stops[:1])}
+        lines = [preflight_line(check) for check in result.checks if check.level != "ok" and check.name not in told]
     else:
         result, lines = check_target(request, None, None), []
-    if as_json:
+    if result.stops and result.stops[0].name == "capture_key_project":
+        pass  # the error says it
+    elif as_json:
         lines.insert(0, key_line(result))
     else:
         with common.output():

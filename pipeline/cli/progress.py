@@ -27,6 +27,8 @@ NOW_SECONDS = 10.0
 FAILURE_CHARACTERS = 60
 """Characters of the last failure that the line shows."""
 MAX_MESSAGE = 300
+BAR, SHORT_BAR = 16, 4
+"""Columns of the bar."""
 BAR_FROM = 60
 """Columns of a terminal that have room for a whole bar."""
 
@@ -54,7 +56,7 @@ class _Line:
             console = Console(stderr=True)
             self._progress = Progress(
                 TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
-                BarColumn(bar_width=16 if console.width >= BAR_FROM else 4),
+                BarColumn(bar_width=BAR if console.width >= BAR_FROM else SHORT_BAR),
                 TextColumn(
                     "{task.fields[detail]}",
                     markup=False,
@@ -85,9 +87,13 @@ class _Line:
         share = f" {done * 100 // whole}%" if whole else ""
         title = f"{self._title} {about}{share}" if about else self._title + share
         if self._progress is not None and self._task is not None:
-            self._progress.update(
-                self._task, completed=done, total=whole, detail=detail(), description=printable(title)
-            )
+            from rich.cells import cell_len
+
+            title = printable(title)
+            bar = BAR if self._progress.console.width >= BAR_FROM else SHORT_BAR
+            room = self._progress.console.width - cell_len(title) - bar - 2
+            shown = _whole_parts(detail(), room)
+            self._progress.update(self._task, completed=done, total=whole, detail=shown, description=title)
             return
         now = self._clock()
         if now - self._last >= EVERY:
@@ -133,7 +139,9 @@ class Comparing(_Line):
         super().__init__("Plans", None, quiet=quiet)
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        detail = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if what == "Comparing" else f"{done:,} of {total:,}"
+        detail = f"{done:,} of {total:,}"
+        if what == "Comparing":
+            detail = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if total >= 1e6 else f"{detail} bytes"
         self.show(done, lambda: detail, about=what.lower(), total=total)
 
 
@@ -206,6 +214,13 @@ class Sending(_Line):
             f"{counts.batches_retried:,} retried",
         ]
         return ", ".join(part for part in parts if part)
+
+
+def _whole_parts(detail: str, room: int) -> str:
+    """The first parts of a detail that fit into so many columns; all of it where not even one does."""
+    if len(detail) <= room:
+        return detail
+    return ", ".join(detail[: room + 2].split(", ")[:-1]) or detail
 
 
 def _long(seconds: float) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from pipeline.cli.progress import EVERY, Sending
+from pipeline.cli.progress import EVERY, Sending, _whole_parts
 from pipeline.delivery.outcome import RunCounts, SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.local_service import LocalService
@@ -227,6 +227,15 @@ def test_the_line_never_wraps(columns: int, monkeypatch: pytest.MonkeyPatch) -> 
     drawn = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", one) for one in re.split(r"[\r\n]+", said)]
     assert max(map(cell_len, drawn)) <= columns
     assert any("Sen" in one for one in drawn)
+
+
+def test_a_narrow_line_leaves_out_whole_parts() -> None:
+    """No part is cut; where not even the first fits, the terminal cuts it."""
+    detail = "3,038 settled, 9s left, 6,487/s now, 6,487/s on average"
+    shown = [_whole_parts(detail, room) for room in range(5, len(detail) + 1)]
+    parts = detail.split(", ")
+    assert set(shown) == {", ".join(parts[:count]) for count in range(1, len(parts) + 1)}
+    assert all(len(one) <= room for room, one in enumerate(shown, 5) if room >= len(parts[0]))
 
 
 def test_quiet_on_a_terminal_writes_nothing(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_paid_plan_is_never_assumed(billing: Said, organization: str, level: s
 
 @pytest.mark.parametrize(
     ("length", "told"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1_234, "1.2 kB"), (5_600_000, "5.6 MB"), (99_900_000_000, "99.9 GB")],
+    [(0, "0 bytes"), (999, "999 bytes"), (1_234, "1.2 KiB"), (5_600_000, "5.3 MiB"), (99_900_000_000, "93 GiB")],
 )
 def test_the_size_has_a_unit_that_says_something(length: int, told: str) -> None:
     """A small plan is no 0.0 GB."""

@@ -6,6 +6,7 @@ from pipeline.options import ApplyOptions
 from pipeline.preflight.check import Check, check
 from pipeline.preflight.target import Target
 from pipeline.report.sections.effort import IMPORTERS_RATE, duration_text, least_requests, size_text
+from pipeline.text import pluralize
 
 DURATION = "duration"
 MEGABITS = 10
@@ -19,7 +20,7 @@ def check_duration(target: Target) -> Check | None:
     if plan is None or not plan.events.made:
         return None
     requests, binding = least_requests(plan)
-    parts = [f"at least {requests:,} requests ({binding})"]
+    parts = [f"at least {pluralize(requests, 'request')} ({binding})"]
     seconds: dict[str, float] = {}
     if target.capture_host is not None and target.capture_host.response.status:
         at_once = ApplyOptions.max_concurrency

@@ -12,6 +12,7 @@ from pipeline.errors import UnsafePlan
 from pipeline.plan.freshness import check_applicable, dialect_of
 from pipeline.preflight.check import Check, check
 from pipeline.preflight.target import Target
+from pipeline.report.sections.effort import size_text
 from pipeline.targets import address_of
 from pipeline.text import are, pluralize
 
@@ -82,19 +83,11 @@ def check_size(target: Target) -> Check | None:
     planned = target.planned
     if planned is None:
         return None
-    amount = f"{pluralize(planned.events, 'event')}, {_size(planned.bytes)}"
+    amount = f"{pluralize(planned.events, 'event')}, {size_text(planned.bytes)}"
     if planned.events > MOST_EVENTS or planned.bytes > MOST_BYTES:
         detail = f"{amount}: above 200 million events or 100 GB the service asks for a notice first"
         return Check(SIZE, "warning", detail, "write to the service's support before the import")
     return Check(SIZE, "ok", amount)
-
-
-def _size(length: int) -> str:
-    """Bytes in the largest unit that gives at least 1."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if length >= factor:
-            return f"{length / factor:,.1f} {unit}"
-    return pluralize(length, "byte")
 
 
 @check(100, PLAN)
