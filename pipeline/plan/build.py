@@ -14,6 +14,7 @@ from contextlib import closing
 
 from msgspec import UNSET, UnsetType
 
+from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.identity.promotion import PromotedUpdate
 from pipeline.mapper.inspection.field_uses import FieldUses
@@ -25,7 +26,17 @@ from pipeline.plan.coverage import Coverage
 from pipeline.plan.daily_counts import day_name, sorted_counts
 from pipeline.plan.digests import BackgroundDigests
 from pipeline.plan.directory import LinesWriter
-from pipeline.plan.duplicates import MAX_CLASHES, REMAINING, Clash, Decisions, SentEvents, copies_of, decide, rows_out
+from pipeline.plan.duplicates import (
+    MAX_CLASHES,
+    REMAINING,
+    Clash,
+    Decisions,
+    Replaced,
+    SentEvents,
+    copies_of,
+    decide,
+    rows_out,
+)
 from pipeline.plan.event_uuids import write_uuids
 from pipeline.plan.examples import SourceExamples
 from pipeline.plan.history import HistoryBuilder
@@ -170,6 +181,7 @@ class _PlanBuilder:
         receivers: list[SentEvents] = [activity] if self.sample is None else [activity, self.sample]
         names = list(source.names)
         identical: list[tuple[int, int]] = []
+        replaced: list[Replaced] = []
         collapse = self.config.options.collapse_identical
         with closing(activity):
             for decided in decide(
@@ -185,6 +197,8 @@ class _PlanBuilder:
                 self.clash_examples = sorted([*self.clash_examples, *decided.clashing])[:MAX_CLASHES]
                 source.warnings["changed_since_settled"] += decided.changed
                 source.warnings["identical_rows"] += decided.identical
+                if decided.replaced is not None:
+                    replaced = [min(*replaced, decided.replaced)] if replaced else [decided.replaced]
                 if decided.first_identical is not None:
                     identical.append(decided.first_identical)
                 for (name, day, code), count in decided.dropped.items():
@@ -202,6 +216,11 @@ class _PlanBuilder:
                 self.copies[source.block_parts[number]] += out["duplicate_event"]
                 source.warnings["partly_duplicate_row"] += partly
             self.files["copies.jsonl"] = writer.close()
+        for (block, row), (other, other_row), reason in replaced:
+            winner = self.source_examples.row_at(other << PLACE_SHIFT | other_row)
+            source.examples["superseded"] = self.source_examples.at(
+                block, row, f"sent instead is {winner} of the same source key: {reason}"
+            )
         if identical:
             source.examples["identical_rows"] = self.source_examples.at(
                 *min(identical),

@@ -73,6 +73,14 @@ class Clash(NamedTuple):
     winner_time: int
 
 
+class Replaced(NamedTuple):
+    """A superseded row and the row that is sent in its place, both (block, row), and why that one."""
+
+    row: tuple[int, int]
+    winner: tuple[int, int]
+    reason: str
+
+
 _NO_CLASH: tuple[Clash, ...] = ()
 MAX_CLASHES = 3
 """This many clashes are examples, the first in the source."""
@@ -84,7 +92,8 @@ class Decided(NamedTuple):
     `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
     settled with another content. `identical` are sent although an earlier row is identical; the first of these
     is at `first_identical`, (block, row). `clashes` counts rows left out for a different event; the first are in
-    `clashing`. `quarters` are the events by quarter of an hour from `first` on (`pipeline.plan.hours`).
+    `clashing`. `replaced` is the first superseded row.
+    `quarters` are the events by quarter of an hour from `first` on (`pipeline.plan.hours`).
     """
 
     events: int
@@ -96,6 +105,7 @@ class Decided(NamedTuple):
     first_identical: tuple[int, int] | None = None
     clashes: int = 0
     clashing: tuple[Clash, ...] = ()
+    replaced: Replaced | None = None
     quarters: NDArray[np.int64] = NO_QUARTERS
 
 
@@ -184,7 +194,7 @@ def decide(
             continue
         kinds = np.full(len(run), _ORDINAL, np.uint32)
         ordinals = np.zeros(len(run), np.uint32)
-        clashes, clashing = 0, _NO_CLASH
+        clashes, clashing, replaced = 0, _NO_CLASH, None
         same = (run["hi"][1:] == run["hi"][:-1]) & (run["lo"][1:] == run["lo"][:-1])
         if same.any():
             follows = np.concatenate(([False], same))
@@ -193,9 +203,10 @@ def decide(
             copies = run[member]
             kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
             clashes, clashing = _clashes(copies, copies[winners])
+            replaced = _first_replaced(copies, copies[winners], kinds[member])
         changed = 0 if settled is None else _mark_settled(run, kinds, settled)
         counts = _record(run, kinds, ordinals, decisions, remaining, receivers, changed)
-        yield counts._replace(clashes=clashes, clashing=clashing)
+        yield counts._replace(clashes=clashes, clashing=clashing, replaced=replaced)
 
 
 def _mark_settled(run: NDArray[np.void], kinds: NDArray[np.uint32], settled: Settled) -> int:
@@ -288,6 +299,22 @@ def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, 
     )
 
 
+def _first_replaced(copies: NDArray[np.void], winners: NDArray[np.void], kinds: NDArray[np.uint32]) -> Replaced | None:
+    """The first superseded record in the source, with the winner beside it."""
+    some = np.flatnonzero(kinds == _SUPERSEDED)
+    if not len(some):
+        return None
+    first = some[np.lexsort(tuple(copies[name][some] for name in ("position", "row", "block")))[0]]
+    one, winner = copies[first], winners[first]
+    if one["received"] != winner["received"]:
+        reason = "its receive time decides"
+    elif one["time"] != winner["time"]:
+        reason = "its time is later"
+    else:
+        reason = "both have the same times, so the greater digest of the values decides"
+    return Replaced((int(one["block"]), int(one["row"])), (int(winner["block"]), int(winner["row"])), reason)
+
+
 def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32]) -> NDArray[np.void]:
     decided = np.empty(len(copies), DECISION)
     for name in ("block", "row", "position", "row_events"):
@@ -348,7 +375,9 @@ def _decide_one(
                 & (chunk["position"] == best["position"])
             )
             kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
-        clashes, clashing = _clashes(chunk, best[np.zeros(len(chunk), np.int64)])
+        winners = best[np.zeros(len(chunk), np.int64)]
+        clashes, clashing = _clashes(chunk, winners)
+        replaced = _first_replaced(chunk, winners, kinds)
         changed = 0 if settled is None else _mark_settled(chunk, kinds, settled)
         counts = _record(chunk, kinds, ordinals, decisions, remaining, receivers, changed)
-        yield counts._replace(clashes=clashes, clashing=clashing)
+        yield counts._replace(clashes=clashes, clashing=clashing, replaced=replaced)

@@ -187,7 +187,7 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
         directory.path.resolve().name,
         plan,
         *_daily(directory, plan),
-        code_counts(plan.skips),
+        code_counts(plan.skips, plan.examples),
         _rejects(directory, plan),
         code_counts(plan.warnings, plan.examples),
         unproved(plan),

@@ -211,6 +211,9 @@ def test_of_copies_equal_in_time_the_same_one_wins_whatever_their_order(tmp_path
     winners = [notes(planned(tmp_path / str(turn), rows[turn:], rows[:turn])) for turn in range(1, 4)]
     assert len(winners[0]) == 1
     assert winners == [winners[0]] * 3
+    example = planned(tmp_path / "named", rows).plan.examples["superseded"]
+    assert "sent instead is row " in example.detail
+    assert "the greater digest of the values decides" in example.detail
 
 
 def test_an_equal_copy_is_a_duplicate_and_another_one_is_superseded(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def show_warnings(console: Console, plan: Plan, directory: str) -> None:
 @on_terminal(70)
 def show_skipped(console: Console, plan: Plan, directory: str) -> None:
     """Why rows were left out."""
-    tables.show_codes(console, "Skipped", plan.skips)
+    tables.show_codes(console, "Skipped", plan.skips, plan.examples)
 
 
 @on_page(60, "codes")
