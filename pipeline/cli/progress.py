@@ -106,7 +106,7 @@ class _Line:
 
     def step(self, name: str, done: int, total: int) -> None:
         """A step beside the main one: its name, and how many of its events, or MB where it says so, are done."""
-        self.show(done, lambda: f"{done:,} of {total:,}", about=name, total=total)
+        self.show(done, lambda: f"{done:,} of {total:,}" if total else f"{done:,}", about=name, total=total)
 
 
 class Verifying(_Line):

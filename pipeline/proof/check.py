@@ -15,6 +15,7 @@ from pipeline.models import Dialect, Part, Step
 from pipeline.plan.directory import Directory, digest_file
 from pipeline.plan.manifest import load
 from pipeline.proof.receipt import FORMAT, Input, Receipt, ledger_digest, signed_bytes, signing
+from pipeline.report.verification_words import by_kind, depth, listed
 from pipeline.text import pluralize
 
 Result = Literal["ok", "failed", "not checked"]
@@ -112,7 +113,9 @@ def _sums(receipt: Receipt) -> Iterator[Checked]:
         if min(phase.settled, phase.refused, phase.in_doubt, phase.unsent) < 0:
             wrong.append(f"{name}: a count is negative")
     settled = sum(phase.settled for phase in receipt.sending.phases.values())
-    yield _outcome("events", wrong, f"{pluralize(settled, 'event')} settled; every phase adds up")
+    refused = sum(phase.refused for phase in receipt.sending.phases.values())
+    also = f", {refused:,} refused by the target" if refused else ""
+    yield _outcome("events", wrong, f"{pluralize(settled, 'event')} settled{also}; every phase adds up")
     verification = receipt.verification
     if verification is None:
         yield Checked("verification", "not checked", "what landed was not compared with the ledger")
@@ -121,16 +124,17 @@ def _sums(receipt: Receipt) -> Iterator[Checked]:
     wrong = []
     if verification.to != receipt.sending.target:
         wrong.append(f"what was compared is at {verification.to or '?'}, what was sent at {receipt.sending.target}")
-    if verification.proved and (found.missing or found.extra or found.different):
+    if verification.proved and verification.differs:
         wrong.append("it says proved, and has differences")
     if not verification.proved:
-        wrong.append(
-            f"differences at the target: {found.missing:,} missing, {found.different:,} different,"
-            f" {found.extra:,} extra"
-        )
+        kinds = listed(by_kind(verification))
+        part = "days with equal counts were not compared event by event"
+        wrong.append(f"differences at the target: {kinds}" if kinds else part)
     if found.expected < settled:
         wrong.append(f"only {found.expected:,} of {settled:,} settled events were compared")
-    yield _outcome("verification", wrong, f"{found.found:,} events found at the target, each once and as it was sent")
+    yield _outcome(
+        "verification", wrong, f"{found.found:,} events found at the target, each once; {depth(verification)}"
+    )
 
 
 def _inputs(receipt: Receipt, source_root: Path | None, progress: Step) -> Checked:

@@ -15,6 +15,7 @@ from pipeline.report.contents import DUPLICATES, OTHERS, Report, phases_of
 from pipeline.report.headlines import in_one_line
 from pipeline.report.next_step import NextStep, next_step
 from pipeline.report.remedies import command_of
+from pipeline.report.verification_words import by_kind, listed
 from pipeline.report.wording import ADVICE, mapping_of, state_in_words, zone_proof
 from pipeline.targets import address_of, region_of
 from pipeline.text import pluralize, quoted
@@ -185,7 +186,11 @@ def _banner(report: Report) -> Banner:
     mood = "care" if checks and state in ("ready", "rehearsed") else _MOODS.get(state, "good")
     shown = max(MOST_LINES, sum(problem.check.level == "stop" for problem in checks))
     shown += len(checks) == shown + 1
-    return Banner(title, mood, SENTENCES.get(state, ""), checks[:shown], checks[shown:])
+    sentence, last = SENTENCES.get(state, ""), report.results.verification
+    if state == "differs" and last is not None and (kinds := by_kind(last)):
+        # What differs is what matters then: the checks of the plan were read before it was sent.
+        sentence, shown = f"{sentence[:-1]}: {listed(kinds)}.", 0
+    return Banner(title, mood, sentence, checks[:shown], checks[shown:])
 
 
 def _remedy(advice: str, name: str) -> list[str]:
@@ -245,6 +250,8 @@ def _proof(report: Report) -> Tile:
             if result.proved:
                 where = " in a test service on this machine" if result is rehearsed else ""
                 return Tile(f"✓ {found}", word, f"every one was found once{where}", "good")
+            if kinds := by_kind(result):
+                return Tile(f"✗ {sum(kinds.values()):,}", "not as sent", f"{word}: {listed(kinds)}", "stop")
             return Tile(f"✗ {found}", f"found of {result.events.expected:,}", f"{word}: not proved", "stop")
     if applied is not None:
         refused = applied.events.refused

@@ -9,13 +9,15 @@ import msgspec
 
 from pipeline.ledger import FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, RunHistory
 from pipeline.plan.phases import PHASES
+from pipeline.report.verification_words import by_kind
 from pipeline.verify.findings import Difference, ExtraEvents, PeopleCheck, ValueCheck, WarningCheck
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, ResultCounts
     from pipeline.plan.manifest import Plan
     from pipeline.report.state import PlanStatus
-    from pipeline.verify.findings import Verification
+    from pipeline.report.verification_words import by_kind
+from pipeline.verify.findings import Verification
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
@@ -82,13 +84,14 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """When and where a plan was last verified, and with which result."""
+    """When and where a plan was last verified, and with which result; `differences` are counted by kind, in words."""
 
     at: str
     to: str
     proved: bool
     found: int
     expected: int
+    differences: dict[str, int] = {}
 
 
 class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,7 +262,7 @@ def _so_far(totals: PhaseTotals, planned: int) -> SentCounts:
 def _verified(result: VerifyResult | None) -> Verified | None:
     if result is None:
         return None
-    return Verified(result.at, result.to, result.proved, result.events.found, result.events.expected)
+    return Verified(result.at, result.to, result.proved, result.events.found, result.events.expected, by_kind(result))
 
 
 def repair_counts(outcome: Outcome | None, *, asked: bool) -> RepairCounts | msgspec.UnsetType:

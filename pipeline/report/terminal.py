@@ -23,6 +23,7 @@ from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, Status
 from pipeline.report.state import PlanStatus
 from pipeline.report.tables import number, table, text
 from pipeline.report.verification_view import show_verification
+from pipeline.report.verification_words import listed
 from pipeline.report.wording import mapping_of, state_in_words, zone_proof
 from pipeline.text import are, pluralize, printable
 
@@ -235,6 +236,9 @@ def _history(console: Console, result: StatusResult) -> None:
         if verified is not None:
             counts = f"{verified.found:,} of {pluralize(verified.expected, 'event')} found"
             verdict = "every one once" if verified.proved else "with differences"
+            verdict += f": {listed(verified.differences)}" if verified.differences else ""
+            if verified is result.verified and verified.expected < events.accepted:
+                verdict += ", before the last run: not compared since"
             target = f" {verified.to}" if verified.to else ""
             console.print(text(f"{action}{target} at {verified.at}: {counts}, {verdict}.", 400))
     if result.verified is None and events.accepted:

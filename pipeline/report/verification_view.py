@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pipeline.report.results import RepairCounts, VerifyResult
 from pipeline.report.tables import number, table, text
-from pipeline.report.verification_words import counted_people, done_about, sent_again, verdict
+from pipeline.report.verification_words import counted_people, depth, done_about, sent_again, verdict
 from pipeline.report.wording import COLLAPSE
 from pipeline.text import are, pluralize, printable, were
 from pipeline.verify.findings import Difference
@@ -95,10 +95,8 @@ def _depth(console: Console, result: VerifyResult) -> None:
     values = result.values
     if values.fields == "none" and not values.compared:
         return
-    names = f", a sample of {pluralize(values.strata, 'event name')} by year"
-    which = ", of all events" if values.fields == "all" else names
-    people = counted_people(result.people)
-    console.print(Text(f"Every property of {pluralize(values.compared, 'event')} compared{which}{people}."))
+    compared = depth(result)
+    console.print(Text(f"{compared[0].upper()}{compared[1:]}{counted_people(result.people)}."))
     if values.known:
         shown = table("changed by the service itself", "#events", "properties")
         for known in values.known[:MOST_DIFFERENCES]:
@@ -126,16 +124,25 @@ def _extras(console: Console, result: VerifyResult) -> None:
         shown.add_row(text(extra.event, 120), text(extra.day, 20), number(extra.count))
     console.print(shown)
     others = result.events.others
+    rest = (others or result.events.extra) - sum(extra.count for extra in result.extras[:MOST_DIFFERENCES])
+    if rest > 0:
+        console.print(Text(f"{pluralize(rest, 'more event')} of other names and days", style="dim"))
     if not others:
         console.print(Text("These events are unexpected, so they count as differences."))
         return
     sentence = f"{pluralize(others, 'event')} {are(others)} there that this plan did not send, which is no difference."
     if result.scope:
         marks = " and ".join(f"{name} {value!r}" for name, value in result.scope.items())
-        sentence += (
-            f" They carry the mark of this import, {marks}: another import of the same tool, or an earlier plan of the"
-            " same export, whose events then are there twice. `plan --name` gives each import a mark of its own."
-        )
+        if "import_name" in result.scope:
+            of = "They carry the name of this import"
+            whose = "an earlier plan of the same import, whose events then may be there twice."
+        else:
+            of = "They carry the mark that every import of this tool has"
+            whose = (
+                "another import of it, with a name or without, or an earlier plan of the same export, whose events then"
+                " are there twice. A plan with `--name` is compared with the events of its own name alone."
+            )
+        sentence += f" {of}, {marks}: {whose}"
     else:
         sentence += " The whole project was compared, with what others sent to it."
     console.print(text(sentence, 600))

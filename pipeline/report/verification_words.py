@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from pipeline.text import are, pluralize
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pipeline.report.results import RepairCounts, VerifyResult
     from pipeline.verify.findings import PeopleCheck
 
@@ -21,6 +23,36 @@ PEOPLE = {
 """Each kind of difference of people: what differs, and how."""
 
 
+def by_kind(result: VerifyResult) -> dict[str, int]:
+    """The number of differences of each kind that there is, in words, the worst first."""
+    counts = result.events
+    kinds = {
+        "missing": counts.missing,
+        "different": counts.different,
+        "altered": counts.altered,
+        "duplicated": counts.duplicated,
+        "extra": counts.extra - counts.duplicated,
+    }
+    people = {f"{PEOPLE[kind][0]} {PEOPLE[kind][1]}": count for kind, count in result.people.wrong.items()}
+    return {kind: count for kind, count in (kinds | people).items() if count}
+
+
+def listed(kinds: Mapping[str, int]) -> str:
+    """Kinds of differences with their numbers: `2 missing, 1 altered`."""
+    return ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+
+
+def depth(result: VerifyResult) -> str:
+    """Of how many events the values were compared, to continue a sentence about those that were found."""
+    values = result.values
+    if not values.compared:
+        return "no values were compared"
+    if values.compared >= result.events.found:
+        return f"every property of {pluralize(values.compared, 'event')} compared, of all events"
+    each = ", up to 25 of each event name and year" if values.fields == "sample" else ""
+    return f"every property of {pluralize(values.compared, 'event')} compared, a sample{each}"
+
+
 def verdict(result: VerifyResult) -> str:
     """The result in one sentence."""
     counts = result.events
@@ -31,6 +63,8 @@ def verdict(result: VerifyResult) -> str:
             "No difference: of each event name the same number is there on each UTC day. Days with equal counts were"
             " not compared event by event, which --uuids all does."
         )
+    if len(kinds := by_kind(result)) > 1:
+        return f"Not proved: {listed(kinds)}."
     if counts.missing:
         return f"Not proved: {pluralize(counts.missing, 'event')} {are(counts.missing)} missing."
     if counts.extra or counts.different:

@@ -170,7 +170,7 @@ def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: P
     shown = " ".join(call("status", directory).out.split())
     assert f"Applied to {service.url}: 1 run, the first started 20" in shown
     assert f"Verified against {service.url} at 20" in shown
-    assert "19 of 20 events found, with differences" in shown
+    assert "19 of 20 events found, with differences: 1 missing" in shown
     said = call("status", directory, "--json").json
     assert (said["course"]["to"], said["course"]["runs"]) == (service.url, 1)
     assert (said["verified"]["proved"], said["verified"]["to"]) == (False, service.url)

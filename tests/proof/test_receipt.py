@@ -65,6 +65,8 @@ def test_a_signed_receipt_is_checked_against_export_plan_and_ledger(tmp_path: Pa
     every = dict.fromkeys(("signature", "rows", "events", "verification", "inputs", "plan", "ledger"), "ok")
     assert results(receipt, source_root=tmp_path / "export", public_key=public) == every
     assert results(receipt) == every | {"inputs": "not checked"}
+    (compared,) = (check.detail for check in check_receipt(receipt).checks if check.name == "verification")
+    assert compared.endswith("found at the target, each once; every property of 47 events compared, of all events")
     alone = tmp_path / "alone.json"
     alone.write_bytes(receipt.read_bytes())
     assert results(alone) == every | dict.fromkeys(("inputs", "plan", "ledger"), "not checked")

@@ -85,6 +85,9 @@ def test_a_plan_has_one_state_from_first_to_last(call: Any, tmp_path: Path, monk
         service.store._writer.execute(f"delete from accepted where uuid = '{uuid(3)}'")
         said = call(*verify, "--json")
         assert (said.code, said.json["state"], state_of(call, directory)) == (7, "differs", "differs")
+        page = (directory / "report.html").read_text("utf-8")
+        assert "<p>What was found at the target is not what was sent: 1 missing.</p>" in page
+        assert "not as sent" in page
 
 
 def test_the_title_has_the_project_and_a_later_plan_the_rate(
@@ -147,6 +150,7 @@ def test_a_verification_of_a_half_does_not_speak_for_the_whole(
             assert state_of(call, directory) == "differs"
             assert call("apply", directory, *words).code == 0
             assert state_of(call, directory) == "sent"
+            assert "before the last run: not compared since" in " ".join(call("status", directory).out.split())
 
 
 def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(call: Any, tmp_path: Path) -> None:
