@@ -271,9 +271,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict != "not-ready"
 
     @property
-    def sentence(self) -> str:
-        """What the plan would do, in one counted line."""
-        rows, events = self.rows, self.events
+    def to_send(self) -> str:
+        """What the plan sends, each phase by its own name: `2,998 events and 40 merges`."""
+        events = self.events
         others = [
             pluralize(count, unit)
             for count, unit in (
@@ -285,7 +285,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             if count
         ]
         merges = "".join(f", {other}" for other in others[:-1]) + "".join(f" and {other}" for other in others[-1:])
-        sent = pluralize(events.phases.get("events", 0), "event") + merges if events.made else "nothing"
+        return pluralize(events.phases.get("events", 0), "event") + merges if events.made else "nothing"
+
+    @property
+    def sentence(self) -> str:
+        """What the plan would do, in one counted line."""
+        rows, sent = self.rows, self.to_send
         read = f"from {rows.mapped:,} of {pluralize(rows.read, 'row')} in {pluralize(len(self.parts), 'file')}"
         rejects = sum(self.rejects.values())
         items = f" ({pluralize(rejects, 'reject')} of rows and of items of rows)" if rejects > rows.rejected else ""

@@ -199,7 +199,7 @@ def show_status(console: Console, plan: Plan, status: PlanStatus, result: Status
     """The state of a plan, what was sent, and what is in doubt or was refused."""
 
     def found(console: Console) -> None:
-        _history(console, result)
+        _history(console, plan, result)
         if status.paused:
             console.print(text(f"Hog functions that are off for this plan: {named(status.paused)}.", 2_000))
         if result.course is not None:
@@ -220,7 +220,7 @@ def show_status(console: Console, plan: Plan, status: PlanStatus, result: Status
     _framed(console, plan, status, directory, found)
 
 
-def _history(console: Console, result: StatusResult) -> None:
+def _history(console: Console, plan: Plan, result: StatusResult) -> None:
     """Where and when the plan was sent, rehearsed and verified."""
     events = result.events
     planned = events.made + events.unsent
@@ -231,7 +231,7 @@ def _history(console: Console, result: StatusResult) -> None:
         counts = f"{events.accepted:,} of {pluralize(planned, 'event')} sent, {events.refused:,} refused"
         console.print(Text(f"{counts}, {events.in_doubt:,} in doubt, {events.unsent:,} not sent."))
     else:
-        console.print(Text(f"{pluralize(planned, 'event')} to send; nothing was sent yet."))
+        console.print(Text(f"{plan.to_send} to send; nothing was sent yet."))
     for verified, action in ((result.rehearsed, "Rehearsed"), (result.verified, "Verified against")):
         if verified is not None:
             counts = f"{verified.found:,} of {pluralize(verified.expected, 'event')} found"

@@ -50,6 +50,18 @@ def test_the_first_line_says_that_nobody_proved_the_key(tmp_path: Path, home: bo
     assert not any(line.startswith(UNPROVED) for line in [*rest, *done.stderr.splitlines()])
 
 
+def test_a_key_of_another_project_is_told_once(tmp_path: Path) -> None:
+    """The error says it, and no line before it does; nothing is sent."""
+    with asking() as ask:
+        directory = planned(tmp_path, 5)
+        words = ("apply", str(directory), "--to", ask.service.url, "--project", "1", "--workers", "0", "--yes")
+        done = in_process(*words, env={"BACKCAST_PROJECT_KEY": "phc_test_wrong", "BACKCAST_PERSONAL_KEY": ALL})
+        assert ask.service.count() == 0
+    assert (done.returncode, done.stdout) == (4, "")
+    error, _ = done.stderr.splitlines()
+    assert error.startswith("Error: the target is not ready: the capture key is not that of project")
+
+
 def test_the_line_comes_before_anything_is_sent(tmp_path: Path) -> None:
     """Where the target stops the run the line has been said, and nothing landed."""
     with asking() as ask:
