@@ -193,7 +193,7 @@ def test_a_2xx_settles_by_the_dialect_of_the_plan(tmp_path: Path, dialect: str, 
     """At any address the plan's own dialect decides; what is in doubt is sent three times, then the run ends with 6."""
     directory = planned(tmp_path, 10, files=1, dialect=dialect)
     with serving(scripted(reply)) as server:
-        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
+        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME, transport="batch")
         assert len(server.asked) == (1 if settles else 3)
         assert len({one.body for one in server.asked}) == 1
     assert outcome.balanced is settles

@@ -257,7 +257,7 @@ def test_a_short_run_elsewhere_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_verification_shows_how_far_it_is(tmp_path: Path) -> None:
-    """The events as planned, then those at the target; with --quiet neither this nor a result."""
+    """Each step up to the values that it compares; with --quiet neither this nor a result."""
     directory = planned(tmp_path, 20, files=1)
     with LocalService() as service:
         run(directory, service.url, key=service.capture_key)
@@ -266,7 +266,7 @@ def test_a_verification_shows_how_far_it_is(tmp_path: Path) -> None:
         code, said, shown = terminals.on_a_terminal(*command, columns=100, env=env, errors=True)
         quiet = terminals.on_a_terminal(*command, "--quiet", columns=100, env=env, errors=True)
     assert (code, shown.splitlines()[0], quiet) == (0, "State: verified", (0, "", ""))
-    assert "Verifying: events at the target 100%" in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
+    assert "Verifying: values 100%" in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
 
 
 @pytest.mark.parametrize(("env", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
