@@ -73,7 +73,8 @@ def test_what_a_413_kept_is_no_difference(tmp_path: Path, stopped: bool) -> None
 
         with serving(answer) as server:
             outcome = run(directory, server.url, key=service.capture_key, send_limits=SendLimits(1, ONCE))
-        found = api.verify_plan(directory, service.url, VerifyOptions(workers=0), personal_key=service.personal_key)
+        options = VerifyOptions(workers=0, api=service.url)
+        found = api.verify_plan(directory, server.url, options, personal_key=service.personal_key)
         landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
     assert seen[:2] == [20, 10]
     assert (found.proved, found.differences) == (True, [])

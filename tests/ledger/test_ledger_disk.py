@@ -429,7 +429,7 @@ def test_status_tells_doubts_refusals_and_failures_while_a_run_goes(tmp_path: Pa
     during = told[0]
     assert during["state"] == "sending"
     doubts = during["doubts"]
-    assert {"phase": "events", "block": 0, "first": 30, "last": 39, "events": 10, "tries": 0} in [
+    assert {"phase": "events", "block": 0, "first": 30, "last": 39, "events": 10, "tries": 1} in [
         {name: doubt[name] for name in ("phase", "block", "first", "last", "events", "tries")} for doubt in doubts
     ]
     after = json.loads(backcast("status", directory, "--json").stdout)

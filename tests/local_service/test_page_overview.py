@@ -83,7 +83,7 @@ def test_the_chart_says_what_stands_out(service: LocalService) -> None:
     events += [event(100 + number, "Burst", time="2023-01-15T12:00:00Z") for number in range(9)]
     send(service, *events)
     page = read(service, "/")
-    assert "2023-01-15: 10 (10 × the median day)" in page.text
+    assert "2023-01-15: 10 (bar cut at 4)" in page.text
     assert "no events from 2023-01-11 to 2023-01-12 (2 days)" in page.text
     assert ["2023-01", *"1111111111", "", "", "1", "1", "10", *"11111", *[""] * 11, "27"] in page.cells()
     found = read(service, "/events", event="Burst")
