@@ -63,7 +63,7 @@ def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
         text = f"{duration_text(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
         return [
             ("duration", text),
-            ("limit", "that is the rate of the service's own importer; nothing was measured yet"),
+            ("limit", "the rate of the service's own importer; no sending was measured yet"),
         ]
     if found.step == "rehearsed":
         usual = f"{duration_text(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
@@ -71,7 +71,7 @@ def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
         text = f"rehearsed here in {duration_text(left / found.events)}{at}; the real import is slower: {usual}"
         return [
             ("duration", text),
-            ("limit", "that is the rate of the service's own importer; the rehearsal did not leave this machine"),
+            ("limit", "the rate of the service's own importer; the rehearsal did not leave this machine"),
         ]
     return [
         ("duration", f"{duration_text(left / found.events)}{rest} at {_rate(found.events)}"),
