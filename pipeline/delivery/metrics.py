@@ -90,31 +90,46 @@ def _of_counts(counts: RunCounts) -> Iterator[Metric]:
 
 @contextmanager
 def measured(
-    plan: Plan, file: Path | None, port: int | None, progress: Callable[[RunCounts], None]
+    plan: Plan,
+    file: Path | None,
+    port: int | None,
+    progress: Callable[[RunCounts], None],
+    warn: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Callable[[RunCounts], None]]:
     """Inside, the yielded progress hook keeps the file up to date and serves the port, and calls `progress`.
 
-    The file has the final counts afterwards. Raises UsageError where the file or the port cannot be used.
+    The file has the final counts afterwards. Raises UsageError where the file or the port cannot be used at first; a
+    file that cannot be written later stops no run: `warn` gets a line, once.
     """
-    metrics, registry = RunMetrics(plan), CollectorRegistry(auto_describe=False)
-    registry.register(metrics)
-    written = -EVERY
+    metrics = RunMetrics(plan)
+    collected = CollectorRegistry(auto_describe=False)
+    collected.register(metrics)
+    written, failed = -EVERY, False
 
     def write() -> None:
         if file is not None:
-            write_atomically(file, generate_latest(registry))  # type: ignore[no-untyped-call]
+            write_atomically(file, generate_latest(collected))  # type: ignore[no-untyped-call]
+
+    def update() -> None:
+        nonlocal failed
+        try:
+            write()
+        except OSError as error:
+            if not failed:
+                warn(f"metrics cannot be written to {file}: {error.strerror}; the run goes on")
+            failed = True
 
     def hook(counts: RunCounts) -> None:
         nonlocal written
         metrics.take(counts)
         if (now := time.monotonic()) - written >= EVERY:
             written = now
-            write()
+            update()
         progress(counts)
 
     try:
         write()
-        server = None if port is None else start_http_server(port, "127.0.0.1", registry)
+        server = None if port is None else start_http_server(port, "127.0.0.1", collected)
     except OSError as error:
         where = f"port {port}" if file is None or file.exists() else str(file)
         raise UsageError(f"metrics cannot be written to {where}: {error.strerror}", hint="name another one") from None
@@ -125,4 +140,4 @@ def measured(
         if server is not None:
             server[0].shutdown()
             server[0].server_close()
-        write()
+        update()

@@ -180,5 +180,5 @@ def _progress(plan: Plan, options: ApplyOptions, hooks: Hooks) -> Iterator[Calla
         hint = "install it: pip install 'backcast[metrics]'"
         raise UsageError("metrics need the library prometheus_client", hint=hint) from None
     file = None if options.metrics is None else Path(options.metrics)
-    with measured(plan, file, options.metrics_port, hooks.progress) as progress:
+    with measured(plan, file, options.metrics_port, hooks.progress, hooks.warn) as progress:
         yield progress

@@ -38,7 +38,7 @@ class LivePerson:
 
 
 def has_begun(target: Target) -> bool:
-    """Whether something of the plan was sent: its own persons cannot be told from others then."""
+    """Whether something of the plan was sent: its own persons cannot be distinguished from others then."""
     assert target.directory is not None
     totals = read_totals(target.directory.ledger)
     return bool(totals.settled or totals.in_doubt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import urllib.request
 from pathlib import Path
@@ -51,6 +52,27 @@ def test_the_file_has_the_outcome_at_the_end(tmp_path: Path) -> None:
     assert served[0]["backcast_run_ended",] == 0
     assert sum(value for key, value in served[0].items() if key[0] == "backcast_events" and key[2] == "settled") > 0
     assert not [secret for secret in (service.capture_key, "person-1", "Step 1") if secret in text]
+
+
+def test_a_file_that_can_no_longer_be_written_stops_no_run(tmp_path: Path) -> None:
+    """A warning, once, and everything is sent."""
+    plan, folder = planned(tmp_path, 40), tmp_path / "metrics"
+    folder.mkdir()
+    warnings: list[str] = []
+
+    def remove(counts: RunCounts) -> None:
+        if folder.exists():
+            shutil.rmtree(folder)
+
+    with LocalService() as service:
+        outcome = run(
+            plan, service.url, key=service.capture_key, metrics=folder / "backcast.prom", progress=remove,
+            warn=warnings.append,
+        )  # fmt: skip
+    assert outcome.balanced
+    assert [one for one in warnings if "metrics" in one] == [
+        f"metrics cannot be written to {folder / 'backcast.prom'}: No such file or directory; the run goes on"
+    ]
 
 
 def test_a_file_that_cannot_be_written_stops_before_sending(tmp_path: Path) -> None:

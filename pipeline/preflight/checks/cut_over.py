@@ -29,7 +29,7 @@ def check_cut_over(target: Target) -> Check:
     (`names`) and by day and name (`days`).
     """
     if target.own_unknown:
-        detail = "the plan was made without provenance, so what was sent of it cannot be told from live events"
+        detail = "the plan was made without provenance, so what was sent of it cannot be distinguished from live events"
         return Check(CUT_OVER, "unknown", detail, "compare with backcast verify")
     live, plan = target.live, target.plan
     first = live.first

@@ -1,7 +1,7 @@
 """People of the plan who live at the target already: profile values that would change, and merges that touch them.
 
 What was written and merged cannot be taken back. A sample of both is looked up, and all of it where it is small. Once
-something of the plan was sent, its own persons cannot be told from others, so nothing is looked up any more.
+something of the plan was sent, its own persons cannot be distinguished from others, so nothing is looked up any more.
 """
 
 from __future__ import annotations
