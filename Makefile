@@ -3,12 +3,12 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-pythons soak differential mutate sanitize lint format docs picture bench same-bytes golden samples clean
+.PHONY: help demo test test-pythons soak schedulers differential mutate sanitize lint format docs picture bench same-bytes golden samples clean
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 # What npm leaves behind where it has installed the client that tests/local_service/test_real_clients.py sends with, and
-# the schema that tests/report/test_check_files.py compares with.
+# the schemas that tests/report/test_check_files.py compares with.
 NODE_CLIENT := tests/real_clients/node_modules/.package-lock.json
 # As many processes as there are cores, four at most.
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
@@ -28,15 +28,17 @@ test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests, with the slow ones, on the 
 
 test-pythons: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests, without the slow ones, on every other Python 3.11+ found here
 	@set -e; default=$$($(VENV)/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
-	others=$$(.ci/pythons | awk -v default="$$default" '$$1 != default {print $$1}'); \
+	others=$$(.ci/pythons | awk -v own="$$default" '$$1 != own {print $$1}'); \
 	[ -z "$$others" ] || $(MAKE) -j2 $$(printf '$(VENV)-%s/.test ' $$others); \
 	for version in $$others; do \
 	    echo "tests on Python $$version"; \
 	    $(VENV)-$$version/bin/python $(PYTEST) -m "not slow"; \
 	done
 
-soak: $(VENV)/.dev  ## every crash point, a million events through a failing service, five million ids; up to an hour
-	@$(VENV)/bin/python -m pytest -s tests/soak/soak_crashes.py tests/soak/soak_million.py tests/soak/soak_identities.py tests/soak/soak_people.py tests/soak/soak_openapi.py
+soak: $(VENV)/.dev  ## every crash point, a million events through a failing service, five million ids, a year of nightly runs; up to an hour
+	@$(VENV)/bin/python -m pytest -s tests/soak/soak_crashes.py tests/soak/soak_million.py tests/soak/soak_identities.py tests/soak/soak_people.py tests/soak/soak_year.py tests/soak/soak_openapi.py
+
+schedulers: .venv-dagster/.tool .venv-prefect/.tool .venv-airflow/.tool  ## install the orchestrators of docs/examples, for their tests
 
 differential: $(VENV)/.dev  ## native against Python over mutated rows of every tool; ROWS=200000
 	@$(VENV)/bin/python -m tests.support.differential --rows $(or $(ROWS),200000)
@@ -115,6 +117,16 @@ $(VENV)-3.%/.test: $(WHAT_IT_IS_MADE_OF)
 $(NODE_CLIENT): tests/real_clients/package-lock.json
 	@! command -v npm >/dev/null || npm ci --silent --ignore-scripts --no-audit --prefix tests/real_clients || \
 	    echo "the packages of Node could not be installed: their tests are skipped"
+
+# Prefect 3.8 does not start with the newest FastAPI that it allows.
+TOOL_dagster := dagster
+TOOL_prefect := prefect 'fastapi<0.140'
+TOOL_airflow := apache-airflow
+
+.venv-%/.tool:
+	$(new-environment)
+	@$(@D)/bin/python -m pip install -q --disable-pip-version-check -e . $(TOOL_$*)
+	@touch $@
 
 .venv-bench/.installed: benchmarks/requirements.txt
 	$(new-environment)

@@ -90,8 +90,8 @@ def table(found: dict[str, Result]) -> list[list[str]]:
 
 def transform_seconds(place: Path) -> float:
     """The CPU seconds in which this process reads, maps, checks and encodes the blocks of a plan."""
-    from pipeline.plan.contents import task_of, tasks
-    from pipeline.plan.freshness import open_plan, transform_config_for
+    from pipeline.plan.sealed.contents import task_of, tasks
+    from pipeline.plan.sealed.freshness import open_plan, transform_config_for
     from pipeline.transform.block import BlockTransformer, observe_block
 
     plan, directory = open_plan(place)

@@ -25,22 +25,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.api import plan_export
-from pipeline.mapper import available
+from pipeline.extractors.patterns import matches
+from pipeline.mapper import available, load
 from pipeline.options import PlanOptions
-from pipeline.plan.contents import planned_blocks
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.contents import planned_blocks
+from pipeline.plan.sealed.freshness import open_plan
 
 golden: Any = import_module("tests.golden.samples")
 """Imported by its name, since for mypy the folder of the golden files has it."""
 
 VARYING = re.compile(
-    r"(?P<uuid>[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12})"
+    r"(?P<member>\"(?:idVisit|pageId|idvisit|idlink_va)\": ?\"?)(?P<number>[0-9]+)"
+    r"|(?P<uuid>[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12})"
     r"|(?P<clock>[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:)(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
     r"|(?P<digits>(?<![\w.+-])20[0-9]{8})(?P<low>[0-9]{4})(?![\w.-])"
     r"|(?P<epoch>(?<![\w.+-])1[0-9]{9})(?P<rest>[0-9]{3}|[0-9]{6})?(?![\w.-])"
-    r"|(?P<id>(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9][A-Za-z]*[0-9])[0-9A-Za-z]{16,}(?![A-Za-z0-9])|(?<!\w)[a-z]{24,}(?!\w))"
+    r"|(?P<id>(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9][A-Za-z]*[0-9])[0-9A-Za-z]{16,}(?![A-Za-z0-9])|(?<!\w)[a-z]{20,}(?!\w))"
 )
-"""Ids and times in a text."""
+"""Ids and times in a text. Matomo's ids are small numbers, which only their names show."""
+COPY = 100_000
+"""What a copy adds to such a number."""
 MANIFEST = ".txt"
 """A file that states the digests of others, which are no longer true."""
 
@@ -79,6 +83,7 @@ def export(name: str, size: int, folder: Path) -> Export:
         _, directory = open_plan(Path(scratch) / "plan")
         numbers = {one.sealed.part for one in planned_blocks(directory) if one.sealed.events}
         parts = {(str(plan.parts[number].file), str(plan.parts[number].member)) for number in numbers}
+        lookups = tuple(pattern for one in load(plan.mapping.name).lookup_files.values() for pattern in one.file)
     # The bytes of more copies: those of the first include headers, which in small files of Avro are most of it.
     few, more = (
         sum(
@@ -100,6 +105,8 @@ def export(name: str, size: int, folder: Path) -> Export:
                 total += grown
             elif path.suffix == MANIFEST:
                 continue
+            elif matches(path.name, lookups):
+                content, _ = _repeated(path.name, content, times, set())  # its ids are those of the copies
             target.write_bytes(content)
         written.append(folder / source.relative_to(golden.SAMPLES))
     if "mapping" not in sample.asked:
@@ -222,6 +229,8 @@ def _varied_value(value: Any, number: int) -> Any:
 def _changed(found: re.Match[str], number: int) -> str:
     whole = found.group()
     match found.lastgroup:
+        case "number":
+            return f"{found['member']}{int(found['number']) + number * COPY}"
         case "uuid":
             return whole[:24] + f"{(int(whole[24:], 16) + number) % (1 << 48):012x}"
         case "second":

@@ -32,12 +32,17 @@ if TYPE_CHECKING:
         run_job,
         survey_export,
         verify_plan,
+        write_job_receipt,
         write_receipt,
     )
+    from pipeline.fetch.query import fetch_query
+    from pipeline.fetch.run import fetch_export
 
 __all__ = [
     "apply_plan",
     "diff_plans",
+    "fetch_export",
+    "fetch_query",
     "list_sent",
     "load_plan",
     "plan_export",
@@ -47,6 +52,7 @@ __all__ = [
     "run_job",
     "survey_export",
     "verify_plan",
+    "write_job_receipt",
     "write_receipt",
 ]
 
@@ -58,7 +64,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"pipeline.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module("pipeline.api"), name)
+    home = {"fetch_export": "pipeline.fetch.run", "fetch_query": "pipeline.fetch.query"}.get(name, "pipeline.api")
+    found = globals()[name] = getattr(import_module(home), name)
     return found
 
 

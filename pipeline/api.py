@@ -11,11 +11,9 @@ these from its top level: worker processes do not run it again.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,15 +39,15 @@ from pipeline.options import (
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, RunCounts
+    from pipeline.jobs.hooks import JobHooks
+    from pipeline.jobs.receipt import JobReceipt
     from pipeline.jobs.run import JobRun
-    from pipeline.jobs.windows import JobHooks
-    from pipeline.local_service.faults import FaultCounts
     from pipeline.models import Reject, Step
     from pipeline.plan.diff.result import Diff
-    from pipeline.plan.directory import Directory
-    from pipeline.plan.manifest import Plan
+    from pipeline.plan.sealed.manifest import Plan
     from pipeline.proof.receipt import Receipt
     from pipeline.proof.undo_list import UndoList
+    from pipeline.rehearsal import Rehearsal
     from pipeline.report.contents import Project
     from pipeline.report.state import PlanStatus
     from pipeline.survey import Survey
@@ -85,15 +83,17 @@ def plan_export(
     *,
     progress: Callable[[int, int], None] = lambda rows, length: None,
     notice: Callable[[str], None] = lambda line: None,
+    step: Step = lambda name, done, of: None,
 ) -> Plan:
     """Read everything, send nothing, write the sealed plan and its report into `directory`, and `options.reports`.
 
     The plan may be not ready: check `plan.ready` and `plan.gates`. `progress` is called with the rows and
-    bytes that were read, `notice` with a line on what the mapping's own code cost. Raises UsageError, MappingError,
+    bytes that were read, `notice` with a line on what the mapping's own code cost, `step` with what is done before and
+    after the rows are read, such as the digests of files, and how far it is. Raises UsageError, MappingError,
     UnreadableExport, and Busy where the directory has the ledger of a plan that was applied.
     """
     from pipeline.plan.create import create_plan
-    from pipeline.plan.directory import Directory
+    from pipeline.plan.sealed.directory import Directory
     from pipeline.report.check_files import prepare, write_check_files
     from pipeline.report.machine import write_report
 
@@ -105,7 +105,7 @@ def plan_export(
         first = find_first_live(options, folder, config.personal_key())
         notice(first.notice)
         options = replace(options, until=first.moment)
-    plan = create_plan(_texts(sources), folder, options, progress=progress, notice=notice)
+    plan = create_plan(_texts(sources), folder, options, progress=progress, notice=notice, step=step)
     write_report(Directory(folder), plan)
     write_check_files(options.reports, plan, Directory(folder))
     return plan
@@ -113,19 +113,9 @@ def plan_export(
 
 def load_plan(directory: PathText) -> Plan:
     """A plan, read back and checked to be as it was sealed. Raises UsageError, UnsafePlan."""
-    from pipeline.plan.freshness import open_plan
+    from pipeline.plan.sealed.freshness import open_plan
 
     return open_plan(fspath(directory))[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """A whole run against the local service: its outcome, what was read back, where it landed, what its faults did."""
-
-    outcome: Outcome
-    verification: Verification
-    store: Path
-    faults: Sequence[FaultCounts] = ()
 
 
 @private()
@@ -144,52 +134,13 @@ def rehearse_plan(
 
     Raises UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
-    from pipeline.plan.freshness import open_plan
-    from pipeline.report.contents import Results
-    from pipeline.report.machine import update_report
-    from pipeline.report.results import apply_result, verify_result
+    from pipeline.plan.sealed.freshness import open_plan
+    from pipeline.rehearsal import rehearse, report_rehearsal
 
     plan, folder = open_plan(fspath(directory))
     rehearsal = rehearse(plan, folder, options, progress=progress, warn=warn)
-    update_report(folder, plan, warn, Results(apply_result(rehearsal.outcome), verify_result(rehearsal.verification)))
+    report_rehearsal(plan, folder, rehearsal, warn)
     return rehearsal
-
-
-def rehearse(
-    plan: Plan,
-    directory: Directory,
-    options: RehearseOptions,
-    *,
-    progress: Callable[[RunCounts], None],
-    warn: Callable[[str], None],
-    step: Step = lambda name, done, total: None,
-) -> Rehearsal:
-    """Apply a plan to a fresh local service and compare what landed, as `rehearse_plan` does; writes no report."""
-    from pipeline.delivery.send import Hooks, send_unchecked
-    from pipeline.local_service import LocalService
-    from pipeline.local_service.faults import BadFault, read_script
-    from pipeline.local_service.settings import Settings
-    from pipeline.verify.steps import compare
-
-    try:
-        read_script(options.faults)
-    except BadFault as error:
-        raise UsageError(f"not a fault: {error}", hint=error.hint) from None
-    sending = ApplyOptions(workers=options.workers, source_root=options.source_root)
-    with _rehearsal_directory(plan, directory) as inner:
-        store = inner.path / "store.duckdb"
-        # A target of this dialect is likely to have it: the rehearsal sends as `apply` would.
-        settings = Settings(per_event="on" if plan.options.dialect == "posthog" else "off")
-        with LocalService(store, settings=settings, faults=options.faults, fault_seed=options.fault_seed) as service:
-            key, hooks = Secret(service.capture_key), Hooks(progress, warn, step=step)
-            outcome = send_unchecked(plan, inner, service.url, key, sending, hooks)
-            if outcome.problem is not None:
-                raise outcome.problem
-            reading = VerifyOptions(
-                project=str(service.project_id), workers=options.workers, source_root=options.source_root, whole=True
-            )
-            verification = compare(plan, inner, service.url, reading, Secret(service.personal_key), progress=step)
-    return Rehearsal(outcome, verification, store, service.faults)
 
 
 @private()
@@ -199,6 +150,8 @@ def apply_plan(
     options: ApplyOptions = ApplyOptions(),
     *,
     project_key: str | Secret | None = None,
+    personal_key: str | Secret | None = None,
+    reading: VerifyOptions = VerifyOptions(),
     progress: Callable[[RunCounts], None] = lambda counts: None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
@@ -209,21 +162,37 @@ def apply_plan(
     machine. The outcome is of a run that came to its end: `outcome.counts.refused` events were refused by the
     service, and `outcome.omitted_phases` are the phases that `options.phases` left out.
 
+    With `options.canary` a sample is sent and then read back with the personal key, as `reading` says; check
+    `plan_status(directory).results.canary`.
+
     Raises UsageError, Busy, UnsafePlan, StalePlan, BrokenLedger, UnreadableExport; Refused when the service refused us;
     Unfinished when a later call resumes.
     """
-    from pipeline.delivery.send import Hooks, capture_key, send_plan
-    from pipeline.plan.freshness import open_plan
+    from pipeline.delivery.send import Hooks, capture_key, check_send, send_plan
+    from pipeline.plan.sealed.freshness import open_plan
+    from pipeline.report.canary import canary_result
+    from pipeline.report.contents import Results
     from pipeline.report.machine import update_report
-    from pipeline.report.state import check_rehearsed
+    from pipeline.report.results import verify_result
+    from pipeline.report.state import check_required
+    from pipeline.targets import address_of
+    from pipeline.verify.canary import plan_canary, read_canary
 
     plan, folder = open_plan(fspath(directory))
     key = capture_key(to, key=_secret(project_key), dry_run=options.dry_run, warn=warn)
-    if options.require_rehearsal:
-        check_rehearsed(plan, folder)
-    outcome = send_plan(plan, folder, to, key, options, Hooks(progress, warn))
+    check_required(plan, folder, to, options)
+    reads = options.canary is not None and not options.dry_run
+    reader = (_secret(personal_key) or config.required_personal_key()) if reads else Secret("")
+    check_send(plan, folder, to, key, options)
+    sample = plan_canary(plan, folder, to, options, reading, progress=Hooks().step, warn=warn)
+    only = None if sample is None else sample.ranges
+    outcome = send_plan(plan, folder, to, key, options, Hooks(progress, warn), only=only)
+    new = Results()
+    if sample is not None and reads and outcome.problem is None:
+        found = read_canary(plan, folder, to, reading, reader, progress=Hooks().step)
+        new = Results(canary=canary_result(sample, outcome, verify_result(found, to=address_of(to)), to))
     if not options.dry_run:
-        update_report(folder, plan, warn)
+        update_report(folder, plan, warn, new)
     if outcome.problem is not None:
         raise outcome.problem
     return outcome
@@ -249,14 +218,22 @@ def verify_plan(
     the next one. Raises UsageError, Busy, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
     from pipeline.delivery.send import Hooks, capture_key
-    from pipeline.plan.freshness import open_plan
+    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.contents import Results, earlier_verification
     from pipeline.report.machine import update_report
     from pipeline.report.results import repair_counts, verify_result
-    from pipeline.targets import address_of
+    from pipeline.targets import address_of, folder_of
     from pipeline.verify.steps import Keys, Repair, compare, repair
 
     plan, folder = open_plan(fspath(directory))
+    if folder_of(to) is not None:
+        from pipeline.imported import compare_files
+
+        found, faults = compare_files(plan, folder, to, options, progress=progress)
+        for fault in faults:
+            warn(fault)
+        update_report(folder, plan, warn, Results(verification=verify_result(found, to=address_of(to))))
+        return found
     key = _secret(personal_key) or config.required_personal_key()
     earlier = earlier_verification(folder, plan)
     if options.repair:
@@ -279,7 +256,7 @@ def plan_status(directory: PathText) -> PlanStatus:
 
     Raises UsageError, UnsafePlan, BrokenLedger.
     """
-    from pipeline.plan.freshness import open_plan
+    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.state import read_status
 
     return read_status(*open_plan(fspath(directory)))
@@ -292,7 +269,7 @@ def read_rejects(
 
     Raises UsageError, UnsafePlan, BrokenLedger.
     """
-    from pipeline.plan.freshness import open_plan
+    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.rejects import check_code, count_refused, rejected
 
     plan, folder = open_plan(fspath(directory))
@@ -307,7 +284,7 @@ def list_sent(
     directory: PathText, options: UndoListOptions = UndoListOptions(), *, progress: Step = lambda name, done, of: None
 ) -> UndoList:
     """Write what was sent as lists and queries. Raises UsageError, StalePlan, UnreadableExport, BrokenLedger."""
-    from pipeline.plan.freshness import open_plan
+    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.proof.undo_list import write_undo_list
 
     return write_undo_list(*open_plan(fspath(directory)), options, progress=progress)
@@ -315,10 +292,20 @@ def list_sent(
 
 def write_receipt(directory: PathText, options: ReceiptOptions = ReceiptOptions()) -> Receipt:
     """Write the receipt of a plan that was applied. Raises UsageError, UnsafePlan, BrokenLedger."""
-    from pipeline.plan.freshness import open_plan
+    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.proof import receipt
 
     return receipt.write_receipt(*open_plan(fspath(directory)), options)
+
+
+def write_job_receipt(state: PathText, options: ReceiptOptions = ReceiptOptions()) -> JobReceipt:
+    """Write the receipt of a job, over all its windows. Raises UsageError, UnsafePlan, BrokenLedger.
+
+    `state` is the folder that the job file names, or `state/JOB` beside it.
+    """
+    from pipeline.jobs import receipt
+
+    return receipt.write_job_receipt(Path(state), options)
 
 
 @private()
@@ -337,7 +324,7 @@ def diff_plans(
     """
     from pipeline.plan.diff import compare_plans
     from pipeline.plan.diff.walk import Opened
-    from pipeline.plan.freshness import open_plan
+    from pipeline.plan.sealed.freshness import open_plan
 
     a, b = (Opened(*open_plan(fspath(path)), fspath(path)) for path in (plan_a, plan_b))
     return compare_plans(
@@ -368,34 +355,14 @@ def run_job(
     """
     from pipeline.delivery.send import capture_key
     from pipeline.jobs import load_job
+    from pipeline.jobs.hooks import JobHooks
     from pipeline.jobs.run import run_due_windows
-    from pipeline.jobs.windows import JobHooks
 
     hooks = hooks or JobHooks()
     job = load_job(fspath(file))
     key = capture_key(job.to, key=_secret(project_key), dry_run=options.dry_run, warn=hooks.warn)
     personal = _secret(personal_key)
     return run_due_windows(job, key, config.personal_key() if personal is None else personal, options, hooks)
-
-
-@contextmanager
-def _rehearsal_directory(plan: Plan, directory: Directory) -> Iterator[Directory]:
-    """An empty directory inside the plan's with links to its files, for a ledger of its own. Raises Busy."""
-    from pipeline.ledger import lock_file, read_totals, unlock
-    from pipeline.plan.directory import EXCLUDED, Directory
-
-    read_totals(directory.ledger)  # a ledger that cannot be read is an error before an hour of rehearsing
-    path = directory.rehearsal
-    lock = lock_file(path, "the rehearsal of this plan")
-    try:
-        shutil.rmtree(path, ignore_errors=True)
-        path.mkdir(parents=True)
-        names = [*plan.files, *([EXCLUDED] if plan.options.excluded_ids else [])]
-        for name in [*names, *(["stdin"] if directory.stdin.exists() else [])]:
-            (path / name).symlink_to(Path("..") / name)
-        yield Directory(path)
-    finally:
-        unlock(lock)
 
 
 def project_of_target(to: str, options: VerifyOptions, key: Secret) -> Project | None:

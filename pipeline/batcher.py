@@ -132,14 +132,14 @@ def pack(
     events = envelope.spell(events)
     sizes = [len(event) for event in events]
     ranges = list(doubtful)
-    for first, last in _gaps(len(events), [*ended, *doubtful]):
+    for first, last in gaps(len(events), [*ended, *doubtful]):
         cut = _ranges_within(sizes[first : last + 1], envelope, limits, most)
         ranges += [(first + begin, first + end) for begin, end in cut]
     for first, last in sorted(ranges):
         yield seal_batch(events[first : last + 1], first, envelope)
 
 
-def _gaps(count: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def gaps(count: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The ranges of events outside all of `ranges`, which may overlap, as a split batch and its parts do."""
     begin = 0
     for first, last in sorted(ranges):

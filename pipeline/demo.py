@@ -12,7 +12,7 @@ import msgspec
 from pipeline import api
 from pipeline.errors import UsageError
 from pipeline.options import PlanOptions
-from pipeline.plan.directory import Directory
+from pipeline.plan.sealed.directory import Directory
 from pipeline.report.results import verify_result
 
 _PACKAGE = Path(__file__).resolve().parent

@@ -28,6 +28,9 @@ _KINDS = bytes(
 """Every digit as 0, every e as e, every opening bracket as {, a plus as it is and the rest as spaces."""
 _DIGITS = "0" * MANY_DIGITS
 _SUSPECT = "0" * LONGEST_SAFE
+_IN_FRACTION = (b".", b"e", b"E", b"+")
+_OF_FRACTION = (b".", b"e", b"E")
+"""What is before, or behind, digits that are not the whole number."""
 _TO_END = re.compile(rb"[0-9]*")
 _SHORTEST_BEYOND = len("1e999")
 
@@ -47,21 +50,22 @@ def beyond_double(text: bytes) -> str:
 
 def unsafe_integers(text: bytes) -> list[str]:
     """The integers of a JSON text that are beyond 2^53, each as it stands."""
-    found = []
+    found: list[str] = []
     kinds = text.translate(_KINDS).decode("ascii")
-    plain = b""
+    start = kinds.find(_SUSPECT)
+    if start < 0:
+        return found
+    # Without escaped quotes: a digit is inside a string after an odd number of them.
+    plain = text.replace(b"\\\\", b"  ").replace(b'\\"', b"  ") if b"\\" in text else text
     quotes = end = 0
-    while (start := kinds.find(_SUSPECT, end)) >= 0:
-        # Rows have long digits inside strings, which is after an odd number of quotes, far more often than outside.
-        plain = plain or text.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
+    while start >= 0:
         quotes += plain.count(b'"', end, start)
         end = _TO_END.match(text, start).end()  # type: ignore[union-attr]
-        before = text[max(start - 2, 0) : start].decode("latin-1").lower()
-        if quotes % 2 or before.endswith((".", "e", "+", "e-")) or text[end : end + 1].lower() in (b".", b"e"):
-            continue
-        digits = text[start:end].decode()
-        if len(digits) > LONGEST_SAFE or int(digits) > SAFE_INTEGER:
-            found.append(f"-{digits}" if before.endswith("-") else digits)
+        if not quotes % 2 and (end - start > LONGEST_SAFE or int(text[start:end]) > SAFE_INTEGER):
+            first = start - (text[max(start - 1, 0) : start] == b"-")
+            if text[max(first - 1, 0) : first] not in _IN_FRACTION and text[end : end + 1] not in _OF_FRACTION:
+                found.append(text[first:end].decode())
+        start = kinds.find(_SUSPECT, end)
     return found
 
 

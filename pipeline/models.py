@@ -21,6 +21,16 @@ BLOCK_ROWS = 5_000
 """A block of a columnar part (Parquet) has this many rows."""
 
 
+class Layout(NamedTuple):
+    """What a table's rows become: `places` are (column, object, name), the number of a column, that of one of `objects`
+    or -1 for a column, and its name there; a column without a place is left out. Objects are behind the columns; with
+    `always` also those without members. Without places the rows stay as they are."""
+
+    places: tuple[tuple[int, int, str], ...] = ()
+    objects: tuple[str, ...] = ()
+    always: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How a delimited part is written. `header` names the columns, duplicates numbered (`a`, `a__2`).

@@ -155,6 +155,12 @@ def micros(moment: Instant | FirstLive | None, name: str) -> int | None:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
+def read_zone(text: str) -> str:
+    """The name of a time zone. Raises UsageError for one that is not in the time zone database."""
+    zones_of(text)
+    return text
+
+
 def zones_of(timezone: str | Sequence[str]) -> tuple[tuple[str, str], ...]:
     """`Europe/Berlin` or `Europe/Berlin@2021-03-01` as (zone, local date from which it holds or ""), in order.
 

@@ -1,21 +1,32 @@
-"""Where a target is: `us`, `eu` or a URL as an address. Nothing is asked of it here."""
+"""Where a target is: `us`, `eu`, a URL or a folder as an address. Nothing is asked of it here."""
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipeline.errors import UsageError
 
 REGIONS = {"us": "https://us.i.posthog.com", "eu": "https://eu.i.posthog.com"}
 """Capture hosts (docs/know/service.md#routes-and-hosts)."""
-_NO_TARGET = "give us, eu or a URL such as http://127.0.0.1:8100"
+_NO_TARGET = "give us, eu or a URL such as http://127.0.0.1:8100; or file:DIR for files to import"
+_FILE = "file:"
+_BUCKETS = ("s3:", "gs:", "az:")
 
 
 def address_of(target: str) -> str:
-    """The base address of a target: `us`, `eu` or an http(s) URL. Raises UsageError."""
+    """The base address of a target: `us`, `eu`, an http(s) URL, or `file:` and a whole path. Raises UsageError."""
     if target in REGIONS:
         return REGIONS[target]
+    if (folder := folder_of(target)) is not None:
+        return f"{_FILE}{folder}"
+    if target.startswith(_BUCKETS):
+        raise UsageError(
+            f"cannot write to a bucket: {target!r}",
+            hint="write to a folder with --to file:DIR, and copy its subfolders to the bucket with the bucket's tool",
+        )
     try:
         parts = urlsplit(target)
         plain = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
@@ -28,6 +39,20 @@ def address_of(target: str) -> str:
     if parts.query or parts.fragment:
         raise UsageError(f"a target has no query and no fragment: {target!r}", hint=_NO_TARGET)
     return target.rstrip("/")
+
+
+def folder_of(target: str) -> Path | None:
+    """The folder of a target `file:DIR`, as a whole path; None for a service. Raises UsageError."""
+    if not target.startswith(_FILE):
+        return None
+    name = target.removeprefix(_FILE)
+    if name.startswith("//"):  # a URL, whose host is empty
+        name = name.removeprefix("//")
+        if not name.startswith("/"):
+            raise UsageError(f"not a folder of this machine: {target!r}", hint="give file:DIR")
+    if not name or not name.isprintable():
+        raise UsageError(f"not a folder: {target!r}", hint="give file:DIR")
+    return Path(os.path.abspath(Path(name).expanduser()))
 
 
 def region_of(target: str) -> str:

@@ -18,17 +18,17 @@ ROOMS = (
     "errors", "plugins", "native", "json_limits", "zone_hints", "timestamps", "option_types",
     "options", "models", "uuids", "config", "values", "text", "charts", "mask", "files", "ctrl_c", "id_hash",
     "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher", "survey", "ledger",
-    "identity", "transform", "plan", "delivery", "management", "verify", "report", "preflight", "proof",
-    "local_service", "jobs", "api", "demo", "cli",
+    "identity", "transform", "plan", "delivery", "management", "fetch", "verify", "report", "preflight", "proof",
+    "local_service", "rehearsal", "imported", "jobs", "api", "demo", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 
 LIBRARIES = {
     "click": {"cli"},
-    "httpx": {"delivery.transport", "management.transport"},
-    "tenacity": {"delivery.retry", "management.transport"},
+    "httpx": {"delivery.transport", "management.transport", "fetch.transport"},
+    "tenacity": {"delivery.retry", "management.transport", "fetch.transport"},
     "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
-    "duckdb": {"identity.database", "local_service.store.database", "local_service.query.worker"},
+    "duckdb": {"fetch.query", "identity.database", "local_service.store.database", "local_service.query.worker"},
     "yaml": {"mapper.language.loader"},
     "openpyxl": {"extractors.excel_reader"},
     "pyarrow": {
@@ -47,7 +47,7 @@ LIBRARIES = {
     },
     "fastavro": {"extractors.avro_reader", "extractors.avro_values"},
     "cramjam": {"extractors.avro_reader"},
-    "jinja2": {"report.html", "report.template_cache", "local_service.page.rendering"},
+    "jinja2": {"report.page.html", "report.page.template_cache", "local_service.page.rendering"},
     "pydantic": {"management.models", "local_service"},
     "pydantic_core": {"management.models"},
     "starlette": {"local_service"},

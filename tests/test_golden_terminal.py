@@ -27,7 +27,8 @@ def test_no_golden_screen_is_wider_or_longer_than_it_may_be() -> None:
         name, columns = file.stem.rsplit("-", 1)
         shown = file.read_text(encoding="utf-8").partition("\n")[2].split("--- ")[0]
         lines = re.sub(r"⟦[\d;]+⟧", "", shown).splitlines()
-        wide = [line for line in lines if cell_len(line) > int(columns)]
+        whole = name == "rejects" and int(columns) == terminal.PIPED  # a line for each row, however long it is
+        wide = [line for line in lines if cell_len(line) > int(columns) and not whole]
         assert [line for line in wide if not line.startswith(("  backcast", "Report:"))] == []
         if not name.startswith(("survey", "rejects", "run")):
             assert len(lines) <= 40 + 1, file.name  # apply begins with a line on the capture key

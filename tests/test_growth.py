@@ -55,7 +55,7 @@ PLACES = {
         "pipeline/report/sections/size.py",
         "from rich.console import Console\n"
         "from rich.text import Text\n"
-        "from pipeline.plan.manifest import Plan\n"
+        "from pipeline.plan.sealed.manifest import Plan\n"
         "from pipeline.report.contents import Report\n"
         "from pipeline.report.registry import Values, on_page, on_terminal\n",
     ),
@@ -90,7 +90,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / place
         before = path.read_text("utf-8") if path.exists() else ""
         path.write_text(f"{before}{imports}\n\n{example(anchor)}", "utf-8")
-    template = folder / "pipeline" / "report" / "templates" / "sections" / "size.html.j2"
+    template = folder / "pipeline" / "report" / "page" / "templates" / "sections" / "size.html.j2"
     template.write_text(example("add-a-report-section", 1), "utf-8")
     for number, (place, definition, line) in enumerate(OPTION):
         before, found, after = (folder / place).read_text("utf-8").partition(definition)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.plan.contents import planned_blocks
+from pipeline.plan.sealed.contents import planned_blocks
 from tests.support.tiny_tool import AS_OF, DAY, THEN, Made, identity_of, make_plan, row, write
 
 pytestmark = pytest.mark.slow

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.json_limits import SAFE_INTEGER, unsafe_integers, unsendable
+from pipeline.native import AVAILABLE, native
 
 DIGITS = st.from_regex(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,17})?", fullmatch=True)
 STRINGS = st.lists(st.sampled_from(["\\", '"', "[", ":", "9007199254740993", "-", ".", "e", "é"])).map("".join)
@@ -29,7 +30,10 @@ def test_unsafe_integers_are_those_that_a_parser_reads(document: str) -> None:
     """Digits in strings, in fractions and in exponents are no integers."""
     found: list[str] = []
     json.loads(document, parse_int=found.append, parse_float=str)
-    assert unsafe_integers(document.encode()) == [digits for digits in found if abs(int(digits)) > SAFE_INTEGER]
+    unsafe = [digits for digits in found if abs(int(digits)) > SAFE_INTEGER]
+    assert unsafe_integers(document.encode()) == unsafe
+    if AVAILABLE:
+        assert native.unsafe_integers(document.encode()) == unsafe
 
 
 @given(st.integers(0, 3) | st.integers(0, 400), st.sampled_from(["", "e", "E+", "e-"]), st.integers(0, 400))

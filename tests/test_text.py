@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.text import are, pluralize, printable, quoted
 from tests.support.deliveries import planned
 

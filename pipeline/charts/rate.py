@@ -62,7 +62,7 @@ def rate(settled: Mapping[int, int], failed: Mapping[int, int], id: str = "rate"
         text = _instant((first + number) * size)
         ticks.append(Tick(at(100 * number / width), text[5:16] if size > 600 else text[11:], bool(number // step % 2)))
     filled = at(100 * count / width)
-    return Timeline(id, _UNITS[size], svg, top, ticks, [], 0, readings, filled, [], rows)
+    return Timeline(id, _UNITS[size], "events", svg, top, ticks, [], 0, readings, filled, [], rows)
 
 
 def _grouped(counts: Mapping[int, int], size: int) -> Counter[int]:

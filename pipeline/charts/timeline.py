@@ -92,6 +92,7 @@ class Timeline:
 
     id: str
     unit: str
+    what: str
     svg: str
     top: int
     ticks: list[Tick]
@@ -117,17 +118,18 @@ class _Gap(NamedTuple):
     def days(self) -> int:
         return self.last - self.first + 1
 
-    @property
-    def text(self) -> str:
+    def text(self, what: str) -> str:
         if self.days == 1:
-            return f"no events on {_day(self.first)}"
-        return f"no events from {_day(self.first)} to {_day(self.last)} ({self.days:,} days)"
+            return f"no {what} on {_day(self.first)}"
+        return f"no {what} from {_day(self.first)} to {_day(self.last)} ({self.days:,} days)"
 
 
-def timeline(counts: Mapping[str, int], id: str = "timeline", *, gaps_shown: bool = True) -> Timeline | None:
+def timeline(
+    counts: Mapping[str, int], id: str = "timeline", *, gaps_shown: bool = True, what: str = "events"
+) -> Timeline | None:
     """The picture of counts by UTC day (`2021-03-01`); None where there are none. `id` is unique on the page.
 
-    `gaps_shown`: days without any are gaps, which a person has to see.
+    `gaps_shown`: days without any are gaps, which a person has to see. `what` is counted, in the plural.
     """
     days = {_ordinal(*map(int, day.split("-"))): count for day, count in sorted(counts.items()) if count > 0}
     if not days:
@@ -144,11 +146,13 @@ def timeline(counts: Mapping[str, int], id: str = "timeline", *, gaps_shown: boo
     def place(day: int) -> float:
         return round(100 * (day - origin) / (end - origin), 2)
 
-    labels = _labels(cut, gaps, unit, top, place)
+    labels = _labels(cut, gaps, unit, top, place, what)
+    description = _description(bars, gaps, unit, usual, what)
     return Timeline(
         id,
         unit,
-        _svg(id, bars, gaps, unit, (origin, end), top, _description(bars, gaps, unit, usual)),
+        what,
+        _svg(id, bars, gaps, unit, (origin, end), top, (f"{_sentence(what)} per {unit}", description)),
         top,
         _ticks(origin, end, place),
         labels,
@@ -216,9 +220,11 @@ def _shaded(gaps: list[_Gap]) -> tuple[list[_Gap], int]:
 
 
 def _svg(
-    id: str, bars: list[_Bar], gaps: list[_Gap], unit: Unit, bounds: tuple[int, int], top: int, description: str
+    id: str, bars: list[_Bar], gaps: list[_Gap], unit: Unit, bounds: tuple[int, int], top: int, words: tuple[str, str]
 ) -> str:
+    """The picture; `words` are its title and its description."""
     origin, end = bounds
+    title, description = words
     shapes: dict[bool, list[str]] = {False: [], True: []}
     space = 0.15 if end - origin <= 150 * (bars[0].end - bars[0].start) else 0
     for bar in bars:
@@ -233,19 +239,19 @@ def _svg(
     return (
         f'<svg class="timeline" viewBox="0 0 {end - origin} 100" preserveAspectRatio="none" role="img"'
         f' aria-labelledby="{id}-title" aria-describedby="{id}-description">'
-        f'<title id="{id}-title">Events per {unit}</title><desc id="{id}-description">{description}</desc>'
+        f'<title id="{id}-title">{title}</title><desc id="{id}-description">{description}</desc>'
         f'<path class="gap" d="{shaded}"/><path class="grid" d="M0 0h{end - origin}M0 50h{end - origin}"/>'
         f'<path class="all" d="{"".join(shapes[False])}"/><path class="cut" d="{"".join(shapes[True])}"/></svg>'
     )
 
 
-def _description(bars: list[_Bar], gaps: list[_Gap], unit: Unit, usual: float) -> str:
+def _description(bars: list[_Bar], gaps: list[_Gap], unit: Unit, usual: float, what: str) -> str:
     highest = max(bars, key=lambda bar: bar.events)
     text = (
-        f"From {_day(bars[0].start)} to {_day(bars[-1].end - 1)}. The median {unit} has {usual:,.0f} events; the"
+        f"From {_day(bars[0].start)} to {_day(bars[-1].end - 1)}. The median {unit} has {usual:,.0f} {what}; the"
         f" highest, {_bar_name(highest, unit)}, has {highest.events:,}."
     )
-    return " ".join((text, *(f"{_sentence(gap.text)}." for gap in gaps[:MOST_LABELS])))
+    return " ".join((text, *(f"{_sentence(gap.text(what))}." for gap in gaps[:MOST_LABELS])))
 
 
 def _ticks(origin: int, end: int, place: Callable[[int], float]) -> list[Tick]:
@@ -270,7 +276,9 @@ def _ticks(origin: int, end: int, place: Callable[[int], float]) -> list[Tick]:
     return [Tick(at(left), name, bool(number % 2)) for number, (left, name) in enumerate(shown)]
 
 
-def _labels(cut: list[_Bar], gaps: list[_Gap], unit: Unit, top: int, place: Callable[[int], float]) -> list[Label]:
+def _labels(
+    cut: list[_Bar], gaps: list[_Gap], unit: Unit, top: int, place: Callable[[int], float], what: str
+) -> list[Label]:
     """What is written above the bars, each in the lowest lane where it covers no other."""
     wanted = [
         (
@@ -279,7 +287,7 @@ def _labels(cut: list[_Bar], gaps: list[_Gap], unit: Unit, top: int, place: Call
             f"{_bar_name(bar, unit)}: {bar.events:,} (bar cut at {top:,})",
         )
         for bar in sorted(cut, key=lambda bar: -bar.events)[:MOST_LABELS]
-    ] + [(place(gap.first), "gap", gap.text) for gap in sorted(gaps, key=lambda gap: -gap.days)[:MOST_LABELS]]
+    ] + [(place(gap.first), "gap", gap.text(what)) for gap in sorted(gaps, key=lambda gap: -gap.days)[:MOST_LABELS]]
     lanes: list[list[tuple[float, float]]] = []
     labels = []
     for where, kind, text in sorted(wanted):

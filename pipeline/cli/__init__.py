@@ -26,6 +26,7 @@ MAX_MESSAGE = 4_000
 
 COMMANDS = {
     "demo": ("demo:demo", "The whole job on the bundled sample data: offline, no keys."),
+    "fetch": ("fetch:fetch", "Download a window of a tool's events into a folder first."),
     "survey": ("survey:survey", "Describe an export before mapping it."),
     "plan": ("plan:plan", "Read everything, send nothing, write the sealed plan and its report."),
     "rehearse": ("rehearse:rehearse", "Apply a plan to the embedded local service and verify it there."),

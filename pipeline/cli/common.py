@@ -25,7 +25,11 @@ quiet = click.option(
     "--quiet", "-q", is_flag=True, help="No progress; and no result either where the command succeeds."
 )
 target = click.option(
-    "--to", required=True, metavar="us|eu|URL", help="The target service.", shell_complete=completing.targets
+    "--to",
+    required=True,
+    metavar="us|eu|URL|file:DIR",
+    help="The target service, or a folder for files to import.",
+    shell_complete=completing.targets,
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli import common
+from pipeline.cli import common, log
 from pipeline.cli.apply import interruptible
 from pipeline.cli.flags import takes
 from pipeline.cli.progress import Reading, Sending
@@ -20,6 +20,7 @@ from pipeline.options import KeyOptions, RunOptions
 @takes(RunOptions)
 @takes(KeyOptions, "keys")
 @common.as_json
+@log.option
 @common.quiet
 def run(
     job: Path, history: bool, options: RunOptions, keys: KeyOptions,
@@ -33,8 +34,8 @@ def run(
     not completely sent. Exit 7: what a window sent is not what is found at the service. The next run continues.
     """
     from pipeline import api, config
-    from pipeline.jobs.windows import JobHooks
-    from pipeline.report import job_view
+    from pipeline.jobs.hooks import JobHooks
+    from pipeline.report.terminal import job_view
 
     if options.dry_run and history:
         raise UsageError("--history runs nothing, so --dry-run has no effect", hint="leave --dry-run out")
@@ -65,13 +66,20 @@ def run(
 
 def _show_history(file: Path, as_json: bool) -> int:
     from pipeline.jobs import load_job, read_history, state_file
-    from pipeline.report import job_view
+    from pipeline.jobs.coverage import states_of
+    from pipeline.plan.sealed.directory import Directory
+    from pipeline.report.paused import paused_in
+    from pipeline.report.terminal import job_view
 
     job = load_job(file)
-    windows, attempts = read_history(state_file(job.state))
+    folder, *others = states_of(job)
+    windows, attempts = read_history(state_file(folder))
+    off = paused_in(Directory(folder))
     common.show(
-        job_view.history_object(job.name, windows, attempts),
-        lambda console: job_view.show_history(console, job.name, windows, attempts),
+        job_view.history_object(job.name, windows, attempts, off),
+        lambda console: job_view.show_history(console, job.name, windows, attempts, off),
         as_json=as_json,
     )
+    for other in others:
+        click.echo(f"Another target of this job has its state in {other}", err=True)
     return 0

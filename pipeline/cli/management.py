@@ -79,26 +79,26 @@ class Connection:
 
     def show_line(self, value: object, line: str) -> None:
         """Print an answer that one line sums up."""
-        from pipeline.report import resources
+        from pipeline.report.terminal import resources
 
         self.show(value, lambda console: resources.show_line(console, line))
 
     def show_record(self, record: Any) -> None:
         """Print a model of the management API."""
-        from pipeline.report import resources
+        from pipeline.report.terminal import resources
 
         plain = record.plain()
         self.show(plain, lambda console: resources.show_record(console, plain))
 
     def show_answer(self, title: str, answer: object) -> None:
         """Print an answer whose shape the contract leaves open."""
-        from pipeline.report import resources
+        from pipeline.report.terminal import resources
 
         self.show(answer, lambda console: resources.show_answer(console, title, answer))
 
     def show_rows(self, objects: list[dict[str, Any]], line: str, *columns: str) -> None:
         """Print a line and several objects, with these columns."""
-        from pipeline.report import resources
+        from pipeline.report.terminal import resources
 
         def draw(console: Console) -> None:
             resources.show_line(console, line)
@@ -108,7 +108,7 @@ class Connection:
 
     def show_list(self, listing: Listing[Any], every: bool, *columns: str) -> None:
         """Print one page, or every page as one, with these columns."""
-        from pipeline.report import resources
+        from pipeline.report.terminal import resources
 
         if every:
             items = [item.plain() for item in listing]

@@ -123,7 +123,7 @@ def check(
         from pipeline.option_types import read_settings
         from pipeline.options import PlanOptions
         from pipeline.plan.against import check_against
-        from pipeline.report.against_view import show_against
+        from pipeline.report.terminal.against_view import show_against
 
         options = PlanOptions(settings=read_settings(settings), timezone=timezone)
         found = check_against(names[0], (against, *names[1:]), options, every=every)

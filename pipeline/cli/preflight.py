@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.cli import common
+from pipeline.cli import common, log
 from pipeline.cli.flags import takes
 from pipeline.errors import UnsafePlan
 from pipeline.options import KeyOptions, PreflightOptions
 
 if TYPE_CHECKING:
-    from pipeline.plan.directory import Directory
-    from pipeline.plan.manifest import Plan
+    from pipeline.plan.sealed.directory import Directory
+    from pipeline.plan.sealed.manifest import Plan
     from pipeline.preflight.run import Preflight, PreflightRequest
 
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @common.target
 @takes(PreflightOptions)
 @takes(KeyOptions, "keys")
+@log.option
 @common.as_json
 def preflight(
     directory: Path | None, to: str, options: PreflightOptions, keys: KeyOptions, as_json: bool,
@@ -33,17 +34,22 @@ def preflight(
     would fire. What cannot be checked is reported as unknown. Exit 4 when something would do harm.
     """
     from pipeline import config
-    from pipeline.plan.freshness import open_plan
+    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.preflight.run import PreflightRequest, check_target
-    from pipeline.report import preflight_view
+    from pipeline.preflight.written_files import check_files
     from pipeline.report.contents import Results, project_of
     from pipeline.report.machine import update_report
+    from pipeline.report.terminal import preflight_view
+    from pipeline.targets import folder_of
 
     key = config.given_project_key(keys.project_key_file)
     personal = config.personal_key(keys.personal_key_file)
     plan, folder = open_plan(directory) if directory is not None else (None, None)
-    result = check_target(PreflightRequest(to, key, personal, options), plan, folder)
-    if plan is not None and folder is not None and personal:
+    if folder_of(to) is not None:
+        result = check_files(plan)
+    else:
+        result = check_target(PreflightRequest(to, key, personal, options), plan, folder)
+    if plan is not None and folder is not None and personal and folder_of(to) is None:
         _record(plan, folder, to, options, result)
         update_report(folder, plan, common.warn, Results(project=project_of(result.project, to)))
     common.show(
@@ -76,7 +82,7 @@ def before_sending(
     """
     from pipeline.preflight.run import check_target
     from pipeline.report.preflight_record import read_preflight
-    from pipeline.report.preflight_view import key_line, preflight_line, show_key
+    from pipeline.report.terminal.preflight_view import key_line, preflight_line, show_key
 
     if request.personal_key:
         result = check_target(request, plan, directory, read_preflight(directory))

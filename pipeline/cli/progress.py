@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from pipeline.cli import log
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
@@ -76,10 +77,19 @@ class _Line:
         if self._progress is not None:
             self._progress.stop()
 
-    def show(self, done: int, detail: Callable[[], str], *, about: str = "", total: int | None = None) -> None:
-        """Update the line; `detail` is called only when it is printed.
+    def show(
+        self,
+        done: int,
+        detail: Callable[[], str],
+        *,
+        about: str = "",
+        total: int | None = None,
+        numbers: Callable[[], Mapping[str, object]] = dict,
+    ) -> None:
+        """Update the line; `detail` and `numbers` are called only when it is written.
 
-        `about` is the phase; `total` replaces the total of the constructor, which may be too large.
+        `about` is the phase; `total` replaces the total of the constructor, which may be too large. `numbers` are for
+        `--log-format json`.
         """
         if self._quiet:
             return
@@ -98,7 +108,10 @@ class _Line:
         now = self._clock()
         if now - self._last >= EVERY:
             self._last = now
-            print(f"{title}: {detail()}", file=sys.stderr, flush=True)
+            log.progress(
+                f"{title}: {detail()}",
+                lambda: {"task": self._title, "phase": about, "done": done, "total": whole, **numbers()},
+            )
 
     @property
     def seconds(self) -> float:
@@ -107,6 +120,13 @@ class _Line:
     def step(self, name: str, done: int, total: int) -> None:
         """A step beside the main one: its name, and how many of its events, or MB where it says so, are done."""
         self.show(done, lambda: f"{done:,} of {total:,}" if total else f"{done:,}", about=name, total=total)
+
+
+class Canary(_Line):
+    """Progress of choosing a canary, for which the export is read."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__("Choosing:", None, quiet=quiet)
 
 
 class Verifying(_Line):
@@ -130,6 +150,16 @@ class Reading(_Line):
 
     def __call__(self, rows: int, length: int) -> None:
         self.show(length, lambda: f"{pluralize(rows, 'row')}, {rows / self.seconds:,.0f} rows/s")
+
+
+class Fetching(_Line):
+    """Progress of a fetch: the window that is being asked for, and how much of the whole is done."""
+
+    def __init__(self, title: str, *, quiet: bool) -> None:
+        super().__init__(f"Fetching {title}:", None, quiet=quiet)
+
+    def __call__(self, window: str, done: int, total: int) -> None:
+        self.show(done, lambda: f"{done / 86_400:,.1f} of {total / 86_400:,.1f} days", about=window, total=total)
 
 
 class Comparing(_Line):
@@ -172,7 +202,13 @@ class Sending(_Line):
         self._remember(ended)
         done = counts.already_settled + counts.accepted + counts.refused
         total = self._planned - counts.other_phases
-        self.show(done, lambda: self._detail(counts, ended, total - done), about=counts.phase, total=total)
+        self.show(
+            done,
+            lambda: self._detail(counts, ended, total - done),
+            about=counts.phase,
+            total=total,
+            numbers=lambda: self._numbers(counts, ended, total - done),
+        )
 
     def _print_waiting(self, counts: RunCounts) -> None:
         """Print a line every 10 minutes while nothing settles, since a quiet run would otherwise seem to work."""
@@ -183,11 +219,10 @@ class Sending(_Line):
             return
         self._waited = now
         until = datetime.now().astimezone() + timedelta(seconds=counts.gives_up_in)
-        print(
+        log.progress(
             f"No progress for {_long(counts.idle)}; last failure: {printable(counts.last_failure, MAX_MESSAGE)}."
             f" Trying on until {until:%Y-%m-%d %H:%M:%S %Z} (--retry-for)",
-            file=sys.stderr,
-            flush=True,
+            lambda: self._numbers(counts, 0, 0),
         )
 
     def _remember(self, ended: int) -> None:
@@ -197,14 +232,39 @@ class Sending(_Line):
         while len(self._recent) > 2 and self._recent[1][0] <= now - NOW_SECONDS:
             self._recent.popleft()
 
-    def _detail(self, counts: RunCounts, ended: int, unsent: int) -> str:
-        start, before = self._recent[0]
-        now = (ended - before) / max(self._clock() - start, 1e-9)
+    def _numbers(self, counts: RunCounts, ended: int, unsent: int) -> dict[str, object]:
         average = ended / self.seconds
+        return {
+            "settled": counts.already_settled + counts.accepted,
+            "accepted": counts.accepted,
+            "refused": counts.refused,
+            "in_doubt": counts.in_doubt,
+            "in_flight": counts.in_flight,
+            "limit": counts.limit,
+            "requests": counts.batches_sent,
+            "retried": counts.batches_retried,
+            "split": counts.batches_split,
+            "bytes": counts.bytes_sent,
+            "rate_now": round(self._rate_now(ended), 1),
+            "rate": round(average, 1),
+            "seconds_left": round(unsent / average) if average and unsent > 0 else None,
+            "pause_seconds": round(counts.paused, 1),
+            "quiet_seconds": round(counts.quiet, 1),
+            "idle_seconds": round(counts.idle, 1),
+            "last_failure": printable(counts.last_failure, MAX_MESSAGE),
+        }
+
+    def _rate_now(self, ended: int) -> float:
+        start, before = self._recent[0]
+        return (ended - before) / max(self._clock() - start, 1e-9)
+
+    def _detail(self, counts: RunCounts, ended: int, unsent: int) -> str:
+        now, average = self._rate_now(ended), ended / self.seconds
         parts = [  # the most important first: a narrow terminal shows the beginning
             f"{counts.already_settled + counts.accepted:,} settled",
             f"{counts.refused:,} refused" if counts.refused else "",
             f"{_long(unsent / average)} left" if average and unsent > 0 else "",
+            f"quiet hours for {_long(counts.quiet)}" if counts.quiet >= 1 else "",
             f"waits {_long(counts.paused)} as asked" if counts.paused >= 1 else "",
             f"last failure: {printable(counts.last_failure, FAILURE_CHARACTERS)}" if counts.last_failure else "",
             f"{now:,.0f}/s now, {average:,.0f}/s on average",

@@ -23,20 +23,26 @@ def receipt() -> None:
 @common.as_json
 @common.quiet
 def write(directory: Path, options: ReceiptOptions, as_json: bool, quiet: bool) -> int:
-    """Write the receipt of a plan that was sent, best after `backcast verify`.
+    """Write the receipt of a plan that was sent, best after `backcast verify`; or of a job, by its state directory.
 
     It has the digests of the export and of the plan, the counts of every phase, refused events with their causes, the
     result of the verification, and what none of this proves. A key for --sign: openssl genpkey -algorithm ed25519.
     """
     from pipeline import api
-    from pipeline.plan.freshness import open_plan
+    from pipeline.jobs import state_file
+    from pipeline.plan.sealed.directory import Directory
+    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.machine import update_report
-    from pipeline.report.proof_view import show_receipt
+    from pipeline.report.terminal.proof_view import show_job_receipt, show_receipt
 
+    path = str(Directory(directory).receipt if options.out is None else options.out)
+    if state_file(directory).exists():
+        of_job = api.write_job_receipt(directory, options)
+        common.show(of_job, lambda console: show_job_receipt(console, of_job, path), as_json=as_json, quiet=quiet)
+        return 0
     written = api.write_receipt(directory, options)
     plan, folder = open_plan(directory)
     update_report(folder, plan, common.warn)
-    path = str(folder.receipt if options.out is None else options.out)
     common.show(written, lambda console: show_receipt(console, written, path), as_json=as_json, quiet=quiet)
     return 0
 
@@ -49,14 +55,15 @@ def write(directory: Path, options: ReceiptOptions, as_json: bool, quiet: bool) 
 def check(file: Path, options: ReceiptCheckOptions, as_json: bool, quiet: bool) -> int:
     """Check a receipt: its signature, its sums, and the digests of what it names.
 
-    Plan and ledger are compared where they lie beside the receipt, the export where --source-root names its folder.
+    Plan and ledger are compared where they lie beside the receipt, the export where --source-root names its folder. Of
+    a job, every plan is checked, and that no event was settled twice.
     Exit 7 when a check failed; what could not be checked is listed and does not fail.
     """
-    from pipeline.proof.check import check_receipt
-    from pipeline.report.proof_view import show_receipt_check
+    from pipeline.jobs.receipt_check import check_any_receipt
+    from pipeline.report.terminal.proof_view import show_receipt_check
 
     with Verifying(quiet=quiet) as progress:
-        found = check_receipt(
+        found = check_any_receipt(
             file,
             common.root(options.source_root),  # type: ignore[arg-type]
             None if options.public_key is None else Path(options.public_key),

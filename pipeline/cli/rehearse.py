@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli import common, faults
+from pipeline.cli import common, faults, log
 from pipeline.cli.flags import takes
 from pipeline.cli.progress import Sending
 from pipeline.options import RehearseOptions
@@ -16,6 +16,7 @@ from pipeline.options import RehearseOptions
 @common.directory
 @takes(RehearseOptions)
 @common.as_json
+@log.option
 @common.quiet
 def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bool) -> int:
     """Apply a plan to the embedded local service and verify it there.
@@ -24,19 +25,19 @@ def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bo
     DIR/rehearsal/store.duckdb, and the result goes into the report. Exit 7 when what landed is not what was planned.
     With --fault the service fails on the way, as real ones do.
     """
-    from pipeline import api
-    from pipeline.plan.freshness import open_plan
-    from pipeline.report import terminal
+    from pipeline.plan.sealed.freshness import open_plan
+    from pipeline.rehearsal import rehearse as rehearse_plan
     from pipeline.report.contents import Results
     from pipeline.report.machine import update_report
     from pipeline.report.rejects import refusal, refusal_causes
     from pipeline.report.results import apply_result, verify_result
     from pipeline.report.state import read_status
+    from pipeline.report.terminal import steps
 
     faults.check(options.faults)
     plan, folder = open_plan(directory)
     with Sending(plan.events.made, quiet=quiet, title="Rehearsing") as progress:
-        done = api.rehearse(plan, folder, options, progress=progress, warn=common.warn, step=progress.step)
+        done = rehearse_plan(plan, folder, options, progress=progress, warn=common.warn, step=progress.step)
     for line in faults.report(done.faults):
         click.echo(line, err=True)
     applied, verified = apply_result(done.outcome), verify_result(done.verification)
@@ -44,7 +45,7 @@ def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bo
     status = read_status(plan, folder, results)
     common.show(
         {"format": "backcast.rehearse/1", "state": status.state, "apply": applied, "verify": verified},
-        lambda console: terminal.show_results(
+        lambda console: steps.show_results(
             console,
             plan,
             status,

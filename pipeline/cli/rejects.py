@@ -26,16 +26,19 @@ from pipeline.options import RejectsOptions
 def rejects(directory: Path, options: RejectsOptions, every: bool, form: str, as_json: bool) -> int:
     """The rows that could not be sent, and the events that the service refused (code refused_event).
 
-    They are grouped by code, each with its count and one example; --all lists them. Each has file, row, byte offset,
-    code and text. `row` counts records from 1, 0 where the export cannot be read; `offset` is in bytes of the
-    decompressed file. In CSV a text that a spreadsheet would run as a formula has an apostrophe before it, and so has a
-    text that starts with an apostrophe.
+    They are grouped by code, each with its count and one example; --all lists them. Duplicates that differ from the
+    event that is sent in their place (superseded) are counted, too, with the first of them and what differs; its values
+    are masked unless the plan was made with --show-values.
+
+    Each has file, row, byte offset, code and text. `row` counts records from 1, 0 where the export cannot be read;
+    `offset` is in bytes of the decompressed file. In CSV a text that a spreadsheet would run as a formula has an
+    apostrophe before it, and so has a text that starts with an apostrophe.
     """
     import msgspec
 
     from pipeline import api
-    from pipeline.report import rejects_view
-    from pipeline.report.rejects import RefusedEvent, write_csv
+    from pipeline.report.rejects import RefusedEvent, read_superseded, write_csv
+    from pipeline.report.terminal import rejects_view
 
     rows = api.read_rejects(directory, options, warn=common.warn)
     with common.output():
@@ -53,5 +56,7 @@ def rejects(directory: Path, options: RejectsOptions, every: bool, form: str, as
             rejects_view.show_each(console(), rows)
         else:
             code = "" if options.code is None else f" --code {shlex.quote(options.code)}"
-            rejects_view.show_groups(console(), rows, f"backcast rejects {shlex.quote(str(directory))}{code}")
+            command = f"backcast rejects {shlex.quote(str(directory))}{code}"
+            superseded = read_superseded(directory) if options.code is None else None
+            rejects_view.show_groups(console(), rows, command, superseded)
     return 0

@@ -14,17 +14,17 @@ from pipeline.cli import common
 @common.as_json
 def status(directory: Path, as_json: bool) -> int:
     """The state of a plan, and what is in doubt. Reads the ledger, also during a run."""
-    from pipeline.plan.freshness import open_plan
-    from pipeline.report import terminal
+    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.results import status_result
     from pipeline.report.state import read_status
+    from pipeline.report.terminal import steps
 
     plan, folder = open_plan(directory)
     found = read_status(plan, folder)
     result = status_result(plan, found)
     common.show(
         result,
-        lambda console: terminal.show_status(console, plan, found, result, str(directory)),
+        lambda console: steps.show_status(console, plan, found, result, str(directory)),
         as_json=as_json,
     )
     return 0

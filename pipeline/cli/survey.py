@@ -20,8 +20,8 @@ def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool) -> i
     Exit 4 when it has no row, as for a plan of it.
     """
     from pipeline import api
-    from pipeline.report.survey_page import write_survey
-    from pipeline.report.survey_view import show_survey
+    from pipeline.report.page.survey_page import write_survey
+    from pipeline.report.terminal.survey_view import show_survey
     from pipeline.survey.recognition import no_rows
 
     result = api.survey_export(sources, options)

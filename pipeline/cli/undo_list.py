@@ -24,7 +24,7 @@ def undo_list(directory: Path, options: UndoListOptions, as_json: bool, quiet: b
     README.txt beside them explains what the service can delete and what it cannot. Nothing is deleted or sent.
     """
     from pipeline import api
-    from pipeline.report.proof_view import show_undo_list
+    from pipeline.report.terminal.proof_view import show_undo_list
 
     with Verifying(quiet=quiet) as progress:
         found = api.list_sent(directory, options, progress=progress.step)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import click
 
-from pipeline.cli import common
+from pipeline.cli import common, log
 from pipeline.cli.flags import takes
 from pipeline.cli.progress import Verifying
 from pipeline.options import KeyOptions, VerifyOptions
@@ -20,6 +21,7 @@ from pipeline.options import KeyOptions, VerifyOptions
 @click.option("--yes", is_flag=True, help="Do not ask before --repair sends.")
 @takes(KeyOptions, "keys")
 @common.as_json
+@log.option
 @common.quiet
 def verify(
     directory: Path, to: str, options: VerifyOptions, yes: bool, keys: KeyOptions, as_json: bool, quiet: bool
@@ -28,28 +30,35 @@ def verify(
 
     Every event is compared by (uuid, event, distinct_id, timestamp), and of some or all every property; each difference
     is named with its row, all of them in DIR/differences.jsonl. Exit 7 when anything differs. Interrupted (exit 130),
-    the next run continues. --repair needs the capture key too; altered and extra events are never sent over.
+    the next run continues. --repair needs the capture key too; altered and extra events are never sent over. The files
+    of --to file:DIR are compared by their digests, and by what an import into the local service makes of them.
     """
     import msgspec
 
     from pipeline import config
     from pipeline.api import project_of_target
     from pipeline.delivery.send import Hooks, capture_key
-    from pipeline.plan.freshness import open_plan
-    from pipeline.report import terminal
+    from pipeline.imported import compare_files
+    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.contents import Results, earlier_verification
     from pipeline.report.machine import update_report
     from pipeline.report.rejects import refusal
     from pipeline.report.results import repair_counts, verify_result
     from pipeline.report.state import read_status
-    from pipeline.targets import address_of, is_loopback
+    from pipeline.report.terminal import steps
+    from pipeline.targets import address_of, folder_of, is_loopback
     from pipeline.verify.steps import Keys, Repair, compare, repair
 
     plan, folder = open_plan(directory)
-    key = config.required_personal_key(keys.personal_key_file)
+    files = folder_of(to) is not None
+    key = config.Secret("") if files else config.required_personal_key(keys.personal_key_file)
+    faults: Sequence[str] = ()
     address, earlier = address_of(to), earlier_verification(folder, plan)
     with Verifying(quiet=quiet) as progress:
-        if options.repair:
+        if files:
+            found, faults = compare_files(plan, folder, to, options, progress=progress.step)
+            done = Repair(None, found)
+        elif options.repair:
             sending = capture_key(to, keys.project_key_file, warn=common.warn)
             asks = not (yes or is_loopback(address))
             confirm = partial(_confirm, progress, address) if asks else lambda count: None
@@ -57,18 +66,20 @@ def verify(
             done = repair(plan, folder, to, options, Keys(key, sending), earlier=earlier, confirm=confirm, hooks=hooks)
         else:
             done = Repair(None, compare(plan, folder, to, options, key, earlier=earlier, progress=progress.step))
+    for fault in faults:
+        common.warn(fault)
     counts = repair_counts(done.outcome, asked=options.repair)
     result = verify_result(done.verification, to=address, repair=counts)
     status = read_status(plan, folder, Results(verification=result))
     common.show(
         msgspec.structs.replace(result, state=status.state),
-        lambda console: terminal.show_results(
+        lambda console: steps.show_results(
             console, plan, status, str(directory), verified=result, project=options.project
         ),
         as_json=as_json,
         quiet=quiet and not result.differs,
     )
-    project = project_of_target(to, options, key)
+    project = None if files else project_of_target(to, options, key)
     update_report(folder, plan, common.warn, Results(verification=result, project=project))
     if done.outcome is not None and done.outcome.problem is not None:
         raise done.outcome.problem

@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.batcher import Batch, Envelope, PerEventEnvelope, pack
-from pipeline.delivery.destination import Destination
+from pipeline.batcher import Batch, Envelope, PerEventEnvelope, gaps, pack
+from pipeline.delivery.destination import Destination, SeparatesPhases
 from pipeline.delivery.outcome import Outcome, RunCounts, SendLimits
+from pipeline.delivery.pace import Pace
 from pipeline.delivery.recorder import Recorder
 from pipeline.delivery.senders import Senders
 from pipeline.delivery.size import KeyedBatch, RequestSize
@@ -21,20 +22,27 @@ from pipeline.delivery.stopping import StopSignal
 from pipeline.delivery.throttle import RateController, Throttle
 from pipeline.errors import BackcastError, Interrupted, Unfinished
 from pipeline.ledger import BatchKey, Ledger, Totals
-from pipeline.plan.contents import PlannedBlock, task_of, tasks
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import Plan
-from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
+from pipeline.options.pace import BYTES, Limit, slowest
+from pipeline.options.pace import EVENTS as EVENTS_A_SECOND
+from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks
 from pipeline.timestamps import format_utc
 from pipeline.transform.block import make_batches
 from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers
+
+if TYPE_CHECKING:
+    from pipeline.plan.canary import Ranges
 
 __all__ = ["Apply", "Outcome", "RunCounts", "SendLimits"]
 
 
 RATE_SECONDS = 1.0
 """Seconds of `--rate` that one request has at most."""
+LEAST_BYTES = 64 * 1024
+"""Bytes of a request that a low `--rate` does not make smaller."""
 
 
 class _Block(NamedTuple):
@@ -54,7 +62,9 @@ class Delivery:
     """What one run sends: the phases of a sealed plan, transformed by `config` into batches with the project key.
 
     `per_event`: to the per-event endpoint, not to `/batch/`. `target_known`: the target took other plans before, so an
-    outage is waited for from the first request on.
+    outage is waited for from the first request on. `only` are the ranges that a canary sends, None for everything: one
+    request after the other, since of each person many hold one event, and their order decides what the service makes of
+    the person.
     """
 
     plan: Plan
@@ -66,6 +76,7 @@ class Delivery:
     dry_run: bool = False
     target_known: bool = False
     per_event: bool = False
+    only: Ranges | None = None
 
     @property
     def envelope(self) -> Envelope:
@@ -92,18 +103,22 @@ class Apply:
         interrupted: threading.Event | None = None,
         progress: Callable[[RunCounts], None] = lambda counts: None,
     ) -> None:
-        self._delivery = delivery = replace(delivery, config=_within_rate(delivery.config, delivery.limits.rate))
+        self._delivery = delivery = replace(delivery, config=_within_rate(delivery.config, delivery.limits.rates))
         self._plan = delivery.plan
         self._ledger = ledger
         self._workers = workers
+        self._destination = destination
         self._phases = [phase for phase in PHASES if phase in delivery.phases]
         self._progress = progress
         self._counts = RunCounts()
         self._envelope = delivery.envelope
         limits = delivery.limits
         self._stop = StopSignal(interrupted or threading.Event(), limits.max_seconds)
+        pace = Pace() if delivery.dry_run else Pace(limits.rates, limits.quiet, limits.zone)
         self._throttle = Throttle(
-            RateController(limits.concurrency, None if delivery.dry_run else limits.rate),
+            RateController(limits.concurrency)
+            if delivery.dry_run
+            else RateController(limits.concurrency, pace.allowed),
             target_known=delivery.target_known or ledger.was_answered(),
         )
         self._size = RequestSize(ledger.learned())
@@ -111,6 +126,8 @@ class Apply:
         self._senders = Senders(
             destination, self._throttle, limits, self._envelope, self._size, self._recorder, self._stop
         )
+        self._only = None if delivery.only is None else {key: list(ranges) for key, ranges in delivery.only.items()}
+        self._senders.in_order = self._in_order = self._only is not None
 
     def stop_with(self, problem: BackcastError) -> None:
         """Send nothing, because of a problem that came before the first request; `run` gives the outcome."""
@@ -121,6 +138,10 @@ class Apply:
         before = self._ledger.totals()
         self._counts.start_from(before, self._plan.events.phases, self._phases)
         self._recorder.start()
+        if self._only is not None:
+            # Otherwise they and those that this run begins would add up to more than were ever in flight.
+            for key in self._recorder.in_doubt:
+                self._only.setdefault((key.phase, key.block), [])
         try:
             self._send_all(before)
             self._senders.close()
@@ -179,6 +200,8 @@ class Apply:
     def _send_phase(self, phase: str) -> None:
         """Send what is unsent of one phase, and wait for all of it: the next phase may depend on it."""
         self._counts.phase = phase
+        if isinstance(self._destination, SeparatesPhases):
+            self._destination.begin_phase(phase)
         if phase == EVENTS:
             with self._workers as workers:
                 workers.configure(self._delivery.config, self._envelope)
@@ -201,16 +224,24 @@ class Apply:
         """The task of a block, None where nothing of it is unsent. `begun` are the blocks with rows in the ledger."""
         self._check()
         number = planned.sealed.number
-        if not planned.events:
+        left_out = self._left_out(EVENTS, number, planned.events)
+        if not planned.events or left_out is None:
             return None
         task = task_of(self._plan, planned)._replace(most=self._size.learned_bytes)
         if number not in begun:
-            return task
+            return task._replace(ended=left_out)
         rows = self._ledger.rows_of(EVENTS, number)
         if sum(key.events for key, state in rows if state in ("settled", "refused")) == planned.events:
             return None
         ended, recorded = _ranges(rows)
-        return task._replace(ended=ended, doubtful=recorded)
+        return task._replace(ended=[*ended, *left_out], doubtful=recorded)
+
+    def _left_out(self, phase: str, block: int, events: int) -> list[tuple[int, int]] | None:
+        """The ranges of a block that a canary does not send; None where it sends nothing of it."""
+        if self._only is None:
+            return []
+        ranges = self._only.get((phase, block))
+        return None if ranges is None else list(gaps(events, ranges))
 
     def _sealed_blocks(self, phase: str) -> Iterator[_Block]:
         """The batches of a phase that is sealed line by line.
@@ -221,13 +252,17 @@ class Apply:
         config = self._delivery.config
         mapper = config.compile(config.options)
         for number, events in phase_blocks(phase, self._plan, self._delivery.directory, mapper, config.options):
+            left_out = self._left_out(phase, number, len(events))
+            if left_out is None:
+                continue
             ended, recorded = _ranges(self._ledger.rows_of(phase, number))
+            ended += left_out
             batches = list(pack(events, self._envelope, config.limits, ended, recorded, most=self._size.learned_bytes))
             if phase == "groups" and number == 0:
                 self._senders.in_order = True
                 yield _Block(number, batches[:1], recorded)
                 self._drain()
-                self._senders.in_order = False
+                self._senders.in_order = self._in_order
                 batches = batches[1:]
             yield _Block(number, batches, recorded)
 
@@ -278,7 +313,7 @@ class Apply:
         """Update the live counts and call `progress`."""
         counts, throttle = self._counts, self._throttle
         counts.in_flight, counts.limit = throttle.controller.in_flight, throttle.controller.limit
-        counts.paused = throttle.controller.paused(throttle.now())
+        counts.paused, counts.quiet = throttle.controller.paused(throttle.now()), throttle.controller.quiet()
         counts.idle = throttle.idle(self._senders.oldest())
         counts.gives_up_in = max(0.0, self._delivery.limits.retry.seconds - counts.idle)
         self._progress(counts)
@@ -289,13 +324,18 @@ class Apply:
             raise _Stopping
 
 
-def _within_rate(config: TransformConfig, rate: float | None) -> TransformConfig:
-    """The config with batches of at most RATE_SECONDS of the operator's rate: a request arrives as a whole, so the rate
-    can only be kept between requests. Batches that the ledger has are sent unchanged, whatever the rate is."""
-    if rate is None:
-        return config
-    most = max(1, min(config.limits.batch_events, int(rate * RATE_SECONDS)))
-    return replace(config, limits=replace(config.limits, batch_events=most))
+def _within_rate(config: TransformConfig, rates: Sequence[Limit]) -> TransformConfig:
+    """The config with batches of at most RATE_SECONDS of the operator's lowest rate: a request arrives as a whole, so
+    the rate can only be kept between requests. Batches that the ledger has are sent unchanged, whatever the rate is.
+
+    Bytes before gzip are limited as those that travel, of which there are fewer.
+    """
+    limits = config.limits
+    if events := slowest(rates, EVENTS_A_SECOND):
+        limits = replace(limits, batch_events=max(1, min(limits.batch_events, int(events * RATE_SECONDS))))
+    if size := slowest(rates, BYTES):
+        limits = replace(limits, batch_bytes=min(limits.batch_bytes, max(LEAST_BYTES, int(size * RATE_SECONDS))))
+    return replace(config, limits=limits)
 
 
 def _ranges(rows: Iterable[tuple[BatchKey, str]]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

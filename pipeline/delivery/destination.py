@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from pipeline.batcher import Batch
 
@@ -83,6 +83,15 @@ class Destination(Protocol):
 
     def close(self) -> None:
         """Close all connections."""
+        ...
+
+
+@runtime_checkable
+class SeparatesPhases(Protocol):
+    """A destination that keeps the phases of a plan apart."""
+
+    def begin_phase(self, phase: str) -> None:
+        """The batches from here on are of this phase; nothing is in flight."""
         ...
 
 

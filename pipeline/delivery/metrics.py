@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from pipeline.delivery.outcome import RunCounts
 from pipeline.errors import UsageError
 from pipeline.files import write_atomically
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 
 EVERY = 5.0
 """Seconds between two versions of the file."""

@@ -10,21 +10,25 @@ import msgspec
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import BackcastError
 from pipeline.ledger import PhaseTotals, Totals
-from pipeline.plan.phases import PHASES
+from pipeline.options.pace import Hours, Limit
+from pipeline.plan.sealed.phases import PHASES
 
 
 @dataclass(frozen=True, slots=True)
 class SendLimits:
     """How fast to send, and when to give up.
 
-    `concurrency` bounds requests in flight, `rate` events a second (None: as fast as the service accepts them). More
-    than `max_refused` refused events stop the run; so does `max_seconds` (None: no limit).
+    `concurrency` bounds requests in flight, `rates` events and bytes a second, by time of day (none: as fast as the
+    service accepts them), and in the hours `quiet` nothing is sent; `zone` is the clock of both, "" for this machine's.
+    More than `max_refused` refused events stop the run; so does `max_seconds` (None: no limit).
     """
 
     concurrency: int = 8
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_refused: int = 100
-    rate: float | None = None
+    rates: tuple[Limit, ...] = ()
+    quiet: tuple[Hours, ...] = ()
+    zone: str = ""
     max_seconds: float | None = None
 
 
@@ -60,7 +64,8 @@ class RunCounts(ResultCounts):
 
     `phases` has the same counts for each phase, `phase` is the one that is being sent, and `other_phases` counts the
     unsent events of phases that this run does not send. While the run goes on, `limit` is how many requests may be in
-    flight, `paused` for how many more seconds the service asked for no requests, and `last_failure` the last failure of
+    flight, `paused` for how many more seconds the service asked for no requests, `quiet` for how many more quiet hours
+    last, and `last_failure` the last failure of
     a batch that is still being sent, "" where there is none. `idle` is for how many seconds no batch settled while a
     request was in flight; in `gives_up_in` more seconds of that the run gives up.
     """
@@ -76,6 +81,7 @@ class RunCounts(ResultCounts):
     in_flight: int = 0
     limit: int = 0
     paused: float = 0.0
+    quiet: float = 0.0
     last_failure: str = ""
     idle: float = 0.0
     gives_up_in: float = 0.0

@@ -96,7 +96,7 @@ def send_with_retries(
 
     def attempt() -> Response:
         nonlocal batch, last, tries, doubts, begun, doubtful, reached
-        started = throttle.enter(batch.events, stop)
+        started = throttle.enter(batch.events, len(batch.body), stop)
         if started is None:
             return last
         response = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,15 +18,19 @@ from pipeline.files import private
 from pipeline.ledger import Ledger, read_totals
 from pipeline.models import Step
 from pipeline.options import ApplyOptions
-from pipeline.plan.directory import Directory
-from pipeline.plan.freshness import check_applicable, check_fresh, transform_config_for, workers_for
-from pipeline.plan.manifest import Plan
-from pipeline.targets import address_of, is_loopback, region_of
+from pipeline.options.pace import read_hours, read_limits
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.freshness import check_applicable, check_fresh, transform_config_for, workers_for
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.targets import address_of, folder_of, is_loopback, region_of
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, RunCounts
+    from pipeline.plan.canary import Ranges
 
 DRY_RUN_KEY = Secret("phc_dry_run")
+FILES_KEY = Secret("phc_files")
+"""Stands for the key where files are written, which contain none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,10 @@ def capture_key(
     """The capture key for a target, its shape checked: `key`, else that of the file or the environment.
 
     A dry run needs none, but one that is there is checked all the same, and a file that is named has to contain one.
-    Raises UsageError.
+    Files are written without any. Raises UsageError.
     """
+    if folder_of(to) is not None:
+        return FILES_KEY
     if not key:
         key = keys.given_project_key(file)
     if dry_run and not key and file is None:
@@ -73,8 +79,22 @@ def check_send(plan: Plan, directory: Directory, to: str, key: Secret, options: 
     check_applicable(plan, to)
     read_totals(directory.ledger)  # a ledger that was lost is noticed before anybody is asked anything
     check_phases(plan, directory, phases)
+    if folder_of(to) is not None:
+        _check_files(options)
     local = options.dry_run or is_loopback(address_of(to))
     check_merges(plan, directory, phases, options.approve_merges, loopback=local)
+
+
+def _check_files(options: ApplyOptions) -> None:
+    """Raise UsageError for options that ask something of a service, where there is none."""
+    for name, given in (("--canary", options.canary), ("--require-canary", options.require_canary)):
+        if given:
+            raise UsageError(
+                f"{name} reads events back from a service, and files are no service",
+                hint="leave it out; import the files into a test project first",
+            )
+    if options.transport != "auto":
+        raise UsageError(f"--transport {options.transport} is of a service", hint="leave it out to write files")
 
 
 @private()
@@ -87,16 +107,16 @@ def send_plan(
     hooks: Hooks | None = None,
     *,
     target_known: bool = False,
+    only: Ranges | None = None,
 ) -> Outcome:
     """Send exactly the plan, or resume doing so.
 
     `target_known`: the target took other plans before, so an outage there is waited for from the first request on.
-    What stops a run that has begun is its outcome's
-    `problem`, beside the counts. Raises what keeps it from beginning: UnsafePlan, StalePlan, UnreadableExport, Busy,
-    BrokenLedger, UsageError.
+    `only` are the ranges of a canary. What stops a run that has begun is its outcome's `problem`, beside the counts.
+    Raises what keeps it from beginning: UnsafePlan, StalePlan, UnreadableExport, Busy, BrokenLedger, UsageError.
     """
     check_send(plan, directory, to, key, options)
-    return send_unchecked(plan, directory, to, key, options, hooks, target_known=target_known)
+    return send_unchecked(plan, directory, to, key, options, hooks, target_known=target_known, only=only)
 
 
 def send_unchecked(
@@ -108,13 +128,15 @@ def send_unchecked(
     hooks: Hooks | None = None,
     *,
     target_known: bool = False,
+    only: Ranges | None = None,
 ) -> Outcome:
     """The same for a rehearsal, which a plan that is not ready may go through."""
     from pipeline.delivery.apply import Apply, Delivery, SendLimits
     from pipeline.delivery.capture import CaptureDestination
     from pipeline.delivery.capture_v1 import PerEventDestination
-    from pipeline.delivery.choice import Asking, choose_transport
+    from pipeline.delivery.choice import BATCH, V1, Asking, Choice, choose_transport
     from pipeline.delivery.destination import Destination, DryRunDestination
+    from pipeline.delivery.file_destination import FileDestination
     from pipeline.delivery.retry import RetryPolicy
     from pipeline.transform.workers import Workers
 
@@ -122,36 +144,52 @@ def send_unchecked(
     config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
     for line in check_fresh(plan, config, directory, hooks.step):
         hooks.warn(line)
+    folder = folder_of(to)
     limits = SendLimits(
-        options.max_concurrency,
+        options.max_concurrency if folder is None else 1,
         RetryPolicy(options.retry_for, options.max_retries, options.first_pause, options.longest_pause),
         options.max_refused,
-        options.rate,
+        () if options.rate is None else read_limits(options.rate),
+        () if options.quiet_hours is None else read_hours(options.quiet_hours),
+        options.hours_timezone or "",
         options.max_duration,
     )
     phases = choose_phases(options.phases)
     ca_file = None if options.ca_file is None else str(options.ca_file)
     dialect = plan.options.dialect
-    batch = CaptureDestination(
-        to, key=key, dialect=dialect, timeout=options.timeout, ca_file=ca_file,
-        redirect_hosts=tuple(options.redirect_hosts),
-    )  # fmt: skip
-    per_event = PerEventDestination(to, key=key, timeout=options.timeout, ca_file=ca_file)
-    ledger = Ledger(None, like=directory.ledger) if options.dry_run else Ledger(directory.ledger)
-    try:
+    batch: CaptureDestination | None = None
+    per_event: PerEventDestination | None = None
+    files: FileDestination | None = None
+    with ExitStack() as stack:
+        if folder is None:
+            batch = CaptureDestination(
+                to, key=key, dialect=dialect, timeout=options.timeout, ca_file=ca_file,
+                redirect_hosts=tuple(options.redirect_hosts),
+            )  # fmt: skip
+            stack.callback(batch.close)
+            per_event = PerEventDestination(to, key=key, timeout=options.timeout, ca_file=ca_file)
+            stack.callback(per_event.close)
+        ledger = Ledger(None, like=directory.ledger) if options.dry_run else Ledger(directory.ledger)
+        stack.callback(ledger.close)
         ledger.open(
             plan.digest, importlib.metadata.version("backcast"), address_of(to),
-            None if options.dry_run else key, rotated=options.rotated_key,
+            None if options.dry_run or folder is not None else key, rotated=options.rotated_key,
         )  # fmt: skip
-        asking = None
-        if not options.dry_run:
-            asking = Asking(per_event, limits.retry, hooks.interrupted, target_known or ledger.was_answered())
-        choice = choose_transport(options.transport, dialect, ledger, asking)
+        if folder is not None and not options.dry_run:
+            files = FileDestination(folder, plan.digest, plan.tool)
+            stack.callback(files.close)
+            files.check(read_totals(directory.ledger))
+        choice = Choice(BATCH)
+        if per_event is not None:
+            asking = None
+            if not options.dry_run:
+                asking = Asking(per_event, limits.retry, hooks.interrupted, target_known or ledger.was_answered())
+            choice = choose_transport(options.transport, dialect, ledger, asking)
         delivery = Delivery(
             plan, directory, config, key.reveal(), phases, limits, options.dry_run, target_known,
-            choice.transport == "v1",
+            choice.transport == V1, only,
         )  # fmt: skip
-        destination: Destination = per_event if delivery.per_event else batch
+        destination: Destination = files or (per_event if delivery.per_event else batch) or DryRunDestination()
         if options.dry_run:
             destination = DryRunDestination()
         rows = plan.events.phases.get("events", 0)
@@ -161,11 +199,10 @@ def send_unchecked(
             run = Apply(delivery, destination, ledger, workers, interrupted=hooks.interrupted, progress=progress)
             if choice.problem is not None:
                 run.stop_with(choice.problem)
-            return run.run()
-    finally:
-        ledger.close()
-        batch.close()
-        per_event.close()
+            outcome = run.run()
+        if files is not None and outcome.balanced:
+            files.finish()
+        return outcome
 
 
 @contextmanager

@@ -11,7 +11,8 @@ Three limits apply, and the strictest decides:
   a service that answers within a millisecond would get hundreds of times the requests that it admits from one sender.
 * the pause that the service asks for (Retry-After): no request is sent until it is over.
 
-`--rate` is a fourth limit, set by the operator: events a second, over all tries.
+`--rate` is a fourth limit, set by the operator: events and bytes a second, over all tries; no request leaves in
+`--quiet-hours` (`pipeline.delivery.pace`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections import deque
 from collections.abc import Callable
 
 from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.pace import FREE, Allowed
 
 START = 4
 """Requests in flight at first: enough to fill a fast service at once, too few to flood a slow one."""
@@ -48,20 +50,22 @@ TICK = 0.2
 
 
 class RateController:
-    """The controller. `most` bounds requests in flight; `events_per_second` is the operator's own limit.
+    """The controller. `most` bounds requests in flight; `allowed` returns the operator's own limits at this moment.
 
     Every `now` is seconds of one monotonic clock. Not thread-safe: `Throttle` is.
     """
 
-    def __init__(self, most: int, events_per_second: float | None = None) -> None:
+    def __init__(self, most: int, allowed: Callable[[], Allowed] = lambda: FREE) -> None:
         self.most = most
         self.in_flight = 0
         self._limit = float(min(START, most))
-        self._events_per_second = events_per_second
+        self._allowed = allowed
         self._is_doubling = True
         self._limit_changed = -math.inf
         self._limit_reached = -math.inf
         self._paused_until = -math.inf
+        self.quiet_at = -math.inf
+        """When a request had to wait for quiet hours last."""
         self._operator_next = -math.inf
         self._service_next = -math.inf
         self._rate: float | None = None
@@ -92,24 +96,32 @@ class RateController:
         """Seconds for which the service still asks for no requests."""
         return max(0.0, self._paused_until - now)
 
+    def quiet(self) -> float:
+        """Seconds until the operator's quiet hours end; 0 outside of them."""
+        return self._allowed().quiet
+
     def wait(self, now: float) -> float:
         """Seconds until the next request may be sent: 0 now, infinite when an answer has to come first."""
         if self.in_flight >= self.limit:
             return math.inf
-        wait = max(self._paused_until - now, self._operator_next - now)
+        quiet = self.quiet()
+        if quiet:
+            self.quiet_at = now
+        wait = max(self._paused_until - now, self._operator_next - now, quiet)
         if self.rate(now) is not None:
             wait = max(wait, self._service_next - now)
         return max(0.0, wait)
 
-    def leave(self, now: float, events: int) -> None:
-        """Record that a request with so many events is sent."""
+    def leave(self, now: float, events: int, size: int = 0) -> None:
+        """Record that a request with so many events, and bytes, is sent."""
         self.in_flight += 1
         if self.in_flight >= self.limit:
             self._limit_reached = now
         if self._first_request is None:
             self._first_request = now
-        if self._events_per_second is not None:
-            self._operator_next = max(self._operator_next, now - BURST) + events / self._events_per_second
+        allowed = self._allowed()
+        takes = max(events / (allowed.events or math.inf), size / (allowed.bytes or math.inf))
+        self._operator_next = max(self._operator_next, now - BURST) + takes
         rate = self.rate(now)
         if rate is not None:
             self._service_next = max(self._service_next, now) + 1 / rate
@@ -199,17 +211,19 @@ class Throttle:
         self._last_settled = -math.inf
 
     def idle(self, since: float) -> float:
-        """Seconds in which no request settled: since `since`, or since the last one settled, if later."""
-        return self.now() - max(since, self._last_settled)
+        """Seconds in which no request settled: since `since`, or since the last one settled or quiet hours ended, if
+        later."""
+        return self.now() - max(since, self._last_settled, self.controller.quiet_at)
 
-    def enter(self, events: int, stop: threading.Event) -> float | None:
-        """Wait until a request may be sent. Returns that moment, or None once the run is stopping."""
+    def enter(self, events: int, size: int, stop: threading.Event) -> float | None:
+        """Wait until a request of so many events and bytes may be sent. Returns that moment, or None once the run is
+        stopping."""
         with self._changed:
             while not stop.is_set():
                 now = self.now()
                 wait = self.controller.wait(now)
                 if wait <= 0:
-                    self.controller.leave(now, events)
+                    self.controller.leave(now, events, size)
                     return now
                 self._changed.wait(min(wait, TICK))
         return None

@@ -11,7 +11,7 @@ A format is one file in `formats/` (see `pipeline.extractors.format`); a codec i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from pipeline.extractors.choice import choose_parts
@@ -20,7 +20,7 @@ from pipeline.extractors.format import RowOptions
 from pipeline.extractors.formats import describe, format_of
 from pipeline.extractors.rows import Rows
 from pipeline.extractors.stream import content_of, digest_of, refuse_changed
-from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, Block, Part
+from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, Block, Layout, Part
 
 __all__ = [
     "Rows", "blocks", "choose_parts", "describe", "digest_of", "has_fixed_columns", "open_source", "refuse_changed",
@@ -46,21 +46,25 @@ def rows(
     opens: Sequence[str] = (),
     members: bool = False,
     blanks: bool = False,
-    decoded: Set[str] = frozenset(),
+    layout_of: Callable[[tuple[str, ...]], Layout | None] | None = None,
 ) -> Rows:
     """The rows of one block, read in the calling process.
 
     A block without content is read from the file itself. Without `observe` there are no warnings.
     `opens` are members of JSON lines whose objects are opened with the row (`pipeline.extractors.jsonl_rows`).
-    With `members`, rows may be `pipeline.native` Members instead of dicts, unless there are `decoded` columns and the
-    block has one of them, or rows with columns of their own. A blank cell of delimited text is missing from its record,
-    or with `blanks` the empty text.
+    With `members`, rows may be `pipeline.native` Members instead of dicts. These have the layout that `layout_of` gives
+    for the columns of the block; where it gives none, and where rows have columns of their own, all rows are dicts.
+    A blank cell of delimited text is missing from its record, or with `blanks` the empty text.
     """
-    read = partial(format_of(part).rows, part, block, content_of(part, block))
-    if members and decoded:
+    form = format_of(part)
+    read = partial(form.rows, part, block, content_of(part, block))
+    layout: Layout | None = Layout()
+    if members and layout_of is not None:
         columns = read(RowOptions()).columns
-        members = columns is not None and decoded.isdisjoint(columns)
-    return read(RowOptions(observe, opens, members, blanks))
+        layout = None if columns is None else layout_of(tuple(columns))
+    if layout is None or (layout.places and not form.layouts):
+        return read(RowOptions(observe, opens, blanks=blanks))
+    return read(RowOptions(observe, opens, members, blanks, layout))
 
 
 def has_fixed_columns(part: Part) -> bool:

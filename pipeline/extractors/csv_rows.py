@@ -23,38 +23,55 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import compress
+from typing import Any
 
 from pipeline.extractors import csv_records
 from pipeline.extractors.csv_records import is_blank, parser, records
 from pipeline.extractors.line_index import LineIndex
 from pipeline.extractors.stream import WIDE
-from pipeline.models import BrokenRow, Dialect
+from pipeline.models import BrokenRow, Dialect, Layout
 from pipeline.native import AVAILABLE, native
 from pipeline.text import pluralize
 from pipeline.values import Record, canonical_texts
+
+AS_THEY_ARE = Layout()
 
 
 class DelimitedRows:
     """The rows of one block. `dialect` names the columns; a block never includes the header.
 
     With `blanks`, a blank cell is the empty text. The canonical content of a row has its blank cells either way, so
-    that its uuid does not depend on that setting. With `members`, rows are `pipeline.native` Members where the C part
-    is available.
+    that its uuid does not depend on that setting. With `members`, rows are `pipeline.native` Members in that layout
+    where the C part is available.
     """
 
     def __init__(
-        self, data: bytes, offset: int, dialect: Dialect, *, blanks: bool = False, members: bool = False
+        self,
+        data: bytes,
+        offset: int,
+        dialect: Dialect,
+        *,
+        blanks: bool = False,
+        members: bool = False,
+        layout: Layout = AS_THEY_ARE,
     ) -> None:
         self._data = data
         self._offset = offset
         self._dialect = dialect
         self._encoding = "utf-8" if dialect.encoding in WIDE else dialect.encoding
-        self._make = native.Header(dialect.header, blanks) if members and AVAILABLE else self._dicts(blanks)
+        self._make: Callable[[list[str]], Any] = self._dicts(blanks)
+        self._canonical: Callable[[list[str]], bytes] = self._canonical_texts
+        if members and AVAILABLE:
+            header = dialect.header
+            places = layout.places or tuple((number, -1, name) for number, name in enumerate(header))
+            ordered = tuple((number, 0, name) for name, number in self._sorted_names)
+            self._make = native.Cells(len(header), places, layout.objects, blanks, layout.always)
+            self._canonical = native.Cells(len(header), ordered, blanks=True)
         self._suspect = False
         self._spans: list[tuple[int, int]] | None = None
         self._last: tuple[int, list[str]] = (-1, [])
-        self._sorted: list[tuple[str, int]] | None = None
         self.warnings: list[tuple[int, str, str]] = []
 
     def _dicts(self, blanks: bool) -> Callable[[list[str]], Record]:
@@ -126,7 +143,8 @@ class DelimitedRows:
         if self._suspect and (problem := _undecodable(cells)):
             return problem
         self._last = number, cells
-        return self._make(cells)
+        row: Record = self._make(cells)
+        return row
 
     def offset(self, row: int) -> int:
         return self._offset + self._bounds()[row][0]
@@ -141,9 +159,15 @@ class DelimitedRows:
             start, end = self._bounds()[row]
             text = self._data[start:end].decode(self._encoding)
             cells = next(parser(io.StringIO(text, newline="\n"), self._dialect))
-        if self._sorted is None:
-            self._sorted = sorted({name: index for index, name in enumerate(self._dialect.header)}.items())
-        return canonical_texts({name: cells[index] for name, index in self._sorted})
+        return self._canonical(cells)
+
+    @cached_property
+    def _sorted_names(self) -> list[tuple[str, int]]:
+        """The names of the columns in the order of a canonical record, with the numbers of their columns."""
+        return sorted({name: index for index, name in enumerate(self._dialect.header)}.items())
+
+    def _canonical_texts(self, cells: list[str]) -> bytes:
+        return canonical_texts({name: cells[index] for name, index in self._sorted_names})
 
     def _bounds(self) -> list[tuple[int, int]]:
         """The start and end of each row in the block, computed at the first use."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from pipeline.errors import UnreadableExport, UsageError
 from pipeline.extractors import archives
 from pipeline.extractors.beside import beside
-from pipeline.extractors.containers import broken
+from pipeline.extractors.containers import BUFFER_BYTES, broken
+from pipeline.extractors.fetched import MANIFEST, NEW, describe_fetched
 from pipeline.extractors.file_rules import HEADER, NO_RULES, FileRules
 from pipeline.extractors.formats import excel, format_of
 from pipeline.extractors.header import NO_HEADER
@@ -25,7 +26,7 @@ from pipeline.extractors.patterns import matches
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.extractors.sniffing import Content, NoRows, sniff
 from pipeline.extractors.stream import digest_of
-from pipeline.models import Dialect, Notice, Part, Source
+from pipeline.models import Dialect, Notice, Part, Source, Step
 
 _MARKERS = re.compile(r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|__MACOSX|Thumbs\.db")
 """Files and folders that exporting programs write beside the rows."""
@@ -60,7 +61,13 @@ class _Search:
         self.notes.append(Notice(code, where, detail))
 
 
-def open_source(paths: Sequence[str], *, spool: Path | None = None, rules: FileRules = NO_RULES) -> Source:
+def open_source(
+    paths: Sequence[str],
+    *,
+    spool: Path | None = None,
+    rules: FileRules = NO_RULES,
+    step: Step = lambda name, done, total: None,
+) -> Source:
     """The parts of an export, from files, folders, globs, archives, and `-` for standard input.
 
     Each file is recognised by its content. Folders are read in natural order (`2024-1-1_9` before
@@ -71,7 +78,7 @@ def open_source(paths: Sequence[str], *, spool: Path | None = None, rules: FileR
 
     `rules` are declarations about the files. Where they do not say whether delimited files start with their columns'
     names, a first row of values is reported by a Notice (`no_header`) and read as a row, its columns `column_1`,
-    `column_2` and so on.
+    `column_2` and so on. `step` is called with the MB that are read of files of one size, which may be copies.
 
     Raises UsageError where no path is named or nothing is there, UnreadableExport for a missing, damaged or foreign
     file.
@@ -93,7 +100,7 @@ def open_source(paths: Sequence[str], *, spool: Path | None = None, rules: FileR
     if not search.parts and not any(note.code == "empty_file" for note in search.notes):
         reasons = "; ".join(f"{note.where}: {note.detail}" for note in search.notes[:5])
         raise UsageError(f"nothing to read was found in {', '.join(paths)} ({reasons})", hint="name the export itself")
-    distinct = _without_copies(search)
+    distinct = _without_copies(search, step)
     parts = tuple(replace(part, index=index) for index, (part, _) in enumerate(distinct))
     return Source(parts, tuple(search.notes), tuple(size for _, size in distinct), tuple(search.copies))
 
@@ -119,6 +126,9 @@ def _expand(path: str, spool: Path | None, search: _Search) -> tuple[str, list[_
         return os.path.abspath(path), list(_walk(path, search))
     if os.path.lexists(path):
         return os.path.dirname(os.path.abspath(path)), [(os.path.abspath(path), True)]
+    if path.startswith("duckdb:"):
+        hint = "write its rows with backcast fetch duckdb DATABASE --query SQL -o rows.parquet, and name that file"
+        raise UsageError(f"{path} is a query, and a plan reads files only", hint=hint)
     if "://" in path:
         raise UsageError(f"{path} is an address, not a path", hint="fetch it into a folder, and name that")
     if glob.has_magic(path):
@@ -183,6 +193,9 @@ def _is_marker(file: str, search: _Search) -> bool:
         )
     if os.path.isdir(file) and is_plan(Path(file)):
         search.note("ignored_file", _printable(file), "a plan of backcast, not an export")
+        return True
+    if name in (MANIFEST, NEW):
+        search.note("ignored_file", _printable(file), describe_fetched(Path(file).parent))
         return True
     if name.startswith("."):
         search.note("ignored_file", _printable(file), "its name begins with a dot")
@@ -319,15 +332,23 @@ def refuse_unnamed(source: Source) -> None:
         )
 
 
-def _without_copies(search: _Search) -> list[tuple[Part, int]]:
+def _without_copies(search: _Search, step: Step) -> list[tuple[Part, int]]:
     """The parts and their sizes, without those whose stored bytes equal an earlier part's: only equal sizes are
     compared."""
     parts_of_size = Counter(search.sizes)
     distinct: list[tuple[Part, int]] = []
     paths: dict[str, str] = {}
+    total, done = sum(size for size in search.sizes if parts_of_size[size] > 1), 0
+
+    def read() -> bool:
+        nonlocal done
+        done += BUFFER_BYTES
+        step("MB of files of one size", min(done, total) // 1_000_000, total // 1_000_000)
+        return False
+
     for part, size in zip(search.parts, search.sizes, strict=True):
         if parts_of_size[size] > 1:
-            part = replace(part, digest=digest_of(part))
+            part = replace(part, digest=digest_of(part, read))
             if part.digest in paths:
                 search.copies.append((part, size, paths[part.digest]))
                 search.note(SAME_FILE, part.path, f"the same bytes as {paths[part.digest]}; read once")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pipeline.extractors.file_rules import FileRules
 from pipeline.extractors.rows import Rows
-from pipeline.models import Block, Dialect, Part
+from pipeline.models import Block, Dialect, Layout, Part
 
 
 class Sample(NamedTuple):
@@ -47,6 +47,7 @@ class RowOptions(NamedTuple):
     opens: Sequence[str] = ()
     members: bool = False
     blanks: bool = False
+    layout: Layout = Layout()
 
 
 def _no_traits(dialect: Dialect) -> list[str]:
@@ -68,7 +69,8 @@ class Format:
     `blocks(part, block_bytes, block_rows)` and `rows(part, block, content, options)` are those of
     `pipeline.extractors`; they import what they need when called, since most exports have one format. `traits` are the
     words of a dialect that a report shows. `notices` are (code, detail) pairs about a new part; it may raise
-    UnreadableExport. With `fixed_columns` every row of a part has the same columns.
+    UnreadableExport. With `fixed_columns` every row of a part has the same columns; with `layouts` rows that are
+    Members can have a layout.
     """
 
     name: str
@@ -81,3 +83,4 @@ class Format:
     traits: Callable[[Dialect], list[str]] = _no_traits
     notices: Callable[[Part, Recognized], Iterator[tuple[str, str]]] = _no_notices
     fixed_columns: bool = False
+    layouts: bool = False

@@ -126,7 +126,7 @@ class _Reader:
                 yield self._first, token.at + (self._inside == ""), row
         rest = piece.compact[self._begin :]
         if rest and not self.length:
-            self.start = int(piece.origins[self._begin])
+            self.start = piece.origin(self._begin)
         self._before.append(rest)
         self.length += len(rest)
 
@@ -225,7 +225,7 @@ class _Reader:
             self._first = self.start
             text = b"".join((*self._before, text))
         else:
-            self._first = int(piece.origins[self._begin])
+            self._first = piece.origin(self._begin)
         self._before.clear()
         self.length = 0
         self._begin = token.compact + 1

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 Positions = NDArray[np.int64]
 
-_QUOTE, _BACKSLASH, _NEWLINE = b'"\\\n'
-_WHITE = np.zeros(256, bool)
-_WHITE[list(b" \t\r\n")] = True
-_STRUCTURE = np.zeros(256, bool)
-_STRUCTURE[list(b"{}[],:")] = True
-_ENDS_A_TOKEN = _STRUCTURE.copy()
+_QUOTE, _BACKSLASH, _NEWLINE, _SPACE = b'"\\\n '
+_WHITE, _STRUCTURE = 1, 2
+_KINDS = np.zeros(256, np.uint8)
+_KINDS[list(b" \t\r\n")] = _WHITE
+_KINDS[list(b"{}[],:")] = _STRUCTURE
+_KIND_OF = _KINDS.tobytes()
+_ENDS_A_TOKEN = _KINDS == _STRUCTURE
 _ENDS_A_TOKEN[_QUOTE] = True
 _LEVELS = np.zeros(256, np.int64)
 _LEVELS[list(b"{[")] = 1
@@ -38,11 +39,17 @@ class Token(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A piece of text without white space, and its tokens of few levels. `first` is the byte of each compact byte."""
+    """A piece of text, which begins at byte `start`, without white space, and its tokens of few levels. `gaps` are the
+    places in the compact piece before which a byte was left out, once for each byte."""
 
     compact: bytes
-    origins: Positions
     tokens: Iterator[Token]
+    start: int
+    gaps: Positions
+
+    def origin(self, compact: int) -> int:
+        """The byte of the text that is at a place in the compact piece."""
+        return self.start + compact + int(np.searchsorted(self.gaps, compact, "right"))
 
 
 class Scanner:
@@ -59,22 +66,19 @@ class Scanner:
         """The tokens inside at most `most_levels` brackets."""
         text = np.frombuffer(data, np.uint8).copy()
         quotes = _unescaped(text, np.flatnonzero(text == _QUOTE))
-        inside = self.in_string
-
-        def outside_strings(positions: Positions) -> Positions:
-            even: NDArray[np.bool_] = (np.searchsorted(quotes, positions) + inside) % 2 == 0
-            return positions[even]
-
-        white = np.flatnonzero(_WHITE[text])
-        apart = outside_strings(white)
+        turns = np.zeros(len(text), np.uint8)
+        turns[quotes] = 1
+        turns[0] ^= self.in_string
+        inside = np.bitwise_xor.accumulate(turns)  # 1 in strings, their opening quotes included
+        kinds = np.frombuffer(data.translate(_KIND_OF), np.uint8) * (inside ^ 1)
+        text[(text == _NEWLINE) & inside.view(bool)] = 1
+        white = np.flatnonzero(kinds == _WHITE)
+        structure = np.flatnonzero(kinds == _STRUCTURE)
+        separating = _separating(text, white, self._last)
+        text[white[separating]] = _SPACE
+        left_out = white[~separating]
         kept = np.ones(len(text), bool)
-        kept[apart] = False
-        _keep_separating(text, kept, apart, self._last)
-        newlines = white[text[white] == _NEWLINE]
-        text[newlines] = 1
-        text[apart] = 0x20
-        places = np.cumsum(kept) - 1
-        structure = outside_strings(np.flatnonzero(_STRUCTURE[text]))
+        kept[left_out] = False
         steps = _LEVELS[text[structure]]
         after = self.level + np.cumsum(steps)
         around = np.minimum(after, after - steps)
@@ -83,16 +87,16 @@ class Scanner:
         tokens = map(
             Token,
             (chosen + self.position).tolist(),
-            places[chosen].tolist(),
+            (chosen - np.searchsorted(left_out, chosen)).tolist(),
             (data[at : at + 1] for at in chosen.tolist()),
             around[shallow].tolist(),
         )
-        origins = np.flatnonzero(kept) + self.position
+        piece = Piece(text[kept].tobytes(), tokens, self.position, left_out - np.arange(len(left_out)))
         self.level = int(after[-1]) if len(after) else self.level
-        self.in_string = bool((len(quotes) + inside) % 2)
+        self.in_string = bool((len(quotes) + self.in_string) % 2)
         self.position += len(data)
         self._last = data[-1]
-        return Piece(text[kept].tobytes(), origins, tokens)
+        return piece
 
 
 def ends_well(data: bytes | bytearray) -> bool:
@@ -112,12 +116,13 @@ def _unescaped(text: NDArray[np.uint8], quotes: Positions) -> Positions:
     return quotes[~np.isin(quotes, escaped)]
 
 
-def _keep_separating(text: NDArray[np.uint8], kept: NDArray[np.bool_], apart: Positions, last: int) -> None:
-    """Keep the first byte of white space between two tokens of which neither ends by itself."""
-    if not len(apart):
-        return
-    firsts = apart[np.concatenate(([True], np.diff(apart) != 1))]
-    lasts = apart[np.concatenate((np.diff(apart) != 1, [True]))]
-    before = np.where(firsts > 0, text[firsts - 1], last)
-    after = text[np.minimum(lasts + 1, len(text) - 1)]
-    kept[firsts[~_ENDS_A_TOKEN[before] & ~_ENDS_A_TOKEN[after] & (lasts + 1 < len(text))]] = True
+def _separating(text: NDArray[np.uint8], white: Positions, last: int) -> NDArray[np.bool_]:
+    """Which of the white space is the first byte between two tokens of which neither ends by itself."""
+    firsts = np.diff(white, prepend=-2) != 1
+    lasts = np.roll(firsts, -1)
+    starts, ends = white[firsts], white[lasts]
+    before = np.where(starts > 0, text[starts - 1], last)
+    after = text[np.minimum(ends + 1, len(text) - 1)]
+    found: NDArray[np.bool_] = firsts.copy()
+    found[firsts] = ~_ENDS_A_TOKEN[before] & ~_ENDS_A_TOKEN[after] & (ends + 1 < len(text))
+    return found

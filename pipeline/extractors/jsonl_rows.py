@@ -42,6 +42,7 @@ piece and its values fit the processor's cache."""
 _HOLDERS = 16
 """At most so many members with objects inside are remembered, to count keys in them first."""
 
+_unsafe_integers = native.unsafe_integers if AVAILABLE else unsafe_integers
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _UNSUITABLE = re.compile(r'["\\\x00-\x1f]').search
 """Names with these cannot be fields of a msgspec Struct."""
@@ -182,7 +183,7 @@ class JsonlRows:
         return broken, marks, frozenset(lines.containing(suspects.long_digits.tolist()))
 
     def _warn_integers(self, row: int, line: bytes) -> None:
-        for digits in unsafe_integers(line):
+        for digits in _unsafe_integers(line):
             self.warnings.append((row, "unsafe_integer", f"{digits} is beyond 2^53"))
 
     def _check_keys(self, row: int, line: bytes, record: Record, surplus: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 _HEAD = re.compile(rb'\s*\{\s*"format"\s*:\s*"backcast\.plan/')
 """The start of plan.json in every version."""
 UNFINISHED, FINISHED = "unfinished-plan", "finished-plan"
-"""Folders inside a plan's folder while the plan is being written (`pipeline.plan.commit`)."""
+"""Folders inside a plan's folder while the plan is being written (`pipeline.plan.sealed.commit`)."""
 MARK = "not-finished.txt"
 """A file in the first of them."""
 

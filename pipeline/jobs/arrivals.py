@@ -18,8 +18,8 @@ from pipeline.mapper import load
 from pipeline.mapper.registry import file_rules
 from pipeline.mapper.table_names import names_in, table_in_path
 from pipeline.models import Part
-from pipeline.plan.manifest import Plan, as_name
 from pipeline.plan.precheck import with_tables_apart
+from pipeline.plan.sealed.manifest import Plan, as_name
 
 
 class RecordedPart(NamedTuple):
@@ -32,10 +32,40 @@ class RecordedPart(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """The new or changed files of a window. `absent` says why there is no file at all, "" where there are some."""
+    """The new or changed files of a window. `absent` says why there is no file at all, "" where there are some.
+
+    `replaced` are recorded parts that are gone, or have another content now; `touched` those that have the same content
+    under the same name, with another time.
+    """
 
     files: tuple[str, ...] = ()
     absent: str = ""
+    replaced: tuple[str, ...] = ()
+    touched: tuple[RecordedPart, ...] = ()
+
+
+def may_have_changed(job: Job, window: Window, recorded: Mapping[str, RecordedPart]) -> bool:
+    """Whether the files at a window's path may be others than the recorded ones, by names, sizes and times alone.
+
+    No file is opened, so that every finished window of a job can be asked in each run. Files that are gone are none.
+    """
+    known: dict[str, list[RecordedPart]] = {}
+    for part in recorded.values():
+        known.setdefault(part.path.partition("!")[0], []).append(part)
+    for file in _files(job.source.pattern(window.wall, job.folder)):
+        parts = known.get(name_of(file, "", job.folder).partition("!")[0])
+        status = file.stat()
+        if parts is None or any(part.mtime_ns != status.st_mtime_ns for part in parts):
+            return True
+        if "!" not in parts[0].path and parts[0].bytes != status.st_size:
+            return True
+    return False
+
+
+def _files(pattern: str) -> Iterator[Path]:
+    for match in glob.iglob(pattern, recursive=True):
+        path = Path(match)
+        yield from (file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
 def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]) -> Arrivals:
@@ -56,13 +86,25 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
     # Equal bytes are a copy only within one table.
     digests = {(part.digest, table_in_path(re.split("[/!]", part.path), tables)) for part in recorded.values()}
 
-    def is_new(part: Part) -> bool:
-        before = recorded.get(name_of(part.file, part.member, job.folder))
-        if before is not None and (before.bytes, before.mtime_ns) == (part.bytes, part.mtime_ns):
-            return False
-        return not recorded or (part.digest or digest_of(part), table_in_path(names_in(part), tables)) not in digests
+    found: set[str] = set()
+    touched = []
 
-    return Arrivals(tuple(dict.fromkeys(part.file for part in source.parts if is_new(part))))
+    def is_new(part: Part) -> bool:
+        name = name_of(part.file, part.member, job.folder)
+        before = recorded.get(name)
+        if before is not None and (before.bytes, before.mtime_ns) == (part.bytes, part.mtime_ns):
+            found.add(name)
+            return False
+        if not recorded:
+            return True
+        digest = part.digest or digest_of(part)
+        if before is not None and before.digest == digest:
+            found.add(name)
+            touched.append(RecordedPart(name, part.bytes, part.mtime_ns, digest))
+        return (digest, table_in_path(names_in(part), tables)) not in digests
+
+    files = tuple(dict.fromkeys(part.file for part in source.parts if is_new(part)))
+    return Arrivals(files, replaced=tuple(name for name in recorded if name not in found), touched=tuple(touched))
 
 
 def parts_of(plan: Plan, folder: Path) -> Iterator[RecordedPart]:
@@ -71,7 +113,7 @@ def parts_of(plan: Plan, folder: Path) -> Iterator[RecordedPart]:
         yield RecordedPart(name_of(part.file, part.member, folder), part.bytes, part.mtime_ns, part.digest)
 
 
-def name_of(file: str, member: str, folder: Path) -> str:
+def name_of(file: str | Path, member: str, folder: Path) -> str:
     """The name of a part in a job's state. `file` and `member` may be as in a plan (`plan.manifest.as_text`)."""
-    path = os.path.relpath(as_name(file), folder)
+    path = os.path.relpath(as_name(fspath(file)), folder)
     return os.fsencode(f"{path}!{as_name(member)}" if member else path).decode("utf-8", "backslashreplace")

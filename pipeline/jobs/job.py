@@ -8,16 +8,21 @@ from pathlib import Path
 
 from pipeline.jobs.calendar import Calendar, Window
 from pipeline.jobs.template import PathTemplate
-from pipeline.options import ApplyOptions, PlanOptions
-from pipeline.plan.directory import Directory
+from pipeline.options import ApplyOptions, PauseOptions, PlanOptions, VerifyOptions
+from pipeline.plan.sealed.directory import Directory
+
+RULES = ("stop", "send-new", "ignore")
+"""What a job can do about files of a finished window that were exported again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job file, read. `first` and `until` are windows; `until` is the first one after the job's last.
 
-    `plan` and `apply` are the options of each window's steps. Relative paths are relative to `folder`, the job file's
-    own. `lag` is in µs: a window is due this long after its end. `most_merges` None holds merges back.
+    `plan`, `checks`, `apply` and `verify` are the options of each window's steps. Relative paths are relative to
+    `folder`, the job file's own. `lag` is in µs: a window is due this long after its end. `most_merges` None holds
+    merges back. `changed` is one of RULES, "" where the file has none; `live` is cut
+    or allow.
     """
 
     file: Path
@@ -28,12 +33,16 @@ class Job:
     until: Window | None
     lag: int
     lookback: int
+    changed: str
+    live: str
     most_merges: int | None
     to: str
     state: Path
     missing: str
     plan: PlanOptions
+    checks: PauseOptions
     apply: ApplyOptions
+    verify: VerifyOptions
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:

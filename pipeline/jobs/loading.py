@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.errors import JobError, UsageError, WrongFile
 from pipeline.jobs.calendar import Calendar
-from pipeline.jobs.job import Job
+from pipeline.jobs.job import RULES, Job
 from pipeline.jobs.template import PathTemplate
 from pipeline.mapper.language.loader import Reader, nearest
-from pipeline.option_types import Option, option_of, zones_of
-from pipeline.options import ApplyOptions, PlanOptions
+from pipeline.option_types import Checked, Option, option_of, zones_of
+from pipeline.options import ApplyOptions, PauseOptions, PlanOptions, VerifyOptions
 from pipeline.timestamps import HOUR
 
 if TYPE_CHECKING:
@@ -35,12 +35,16 @@ OWN_KEYS = {
     "until": "the first window after the job's last",
     "lag": "how long after its end a window is due, such as 49h",
     "lookback": "how many windows are checked again for new or changed files",
+    "changed": "stop, send-new or ignore: what to do when files of a finished window were exported again",
+    "live": "cut: fill only up to the first live event of the target; or allow",
     "merges": "hold, or {up-to: N}",
     "to": "us, eu or a URL",
     "state": "where plans, ledgers and the history are stored",
     "missing": "wait, done or stop: what to do about a window without files",
 }
-"""The keys that only a job has; the others are those of `PlanOptions` and `ApplyOptions` that name one."""
+"""The keys that only a job has; the others are those of the options in `STEPS` that name one."""
+STEPS: tuple[type[Checked], ...] = (PlanOptions, PauseOptions, ApplyOptions, VerifyOptions)
+"""The options of a window's steps. One key of a job file may be an option of several of them."""
 REQUIRED = ("job", "source", "mapping", "from", "persons", "to")
 NOT_PROMOTED = (
     "a window has only its own events, so the last values of one that runs late would overwrite newer ones",
@@ -82,18 +86,22 @@ def load_job(file: str | Path) -> Job:
         until=until,
         lag=table.value("lag", _lag, "49h"),
         lookback=table.value("lookback", lambda text: _whole(text, 0), "0"),
+        changed=table.choice("changed", RULES) if "changed" in table else "",
+        live=table.choice("live", ("cut", "allow")),
         most_merges=_merges(table),
         to=to,
         state=folder / table.value("state", _filled, f"state/{name}"),
         missing=table.choice("missing", ("wait", "done", "stop")),
         plan=PlanOptions(**plan, target=to),
+        checks=PauseOptions(**_options(PauseOptions, table, folder)),
         apply=ApplyOptions(**_options(ApplyOptions, table, folder)),
+        verify=VerifyOptions(**_options(VerifyOptions, table, folder)),
     )
 
 
-def _declared(kind: type[PlanOptions | ApplyOptions]) -> Iterator[tuple[str, Field[Any], Option]]:
+def _declared(kind: type[Checked]) -> Iterator[tuple[str, Field[Any], Option]]:
     """(key, field, declaration) of every option that has a key in a job file."""
-    for field in fields(kind):
+    for field in fields(kind):  # type: ignore[arg-type]
         option = option_of(field)
         if option.job:
             yield option.job, field, option
@@ -102,15 +110,14 @@ def _declared(kind: type[PlanOptions | ApplyOptions]) -> Iterator[tuple[str, Fie
 def job_keys() -> dict[str, str]:
     """Each key of a job file with its meaning; that of a table includes the keys inside it."""
     keys = dict(OWN_KEYS)
-    for kind in (PlanOptions, ApplyOptions):
-        for key, _, option in _declared(kind):
-            outer, _, inner = key.partition(".")
-            help = f"{{{inner}: …}}: {option.job_help}" if inner else option.job_help
-            keys[outer] = f"{keys[outer]}; {help}" if outer in keys else help
+    for key, help in {key: option.job_help for kind in STEPS for key, _, option in _declared(kind)}.items():
+        outer, _, inner = key.partition(".")
+        help = f"{{{inner}: …}}: {help}" if inner else help
+        keys[outer] = f"{keys[outer]}; {help}" if outer in keys else help
     return keys
 
 
-def _options(kind: type[PlanOptions | ApplyOptions], table: _Table, folder: Path) -> dict[str, Any]:
+def _options(kind: type[Checked], table: _Table, folder: Path) -> dict[str, Any]:
     """The options that the file gives, by the names of their fields."""
     inner: dict[str, list[str]] = {}
     for key, _, _ in _declared(kind):
@@ -143,12 +150,14 @@ def _value(field: Field[Any], option: Option, table: _Table, key: str, folder: P
         return table.value(key, lambda text: _existing(folder / text))
     if option.many:
         return table.values(key, str)
+    if option.read is not None:
+        return table.value(key, option.read)
     if isinstance(field.default, float) and option.above is not None:
         above = option.above
         return table.value(key, lambda text: _more_than(text, above))
     if option.above is not None or option.least is not None:
         return table.value(key, lambda text: _whole(text, max(1, int(option.least or 0))))
-    return table.value(key, option.read or str)
+    return table.value(key, str)
 
 
 class _Table:
@@ -314,9 +323,11 @@ def _allowed(text: str) -> str:
 
 
 def _target(text: str) -> str:
-    from pipeline.targets import address_of
+    from pipeline.targets import address_of, folder_of
 
     address_of(text)
+    if folder_of(text) is not None:
+        raise UsageError(f"a job sends to a service: {text!r}", hint="write files with `backcast apply --to file:DIR`")
     return text
 
 

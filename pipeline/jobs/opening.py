@@ -5,6 +5,7 @@ A lost state is rebuilt from the plans and ledgers of the windows, so nothing th
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -16,8 +17,8 @@ from pipeline.errors import UnsafePlan, UsageError
 from pipeline.jobs.job import Job, state_file, windows_folder
 from pipeline.jobs.state import State, plan_counts
 from pipeline.ledger import lock_file, read_totals, unlock, was_ever_applied
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import Plan, load
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan, load
 from pipeline.targets import address_of
 
 
@@ -55,6 +56,7 @@ def open_state(job: Job, *, dry_run: bool) -> Iterator[tuple[State, Path]]:
         if _is_lost(job):
             _rebuild(job, path, belongs)
         with closing(State.open(path, belongs)) as state:
+            state.remember(folder=os.path.relpath(job.folder, job.state))
             yield state, job.state
     finally:
         unlock(lock)

@@ -15,16 +15,16 @@ from pipeline.config import Secret
 from pipeline.errors import Differences, StalePlan, UnreadableExport, UnsafePlan, UsageError
 from pipeline.jobs.job import Job, plan_directory
 from pipeline.jobs.state import Attempt, State
-from pipeline.options import PreflightOptions
-from pipeline.plan.directory import Directory
-from pipeline.plan.freshness import open_plan, transform_config_for, workers_for
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for, workers_for
 from pipeline.preflight.run import PreflightRequest, check_target
 from pipeline.targets import address_of
+from pipeline.text import are, pluralize
 from pipeline.timestamps import HOUR, SECOND
 
 if TYPE_CHECKING:
     from pipeline.management import ManagementClient
-    from pipeline.plan.manifest import Plan
+    from pipeline.plan.sealed.manifest import Plan
     from pipeline.report.contents import Project
     from pipeline.transform.tasks import TransformConfig
 
@@ -42,10 +42,9 @@ class Proof:
     detail: str
 
 
-def check_ready(job: Job, project_key: Secret, personal_key: Secret, *, allow_firing: bool) -> list[str]:
+def check_ready(request: PreflightRequest) -> list[str]:
     """The warnings of preflight about the target. Raises UnsafePlan where a check would stop an import."""
-    options = PreflightOptions(reach=False, events=False, allow_firing=allow_firing)
-    preflight = check_target(PreflightRequest(job.to, project_key, personal_key, options))
+    preflight = check_target(request)
     if preflight.stops:
         first, *others = preflight.stops
         more = f", and {len(others)} more" if others else ""
@@ -61,6 +60,7 @@ def prove(
     Raises Refused and Unfinished for a service that does not answer; the next run tries again.
     """
     from pipeline.management import ManagementClient
+    from pipeline.management.client import management_address
     from pipeline.preflight.project import find_project
     from pipeline.report.contents import project_of
 
@@ -69,7 +69,8 @@ def prove(
     try:
         plan, _ = open_plan(directory.path)
         config = transform_config_for(plan, directory)
-        with ManagementClient(job.to, personal_key) as client:
+        address = management_address(job.to, job.checks.api)
+        with ManagementClient(address, personal_key, job.checks.project) as client:
             project = find_project(client, project_key)
             if project.known:
                 named = project_of(str((project.record or {}).get("name") or ""), job.to)
@@ -89,21 +90,23 @@ def _compare(
     from pipeline.report.contents import Results, earlier_verification
     from pipeline.report.machine import write_report
     from pipeline.report.results import verify_result
+    from pipeline.report.verification_words import by_kind, listed
     from pipeline.verify import Depth, verify
 
     workers = workers_for(workers, config.parts)
-    depth = Depth(among_others=True, earlier=earlier_verification(directory, plan))
+    earlier = earlier_verification(directory, plan)
+    depth = Depth(fields=job.verify.fields, among_others=True, earlier=earlier)  # type: ignore[arg-type]
     verification = verify(plan, directory, config, client, workers=workers, depth=depth)
-    counts = verification.events
-    missing = f"{counts['missing']:,} of {counts['expected']:,} events are not there"
-    if verification.proved:
-        outcome, detail = "proved", f"{counts['found']:,} events are there"
-    elif recent and counts["missing"] and not counts["different"] and not counts["extra"]:
-        return "pending", f"{missing} yet; the next run reads it again"
-    else:
-        outcome = "differs"
-        detail = f"{missing}, {counts['different']:,} are different, {counts['extra']:,} are there twice"
     result = verify_result(verification, to=address_of(job.to))
+    counts, wrong = result.events, by_kind(result)
+    if verification.proved:
+        values = f", {result.values.compared:,} with every property" if result.values.compared else ""
+        outcome, detail = "proved", f"{pluralize(counts.found, 'event')} {are(counts.found)} there{values}"
+    elif recent and counts.missing and not (counts.different or counts.extra or counts.altered):
+        detail = f"{counts.missing:,} of {counts.expected:,} events are not there yet; the next run reads it again"
+        return "pending", detail
+    else:
+        outcome, detail = "differs", f"of {counts.expected:,} events: {listed(wrong)}"
     write_report(directory, plan, Results(verification=result, project=project))
     return outcome, detail
 

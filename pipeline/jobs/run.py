@@ -10,16 +10,21 @@ With a personal key the target is checked before anything is planned, and what w
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 
 from pipeline.config import Secret
 from pipeline.errors import BackcastError
 from pipeline.files import private
+from pipeline.jobs.coverage import at_target, find_first_live, project_of_keys, remember_target
+from pipeline.jobs.functions import functions_off
+from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job
 from pipeline.jobs.opening import open_state
 from pipeline.jobs.proof import Proof, check_ready, difference, prove
-from pipeline.jobs.windows import JobHooks, WindowRun, WindowRunner
+from pipeline.jobs.windows import WindowRunner
 from pipeline.options import RunOptions
+from pipeline.preflight.run import PreflightRequest
 
 NO_KEY = Secret("")
 
@@ -56,15 +61,27 @@ def run_due_windows(
     now = time.time_ns() // 1_000 if now is None else now
     hooks = hooks or JobHooks()
     read_back = bool(personal_key) and not options.dry_run
+    checks = replace(job.checks, reach=False, events=False, allow_firing=options.allow_firing)
+    request = PreflightRequest(job.to, project_key, personal_key if read_back else NO_KEY, checks)
+    project = project_of_keys(request)
+    job = at_target(job, project, project_key, hooks.warn)
     with open_state(job, dry_run=options.dry_run) as (state, root):
         runner = WindowRunner(job, state, root, project_key, options, hooks, read_back=read_back)
         proofs: list[Proof] = []
         fatal: BackcastError | None = None
         try:
-            if read_back:
-                for warning in check_ready(job, project_key, personal_key, allow_firing=options.allow_firing):
-                    hooks.warn(warning)
-            runner.process(job.windows(now))
+            if not options.dry_run:
+                remember_target(state, project, project_key)
+            for warning in check_ready(request) if read_back else []:
+                hooks.warn(warning)
+            runner.until = find_first_live(job, state, request, now, hooks.warn)
+            off = (
+                nullcontext(runner.before_sending)
+                if options.dry_run
+                else functions_off(request, job.state, job.checks.settle, hooks.warn)
+            )
+            with off as runner.before_sending:
+                runner.process(job.windows(now))
             for attempt in state.unproved() if read_back else []:
                 runner.check_interrupted()
                 proofs.append(prove(job, state, attempt, now, project_key, personal_key, options.workers))

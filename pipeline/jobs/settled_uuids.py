@@ -6,6 +6,7 @@ recorded and indexed in one transaction.
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -62,6 +63,15 @@ class SettledIndex:
                 ((uuid, each, attempt) for uuid, each in zip(_uuid_bytes(hi[order], lo[order]), contents, strict=True)),
             )
         return self._database.total_changes - before
+
+
+def digest_uuids(database: sqlite3.Connection) -> tuple[int, str]:
+    """How many uuids are settled, and the sha256 of their 16 bytes each, in their order."""
+    digest, count = hashlib.sha256(), 0
+    for (uuid,) in database.execute("select uuid from settled order by uuid"):
+        digest.update(uuid)
+        count += 1
+    return count, digest.hexdigest()
 
 
 def _uuid_bytes(hi: NDArray[np.uint64], lo: NDArray[np.uint64]) -> list[bytes]:

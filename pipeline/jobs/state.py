@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,16 @@ from pipeline.jobs.database import BUSY_SECONDS, REBUILD, connect, read_only_uri
 from pipeline.jobs.identity_index import SCHEMA as IDENTITY_SCHEMA
 from pipeline.jobs.identity_index import StoredIdentities
 from pipeline.jobs.settled_uuids import SCHEMA as SETTLED_SCHEMA
-from pipeline.jobs.settled_uuids import SettledIndex
+from pipeline.jobs.settled_uuids import SettledIndex, digest_uuids
 from pipeline.ledger import read_batches, read_totals
-from pipeline.plan.directory import Directory
 from pipeline.plan.event_uuids import all_uuids, settled_uuids
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.window_index import WindowIndex
 
 VERSION = "2"
+EXPORTED_AGAIN = "exported again after it was sent"
+"""Begins the detail of a window that is done, and whose files changed since."""
 _SCHEMA = (
     "create table meta (key text primary key, value text not null) without rowid",
     "create table windows (label text primary key, detail text not null,"
@@ -87,6 +89,11 @@ class WindowState(msgspec.Struct, frozen=True):
     label: str
     state: str
     detail: str
+
+    @property
+    def exported_again(self) -> bool:
+        """Whether its files have other events than were sent, and the job's rule leaves it at that."""
+        return self.state == "done" and self.detail.startswith(EXPORTED_AGAIN)
 
 
 class State:
@@ -147,6 +154,14 @@ class State:
         rows = self._database.execute("select path, bytes, mtime_ns, digest from parts where window = ?", (window,))
         return {row[0]: RecordedPart(*row) for row in rows}
 
+    def facts(self) -> dict[str, str]:
+        """What is kept about the job (`remember`), with what the state belongs to."""
+        return dict(self._database.execute("select key, value from meta"))
+
+    def has_sent(self, window: str) -> bool:
+        """Whether the target accepted events of a window."""
+        return any(attempt.sent for attempt in _attempts(self._database, "where window = ?", window))
+
     def attempt(self, id: int) -> Attempt:
         """One attempt."""
         return _attempts(self._database, "where id = ?", id)[0]
@@ -201,12 +216,24 @@ class State:
             self._update(attempt, {"state": "sending"})
             self._set_window(attempt.window, "open", "")
 
-    def stop(self, window: str, detail: str, attempt: Attempt | None = None) -> None:
-        """The window, and its plan if there is one, cannot be sent as it is."""
+    def stop(self, window: str, detail: str, attempt: Attempt | None = None, *, done: bool = False) -> None:
+        """The window, and its plan if there is one, cannot be sent as it is. `done`: what it had before was sent."""
         with self.transaction():
             if attempt is not None:
                 self._update(attempt, {"state": "stopped", "ended": _now(), "detail": detail})
-            self._set_window(window, "stopped", detail)
+            self._set_window(window, "done" if done else "stopped", detail)
+
+    def refresh(self, window: str, parts: Iterable[RecordedPart]) -> None:
+        """Record the times of parts that have the content that they had."""
+        with self.transaction():
+            rows = [(window, *part) for part in parts]
+            self._database.executemany("insert or replace into parts values (?, ?, ?, ?, ?)", rows)
+
+    def forget(self, window: str, parts: Iterable[str]) -> None:
+        """Parts of a window that are gone, where others came instead."""
+        with self.transaction():
+            names = [(window, name) for name in parts]
+            self._database.executemany("delete from parts where window = ? and path = ?", names)
 
     def record(
         self, attempt: Attempt, plan: Plan, directory: Directory, folder: Path, *, dry_run: bool = False,
@@ -231,6 +258,11 @@ class State:
             self._settle(attempt, directory, WindowIndex.from_unfinished_plan(directory), "replaced")
             self._update(attempt, {"detail": detail})
             self._set_window(attempt.window, "stopped", detail)
+
+    def remember(self, **facts: str) -> None:
+        """Keep facts about the job."""
+        with self.transaction():
+            self._database.executemany("insert or replace into meta values (?, ?)", facts.items())
 
     def mark(self, window: str, state: str, detail: str) -> None:
         """Set the state of a window that has no plan."""
@@ -271,16 +303,50 @@ def plan_counts(plan: Plan) -> dict[str, int]:
     }
 
 
+class History(msgspec.Struct, frozen=True):
+    """What a state has: its windows and attempts, what it belongs to, how many uuids are settled and their digest."""
+
+    belongs: dict[str, str]
+    windows: list[WindowState]
+    attempts: list[Attempt]
+    uuids: int
+    digest: str
+
+
+def read_whole_history(path: Path) -> History:
+    """All of a state, also while the job runs. Raises UsageError where there is none, BrokenLedger."""
+    if not path.exists():
+        raise UsageError(f"there is no job's state in {path.parent}", hint="name the folder that a run wrote")
+    with _reading(path) as database:
+        belongs = dict(database.execute("select key, value from meta"))
+        return History(belongs, _windows(database), _attempts(database), *digest_uuids(database))
+
+
 def read_history(path: Path) -> tuple[list[WindowState], list[Attempt]]:
     """Windows and attempts, also while the job runs; nothing where it never ran. Raises BrokenLedger."""
     if not path.exists():
         return [], []
+    with _reading(path) as database:
+        return _windows(database), _attempts(database)
+
+
+def read_facts(path: Path) -> dict[str, str]:
+    """What is kept about a job; nothing where it never ran. Raises BrokenLedger."""
+    if not path.exists():
+        return {}
+    with _reading(path) as database:
+        return dict(database.execute("select key, value from meta"))
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """One moment of a state, for reading."""
     with (
         translated_errors(path),
         contextlib.closing(sqlite3.connect(read_only_uri(path), uri=True, timeout=BUSY_SECONDS)) as database,
     ):
         database.execute("begin")
-        return _windows(database), _attempts(database)
+        yield database
 
 
 def _windows(database: sqlite3.Connection) -> list[WindowState]:

@@ -6,15 +6,11 @@ Each window is a plan like any other, in a directory of its own. What earlier wi
 from __future__ import annotations
 
 import shutil
-import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from pipeline.config import Secret
 from pipeline.delivery.send import Hooks, send_plan
@@ -29,66 +25,31 @@ from pipeline.errors import (
     UnreadableExport,
     UnsafePlan,
 )
-from pipeline.jobs.arrivals import find_arrivals
+from pipeline.jobs.arrivals import Arrivals, find_arrivals, may_have_changed, name_of
 from pipeline.jobs.calendar import Window
+from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job, plan_directory, windows_folder
-from pipeline.jobs.state import Attempt, State, plan_counts
+from pipeline.jobs.state import EXPORTED_AGAIN, Attempt, State, plan_counts
 from pipeline.ledger import read_totals, was_ever_applied
-from pipeline.options import RunOptions
+from pipeline.options import RehearseOptions, RunOptions
 from pipeline.plan.create import create_plan
-from pipeline.plan.directory import Directory
-from pipeline.plan.freshness import open_plan
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.series import Series
+from pipeline.rehearsal import rehearse, report_rehearsal
 from pipeline.report.machine import update_report, write_report
 from pipeline.report.rejects import refusal
-from pipeline.report.state import read_status
+from pipeline.report.state import check_rehearsed, read_status
 from pipeline.text import pluralize
 
 if TYPE_CHECKING:
-    from pipeline.delivery.outcome import RunCounts
-    from pipeline.jobs.proof import Proof
+    pass
 
 
-class WindowRun(msgspec.Struct, frozen=True):
-    """What a run did about one window.
-
-    `outcome`: done, planned (a dry run), waiting (for files), stopped (by a check, or a damaged file), unfinished
-    (being sent) or replaced (its files changed while it was being sent). `plan` is the directory of the plan and
-    `state` that plan's state (`report.state`), both "" without one.
-    """
-
-    window: str
-    outcome: str
-    plan: str = ""
-    attempt: Attempt | None = None
-    detail: str = ""
-    state: str = ""
-
-
-Reading = Callable[[int, int], None]
-"""Called with rows and bytes read so far."""
-Sending = Callable[["RunCounts"], None]
-
-
-@dataclass(frozen=True, slots=True)
-class JobHooks:
-    """What a job calls while it runs: `ended` and `proved` with each window, `warn` with a sentence for a person.
-
-    `reading` and `sending` return a context manager for the time in which a window is planned, or sent (with its number
-    of events); its value is called with the progress. Setting `interrupted` asks for an orderly end.
-    """
-
-    ended: Callable[[WindowRun], None] = lambda ended: None
-    proved: Callable[[Proof], None] = lambda proof: None
-    warn: Callable[[str], None] = lambda line: None
-    reading: Callable[[str], AbstractContextManager[Reading]] = lambda window: nullcontext(lambda rows, length: None)
-    sending: Callable[[str, int], AbstractContextManager[Sending]] = lambda window, events: nullcontext(
-        lambda counts: None
-    )
-    interrupted: threading.Event = field(default_factory=threading.Event)
-
-
+MOST_NAMED = 3
+"""Files that are named of a window that was exported again."""
+BeforeSending = Callable[[Plan, Directory], None]
 _URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refused, Differences, Unfinished)
 """Where windows have several kinds of problems, the first kind here decides the exit code."""
 
@@ -97,7 +58,8 @@ class WindowRunner:
     """Processes the windows of one run, with their plans below `root`.
 
     `runs` is what was done about each; `problems` are the errors of windows that did not end the run. `read_back`: what
-    is sent is compared with what landed afterwards (`pipeline.jobs.proof`).
+    is sent is compared with what landed afterwards (`pipeline.jobs.proof`). `before_sending` is called with each plan
+    that is about to be sent. Events from `until` on (µs UTC) are left out.
     """
 
     def __init__(
@@ -109,6 +71,8 @@ class WindowRunner:
         self.key = key
         self.options = options
         self.hooks = hooks
+        self.before_sending: BeforeSending = lambda plan, directory: None
+        self.until: int | None = None
         self.read_back = read_back
         self.runs: list[WindowRun] = []
         self.problems: list[BackcastError] = []
@@ -136,12 +100,17 @@ class WindowRunner:
         unfinished = self._resume()
         before = self.state.windows()
         done = [window.label for window in due if window.label in before and before[window.label].state == "done"]
-        # The files of the last windows may have changed since they were recorded.
-        skipped = {*done[: max(0, len(done) - self.job.lookback)], unfinished}
+        # Of the last windows more files are expected; of the others a change is not.
+        finished = {*done[: max(0, len(done) - self.job.lookback)]}
         for window in due:
             self.check_interrupted()
-            if window.label not in skipped:
-                self._process(window, done=window.label in done)
+            label = window.label
+            if label == unfinished:
+                continue
+            if label in finished:
+                self._look_again(window, before[label].detail if before[label].exported_again else "")
+            else:
+                self._process(window, done=label in done)
 
     def check_interrupted(self) -> None:
         """Raise Interrupted once a person asked for an end."""
@@ -166,7 +135,10 @@ class WindowRunner:
         except UnreadableExport as error:
             self._stop(label, error.message, error)
             return
-        if arrivals.files:
+        self._refresh(label, arrivals)
+        if done and arrivals.files and arrivals.replaced and self.job.changed:
+            self._apply_rule(self.job.changed, window, arrivals)
+        elif arrivals.files:
             self._plan(window, arrivals.files)
         elif done:
             return
@@ -174,6 +146,42 @@ class WindowRunner:
             self._miss(label, arrivals.absent or "its changed files are gone")
         else:
             self._mark(label, "done", "the file that stopped it is gone" if recorded else "its files have no rows")
+
+    def _look_again(self, window: Window, noticed: str) -> None:
+        """Look whether the files of a finished window were exported again; `noticed` was reported before."""
+        label = window.label
+        recorded = self.state.parts(label)
+        try:
+            changed = may_have_changed(self.job, window, recorded)
+            arrivals = find_arrivals(self.job, window, recorded) if changed else Arrivals()
+        except UnreadableExport as error:
+            self.problems.append(error)
+            self._report(label, "stopped", f"it was sent; its files changed, and cannot be read now: {error.message}")
+            return
+        self._refresh(label, arrivals)
+        if arrivals.files:
+            self._apply_rule(self.job.changed or "stop", window, arrivals, noticed)
+        elif noticed:
+            self.state.mark(label, "done", "")  # its files are as they were
+
+    def _refresh(self, label: str, arrivals: Arrivals) -> None:
+        if arrivals.touched:
+            self.state.refresh(label, arrivals.touched)
+
+    def _apply_rule(self, rule: str, window: Window, arrivals: Arrivals, noticed: str = "") -> None:
+        """Do what the rule says about files of a finished window that were exported again."""
+        names = ", ".join(name_of(file, "", self.job.folder) for file in arrivals.files[:MOST_NAMED])
+        if len(arrivals.files) > MOST_NAMED:
+            names += f" and {len(arrivals.files) - MOST_NAMED} more"
+        detail = f"{EXPORTED_AGAIN}: {names}"
+        if rule != "ignore":
+            self._plan(window, arrivals.files, again=detail if rule == "stop" else "")
+            if rule == "send-new":
+                folder = self.job.folder
+                gone = [name for name in arrivals.replaced if not (folder / name.partition("!")[0]).exists()]
+                self.state.forget(window.label, gone)
+        elif noticed != (ignored := f"{detail}; ignored"):
+            self._mark(window.label, "done", ignored)
 
     def _miss(self, label: str, why: str) -> None:
         """No file is at the window's path."""
@@ -189,14 +197,18 @@ class WindowRunner:
 
     # -- planning ------------------------------------------------------------------------------------
 
-    def _plan(self, window: Window, files: tuple[str, ...]) -> None:
-        """Plan the new files of a window, and send the plan if its checks pass."""
+    def _plan(self, window: Window, files: tuple[str, ...], again: str = "") -> None:
+        """Plan the new files of a window, and send the plan if its checks pass.
+
+        `again` says that files of a finished window were exported again: the window is stopped then, unless all that
+        they have was sent before as it is.
+        """
         label, number = window.label, self.state.next_number(window.label)
         directory = plan_directory(self.root, label, number)
         attempt = self.state.begin(label, number)
         options = replace(
             self.job.plan, as_of=self.job.as_of(window), profile_policy="fill-only", earlier=self._earlier_plans(),
-            workers=self.options.workers,
+            until=self.until, workers=self.options.workers,
         )  # fmt: skip
         started = time.monotonic()
         try:
@@ -209,11 +221,18 @@ class WindowRunner:
                 series = Series(self.state.settled, self.state.identities, self.job.most_merges)
                 plan = create_plan(files, directory.path, options, progress=read, series=series)
         except (UnreadableExport, UnfitExport) as error:
-            self._stop(label, error.message, UnreadableExport(error.message, hint=error.hint), attempt)
+            unreadable = UnreadableExport(error.message, hint=error.hint)
+            self._stop(label, error.message, unreadable, attempt, done=bool(again))
             return
         write_report(directory, plan)
         attempt = self.state.update(attempt, seconds=time.monotonic() - started, **plan_counts(plan))
         stops = [check.detail for check in plan.gates if check.level == "stop"]
+        other = plan.warnings.get("changed_since_settled", 0)
+        if again and (plan.events.made or other):
+            self._stop_changed(attempt, plan, directory, again, other)
+            return
+        if not (stops or self.options.dry_run or not plan.events.made):
+            stops += self._rehearse(plan, directory)
         events = plan.events.phases.get("events", 0)
         if self.job.plan.person_properties == "final" and events:
             # The oldest value would win: a later window never corrects what fill-only wrote.
@@ -226,7 +245,7 @@ class WindowRunner:
             if not self.options.dry_run:
                 hint = f"see {directory.report_html}; {hint}"
             unsafe = UnsafePlan(f"window {label} is stopped: {detail}", hint=hint)
-            self._stop(label, detail, unsafe, attempt, plan)
+            self._stop(label, detail, unsafe, attempt, plan, done=bool(again))
         elif self.options.dry_run:
             attempt = self.state.record(attempt, plan, directory, self.job.folder, dry_run=True)
             self._report(label, "planned", attempt=attempt)
@@ -236,6 +255,31 @@ class WindowRunner:
         else:
             self.state.send(attempt)
             self._send(attempt, plan, directory)
+
+    def _stop_changed(self, attempt: Attempt, plan: Plan, directory: Directory, again: str, other: int) -> None:
+        """Stop a finished window whose files have events that are new, or other values of events that were sent."""
+        sent = plan.skips.get("already_settled", 0)
+        detail = f"{again}; {plan.events.made:,} events are new, {sent:,} were sent before"
+        detail += f", {other:,} of them with other values" if other else ""
+        hint = "write `changed: send-new` in the job file to send what is new, or `changed: ignore`, or restore them"
+        if not self.options.dry_run:
+            hint = f"see {directory.report_html}; {hint}"
+        unsafe = UnsafePlan(f"window {attempt.window} is stopped: {detail}", hint=hint)
+        self._stop(attempt.window, detail, unsafe, attempt, plan, done=True)
+
+    def _rehearse(self, plan: Plan, directory: Directory) -> Iterator[str]:
+        """Rehearse a plan where the job asks for that. Yields why it must not be sent."""
+        if not self.job.apply.require_rehearsal:
+            return
+        options = RehearseOptions(workers=self.options.workers)
+        try:
+            done = rehearse(plan, directory, options, progress=lambda counts: None, warn=self.hooks.warn)
+            report_rehearsal(plan, directory, done, self.hooks.warn)
+            check_rehearsed(plan, directory)
+        except (Refused, Unfinished, UnsafePlan) as error:
+            yield f"its rehearsal: {error.message}"
+        else:
+            shutil.rmtree(directory.rehearsal, ignore_errors=True)  # its results are in the report
 
     def _earlier_plans(self) -> list[Path]:
         """The plans whose merges a new one must not contradict; none where merges are held back."""
@@ -256,6 +300,7 @@ class WindowRunner:
             merges = plan.events.phases.get("identities", 0)
             options = replace(self.job.apply, approve_merges=merges, workers=self.options.workers)
             try:
+                self.before_sending(plan, directory)
                 with self.hooks.sending(attempt.window, plan.events.made) as progress:
                     outcome = send_plan(
                         plan, directory, self.job.to, self.key, options,
@@ -306,10 +351,12 @@ class WindowRunner:
         self._report(label, state, detail)
 
     def _stop(
-        self, label: str, detail: str, error: BackcastError, attempt: Attempt | None = None, plan: Plan | None = None
-    ) -> None:
-        """Record and report a window that cannot be sent as it is; the run goes on with others."""
-        self.state.stop(label, detail, attempt)
+        self, label: str, detail: str, error: BackcastError, attempt: Attempt | None = None, plan: Plan | None = None,
+        *, done: bool = False,
+    ) -> None:  # fmt: skip
+        """Record and report a window that cannot be sent as it is; the run goes on with others. `done`: what it had
+        before was sent."""
+        self.state.stop(label, detail, attempt, done=done)
         self.problems.append(error)
         self._report(label, "stopped", detail, attempt and self.state.attempt(attempt.id), plan)
 

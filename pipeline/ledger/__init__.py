@@ -54,7 +54,7 @@ All times are UTC. Questions a person asks:
 
 from pipeline.ledger.discard import check_nothing_sent, discard
 from pipeline.ledger.marker import was_ever_applied
-from pipeline.ledger.opening import is_locked, lock_file, unlock
+from pipeline.ledger.opening import is_locked, key_fingerprint, lock_file, unlock
 from pipeline.ledger.queries import (
     LedgerSummary,
     RunHistory,
@@ -100,6 +100,7 @@ __all__ = [
     "check_target",
     "discard",
     "is_locked",
+    "key_fingerprint",
     "lock_file",
     "read_batches",
     "read_doubts",

@@ -133,7 +133,7 @@ def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, r
     """
     meta = read_meta(database)
     salt, check = meta.get("key_salt", ""), meta.get("key_check")
-    if check and hmac.compare_digest(_fingerprint(key, bytes.fromhex(salt)), check):
+    if check and hmac.compare_digest(key_fingerprint(key, bytes.fromhex(salt)), check):
         return
     sent = database.execute("select 1 from batches where state != 'waiting' limit 1").fetchone()
     if check and sent and not rotated:
@@ -145,11 +145,12 @@ def check_key(database: sqlite3.Connection, path: Path | None, key: Secret, *, r
     fresh = os.urandom(16)
     database.executemany(
         "insert or replace into meta values (?, ?)",
-        [("key_salt", fresh.hex()), ("key_check", _fingerprint(key, fresh))],
+        [("key_salt", fresh.hex()), ("key_check", key_fingerprint(key, fresh))],
     )
 
 
-def _fingerprint(key: Secret, salt: bytes) -> str:
+def key_fingerprint(key: Secret, salt: bytes) -> str:
+    """A salted hash of a key, which does not reveal it."""
     return hashlib.scrypt(key.reveal().encode(), salt=salt, n=4096, r=8, p=1, dklen=16).hex()
 
 

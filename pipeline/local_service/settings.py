@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from zoneinfo import available_timezones
 
 MIB = 1024 * 1024
 
@@ -96,6 +97,10 @@ class Settings:
     """Seconds: the project setting that drops older events after the 200
     (docs/know/service.md#historical-migration)."""
 
+    project_timezone: str = "UTC"
+    """The time zone of the projects: queries read texts as times of it, and answer with them
+    (docs/know/service.md#queries)."""
+
     query_default_rows: int | None = None
     """Rows of the answer to a query, where it has more; the real service answers 100 to a query without a LIMIT."""
 
@@ -177,6 +182,10 @@ def _value(name: str, value: str, kind: Any) -> Any:
         if value not in get_args(kind):
             raise BadSetting(f"{name} is {_values(kind)}, not {value!r}")
         return value
+    if kind is str:
+        if value not in available_timezones():
+            raise BadSetting(f"{name} is {_values(kind)}, not {value!r}")
+        return value
     if value == "none" and type(None) in get_args(kind):
         return None
     try:
@@ -191,6 +200,8 @@ def _value(name: str, value: str, kind: Any) -> Any:
 def _values(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(get_args(kind))
+    if kind is str:
+        return "a time zone such as America/New_York"
     return "a number or none" if type(None) in get_args(kind) else "a number"
 
 

@@ -30,7 +30,7 @@ from pipeline.mapper.own_code import Cost, OwnCodeRunner, load
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables, is_importer_key
-from pipeline.mapper.program.functions import decode_row, decoded_columns
+from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
 from pipeline.mapper.program.operations import Program
 from pipeline.models import MapperResult, SealedOptions
 from pipeline.native import AVAILABLE, native
@@ -94,7 +94,7 @@ class Mapper:
     hash_fingerprint: str
     program: Program
     source: str
-    decoded: frozenset[str] = frozenset()
+    layout: Callable[[tuple[str, ...]], models.Layout | None] | None = None
     unsets: bool = False
     blanks: bool = False
     keeps_earliest: bool = False
@@ -141,11 +141,13 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
     source = emitter.source()
     map_row = load_source(emitter, source, clock)
     map_members = _native(built, clock, map_row) if for_members else None
-    decoded = decoded_columns(built.decode)
+    layout = None
     if built.decode is not None:
         map_row = decoding(built.decode, map_row if map_members is None else as_members(map_members, map_row))
-    if decoded is None:
-        map_members = None
+        if built.decode.decoder in LAYOUTS:
+            layout = partial(layout_of, built.decode)
+        else:
+            map_members = None
     space = uuids.namespace(mapping.tool, options.settings.get("source", ""))
     if is_importer_key(mapping, options):
         space = uuids.POSTHOG_MIXPANEL
@@ -169,7 +171,7 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
         hash_fingerprint=runtime.hash_fingerprint(os.environ[HASH_KEY]) if hashes else "",
         program=built,
         source=source,
-        decoded=decoded or frozenset(),
+        layout=layout,
         unsets=mapping.person is not None and mapping.person.unset is not None,
         blanks=mapping.blanks.in_cells,
         keeps_earliest=mapping.key is not None and mapping.key.keep == "earliest",

@@ -20,6 +20,9 @@ def fingerprints(run: bytes, ends: bytes, /) -> bytes:
 def uuids5(namespace: bytes, keys: list[str], /) -> bytes:
     """UUIDv5 of each key, 16 bytes apiece; `namespace` has 16 bytes."""
 
+def unsafe_integers(text: bytes, /) -> list[str]:
+    """The integers of a JSON text that are beyond 2^53, as `pipeline.json_limits.unsafe_integers`."""
+
 class Members:
     """The members of one row, or of its opened object, as a dict[str, Raw] in their order, or dict[str, Value] where
     Header created them.
@@ -106,6 +109,26 @@ class Spread:
         slow: Callable[[Members, Members, Any], Any],
     ) -> None: ...
     def __call__(self, object: Members, properties: Members, warnings: Any, /) -> Any: ...
+
+class Sets:
+    """Adds properties, each given as its name and whether a value that is there stays. None is no value.
+
+    A call takes one value for each, and returns the warnings: `collided(name, value, properties, warnings)` returns
+    them where the properties have another object under the name.
+    """
+
+    def __init__(self, names: tuple[tuple[str, bool], ...], collided: Callable[[str, Any, Any, Any], Any]) -> None: ...
+    def __call__(self, properties: Members, warnings: Any, /, *values: Any) -> Any: ...
+
+class Numbers:
+    """Converts properties of these names as `pipeline.mapper.codegen.conversions.as_number` does; null stays.
+
+    A call returns the warnings: `slow(name, value, properties, warnings)` converts what is no ordinary number or text
+    of one, and returns them.
+    """
+
+    def __init__(self, names: tuple[str, ...], slow: Callable[[str, Any, Any, Any], Any]) -> None: ...
+    def __call__(self, properties: Members, warnings: Any, /) -> Any: ...
 
 class Writer:
     """Appends an event to `text`. False, with nothing appended, where `pipeline.encoder.event.Encoder.write` is needed:
@@ -194,6 +217,8 @@ class Tally:
     ) -> None: ...
     def __call__(self, row: Members, opened: Members = ..., /) -> None: ...
     def settle(self, outcome: int, /) -> None: ...
+    def begin_item(self) -> None: ...
+    def settle_items(self, outcomes: list[int], /) -> None: ...
     def take(self) -> list[tuple[int, int, str, int]]: ...
 
 class Drift:
@@ -227,14 +252,19 @@ class Reader:
     """Reads ordinary texts, and calls `slow` with the same arguments for all others. By its `kind`:
 
     `iso`, of (text, space): (µs, whether in UTC, whether cut), as `pipeline.timestamps.read_iso`.
+    `format`, of a text: as `iso`, as `pipeline.mapper.codegen.timeformat.TimeFormat.read` with this `format`.
+    `number`, of a value: as `pipeline.mapper.codegen.conversions.as_number`.
     `placeholder`, of an id: False for one that is none of `words` in any case, as
     `pipeline.validator.placeholder_ids.is_placeholder`.
     `uuid`, of a text or None: as `pipeline.mapper.runtime.clean_uuid`.
 
-    ValueError for another kind, for a word that is not of 1 to 63 ASCII characters, and for more than 256.
+    ValueError for another kind, for a format without Y, m or d or with a directive that is not one of Y, m, d, H, M and
+    S, or is there twice, for a word that is not of 1 to 63 ASCII characters, and for more than 256.
     """
 
-    def __init__(self, kind: str, slow: Callable[..., Any], words: frozenset[str] = frozenset()) -> None: ...
+    def __init__(
+        self, kind: str, slow: Callable[..., Any], words: frozenset[str] = frozenset(), format: str = ...
+    ) -> None: ...
     def __call__(self, text: Any, space: bool = ..., /) -> Any: ...
 
 class Header:
@@ -246,6 +276,27 @@ class Header:
 
     def __init__(self, names: tuple[str, ...] = ..., blanks: bool = False) -> None: ...
     def __call__(self, values: list[Any] | tuple[Any, ...] | dict[str, Any], /) -> Any: ...
+
+class Cells:
+    """Creates Members of a list of so many cells, each a str: `places` are (column, object, name), the number of a
+    column from 0, that of one of `objects`, or -1 for a member of its own, and its name there. Objects are dicts behind
+    all others, in the order in which they get their first member; with `always` all of them exist, in their own order.
+    A cell is missing that is the empty text, except with `blanks`, and so is one without a place.
+
+    Without `objects` every place is in object 0, which is returned as JSON (bytes). A name is given to one place of an
+    object. ValueError for another number of cells, for a column or an object that does not exist, and for more than 16
+    objects.
+    """
+
+    def __init__(
+        self,
+        columns: int,
+        places: tuple[tuple[int, int, str], ...],
+        objects: tuple[str, ...] = ...,
+        blanks: bool = False,
+        always: bool = False,
+    ) -> None: ...
+    def __call__(self, cells: list[str], /) -> Any: ...
 
 class AvroDecoder:
     """Decodes the rows of an Avro block, of which it is given the bytes and the number of rows: a list of dicts, or
@@ -262,9 +313,11 @@ class AvroDecoder:
 class Opener:
     """The members of an object, as `pipeline.mapper.runtime.opened` finds them: of a value that is one or a text of
     one. Missing and null have none, and of Members and dicts with Python's values None is missing. None for every value
-    that is no plain object, in the sense of Lines."""
+    that is no plain object, in the sense of Lines.
 
-    def __init__(self) -> None: ...
+    With `again`, the same Raw once more gives the same Members, which then must not be changed."""
+
+    def __init__(self, again: bool = False) -> None: ...
     def __call__(self, value: Any, /) -> Members | None: ...
 
 class Blanks:

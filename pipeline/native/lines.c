@@ -12,6 +12,7 @@
 #define EXPONENT_DIGITS 3 /* with an exponent of so many digits a number may be beyond the range of a double, */
 #define MANY_DIGITS 200   /* or with so many digits before it: pipeline/json_limits.py decides */
 #define SAFE_INTEGER 9007199254740992u
+#define SAFE_DIGITS "9007199254740992"
 #define PREDICTED_NAMES 256
 
 /* What reading the objects of one export remembers. */
@@ -444,12 +445,50 @@ PyTypeObject Lines_Type = {
     .tp_iternext = (iternextfunc)next_line,
 };
 
+/* --- integers beyond 2^53 ---------------------------------------------------------------------------------- */
+
+PyObject *
+unsafe_integers(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    if (!PyBytes_CheckExact(text))
+        return PyErr_Format(PyExc_TypeError, "bytes were expected");
+    const char *at = PyBytes_AS_STRING(text), *end = at + PyBytes_GET_SIZE(text);
+    PyObject *found = PyList_New(0);
+    while (found != NULL && at < end) {
+        if (*at == '"') {
+            for (at++; at < end && *at != '"'; at++)
+                at += *at == '\\';
+            at++;
+            continue;
+        }
+        const char *from = at;
+        at += *at == '-';
+        const char *digits = at;
+        while (at < end && *at >= '0' && *at <= '9')
+            at++;
+        Py_ssize_t count = at - digits;
+        int whole = 1;
+        for (; count && at < end && strchr("0123456789.eE+-", *at) != NULL && *at; at++)
+            whole = 0;
+        if (whole && (count > 16 || (count == 16 && memcmp(digits, SAFE_DIGITS, 16) > 0))) {
+            PyObject *integer = PyUnicode_DecodeASCII(from, at - from, NULL);
+            if (integer == NULL || PyList_Append(found, integer) < 0)
+                Py_CLEAR(found);
+            Py_XDECREF(integer);
+        }
+        at += at == from;
+    }
+    return found;
+}
+
 /* --- one object ------------------------------------------------------------------------------------------ */
 
 typedef struct {
     PyObject_HEAD
     Reading reading;
     PyObject *header; /* a Header, for dicts */
+    int again;        /* whether the latest Raw and its Members are remembered: the items of a row share values */
+    PyObject *latest, *latest_object;
     vectorcallfunc call;
 } Opener;
 
@@ -503,8 +542,18 @@ open_member(PyObject *opener, const Member *member, PyObject *owner)
             PyErr_Clear(); /* Python finds what is wrong with it */
         return object;
     }
-    if (member->at != NULL)
+    if (member->at != NULL && (value == NULL || !self->again))
         return open_text(self, value != NULL ? value : owner, member->at, member->length);
+    if (member->at != NULL) {
+        if (value != self->latest) {
+            PyObject *object = open_text(self, value, member->at, member->length);
+            if (object == NULL)
+                return NULL;
+            Py_XSETREF(self->latest_object, object);
+            Py_XSETREF(self->latest, Py_NewRef(value));
+        }
+        return Py_NewRef(self->latest_object);
+    }
     if (value == NULL)
         return NULL;
     if (Members_Check(value))
@@ -537,13 +586,15 @@ open_value(PyObject *callable, PyObject *const *arguments, size_t flags, PyObjec
 static PyObject *
 construct_opener(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
-    static char *keywords[] = {NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, named, "", keywords))
+    int again = 0;
+    static char *keywords[] = {"again", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "|p", keywords, &again))
         return NULL;
     Opener *self = (Opener *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->call = open_value;
+    self->again = again;
     self->reading.objects = first_stamp();
     if ((self->header = header_of_dicts()) == NULL)
         Py_CLEAR(self);
@@ -554,6 +605,8 @@ static void
 dealloc_opener(Opener *self)
 {
     Py_CLEAR(self->header);
+    Py_CLEAR(self->latest);
+    Py_CLEAR(self->latest_object);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 

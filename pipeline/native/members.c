@@ -147,9 +147,13 @@ members_find(Members *self, PyObject *name)
 PyObject *
 member_value(const Member *member)
 {
-    if (member->value != NULL)
-        return Py_NewRef(member->value);
-    PyObject *bytes = PyBytes_FromStringAndSize(member->at, member->length);
+    return member->value != NULL ? Py_NewRef(member->value) : raw_of_text(member->at, member->length);
+}
+
+PyObject *
+raw_of_text(const char *at, Py_ssize_t length)
+{
+    PyObject *bytes = PyBytes_FromStringAndSize(at, length);
     if (bytes == NULL)
         return NULL;
     PyObject *raw = PyObject_CallOneArg(raw_type, bytes);

@@ -10,7 +10,7 @@
  * Limits: 64 levels of nesting and 4 opened members in a line (lines.c); names of 1,000 bytes and 16,384 spellings of
  * them (names.c); 16,384 names while dicts or Avro are read (header.c, avro.c); 4,096 types of a schema, nested 64 deep
  * (avro.c); 62 levels inside of rows (tally.c); 256 words of 63 bytes (texts.c); 2^30 renames or columns (renames.c);
- * times from 1970 to 9999 (filling.c); 2^31 - 1 entries of an accumulator (accumulators.c). Lines, rows, blocks, texts
+ * 16 objects of cells (cells.c); times from 1970 to 9999 (filling.c); 2^31 - 1 entries of an accumulator (accumulators.c). Lines, rows, blocks, texts
  * and spellings beyond a limit are read by Python; nothing is cut. */
 
 #ifndef BACKCAST_NATIVE_H
@@ -109,6 +109,8 @@ member_is_null(const Member *member)
 }
 /* Give the member at an index the JSON text of its value, as msgspec encodes it. Runs Python. */
 int members_encode(Members *self, Py_ssize_t index);
+/* The msgspec.Raw of some JSON text. */
+PyObject *raw_of_text(const char *at, Py_ssize_t length);
 /* The msgspec.Raw of a value's JSON text, as msgspec encodes it. Runs Python. */
 PyObject *raw_of(PyObject *value);
 /* Remove a member; its value is released last, which may run Python. */
@@ -135,6 +137,10 @@ Py_ssize_t quoted_length(const char *at, Py_ssize_t length);
 /* Write it, of a length that quoted_length returned; returns the byte behind it. */
 char *write_quoted(char *to, const char *at, Py_ssize_t length, Py_ssize_t quoted);
 
+/* The byte behind an ordinary number: JSON without an exponent, of at most 18 digits before and behind its point; NULL
+ * for anything else. (texts.c) */
+const char *after_number(const char *at, const char *end);
+
 /* --- dates (filling.c) ----------------------------------------------------------------------------------- */
 
 #define FIRST_DAY (-719162) /* 0001-01-01 and 9999-12-31, in days since 1970 */
@@ -160,11 +166,16 @@ PyObject *fingerprints(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 /* uuids5(namespace, keys): 16 bytes for each of a list of str. (filling.c) */
 PyObject *uuids5(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
+/* unsafe_integers(text): a list of str, the integers of a JSON text (bytes) that are beyond 2^53. (lines.c) */
+PyObject *unsafe_integers(PyObject *module, PyObject *text);
+
 /* The types; _native.pyi has their arguments, results and errors. */
 extern PyTypeObject Lines_Type, Opener_Type; /* lines.c */
 extern PyTypeObject Renames_Type;  /* renames.c */
 extern PyTypeObject Columns_Type;  /* renames.c */
 extern PyTypeObject Spread_Type;   /* renames.c */
+extern PyTypeObject Sets_Type;     /* sets.c */
+extern PyTypeObject Numbers_Type;  /* numbers.c */
 extern PyTypeObject Writer_Type;   /* writer.c */
 /* accumulators.c */
 extern PyTypeObject IdAccumulator_Type, PairAccumulator_Type, PropertyAccumulator_Type;
@@ -173,6 +184,7 @@ extern PyTypeObject Tally_Type;    /* tally.c */
 extern PyTypeObject Drift_Type;    /* drift.c */
 extern PyTypeObject Reader_Type;   /* texts.c */
 extern PyTypeObject Header_Type;   /* header.c */
+extern PyTypeObject Cells_Type;    /* cells.c */
 extern PyTypeObject Blanks_Type;   /* blanks.c */
 extern PyTypeObject AvroDecoder_Type; /* avro.c */
 int accumulators_init(void);

@@ -36,6 +36,8 @@ typedef struct {
     Py_ssize_t names_room;
     uint32_t *last; /* the names of the latest row: number * MOST_LEVELS + level */
     Py_ssize_t last_used, last_room;
+    Py_ssize_t *items; /* where in `last` each item of the latest row begins; none where it is a row of its own */
+    Py_ssize_t item_count, item_room;
     vectorcallfunc call;
 } Tally;
 
@@ -165,7 +167,8 @@ count_row(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (count < 1 || count > 2 || named != NULL)
         return PyErr_Format(PyExc_TypeError, "one or two Members were expected");
-    self->last_used = 0;
+    if (self->item_count == 0)
+        self->last_used = 0;
     int show = 0;
     for (int level = 0; level < count; level++) {
         if (!Members_Check(arguments[level]))
@@ -186,22 +189,70 @@ count_row(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject
     Py_RETURN_NONE;
 }
 
-/* settle(outcome): count the latest row under another outcome than 0. */
-static PyObject *
-settle(Tally *self, PyObject *number)
+/* The number of an outcome, for which there is room; -1 with an exception. */
+static Py_ssize_t
+outcome_of(Tally *self, PyObject *number)
 {
     Py_ssize_t outcome = PyLong_AsSsize_t(number);
     if (outcome == -1 && PyErr_Occurred())
-        return NULL;
-    if (outcome < 0 || outcome >= MOST_OUTCOMES)
-        return PyErr_Format(PyExc_ValueError, "an outcome from 0 to %d was expected", MOST_OUTCOMES - 1);
+        return -1;
+    if (outcome < 0 || outcome >= MOST_OUTCOMES) {
+        PyErr_Format(PyExc_ValueError, "an outcome from 0 to %d was expected", MOST_OUTCOMES - 1);
+        return -1;
+    }
     if (outcome >= self->outcome_count &&
         grow((void **)&self->outcomes, &self->outcome_count, outcome + 8, sizeof(Counts) * (size_t)self->levels) < 0)
+        return -1;
+    return outcome;
+}
+
+/* Count names of the latest row under another outcome than 0; under none where it is -1. */
+static int
+move(Tally *self, Py_ssize_t from, Py_ssize_t end, Py_ssize_t outcome)
+{
+    for (Py_ssize_t i = from; i < end && outcome != 0; i++)
+        if (add(self, 0, self->last[i], -1) < 0 || (outcome > 0 && add(self, outcome, self->last[i], 1) < 0))
+            return -1;
+    return 0;
+}
+
+/* settle(outcome): count the latest row under an outcome, or of its items the first, and the others not at all. */
+static PyObject *
+settle(Tally *self, PyObject *number)
+{
+    Py_ssize_t outcome = outcome_of(self, number);
+    Py_ssize_t first = self->item_count > 1 ? self->items[1] : self->last_used;
+    if (outcome < 0 || move(self, 0, first, outcome) < 0 || move(self, first, self->last_used, -1) < 0)
         return NULL;
-    for (Py_ssize_t i = 0; i < self->last_used; i++)
-        if (add(self, 0, self->last[i], -1) < 0 || add(self, outcome, self->last[i], 1) < 0)
+    self->last_used = self->item_count = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+begin_item(Tally *self, PyObject *Py_UNUSED(ignored))
+{
+    if (self->item_count == self->item_room &&
+        grow((void **)&self->items, &self->item_room, self->item_room + 256, sizeof(Py_ssize_t)) < 0)
+        return NULL;
+    if (self->item_count == 0)
+        self->last_used = 0;
+    self->items[self->item_count++] = self->last_used;
+    Py_RETURN_NONE;
+}
+
+/* settle_items(outcomes): count each item of the latest row under an outcome. */
+static PyObject *
+settle_items(Tally *self, PyObject *outcomes)
+{
+    if (!PyList_Check(outcomes) || PyList_GET_SIZE(outcomes) != self->item_count)
+        return PyErr_Format(PyExc_ValueError, "a list of %zd outcomes was expected", self->item_count);
+    for (Py_ssize_t i = 0; i < self->item_count; i++) {
+        Py_ssize_t end = i + 1 < self->item_count ? self->items[i + 1] : self->last_used;
+        Py_ssize_t outcome = outcome_of(self, PyList_GET_ITEM(outcomes, i));
+        if (outcome < 0 || move(self, self->items[i], end, outcome) < 0)
             return NULL;
-    self->last_used = 0;
+    }
+    self->last_used = self->item_count = 0;
     Py_RETURN_NONE;
 }
 
@@ -227,7 +278,7 @@ take(Tally *self, PyObject *Py_UNUSED(ignored))
     for (int level = 0; level < self->levels; level++)
         if (self->names_room)
             memset(self->shown[level], 0, (size_t)self->names_room);
-    self->last_used = 0;
+    self->last_used = self->item_count = 0;
     return list;
 }
 
@@ -245,7 +296,7 @@ add_inner(Tally *self, int parent, PyObject *step, PyObject *opener_type)
         PyErr_SetString(PyExc_ValueError, "too many objects");
         return -1;
     }
-    PyObject *opener = PyObject_CallNoArgs(opener_type);
+    PyObject *opener = PyObject_CallOneArg(opener_type, Py_True); /* nothing here changes what it opens */
     if (opener == NULL)
         return -1;
     self->inner[self->inner_count++] = (Inner){parent, 0, name, opener, NULL};
@@ -313,6 +364,7 @@ dealloc(Tally *self)
     for (int level = 0; level < self->levels; level++)
         PyMem_Free(self->shown[level]);
     PyMem_Free(self->last);
+    PyMem_Free(self->items);
     for (int i = 0; i < self->inner_count; i++)
         Py_CLEAR(self->inner[i].opener);
     Py_CLEAR(self->show);
@@ -323,6 +375,8 @@ dealloc(Tally *self)
 
 static PyMethodDef methods[] = {
     {"settle", (PyCFunction)settle, METH_O, NULL},
+    {"begin_item", (PyCFunction)begin_item, METH_NOARGS, NULL},
+    {"settle_items", (PyCFunction)settle_items, METH_O, NULL},
     {"take", (PyCFunction)take, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* Reads the ordinary texts of a row (ISO 8601 times, ids, uuids), and leaves every other one to Python. */
+/* Reads the ordinary texts of a row (times, numbers, ids, uuids), and leaves every other one to Python. */
 
 #include "native.h"
 
@@ -10,6 +10,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *slow;  /* called for a text that is not ordinary, with the same arguments */
     PyObject *words; /* frozenset of str, whose characters `at` points to, or NULL */
+    PyObject *format; /* str, the format of times; or NULL */
     const char *at[MOST_WORDS];
     Py_ssize_t lengths[MOST_WORDS];
     Py_ssize_t count;
@@ -106,6 +107,21 @@ read_ending(const char *at, const char *end, int spaced, int64_t *us, int *utc, 
     return 1;
 }
 
+static PyObject *
+reading_of(int64_t us, int utc, int truncated)
+{
+    PyObject *number = PyLong_FromLongLong(us);
+    PyObject *reading = number == NULL ? NULL : PyTuple_New(3);
+    if (reading == NULL) {
+        Py_XDECREF(number);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(reading, 0, number);
+    PyTuple_SET_ITEM(reading, 1, PyBool_FromLong(utc));
+    PyTuple_SET_ITEM(reading, 2, PyBool_FromLong(truncated));
+    return reading;
+}
+
 /* read_iso(text, space): `pipeline.timestamps.read_iso` as a plain tuple. */
 static PyObject *
 read_iso(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
@@ -125,16 +141,105 @@ read_iso(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject 
     int64_t us = ((days * 24 + hour) * 60 + minute) * 60 * SECOND;
     if (!read_ending(at + 16, at + length, at[10] == ' ', &us, &utc, &truncated))
         return PyObject_Vectorcall(self->slow, arguments, flags, named);
-    PyObject *number = PyLong_FromLongLong(us);
-    PyObject *reading = number == NULL ? NULL : PyTuple_New(3);
-    if (reading == NULL) {
-        Py_XDECREF(number);
-        return NULL;
+    return reading_of(us, utc, truncated);
+}
+
+/* The next two characters of a time as a number; -1 where they are no digits, or one of them is not there. */
+static inline int
+next_two(const char **at, const char *end)
+{
+    if (end - *at < 2)
+        return -1;
+    *at += 2;
+    return two(*at - 2);
+}
+
+/* read_format(text): `pipeline.mapper.codegen.timeformat.TimeFormat.read`, where all numbers have all of their digits. */
+static PyObject *
+read_format(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
+{
+    Reader *self = (Reader *)callable;
+    Py_ssize_t length = 0, letters = 0;
+    const char *at, *end, *format = ascii_of(self->format, &letters), *stop = format + letters;
+    if (named != NULL || PyVectorcall_NARGS(flags) != 1 || (at = ascii_of(arguments[0], &length)) == NULL)
+        return PyObject_Vectorcall(self->slow, arguments, flags, named);
+    int found[128] = {0}, valid = 1;
+    for (end = at + length; valid && format < stop; format++) {
+        if (*format != '%') {
+            valid = at < end && *at++ == *format;
+            continue;
+        }
+        char directive = *++format; /* the constructor knows that there is one */
+        int number = next_two(&at, end);
+        if (directive == 'Y' && number >= 0) {
+            int years = next_two(&at, end);
+            number = years < 0 ? -1 : number * 100 + years;
+        }
+        found[(unsigned char)directive] = number;
+        valid = number >= 0;
     }
-    PyTuple_SET_ITEM(reading, 0, number);
-    PyTuple_SET_ITEM(reading, 1, PyBool_FromLong(utc));
-    PyTuple_SET_ITEM(reading, 2, PyBool_FromLong(truncated));
-    return reading;
+    int64_t days = valid && at == end ? days_of(found['Y'], found['m'], found['d']) : INT64_MIN;
+    if (days == INT64_MIN || found['H'] > 23 || found['M'] > 59 || found['S'] > 59)
+        return PyObject_Vectorcall(self->slow, arguments, flags, named);
+    return reading_of((((days * 24 + found['H']) * 60 + found['M']) * 60 + found['S']) * SECOND, 0, 0);
+}
+
+/* Whether a format has the directives Y, m and d, at most H, M and S beside them, and no other percent sign. */
+static int
+is_plain_format(PyObject *text)
+{
+    Py_ssize_t length;
+    const char *at = ascii_of(text, &length);
+    int found[128] = {0};
+    if (at == NULL)
+        return 0;
+    for (const char *end = at + length; at < end; at++)
+        if (*at == '%' && (++at == end || strchr("YmdHMS", *at) == NULL || found[(unsigned char)*at]++))
+            return 0;
+    return found['Y'] && found['m'] && found['d'];
+}
+
+/* --- numbers ---------------------------------------------------------------------------------------------- */
+
+#define MOST_DIGITS 18
+
+const char *
+after_number(const char *at, const char *end)
+{
+    at += at < end && *at == '-';
+    const char *start = at;
+    while (at < end && is_digit(*at))
+        at++;
+    if (at == start || at - start > MOST_DIGITS || (*start == '0' && at - start > 1))
+        return NULL;
+    if (at == end || *at != '.')
+        return at;
+    for (start = ++at; at < end && is_digit(*at); at++)
+        ;
+    return at == start || at - start > MOST_DIGITS ? NULL : at;
+}
+
+/* as_number(value): `pipeline.mapper.codegen.conversions.as_number`. */
+static PyObject *
+as_number(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
+{
+    Reader *self = (Reader *)callable;
+    Py_ssize_t length;
+    const char *at;
+    if (PyVectorcall_NARGS(flags) != 1 || named != NULL)
+        return PyObject_Vectorcall(self->slow, arguments, flags, named);
+    if ((at = ascii_of(arguments[0], &length)) != NULL)
+        return length && after_number(at, at + length) == at + length
+                   ? raw_of_text(at, length)
+                   : PyObject_Vectorcall(self->slow, arguments, flags, named);
+    Member member;
+    if (member_of_raw(&member, arguments[0]) < 0)
+        return NULL;
+    int quoted = member.length >= 2 && *member.at == '"';
+    const char *end = quoted ? member.at + member.length - 1 : member.at + member.length;
+    if (member.length == 0 || after_number(member.at + quoted, end) != end)
+        return PyObject_Vectorcall(self->slow, arguments, flags, named);
+    return quoted ? raw_of_text(member.at + 1, member.length - 2) : Py_NewRef(arguments[0]);
 }
 
 /* --- ids ------------------------------------------------------------------------------------------------- */
@@ -236,21 +341,27 @@ static PyObject *
 construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
     const char *kind;
-    PyObject *slow, *words = NULL;
-    static char *keywords[] = {"kind", "slow", "words", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, named, "sO|O!", keywords, &kind, &slow, &PyFrozenSet_Type, &words))
+    PyObject *slow, *words = NULL, *format = NULL;
+    static char *keywords[] = {"kind", "slow", "words", "format", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "sO|O!U", keywords, &kind, &slow, &PyFrozenSet_Type, &words,
+                                     &format))
         return NULL;
     vectorcallfunc call = strcmp(kind, "iso") == 0           ? read_iso
+                          : strcmp(kind, "format") == 0      ? read_format
+                          : strcmp(kind, "number") == 0      ? as_number
                           : strcmp(kind, "placeholder") == 0 ? is_placeholder
                           : strcmp(kind, "uuid") == 0        ? clean_uuid
                                                              : NULL;
     if (call == NULL)
-        return PyErr_Format(PyExc_ValueError, "the kind is iso, placeholder or uuid");
+        return PyErr_Format(PyExc_ValueError, "the kind is iso, format, number, placeholder or uuid");
+    if (call == read_format && (format == NULL || !is_plain_format(format)))
+        return PyErr_Format(PyExc_ValueError, "the format has other directives than Y, m, d, H, M and S");
     Reader *self = (Reader *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->call = call;
     self->slow = Py_NewRef(slow);
+    self->format = Py_XNewRef(format);
     self->words = words == NULL ? NULL : names_only(words);
     if (words != NULL && (self->words == NULL || take_words(self, self->words) < 0))
         Py_CLEAR(self);
@@ -262,6 +373,7 @@ dealloc(Reader *self)
 {
     Py_CLEAR(self->slow);
     Py_CLEAR(self->words);
+    Py_CLEAR(self->format);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 

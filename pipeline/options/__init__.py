@@ -1,6 +1,7 @@
 """The options of every step, each declared once: type, default, help, spelling on the command line, key in a job file.
 
-    planning  SurveyOptions  PlanOptions
+    fetching  FetchOptions
+    planning  SurveyOptions  EstimateOptions  PlanOptions
     sending   KeyOptions  PreflightOptions  RehearseOptions  ApplyOptions  PauseOptions  RunOptions
     reading   VerifyOptions  RejectsOptions  DiffOptions  UndoListOptions  ReceiptOptions  ReceiptCheckOptions
 
@@ -12,7 +13,8 @@ resolved, as `pipeline.models.SealedOptions`.
 
 from __future__ import annotations
 
-from pipeline.options.planning import Limits, PathText, PlanOptions, SurveyOptions
+from pipeline.options.fetching import FetchOptions
+from pipeline.options.planning import EstimateOptions, Limits, PathText, PlanOptions, SurveyOptions
 from pipeline.options.reading import (
     DiffOptions,
     ReceiptCheckOptions,
@@ -34,7 +36,9 @@ from pipeline.options.sending import (
 __all__ = [
     "ApplyOptions",
     "DiffOptions",
+    "EstimateOptions",
     "FaultOptions",
+    "FetchOptions",
     "KeyOptions",
     "Limits",
     "PathText",

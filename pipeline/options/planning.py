@@ -51,6 +51,19 @@ class SurveyOptions(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EstimateOptions(Checked):
+    """The options of an estimate, beside those of a plan."""
+
+    estimate: bool = option(
+        False, "--estimate",
+        help="Only estimate hours, machines and bytes from a sample; nothing is written, and --output is not needed.",
+    )  # fmt: skip
+    rate: float | None = option(
+        None, "--rate", metavar="N", above=0, help="With --estimate: the maximum events per second of `apply --rate`.",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanOptions(Checked):
     """The options of a plan. None leaves a value to the mapping or to the export, as the help of each says.
 
@@ -63,12 +76,13 @@ class PlanOptions(Checked):
         job="mapping", job_help="a shipped mapping, or a file relative to the job file",
     )  # fmt: skip
     target: str = option(
-        "", "--for", metavar="us|eu|URL", complete="targets",
+        "", "--for", metavar="us|eu|URL|file:DIR", complete="targets",
         help="The intended target; decides which spelling of events (dialect) is written.",
     )  # fmt: skip
     dialect: str | None = option(
-        None, "--dialect", choices=("contract", "posthog"), help="Override that spelling.", without="that of --for"
-    )
+        None, "--dialect", choices=("contract", "posthog"), help="Override that spelling.", without="that of --for",
+        job="dialect", job_help="contract or posthog: the spelling of events, if not that of `to`",
+    )  # fmt: skip
     since: Instant | None = option(
         None, "--since", metavar="TIME", read=read_instant, help="Only events at or after this time (UTC).",
         without="the first event",
@@ -115,7 +129,7 @@ class PlanOptions(Checked):
     )  # fmt: skip
     gap: int | None = option(
         None, "--gap", least=1, metavar="DAYS",
-        help="Warn of this many days without events where events are usual."
+        help="Warn of this many days without events where events are usual, or without a file among dated files."
         "  [default: 1; 3 where weekends have none, and for a single event name]",
         job="gates.gap", job_help="a warning of so many days without events",
     )  # fmt: skip
@@ -147,7 +161,8 @@ class PlanOptions(Checked):
     )  # fmt: skip
     mixed_types: float = option(
         1.0, "--mixed-types", least=0, most=100, metavar="PERCENT", shown="1",
-        help="Warn of a property of which more than this percentage of the values are of another type than most.",
+        help="Warn of a property of which more than this percentage of the values are of another type than most, or are"
+        " numbers as texts beside numbers.",
     )  # fmt: skip
     null_jump: float = option(
         30.0, "--null-jump", least=0, most=100, metavar="POINTS", shown="30",

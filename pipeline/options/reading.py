@@ -19,6 +19,7 @@ class VerifyOptions(Checked):
         "sample", "--fields", choices=("sample", "all", "none"), shown=True,
         help="Compare every property, and merges, profiles and groups: of some events of each name and year, of all"
         " events, or of none.",
+        job="verify.fields", job_help="sample, all or none: of which events of a window every property is compared",
     )  # fmt: skip
     uuids: str = option(
         "all", "--uuids", choices=("all", "differing"), shown=True,

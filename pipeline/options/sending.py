@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
 
-from pipeline.option_types import Checked, option, read_names, read_seconds
+from pipeline.option_types import Checked, option, read_names, read_seconds, read_zone
 from pipeline.options import shared
+from pipeline.options.pace import checked_hours, read_hours, read_limits, read_rate
 from pipeline.options.planning import PathText
 
 
@@ -68,11 +69,15 @@ class PauseOptions(PreflightOptions):
     pause_functions: bool = option(
         False, "--pause-functions",
         help="Turn off the hog functions that would fire on these events until all are sent, then turn them on again.",
+        job="functions", job_words=("stop", "pause"),
+        job_help="stop, or pause: turn off the hog functions that would fire while a run sends",
     )  # fmt: skip
     settle: float | None = option(
         None, "--settle", least=0, metavar="TIME", read=read_seconds,
-        help="Turn them on this long after the last event was accepted, since the service fires them with a delay."
+        help="Turn them on, and read a canary back, this long after the last event was accepted, since the service acts"
+        " with a delay."
         "  [default: 10m; none on this machine]",
+        job="settle", job_help="how long after the last event paused functions are turned on again, such as 10m",
     )  # fmt: skip
 
 
@@ -120,13 +125,36 @@ class ApplyOptions(Checked):
         False,
         "--require-rehearsal",
         help="Refuse a plan that was not rehearsed whole, without anything refused or missing.",
+        job="rehearse",
+        job_words=("none", "each"),
+        job_help="none, or each: rehearse each window before it is sent, and stop one whose rehearsal is not proved",
     )
+    require_canary: bool = option(
+        False, "--require-canary", help="Refuse a plan without a canary that landed at this target as it was sent."
+    )
+    canary: int | None = option(
+        None, "--canary", least=1, most=100_000, metavar="N",
+        help="Send a sample of at most N events, whole persons that show each event name, year, rule, merge and profile"
+        " update; read all of it back and compare it. The next apply sends the rest.  Exit 6, or 7 where it differs.",
+    )  # fmt: skip
     rotated_key: bool = option(
         False, "--rotated-key", help="The key of the same project was changed since the plan was first applied."
     )
-    rate: float | None = option(
-        None, "--rate", metavar="N", help="Maximum events per second.  [default: no limit]", above=0,
-        job="rate", job_help="maximum events per second",
+    rate: float | str | None = option(
+        None, "--rate", metavar="LIMIT", read=read_rate, without="no limit", job="rate",
+        help="Maximum events per second, as 5000, or bytes, as 2MB; in some hours of the day, as 500@08:00-18:00."
+        " Several have commas between.",
+        job_help="maximum events per second (5000), or bytes (2MB), also for some hours (5000,500@08:00-18:00)",
+    )  # fmt: skip
+    quiet_hours: str | None = option(
+        None, "--quiet-hours", metavar="HOURS", read=checked_hours, job="quiet_hours",
+        help="Send nothing in these hours of the day, as 08:00-18:00, and go on after them.",
+        job_help="hours of the day in which nothing is sent, as 08:00-18:00",
+    )  # fmt: skip
+    hours_timezone: str | None = option(
+        None, "--hours-timezone", metavar="ZONE", read=read_zone, job="hours_timezone",
+        help="The zone of the hours of --rate and --quiet-hours.", without="that of this machine",
+        job_help="the zone of the hours of rate and quiet_hours [default: that of this machine]",
     )  # fmt: skip
     max_concurrency: int = option(
         8, "--max-concurrency", least=1, most=256, metavar="N", shown=True,
@@ -172,6 +200,15 @@ class ApplyOptions(Checked):
     )  # fmt: skip
     source_root: Path | str | None = shared.source_root()
     workers: int | None = shared.workers()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rate is not None:
+            read_limits(self.rate)
+        if self.quiet_hours is not None:
+            read_hours(self.quiet_hours)
+        if self.hours_timezone is not None:
+            read_zone(self.hours_timezone)
 
 
 @dataclass(frozen=True, kw_only=True)

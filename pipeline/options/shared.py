@@ -26,6 +26,7 @@ def transport() -> Any:
         "auto", "--transport", choices=("auto", "v1", "batch"), shown=True,
         help="v1 has an answer for each event, batch one for each request; auto takes v1 in dialect posthog where the"
         " target offers it, and never changes within a plan.",
+        job="transport", job_help="auto, v1 (an answer for each event) or batch (one for each request)",
     )  # fmt: skip
 
 
@@ -33,11 +34,15 @@ def api() -> Any:
     return option(
         None, "--api", metavar="us|eu|URL", complete="targets",
         help="Where the management API is.  [default: where --to is]",
+        job="api", job_help="where the management API is, if not where `to` is",
     )  # fmt: skip
 
 
 def project(default: str) -> Any:
-    return option(None, "--project", metavar="ID", help=f"The project's id.  [default: {default}]")
+    return option(
+        None, "--project", metavar="ID", help=f"The project's id.  [default: {default}]", job="project",
+        job_help="the id of the target's project, where the personal key can read several",
+    )  # fmt: skip
 
 
 def ca_file() -> Any:

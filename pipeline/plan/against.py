@@ -23,10 +23,12 @@ from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.registry import Compile
 from pipeline.models import BrokenRow, Finding
 from pipeline.options import PlanOptions
-from pipeline.plan.coverage import NAME_CHARACTERS, Coverage
 from pipeline.plan.create import create_plan
-from pipeline.plan.freshness import open_plan, transform_config_for
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.statistics.coverage import NAME_CHARACTERS, Coverage
+from pipeline.plan.time_hints import time_hints
+from pipeline.transform.tasks import TransformConfig
 
 FORMAT = "backcast.mapping-against/1"
 ROWS = 100_000
@@ -61,7 +63,8 @@ class Idle(msgspec.Struct, frozen=True):
 
 class Against(msgspec.Struct, frozen=True):
     """What an export says of a mapping. `rows` were read; `sampled`: they are the first of more. `unnamed_rows` are
-    those whose event's name no rule names. `patch` are lines for the mapping file, "" where it needs none."""
+    those whose event's name no rule names. `patch` are lines for the mapping file, "" where it needs none. `times` says
+    what settles the zone of times without one."""
 
     format: str
     mapping: str
@@ -74,6 +77,7 @@ class Against(msgspec.Struct, frozen=True):
     unnamed_rows: int
     rejects: dict[str, int]
     patch: str
+    times: list[str]
 
 
 def check_against(name: str, sources: Sequence[str], options: PlanOptions, *, every: bool) -> Against:
@@ -86,7 +90,9 @@ def check_against(name: str, sources: Sequence[str], options: PlanOptions, *, ev
     with tempfile.TemporaryDirectory(prefix="backcast-") as scratch:
         folder = Path(scratch) / "plan"
         plan = create_plan(sources, folder, options)
-        choices = _choices(plan, folder, mapping)
+        config = transform_config_for(plan, open_plan(str(folder))[1])
+        choices = _choices(plan, config, mapping)
+        times = time_hints(mapping, config.parts, bool(config.options.zones))
     coverage = plan.coverage
     if not isinstance(coverage, Coverage):
         raise TypeError("a plan of a mapping file has a coverage")
@@ -99,15 +105,15 @@ def check_against(name: str, sources: Sequence[str], options: PlanOptions, *, ev
         [gate for gate in plan.gates if gate.name in KEY_CHECKS],
         [_count(choice) for choice in choices if choice.kind == FIRST and choice.reached],
         sorted(_idle(choices), key=lambda one: (one.line, one.what)),
-        sum(one.sent for one in coverage.events if one.unmapped),
+        sum(one.become_events for one in coverage.events if one.unmapped),
         dict(plan.rejects),
         patch(mapping, coverage),
+        times,
     )
 
 
-def _choices(plan: Plan, folder: Path, mapping: Mapping) -> list[Choice]:
+def _choices(plan: Plan, config: TransformConfig, mapping: Mapping) -> list[Choice]:
     """The choices of a mapping with the rows that took each way, over the rows that were planned."""
-    config = transform_config_for(plan, open_plan(str(folder))[1])
     lookups = config.compile.lookups if isinstance(config.compile, Compile) else {}
     mappers: dict[str, Callable[..., object]] = {}
     every: list[Choice] = []

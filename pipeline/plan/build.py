@@ -18,15 +18,10 @@ from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.identity.promotion import PromotedUpdate
 from pipeline.mapper.inspection.field_uses import FieldUses
-from pipeline.plan.activity import Activity, ActivityRecords
-from pipeline.plan.activity_facts import activity_facts, limits_of
+from pipeline.models import Step
 from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
-from pipeline.plan.contents import planned_blocks
-from pipeline.plan.coverage import Coverage
-from pipeline.plan.daily_counts import day_name, sorted_counts
-from pipeline.plan.digests import BackgroundDigests
-from pipeline.plan.directory import LinesWriter
 from pipeline.plan.duplicates import (
+    CODES,
     MAX_CLASHES,
     REMAINING,
     Clash,
@@ -38,15 +33,25 @@ from pipeline.plan.duplicates import (
     rows_out,
 )
 from pipeline.plan.event_uuids import write_uuids
-from pipeline.plan.examples import SourceExamples
-from pipeline.plan.history import HistoryBuilder
-from pipeline.plan.hour_profile import clock_in_words
-from pipeline.plan.hours import HourHistory
-from pipeline.plan.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
-from pipeline.plan.pair_sample import PairSample, read_pairs
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
-from pipeline.plan.source_pairs import Shown, SourcePairs
+from pipeline.plan.samples.events import Place
+from pipeline.plan.samples.examples import SourceExamples
+from pipeline.plan.samples.pair_sample import PairSample, read_pairs
+from pipeline.plan.samples.source_pairs import Shown, SourcePairs
+from pipeline.plan.samples.superseded import differences
+from pipeline.plan.sealed.contents import planned_blocks
+from pipeline.plan.sealed.digests import BackgroundDigests
+from pipeline.plan.sealed.directory import LinesWriter
+from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
+from pipeline.plan.statistics.activity import Activity, ActivityRecords
+from pipeline.plan.statistics.activity_facts import activity_facts, limits_of
+from pipeline.plan.statistics.coverage import Coverage
+from pipeline.plan.statistics.daily_counts import day_name, sorted_counts
+from pipeline.plan.statistics.history import HistoryBuilder
+from pipeline.plan.statistics.hour_profile import clock_in_words
+from pipeline.plan.statistics.hours import HourHistory
+from pipeline.plan.statistics.unmatched import MissingReferences, ReferenceUsage
 from pipeline.plan.walk import Progress, Walk
 from pipeline.plan.zone import judge_zone
 from pipeline.timestamps import format_utc
@@ -62,14 +67,16 @@ def build(
     request: Request,
     progress: Progress = lambda rows, length: None,
     notice: Callable[[str], None] = lambda line: None,
+    step: Step = lambda name, done, total: None,
 ) -> Plan:
     """Read every part and write every file of the plan directory. Returns the plan, which may not be ready.
 
-    The directory has no older plan in it (`pipeline.plan.commit.staged_plan` provides one). Raises UnreadableExport.
+    The directory has no older plan in it (`pipeline.plan.sealed.commit.staged_plan` provides one).
+    Raises UnreadableExport.
     """
     directory = request.directory
     directory.scratch.mkdir(parents=True)
-    builder = _PlanBuilder(request, progress)
+    builder = _PlanBuilder(request, progress, step)
     try:
         plan = builder.build()
         if builder.source.code_cost is not None:
@@ -81,10 +88,11 @@ def build(
 
 
 class _PlanBuilder:
-    def __init__(self, request: Request, progress: Progress) -> None:
+    def __init__(self, request: Request, progress: Progress, step: Step) -> None:
         config = request.config
         paths = [part.path for part in config.parts]
         self.request = request
+        self.step = step
         self.directory = request.directory
         self.config = config
         self.mapper = config.compile(config.options)
@@ -101,6 +109,7 @@ class _PlanBuilder:
         self.first, self.last = 2**62, -(2**62)
         self.clashes = 0
         self.clash_examples: list[Clash] = []
+        self.replaced: Replaced | None = None  # the first superseded event of the source
         self.copies: Counter[int] = Counter()  # rows left out as duplicates, by the number of their file
 
     def close(self) -> None:
@@ -111,12 +120,15 @@ class _PlanBuilder:
     def build(self) -> Plan:
         with BackgroundDigests(self.config.parts) as digests:
             self.source.run(self.files)
+            self.step("done; comparing events and ids", self.source.events, self.source.events)
             ids = self.source.ids.finish()
             self.warn_of_hot_ids(ids)
             people = self.resolve(ids)
             names = self.write_daily_counts()
-            counted = zip(self.source.parts, self.config.parts, digests.of_unchanged(), strict=True)
+            self.show_replaced()
+            counted = zip(self.source.parts, self.config.parts, digests.of_unchanged(self.step), strict=True)
             parts = [counts.seal(part, digest) for counts, part, digest in counted]
+        self.step("done; running the checks", self.source.events, self.source.events)
         plan = seal(self.manifest(parts, people, names))
         save(self.directory, plan)
         return plan
@@ -216,11 +228,7 @@ class _PlanBuilder:
                 self.copies[source.block_parts[number]] += out["duplicate_event"]
                 source.warnings["partly_duplicate_row"] += partly
             self.files["copies.jsonl"] = writer.close()
-        for (block, row), (other, other_row), reason in replaced:
-            winner = self.source_examples.row_at(other << PLACE_SHIFT | other_row)
-            source.examples["superseded"] = self.source_examples.at(
-                block, row, f"sent instead is {winner} of the same source key: {reason}"
-            )
+        self.replaced = replaced[0] if replaced else None
         if identical:
             source.examples["identical_rows"] = self.source_examples.at(
                 *min(identical),
@@ -230,6 +238,19 @@ class _PlanBuilder:
             self.files["uuids.bin"] = write_uuids(self.directory.uuids, remaining)
         source.keys.remove()
         self.activity = activity.finish(limits_of(self.request.thresholds))
+
+    def show_replaced(self) -> None:
+        """Add the first superseded event to the examples, with what differs from the one that is sent."""
+        if self.replaced is None:
+            return
+        event, winner = Place(*self.replaced.event), Place(*self.replaced.winner)
+        row = self.source_examples.row_at(winner.block << PLACE_SHIFT | winner.row)
+        shown = Shown(self.request.thresholds.show_values, self.request.thresholds.show_ids)
+        differ = differences(self.directory, self.config, event, winner, shown)
+        self.source.examples["superseded"] = self.source_examples.at(
+            event.block, event.row,
+            f"sent instead is {row} of the same source key: {self.replaced.reason}" + (differ and f"; {differ}"),
+        )  # fmt: skip
 
     def write_daily_counts(self) -> Counter[str]:
         """Write cells.jsonl. Returns how many events of each name are sent."""
@@ -243,13 +264,17 @@ class _PlanBuilder:
             self.files["cells.jsonl"] = writer.close()
         return names
 
-    def coverage(self) -> Coverage | None:
-        """What becomes of each field and event's name; None without a mapping file."""
+    def coverage(self) -> tuple[Coverage | None, MissingReferences | None]:
+        """What becomes of each field and event's name, and the references that no row has; None without a mapping
+        file."""
         counts, mapping = self.source.coverage, self.request.document
         if counts is None or mapping is None:
-            return None
+            return None, None
         uses = FieldUses(mapping, self.config.options, self.request.lookups)
-        return counts.coverage(uses, items=mapping.decoder is not None)
+        references = ReferenceUsage(self.request.references)
+        duplicates = sum(self.source.skips[code] for code in CODES.values())
+        coverage = counts.coverage(uses, references, items=mapping.decoder is not None, duplicates=duplicates)
+        return coverage, references.missing() if coverage.rows else None
 
     def source_pairs(self) -> SourcePairs | UnsetType:
         """Some rows beside the events that they become; UNSET without a mapping file."""
@@ -291,7 +316,7 @@ class _PlanBuilder:
             "persons": people.persons.persons,
         }
         zone = judge_zone(source.zone, options.zones)
-        coverage = self.coverage()
+        coverage, references = self.coverage()
         source_pairs = self.source_pairs()
         drift, drift_facts, self.files["drift.jsonl"] = source.drift.finish(self.directory.drift)
         findings = run_checks(
@@ -302,6 +327,7 @@ class _PlanBuilder:
                 reject_limit=request.reject_limit,
                 remedies=source.remedies,
                 rejects=source.rejects.total(),
+                codes=source.reject_codes(),
                 skips=source.skips,
                 keyless=source.keyless,
                 key_conflicts=KeyConflicts(
@@ -309,7 +335,7 @@ class _PlanBuilder:
                     self.source_examples.pairs(self.clash_examples, list(source.names)),
                     request.allow_key_conflicts,
                 ),
-                references=source.references.missing(),
+                references=references,
                 people=people,
                 zone=zone if getattr(self.mapper, "zone_evidence", False) and rows.mapped else None,
                 open_choices=request.open_choices,

@@ -20,19 +20,19 @@ from pipeline.files import private
 from pipeline.mapper import Compile, Mapping
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper.inspection.field_uses import nested_levels
-from pipeline.mapper.program.required_fields import wanted_references
+from pipeline.mapper.program.required_fields import required_references
 from pipeline.mapper.registry import file_rules, of_tool
-from pipeline.models import SealedOptions, Source
+from pipeline.models import SealedOptions, Source, Step
 from pipeline.option_types import micros, zones_of
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import CountLimit, parse_limit
 from pipeline.plan.determinism import check_deterministic
-from pipeline.plan.directory import Directory, digest_file
-from pipeline.plan.freshness import dialect_of, read_ids, workers_for
 from pipeline.plan.lookups import read_lookups, save_lookups
-from pipeline.plan.manifest import MappingSeal, Plan
 from pipeline.plan.plugins import broken_plugins, used_plugins
 from pipeline.plan.precheck import check_first_rows, detect_settings, with_tables_apart
+from pipeline.plan.sealed.directory import Directory, digest_file
+from pipeline.plan.sealed.freshness import dialect_of, read_ids, workers_for
+from pipeline.plan.sealed.manifest import MappingSeal, Plan
 from pipeline.survey.recognition import guess_mapping, opened_pages
 from pipeline.targets import address_of
 from pipeline.timestamps import format_utc
@@ -55,36 +55,53 @@ def create_plan(
     *,
     progress: Progress = lambda rows, length: None,
     notice: Notice = lambda line: None,
+    step: Step = lambda name, done, total: None,
     series: Series | None = None,
 ) -> Plan:
     """Read everything, send nothing, write the sealed plan. Returns the plan, which may not be ready: see its gates.
 
-    `series` are the earlier windows of a job. `notice` is called with a line on what the mapping's own code cost.
+    `series` are the earlier windows of a job. `notice` is called with a line on what the mapping's own code cost,
+    `step` with what is done before and after the rows are read, and how far it is.
 
     Raises UsageError, MappingError, UnreadableExport, and Busy where the directory has the ledger of a plan that was
     applied.
     """
-    from pipeline.plan.commit import staged_plan
+    from pipeline.plan.sealed.commit import staged_plan
 
     _check_options(options)
     target_directory = Directory(directory)
     with staged_plan(target_directory) as work:
-        name = fspath(options.mapping or "")
-        mapping = load_mapping(name) if name else None
-        rules = file_rules(mapping, options.settings)
-        source = open_source(sources, spool=work.path, rules=rules)
-        refuse_unnamed(source)
-        source = opened_pages(source, sources, work.path, rules, mapping, options.settings)
-        if mapping is None:
-            name = guess_mapping(source)
-            mapping = load_mapping(name)
-            rules = file_rules(mapping, options.settings)
-        source = choose_parts(with_tables_apart(source, mapping), rules)
+        name, mapping, source = _open_export(sources, options, work, step)
         with Workers(workers_for(options.workers, source.parts)) as workers:
-            request = _prepare(source, (name, mapping), options, target_directory, work, workers, series)
+            request = prepare_request(source, (name, mapping), options, target_directory, work, workers, series)
             from pipeline.plan.build import build  # while the workers prepare
 
-            return build(request, progress, notice)
+            return build(request, progress, notice, step)
+
+
+def open_export(sources: Sequence[str], options: PlanOptions, work: Directory) -> tuple[str, Mapping, Source]:
+    """The mapping, by its name or path, and the files of an export; `work` is for what has to be spooled.
+
+    Raises UsageError, MappingError, UnreadableExport.
+    """
+    _check_options(options)
+    return _open_export(sources, options, work, lambda name, done, total: None)
+
+
+def _open_export(
+    sources: Sequence[str], options: PlanOptions, work: Directory, step: Step
+) -> tuple[str, Mapping, Source]:
+    name = fspath(options.mapping or "")
+    mapping = load_mapping(name) if name else None
+    rules = file_rules(mapping, options.settings)
+    source = open_source(sources, spool=work.path, rules=rules, step=step)
+    refuse_unnamed(source)
+    source = opened_pages(source, sources, work.path, rules, mapping, options.settings)
+    if mapping is None:
+        name = guess_mapping(source)
+        mapping = load_mapping(name)
+        rules = file_rules(mapping, options.settings)
+    return name, mapping, choose_parts(with_tables_apart(source, mapping), rules)
 
 
 def _check_options(options: PlanOptions) -> None:
@@ -114,7 +131,7 @@ def _check_options(options: PlanOptions) -> None:
         )
 
 
-def _prepare(
+def prepare_request(
     source: Source,
     named: tuple[str, Mapping],
     options: PlanOptions,
@@ -138,15 +155,14 @@ def _prepare(
         sealed, notices = detect_settings(source.parts, mapping, sealed)
     notices += broken_plugins(mappings=not options.mapping)
     parts = check_first_rows(source.parts, mapping, sealed)
-    lookups = read_lookups(source, mapping)
-    wanted = wanted_references(mapping, sealed, of_tool(mapping.tool))
+    lookups = read_lookups(source, mapping, work)
+    references = required_references(mapping, sealed, of_tool(mapping.tool))
     config = TransformConfig(
         Compile(mapping.file, mapping.text, lookups.tables, mapping.code),
         sealed,
         options.limits,
         parts,
         excluded,
-        wanted=wanted,
         counted=_counted(mapping, sealed),
     )
     if mapping.code is not None:
@@ -176,6 +192,7 @@ def _prepare(
         open_choices=mapping.open,
         document=mapping,
         lookups=lookups.tables,
+        references=references,
         notices=[*notices, *lookups.notices],
         files=save_lookups(work, mapping, lookups),
         series=series,
@@ -226,7 +243,8 @@ def _counted(mapping: Mapping, options: SealedOptions) -> Counted:
         if rule.set or rule.fill or rule.rename or rule.drop
     )
     ruled = frozenset(mapping.events)
-    return Counted(nested_levels(mapping, options), ruled, frozenset(changing), mapping.code is not None)
+    nested, decoded = nested_levels(mapping, options), mapping.decoder is not None
+    return Counted(nested, ruled, frozenset(changing), mapping.code is not None, decoded)
 
 
 def _now() -> int:

@@ -27,8 +27,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.plan.hours import NO_QUARTERS, count_quarters
 from pipeline.plan.key_records import MAX_RECORDS, KeyRecords, chunks_of
+from pipeline.plan.statistics.hours import NO_QUARTERS, count_quarters
 from pipeline.timestamps import DAY
 from pipeline.transform.event_keys import KEYLESS, NAME
 from pipeline.transform.tasks import DuplicateDecision
@@ -74,10 +74,10 @@ class Clash(NamedTuple):
 
 
 class Replaced(NamedTuple):
-    """A superseded row and the row that is sent in its place, both (block, row), and why that one."""
+    """A superseded event and the one that is sent in its place, both (block, row, position), and why that one."""
 
-    row: tuple[int, int]
-    winner: tuple[int, int]
+    event: tuple[int, int, int]
+    winner: tuple[int, int, int]
     reason: str
 
 
@@ -93,7 +93,7 @@ class Decided(NamedTuple):
     settled with another content. `identical` are sent although an earlier row is identical; the first of these
     is at `first_identical`, (block, row). `clashes` counts rows left out for a different event; the first are in
     `clashing`. `replaced` is the first superseded row.
-    `quarters` are the events by quarter of an hour from `first` on (`pipeline.plan.hours`).
+    `quarters` are the events by quarter of an hour from `first` on (`pipeline.plan.statistics.hours`).
     """
 
     events: int
@@ -312,7 +312,8 @@ def _first_replaced(copies: NDArray[np.void], winners: NDArray[np.void], kinds: 
         reason = "its time is later"
     else:
         reason = "both have the same times, so the greater digest of the values decides"
-    return Replaced((int(one["block"]), int(one["row"])), (int(winner["block"]), int(winner["row"])), reason)
+    place, other = ((int(at["block"]), int(at["row"]), int(at["position"])) for at in (one, winner))
+    return Replaced(place, other, reason)
 
 
 def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32]) -> NDArray[np.void]:

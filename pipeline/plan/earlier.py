@@ -11,9 +11,9 @@ from pipeline.encoder.updates import SealedLink
 from pipeline.errors import UsageError
 from pipeline.identity.observed_pairs import EarlierLink
 from pipeline.ledger import BatchKey, read_batches, was_ever_applied
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import FORMAT
-from pipeline.plan.phases import line_blocks
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import FORMAT
+from pipeline.plan.sealed.phases import line_blocks
 
 PHASE = "identities"
 

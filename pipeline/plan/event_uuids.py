@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.ledger import BatchKey
-from pipeline.plan.directory import Directory
 from pipeline.plan.duplicates import Decisions
-from pipeline.plan.phases import EVENTS, PHASES, line_blocks, sealed_file
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.phases import EVENTS, PHASES, line_blocks, sealed_file
 
 SENT = np.dtype([("block", "<u4"), ("hi", ">u8"), ("lo", ">u8"), ("content", "<u8")])
 """One event: its block, the 16 bytes of its uuid, and the first half of its content digest. 28 bytes."""

@@ -1,7 +1,8 @@
 """Records with a key of 128 bits, on disk, however many there are: the key records of a source, whose keys are uuids.
 
 They are spread over files by the first bits of their key, so that all records of one key lie in one file; each file
-is then sorted on its own. `pipeline.plan.activity` has records of another type, whose key is a person and a time.
+is then sorted on its own. `pipeline.plan.statistics.activity` has records of another type, whose key is a person and
+a time.
 """
 
 from __future__ import annotations

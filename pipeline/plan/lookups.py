@@ -1,13 +1,16 @@
 """Lookup files: files of an export whose rows are entries of tables (`lookup_files` of a mapping), such as names by id.
 
 A plan reads them once and seals their entries in `lookups.json`. So an event depends on the plan alone, and a plan can
-be applied without the lookup files. Tables are held in memory by every worker, so their size has a limit.
+be applied without the lookup files. Every worker has these tables in memory; one with too many entries for that is in
+files of its own, which are sealed too (`pipeline.plan.stored_entries`), and is null in `lookups.json`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Map
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -22,14 +25,16 @@ from pipeline.mapper.codegen.runtime import encode, member_at, text_of
 from pipeline.mapper.language.files_section import LookupFile
 from pipeline.mapper.program.builder import Tables
 from pipeline.mapper.program.references import path_steps
+from pipeline.mapper.program.stored_table import ENTRIES, SLOTS, StoredTable
 from pipeline.models import BrokenRow, Part, Source
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.directory import Directory, digest_file
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.stored_entries import StoredEntries
 from pipeline.text import pluralize, printable
 from pipeline.values import BadValue, Record, Value, is_absent
 
 MOST_ENTRIES = 250_000
-"""Of all tables of a mapping together."""
+"""In memory, of all tables of a mapping together."""
 _SHOWN_CHARACTERS = 60
 
 
@@ -37,17 +42,34 @@ class Lookups(NamedTuple):
     """The entries of each table, and notices (code, file, sentence): how many came from which file, which rows have
     none, and which tables have no file."""
 
-    tables: dict[str, dict[str, str]]
+    tables: dict[str, Map[str, str]]
     notices: list[tuple[str, str, str]]
 
 
-def read_lookups(source: Source, mapping: Mapping) -> Lookups:
-    """The tables of a mapping's lookup files, in the order of the export's files.
+@dataclass(slots=True)
+class _FileCounts:
+    """What one file has for a table. `changed` are the keys that had another value before, as far as they are counted
+    in memory; `broken` is the first row that cannot be read."""
+
+    part: Part
+    lookup: LookupFile
+    table: str
+    rows: int = 0
+    entries: int = 0
+    without: int = 0
+    broken: str = ""
+    changed: dict[str, None] = field(default_factory=dict)
+
+
+def read_lookups(source: Source, mapping: Mapping, directory: Directory) -> Lookups:
+    """The tables of a mapping's lookup files, in the order of the export's files. Large ones are written into the
+    directory of the plan.
 
     Where two rows have one key, the later one counts. Raises UnfitExport for a table without a file that the mapping
-    needs, for files without a column that it names, and for too many entries; and UnreadableExport.
+    needs, and for files without a column that it names; and UnreadableExport.
     """
-    lookups = Lookups({}, [])
+    reader = _Reader(directory)
+    notices: list[tuple[str, str, str]] = []
     for name, lookup in mapping.lookup_files.items():
         parts = [part for part in source.lookups if matches(part.path, lookup.file)]
         empty = any(note.code == "empty_file" and matches(note.where, lookup.file) for note in source.notes)
@@ -59,55 +81,109 @@ def read_lookups(source: Source, mapping: Mapping) -> Lookups:
                     hint="give that file with the others; it is part of the export",
                 )
             sentence = f"the export has no file {patterns}: the table {name!r} is empty"
-            lookups.notices.append(("lookup_missing", patterns, sentence))
-        table = lookups.tables[name] = {}
+            notices.append(("lookup_missing", patterns, sentence))
+        reader.tables[name] = {}
         for part in parts:
-            lookups.notices.extend(_read(part, name, lookup, table))
-            if sum(map(len, lookups.tables.values())) > MOST_ENTRIES:
-                raise UnfitExport(
-                    f"{part.path} has too many entries for a lookup table (more than {MOST_ENTRIES:,} in all)",
-                    hint="join the rows of the export before they are planned, and leave the file out",
-                )
-    return lookups
+            reader.read(part, name, lookup)
+    tables = reader.finish()
+    for number, counts in enumerate(reader.files):
+        notices.extend(_notices(counts, reader.changes(number)))
+    return Lookups(tables, notices)
 
 
-def _read(part: Part, name: str, lookup: LookupFile, table: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Add a file's entries to a table; gives the notices about it."""
-    rows = entries = without = 0
-    changed: dict[str, None] = {}
-    broken = ""
-    for block in read_blocks(part):
-        for row in read_rows(part, block, observe=False):
-            rows += 1
-            if isinstance(row, BrokenRow):
-                broken = broken or f"row {rows}: {row.detail}"
-                continue
-            key = _text_at(lookup.key, row)
-            value = _object_at(lookup.values, row) if lookup.values else _text_at(lookup.value, row)
-            if not key or value is None:
-                without += 1
-                continue
-            entries += 1
-            if table.get(key, value) != value:
-                changed[key] = None
-            table[key] = value
-            if len(table) > MOST_ENTRIES:
-                return  # the caller refuses it
-    wanted = f"{' or '.join(lookup.key)} and {' or '.join(lookup.value or lookup.values)}"
-    if rows and not entries and not broken and lookup.missing == "stop":
-        raise UnfitExport(
-            f"no row of {part.path} has {wanted}, from which the table {name!r} is built",
-            hint="leave the file out, or correct `key` and `value` of the table under `lookup_files`",
-        )
-    yield "lookup_file", part.path, f"{pluralize(entries, 'entry')} of the table {name!r}"
-    if broken:
-        yield "lookup_row", part.path, f"rows of the table {name!r} cannot be read, the first is {broken}"
-    if without:
-        yield "lookup_row", part.path, f"{pluralize(without, 'row')} without {wanted} for the table {name!r}"
+class _Reader:
+    """Reads lookup files one after the other. `tables` are those in memory, the largest of which moves to disk where
+    they have too many entries together; `files` are the counts of each file."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._stored: dict[str, None] = {}
+        self._store: StoredEntries | None = None
+        self.tables: dict[str, dict[str, str]] = {}
+        self.files: list[_FileCounts] = []
+
+    def read(self, part: Part, name: str, lookup: LookupFile) -> None:
+        """Add a file's entries to a table. Raises UnfitExport, UnreadableExport."""
+        number, counts = len(self.files), _FileCounts(part, lookup, name)
+        self.files.append(counts)
+        table, others = self.tables[name], sum(map(len, self.tables.values())) - len(self.tables[name])
+        for block in read_blocks(part):
+            for row in read_rows(part, block, observe=False):
+                counts.rows += 1
+                if isinstance(row, BrokenRow):
+                    counts.broken = counts.broken or f"row {counts.rows}: {row.detail}"
+                    continue
+                key = _text_at(lookup.key, row)
+                value = _object_at(lookup.values, row) if lookup.values else _text_at(lookup.value, row)
+                if not key or value is None:
+                    counts.without += 1
+                    continue
+                counts.entries += 1
+                if self._store is not None and name in self._stored:
+                    self._store.add(name, key, value, number)
+                    continue
+                if table.get(key, value) != value:
+                    counts.changed[key] = None
+                table[key] = value
+                if len(table) + others > MOST_ENTRIES:
+                    self._move_largest()
+                    others = sum(map(len, self.tables.values())) - len(table)
+        if counts.rows and not counts.entries and not counts.broken and lookup.missing == "stop":
+            raise UnfitExport(
+                f"no row of {part.path} has {_wanted(lookup)}, from which the table {name!r} is built",
+                hint="leave the file out, or correct `key` and `value` of the table under `lookup_files`",
+            )
+
+    def _move_largest(self) -> None:
+        """Move the table with most entries to disk. Keys that changed in the file that is being read are marked, so
+        that each counts once in it."""
+        name = max(self.tables, key=lambda one: len(self.tables[one]))
+        table, number = self.tables[name], len(self.files) - 1
+        current = self.files[number]
+        changed = current.changed if current.table == name else {}
+        self._store = self._store or StoredEntries(self._directory)
+        for key, value in table.items():
+            if key not in changed:
+                self._store.add(name, key, value, number)
+        for key in changed:  # in the order in which they changed, because the first is shown
+            self._store.add(name, key, table[key], number, changed=True)
+        changed.clear()
+        table.clear()
+        self._stored[name] = None
+
+    def finish(self) -> dict[str, Map[str, str]]:
+        """All tables. Called once."""
+        if self._store is None:
+            return {**self.tables}
+        self._store.finish()
+        return {name: self._store.table(name) if name in self._stored else self.tables[name] for name in self.tables}
+
+    def changes(self, number: int) -> tuple[int, str]:
+        """In a file, how many keys had another value before, and the first of them; after `finish`."""
+        counts = self.files[number]
+        if counts.table in self._stored and self._store is not None and not counts.changed:
+            return self._store.changes.get(number, (0, ""))
+        return len(counts.changed), next(iter(counts.changed), "")
+
+
+def _wanted(lookup: LookupFile) -> str:
+    return f"{' or '.join(lookup.key)} and {' or '.join(lookup.value or lookup.values)}"
+
+
+def _notices(counts: _FileCounts, changes: tuple[int, str]) -> Iterator[tuple[str, str, str]]:
+    """The notices about a file."""
+    path, table = counts.part.path, counts.table
+    yield "lookup_file", path, f"{pluralize(counts.entries, 'entry')} of the table {table!r}"
+    if counts.broken:
+        yield "lookup_row", path, f"rows of the table {table!r} cannot be read, the first is {counts.broken}"
+    if counts.without:
+        rows = pluralize(counts.without, "row")
+        yield "lookup_row", path, f"{rows} without {_wanted(counts.lookup)} for the table {table!r}"
+    changed, example = changes
     if changed:
-        example = printable(next(iter(changed)), _SHOWN_CHARACTERS)
-        sentence = f"{pluralize(len(changed), 'key')} of the table {name!r} had another value before, such as {example}"
-        yield "lookup_changed", part.path, f"{sentence}; the value in this file counts"
+        sentence = f"{pluralize(changed, 'key')} of the table {table!r} had another value before, such as"
+        shown = printable(example, _SHOWN_CHARACTERS)
+        yield "lookup_changed", path, f"{sentence} {shown}; the value in this file counts"
 
 
 def _text_at(paths: Sequence[str], row: Record) -> str | None:
@@ -140,16 +216,22 @@ def _value(path: str, row: Record) -> Value:
 
 
 def save_lookups(directory: Directory, mapping: Mapping, lookups: Lookups) -> dict[str, str]:
-    """Write the tables into a plan; the file's name and its digest, or nothing for a mapping without such tables."""
+    """Write the tables into a plan; the names of its files with their digests, nothing for a mapping without tables."""
     if not mapping.lookup_files:
         return {}
-    text = msgspec.json.format(msgspec.json.encode(lookups.tables, order="sorted"), indent=1) + b"\n"
+    tables = {name: None if isinstance(one, StoredTable) else one for name, one in lookups.tables.items()}
+    text = msgspec.json.format(msgspec.json.encode(tables, order="sorted"), indent=1) + b"\n"
     write_atomically(directory.lookups, text)
-    return {directory.lookups.name: hashlib.sha256(text).hexdigest()}
+    stored = [ENTRIES, SLOTS] if None in tables.values() else []
+    return {
+        directory.lookups.name: hashlib.sha256(text).hexdigest(),
+        **{name: digest_file(directory.path / name) for name in stored},
+    }
 
 
 def load_lookups(plan: Plan, directory: Directory) -> Tables:
     """The tables that a plan sealed; its files were compared with their digests before."""
     if directory.lookups.name not in plan.files:
         return {}
-    return msgspec.json.decode(directory.lookups.read_bytes(), type=dict[str, dict[str, str]])
+    tables = msgspec.json.decode(directory.lookups.read_bytes(), type=dict[str, dict[str, str] | None])
+    return {name: StoredTable(directory.path, name) if one is None else one for name, one in tables.items()}

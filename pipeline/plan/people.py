@@ -36,8 +36,8 @@ from pipeline.identity.promotion import PromotedUpdate
 from pipeline.identity.resolve import resolve
 from pipeline.identity.settings import choose_types, parse_policy
 from pipeline.identity.summary import MergeSummary
-from pipeline.plan.directory import Directory, LinesWriter, digest_file
-from pipeline.plan.manifest import (
+from pipeline.plan.sealed.directory import Directory, LinesWriter, digest_file
+from pipeline.plan.sealed.manifest import (
     GroupsSeal,
     GroupTypeSeal,
     InitialsSeal,

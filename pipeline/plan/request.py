@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from pipeline.mapper import Mapping as MappingFile
 from pipeline.mapper.program.builder import NO_TABLES, Tables
+from pipeline.mapper.program.required_fields import Reference
 from pipeline.models import Source
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import CountLimit
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import MappingSeal
 from pipeline.plan.people import IdentityInputs
 from pipeline.plan.plugins import PluginSeal
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import MappingSeal
 from pipeline.plan.series import Series
 from pipeline.transform.tasks import TransformConfig
 from pipeline.transform.workers import Workers
@@ -27,7 +28,8 @@ class Request:
     one key are one event even where their event names or days differ. `notices` are (code, file, sentence).
     `files` are the digests of files of the plan that are already written. `open_choices` are those that the mapping
     lists under `open`: the plan is not ready while there is one. `plugins` are what it uses of installed packages.
-    `document` is the mapping file, None for a mapper written by hand, and `lookups` the entries of its lookup files.
+    `document` is the mapping file, None for a mapper written by hand, `lookups` the entries of its lookup files,
+    and `references` those that some row should have.
     """
 
     source: Source
@@ -46,5 +48,6 @@ class Request:
     open_choices: Mapping[str, str] = field(default_factory=dict)
     document: MappingFile | None = None
     lookups: Tables = field(default_factory=lambda: NO_TABLES)
+    references: Sequence[Reference] = ()
     identity_inputs: IdentityInputs = field(default_factory=IdentityInputs)
     plugins: Sequence[PluginSeal] = ()

@@ -20,15 +20,14 @@ from pipeline.identity.event_ids import EventIdAggregator
 from pipeline.mapper.own_code import OwnCode
 from pipeline.models import Part
 from pipeline.plan.checks.rows import remedy_of
-from pipeline.plan.coverage import CoverageCounts
-from pipeline.plan.daily_counts import DailyCounts, day_name
-from pipeline.plan.directory import LinesWriter
-from pipeline.plan.drift import DriftCollector
 from pipeline.plan.key_records import KeyRecords
-from pipeline.plan.manifest import Example, PartSeal, SealedBlock, as_text
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
-from pipeline.plan.unmatched import ReferenceUsage
+from pipeline.plan.sealed.directory import LinesWriter
+from pipeline.plan.sealed.manifest import Example, PartSeal, SealedBlock, as_text
+from pipeline.plan.statistics.coverage import CoverageCounts
+from pipeline.plan.statistics.daily_counts import DailyCounts, day_name
+from pipeline.plan.statistics.drift import DriftCollector
 from pipeline.text import pluralize
 from pipeline.transform.block import code_cost, observe_block, take_aggregate, take_drift
 from pipeline.transform.event_keys import KEY, KEYLESS, NAME
@@ -93,6 +92,7 @@ class Walk:
         self.block_parts: list[int] = []
         self.skips: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
+        self.first_rejects: dict[str, tuple[str, int]] = {}
         self.remedies: Counter[str] = Counter()
         self.warnings: Counter[str] = Counter(note.code for note in request.source.notes if note.code == SAME_FILE)
         self.examples: dict[str, Example] = {}
@@ -106,7 +106,6 @@ class Walk:
         self.rules: dict[str, int] = {}
         self._ruled = counted.ruled if counted is not None else frozenset()
         self.drift = DriftCollector(scratch)
-        self.references = ReferenceUsage(request.config.wanted)
         self.keys = KeyRecords(scratch / "keys")
         self.ids = EventIdAggregator(scratch / "ids-of-events")
         self.cells = DailyCounts(scratch)
@@ -152,6 +151,14 @@ class Walk:
             f"{code.name}: {pluralize(events, 'event')}, {seconds:,.1f} s, {share:.0%} of the time of reading"
         )
 
+    def reject_codes(self) -> list[str]:
+        """The codes of rejected rows, most frequent first, each with its count and its first row in words."""
+        return [
+            f"{code} ({count:,}), the first in row {row:,} of {path}"
+            for code, count in sorted(self.rejects.items(), key=lambda one: (-one[1], one[0]))
+            for path, row in [self.first_rejects[code]]
+        ]
+
     def tasks(self) -> Iterator[Task]:
         """Every block of the source, numbered from 0."""
         number = 0
@@ -174,6 +181,7 @@ class Walk:
         for reject in stats.rejects:
             rejects.write(msgspec.structs.replace(reject, row=first_row + reject.row - 1))
             self.rejects[reject.code] += 1
+            self.first_rejects.setdefault(reject.code, (path, first_row + reject.row - 1))
             if remedy := remedy_of(reject.code, reject.detail):
                 self.remedies[remedy] += 1
         for code, (row, offset, detail) in stats.examples.items():
@@ -191,7 +199,6 @@ class Walk:
             for name, sent, _ in stats.fields.events:
                 if sent and name in self._ruled:
                     self.rules.setdefault(name, task.number)
-        self.references.add(stats.field_names, stats.good_rows)
         self._people.add_block(task.number, block.part, first_row, stats)
         if stats.identities is not None:
             self._add_identities(stats.identities)

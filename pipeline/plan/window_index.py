@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from pipeline.identity.event_ids import EventIds
 from pipeline.identity.numbering import hashes
 from pipeline.identity.observed_pairs import ObservedPair, ObservedPairs
-from pipeline.plan.directory import Directory, LinesWriter, read_lines
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.directory import Directory, LinesWriter, read_lines
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.validator.placeholder_ids import is_placeholder
 
 SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])

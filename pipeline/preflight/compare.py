@@ -19,7 +19,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from pipeline.encoder.encoded import read_event
-from pipeline.plan.contents import PlannedBlock, task_of, tasks
+from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
 from pipeline.preflight.live import Cell
 from pipeline.preflight.matches import Comparison, Matches, Ranges, has_day, looked, rows_of, second_of
 from pipeline.transform.block import BlockTransformer

@@ -18,7 +18,7 @@ from pipeline.management import ManagementClient
 from pipeline.mapper import load as load_mapping
 from pipeline.models import SealedOptions
 from pipeline.options import PlanOptions
-from pipeline.plan.directory import Directory
+from pipeline.plan.sealed.directory import Directory
 from pipeline.preflight.live import micros, read_live
 from pipeline.preflight.project import find_project
 from pipeline.preflight.questions import Questions

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pipeline.errors import Unfinished
+from pipeline.management.moments import UTC_DAY
 from pipeline.preflight.questions import PAGE, Questions
 from pipeline.timestamps import format_utc, read_iso
 
@@ -101,7 +102,7 @@ def read_cells(questions: Questions, own: str, since: date, until: date, page: i
     for counts, condition in ((live, _but(own)), (mine, own and f" and {own}")):
         if counts is mine and not own:
             continue
-        select = "select toDate(timestamp) as day, event, count(*) from events where {days}" + condition
+        select = f"select {UTC_DAY} as day, event, count(*) from events where {{days}}" + condition
         select += " group by day, event"
         for rows in questions.divided(since, until, partial(_by_day, questions, select, page)):
             counts.update({(str(event), str(day)[:10]): int(count) for day, event, count in rows})

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pipeline.encoder.encoded import SentEvent
 from pipeline.ledger import read_batches
-from pipeline.plan.contents import PlannedBlock
-from pipeline.plan.phases import EVENTS
+from pipeline.plan.sealed.contents import PlannedBlock
+from pipeline.plan.sealed.phases import EVENTS
 from pipeline.preflight.live import Cell, micros
 from pipeline.timestamps import format_utc
 from pipeline.verify.landed import Row, landed_pages
 
 if TYPE_CHECKING:
     from pipeline.management import ManagementClient
-    from pipeline.plan.directory import Directory
-    from pipeline.plan.manifest import Plan
+    from pipeline.plan.sealed.directory import Directory
+    from pipeline.plan.sealed.manifest import Plan
     from pipeline.preflight.live import TargetCells
     from pipeline.preflight.questions import Questions
     from pipeline.transform.tasks import TransformConfig

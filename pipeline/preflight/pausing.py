@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,8 +32,8 @@ from pipeline.verify.settle import wait_to_settle
 if TYPE_CHECKING:
     from pipeline.management.client import ManagementClient
     from pipeline.models import Step
-    from pipeline.plan.directory import Directory
-    from pipeline.plan.manifest import Plan
+    from pipeline.plan.sealed.directory import Directory
+    from pipeline.plan.sealed.manifest import Plan
     from pipeline.preflight.run import PreflightRequest
 
 _TRANSFORMATION = "transformation"
@@ -103,11 +103,11 @@ class Pausing:
         """The functions that are recorded as off."""
         return self._record.functions
 
-    def would_fire(self) -> list[PausedFunction]:
-        """The destinations that are on and would, or may, fire on the plan's events."""
-        planned = self._target.planned
-        assert planned is not None
-        names = planned.names.keys()
+    def would_fire(self, names: Collection[str] | None = None) -> list[PausedFunction]:
+        """The destinations that are on and would, or may, fire on events of these names; None: on those of the plan."""
+        if names is None:
+            assert self._target.planned is not None
+            names = self._target.planned.names.keys()
         found = []
         for item in self._client.hog_functions.list(enabled=True):
             listed = item.plain()
@@ -217,9 +217,10 @@ class Pausing:
 
 @contextmanager
 def pausing_for(
-    request: PreflightRequest, directory: Directory, plan: Plan, warn: Callable[[str], None], *, pauses: bool
+    request: PreflightRequest, directory: Directory, plan: Plan | None, warn: Callable[[str], None], *, pauses: bool
 ) -> Iterator[Pausing | None]:
     """What turns functions off for a plan, if `pauses`; else those that an earlier run left off are turned on first.
+    `directory` has the record of what is off, and is the plan's, where there is one.
 
     Without a personal key they are named only. Raises as Pausing does.
     """

@@ -25,6 +25,7 @@ from pipeline.errors import Unfinished
 from pipeline.files import private, write_atomically
 from pipeline.management import ManagementClient
 from pipeline.management.client import QueryAnswer
+from pipeline.management.moments import between
 
 PAGE = 20_000
 """Rows of one page."""
@@ -100,7 +101,7 @@ class Questions:
         found: list[list[Any]] = []
         limit = page
         while since < until:
-            answer = self.query(f"{select.format(days=_between(since, until))} order by day, {order} limit {limit}")
+            answer = self.query(f"{select.format(days=between(since, until))} order by day, {order} limit {limit}")
             rows = answer.results
             if len(rows) < limit and not answer.more:
                 return found + rows
@@ -122,7 +123,7 @@ class Questions:
         """
         found: list[list[Any]] = []
         while True:
-            days = select.format(days=_between(since, until))
+            days = select.format(days=between(since, until))
             answer = self.query(f"{days} order by event limit {page} offset {len(found)}")
             found += answer.results
             if not answer.results or (len(answer.results) < page and not answer.more):
@@ -174,11 +175,6 @@ class Questions:
         with suppress(OSError):  # a directory that cannot be written is no reason not to look
             self._folder.mkdir(exist_ok=True)
             write_atomically(self._folder / name, msgspec.json.encode(kept))
-
-
-def _between(since: date, until: date) -> str:
-    """The condition for events from one day to before another, by the UTC day."""
-    return f"timestamp >= '{since}' and timestamp < '{until}'"
 
 
 def _day(row: list[Any]) -> date:

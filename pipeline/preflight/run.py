@@ -11,8 +11,8 @@ from pipeline.options import PreflightOptions
 from pipeline.targets import address_of
 
 if TYPE_CHECKING:
-    from pipeline.plan.directory import Directory
-    from pipeline.plan.manifest import Plan
+    from pipeline.plan.sealed.directory import Directory
+    from pipeline.plan.sealed.manifest import Plan
     from pipeline.preflight.check import Check, Level
     from pipeline.preflight.target import Target
     from pipeline.report.preflight_record import PreflightResult

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 from pipeline.encoder.encoded import read_event
-from pipeline.plan.contents import PlannedBlock, planned_blocks, task_of, tasks
+from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks, task_of, tasks
 from pipeline.preflight.compare import flags
 from pipeline.preflight.matches import (
     MOST_EXAMPLES,

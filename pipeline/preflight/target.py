@@ -25,10 +25,10 @@ from pipeline.errors import Unfinished, UnsafePlan
 from pipeline.ledger import read_totals
 from pipeline.management import ManagementClient
 from pipeline.management.client import management_address
-from pipeline.plan.contents import check_tables
-from pipeline.plan.directory import Directory, read_lines
-from pipeline.plan.freshness import dialect_of
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.contents import check_tables
+from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.plan.sealed.freshness import dialect_of
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.preflight.live import ANY_IMPORT, MOST_CELLS, Cell, LiveEvents, TargetCells, read_cells, read_live
 from pipeline.preflight.project import ProjectResult, find_project
 from pipeline.preflight.questions import Questions, days_of

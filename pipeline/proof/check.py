@@ -5,20 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from pipeline.errors import BackcastError, UsageError
 from pipeline.extractors import digest_of
 from pipeline.models import Dialect, Part, Step
-from pipeline.plan.directory import Directory, digest_file
-from pipeline.plan.manifest import load
-from pipeline.proof.receipt import FORMAT, Input, Receipt, ledger_digest, signed_bytes, signing
+from pipeline.plan.sealed.directory import Directory, digest_file
+from pipeline.plan.sealed.manifest import load
+from pipeline.proof.receipt import (
+    FORMAT,
+    Input,
+    Receipt,
+    Signature,
+    Stated,
+    ledger_digest,
+    signed_bytes,
+    signing,
+)
 from pipeline.report.verification_words import by_kind, depth, listed
 from pipeline.text import pluralize
 
+T = TypeVar("T")
 Result = Literal["ok", "failed", "not checked"]
+_HINT = "name a receipt.json, as `backcast receipt write` writes it"
 MOST_NAMED = 5
 
 
@@ -50,33 +61,40 @@ def check_receipt(
     A signature that names its own key proves that nothing was changed since; `public_key` is the key that it has to be.
     `progress` is called with the MB of the export that were read. Raises UsageError for a file that is no receipt.
     """
-    raw, receipt = _read(file)
+    raw, receipt = read_receipt(file, FORMAT, Receipt)
     checks = [
-        _signature(raw, receipt, None if public_key is None else signing().read_public_key(public_key)),
-        *_sums(receipt),
-        _inputs(receipt, source_root, progress),
-        _plan(receipt, Directory(file.parent)),
-        _ledger(receipt, Directory(file.parent)),
+        check_signature(raw, receipt.signature, None if public_key is None else signing().read_public_key(public_key)),
+        *check_sums(receipt),
+        check_inputs(receipt, source_root, progress),
+        check_plan(receipt, Directory(file.parent)),
+        check_ledger(receipt, Directory(file.parent)),
     ]
     return ReceiptCheck(str(file), all(check.result != "failed" for check in checks), checks)
 
 
-def _read(file: Path) -> tuple[dict[str, Any], Receipt]:
-    hint = "name a receipt.json, as `backcast receipt write` writes it"
+def read_receipt(file: Path, form: str, kind: type[T]) -> tuple[dict[str, Any], T]:
+    """A receipt as it is written, and as the struct of its format. Raises UsageError."""
+    try:
+        raw, content = read_raw(file)
+        if raw.get("format") != form:
+            raise UsageError(f"{file} is no receipt of the format {form}", hint=_HINT)
+        return raw, msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise UsageError(f"{file} is no receipt: {error}", hint=_HINT) from None
+
+
+def read_raw(file: Path) -> tuple[dict[str, Any], bytes]:
+    """The object of a file, and its bytes. Raises UsageError where it cannot be read, and MsgspecError."""
     try:
         content = file.read_bytes()
-        raw = msgspec.json.decode(content, type=dict[str, Any])
-        if raw.get("format") != FORMAT:
-            raise UsageError(f"{file} is no receipt of the format {FORMAT}", hint=hint)
-        return raw, msgspec.json.decode(content, type=Receipt)
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from None
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise UsageError(f"{file} is no receipt: {error}", hint=hint) from None
+        raise UsageError(f"{file} cannot be read: {error.strerror}", hint=_HINT) from None
+    return msgspec.json.decode(content, type=dict[str, Any]), content
 
 
-def _signature(raw: dict[str, Any], receipt: Receipt, expected: str | None) -> Checked:
-    name, signature = "signature", receipt.signature
+def check_signature(raw: dict[str, Any], signature: Signature | None, expected: str | None) -> Checked:
+    """The signature of a receipt, which has to be by the key `expected`, where there is one."""
+    name = "signature"
     if signature is None:
         if expected is None:
             return Checked(name, "not checked", "the receipt is not signed")
@@ -90,7 +108,7 @@ def _signature(raw: dict[str, Any], receipt: Receipt, expected: str | None) -> C
     return Checked(name, "ok", f"signed with the given key {signature.public_key}")
 
 
-def _sums(receipt: Receipt) -> Iterator[Checked]:
+def check_sums(receipt: Stated) -> Iterator[Checked]:
     """Rows and events add up, in all and by file and phase."""
     plan = receipt.plan
     rows = Counter(plan.rows)
@@ -103,20 +121,26 @@ def _sums(receipt: Receipt) -> Iterator[Checked]:
     if sum(plan.rejects.values()) < rows["rejected"]:
         wrong.append("rejected rows are more than their codes count")
     files = pluralize(len(receipt.inputs), "file")
-    yield _outcome("rows", wrong, f"{pluralize(rows['read'], 'row')} of {files} add up")
+    yield outcome("rows", wrong, f"{pluralize(rows['read'], 'row')} of {files} add up")
     wrong = []
-    for name, phase in receipt.sending.phases.items():
+    phases = {} if receipt.sending is None else receipt.sending.phases
+    if not phases and any(plan.phases.values()):
+        wrong.append("the plan has events, and none was sent")
+    for name, phase in phases.items():
         if phase.planned != phase.settled + phase.refused + phase.in_doubt + phase.unsent:
             wrong.append(f"{name}: planned is not settled + refused + in doubt + unsent")
         if phase.planned != plan.phases.get(name):
             wrong.append(f"{name}: the plan has {plan.phases.get(name, 0):,} events")
         if min(phase.settled, phase.refused, phase.in_doubt, phase.unsent) < 0:
             wrong.append(f"{name}: a count is negative")
-    settled = sum(phase.settled for phase in receipt.sending.phases.values())
-    refused = sum(phase.refused for phase in receipt.sending.phases.values())
+    settled = sum(phase.settled for phase in phases.values())
+    refused = sum(phase.refused for phase in phases.values())
     also = f", {refused:,} refused by the target" if refused else ""
-    yield _outcome("events", wrong, f"{pluralize(settled, 'event')} settled{also}; every phase adds up")
+    yield outcome("events", wrong, f"{pluralize(settled, 'event')} settled{also}; every phase adds up")
     verification = receipt.verification
+    if receipt.sending is None:
+        yield Checked("verification", "ok", "nothing was sent, so nothing was to be found")
+        return
     if verification is None:
         yield Checked("verification", "not checked", "what landed was not compared with the ledger")
         return
@@ -132,12 +156,13 @@ def _sums(receipt: Receipt) -> Iterator[Checked]:
         wrong.append(f"differences at the target: {kinds}" if kinds else part)
     if found.expected < settled:
         wrong.append(f"only {found.expected:,} of {settled:,} settled events were compared")
-    yield _outcome(
+    yield outcome(
         "verification", wrong, f"{found.found:,} events found at the target, each once; {depth(verification)}"
     )
 
 
-def _inputs(receipt: Receipt, source_root: Path | None, progress: Step) -> Checked:
+def check_inputs(receipt: Stated, source_root: Path | None, progress: Step) -> Checked:
+    """The files of the export are those that were read."""
     name = "inputs"
     if source_root is None:
         return Checked(name, "not checked", "--source-root names the folder of the export")
@@ -152,7 +177,7 @@ def _inputs(receipt: Receipt, source_root: Path | None, progress: Step) -> Check
             wrong.append(f"{one.path} cannot be read: {error}")
         done += one.bytes
         progress("MB of the export", done // 1_000_000, total // 1_000_000)
-    return _outcome(name, wrong, f"{pluralize(len(receipt.inputs), 'file')} of the export as they were read")
+    return outcome(name, wrong, f"{pluralize(len(receipt.inputs), 'file')} of the export as they were read")
 
 
 def _part(one: Input, source_root: Path) -> Part:
@@ -163,7 +188,8 @@ def _part(one: Input, source_root: Path) -> Part:
     return Part(0, one.path, str(file), one.member, one.codecs, "", Dialect(), one.bytes, 0, one.sha256)
 
 
-def _plan(receipt: Receipt, directory: Directory) -> Checked:
+def check_plan(receipt: Stated, directory: Directory) -> Checked:
+    """The plan and its sealed files are those of the receipt."""
     name = "plan"
     if not directory.plan.exists():
         return Checked(name, "not checked", "plan.json is not beside the receipt")
@@ -180,11 +206,14 @@ def _plan(receipt: Receipt, directory: Directory) -> Checked:
             wrong.append(f"{file} is missing")
         elif digest_file(path) != sealed:
             wrong.append(f"{file} was changed after it was sealed")
-    return _outcome(name, wrong, f"plan {receipt.plan.digest[:12]} and {pluralize(len(receipt.plan.files), 'file')}")
+    return outcome(name, wrong, f"plan {receipt.plan.digest[:12]} and {pluralize(len(receipt.plan.files), 'file')}")
 
 
-def _ledger(receipt: Receipt, directory: Directory) -> Checked:
+def check_ledger(receipt: Stated, directory: Directory) -> Checked:
+    """The ledger has every batch in the state of the receipt."""
     name = "ledger"
+    if receipt.sending is None:
+        return Checked(name, "ok", "nothing was sent")
     if not directory.ledger.exists():
         return Checked(name, "not checked", "ledger.sqlite is not beside the receipt")
     try:
@@ -192,10 +221,11 @@ def _ledger(receipt: Receipt, directory: Directory) -> Checked:
     except BackcastError as error:
         return Checked(name, "failed", error.message)
     wrong = [] if digest == receipt.sending.digest else ["the ledger was changed, or more was sent, since the receipt"]
-    return _outcome(name, wrong, "every batch is in the state of the receipt")
+    return outcome(name, wrong, "every batch is in the state of the receipt")
 
 
-def _outcome(name: str, wrong: list[str], right: str) -> Checked:
+def outcome(name: str, wrong: list[str], right: str) -> Checked:
+    """The result of a check: failed where anything is wrong."""
     if not wrong:
         return Checked(name, "ok", right)
     more = f"; and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""

@@ -7,27 +7,29 @@ receipt without the program that wrote it having to be believed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from pipeline.errors import UsageError
-from pipeline.files import private, write_atomically
+from pipeline.files import may_replace, private, write_atomically
 from pipeline.ledger import FailureCount, read_batches, read_doubts, read_summary
 from pipeline.options import ReceiptOptions
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import PartSeal, Plan
-from pipeline.plan.phases import PHASES
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import PartSeal, Plan
+from pipeline.plan.sealed.phases import PHASES
 from pipeline.report.rejects import RefusalCause, refusal_causes
 from pipeline.report.results import ApplyResult, BatchCounts, VerifyResult
 from pipeline.report.state import PlanStatus, read_status
 from pipeline.report.wording import unproved
 from pipeline.text import pluralize
+
+R = TypeVar("R", bound=msgspec.Struct)
 
 FORMAT = "backcast.receipt/1"
 STATES = ("settled", "refused", "begun", "waiting")
@@ -109,6 +111,19 @@ class Sending(msgspec.Struct, frozen=True):
     digest: str
 
 
+class Stated(Protocol):
+    """What a receipt states of one plan; `sending` is None where the plan had nothing to send."""
+
+    @property
+    def plan(self) -> Planned: ...
+    @property
+    def inputs(self) -> Sequence[Input]: ...
+    @property
+    def sending(self) -> Sending | None: ...
+    @property
+    def verification(self) -> VerifyResult | None: ...
+
+
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
     """A receipt. `written` is ISO 8601 in UTC; `state` is the plan's then. `rehearsal`, `rehearsed` and `verification`
     are null for a step that was not done, `unproved` are sentences."""
@@ -133,32 +148,67 @@ def write_receipt(plan: Plan, directory: Directory, options: ReceiptOptions) -> 
 
     Raises UsageError where nothing was sent, or for the key; BrokenLedger.
     """
-    receipt = build_receipt(plan, directory)
-    content = msgspec.to_builtins(receipt)
+    return write_signed(build_receipt(plan, directory), directory.receipt, options)
+
+
+def write_signed(receipt: R, default: Path, options: ReceiptOptions) -> R:
+    """Write a receipt, signed where the options name a key, to `default` where they name no file. Raises UsageError."""
     if options.sign is not None:
-        signed = Signature(*signing().sign(signed_bytes(content), Path(options.sign)))
-        receipt = msgspec.structs.replace(receipt, signature=signed)
+        content = signed_bytes(msgspec.to_builtins(receipt))
+        receipt = msgspec.structs.replace(receipt, signature=Signature(*signing().sign(content, Path(options.sign))))
     encoded = msgspec.json.encode(receipt, order="sorted")
-    to = directory.receipt if options.out is None else Path(options.out)
+    to = default if options.out is None else Path(options.out)
+    if options.out is not None:
+        _check_place(to)
     write_atomically(to, msgspec.json.format(encoded, indent=1) + b"\n")
     return receipt
+
+
+def _check_place(to: Path) -> None:
+    """Raise UsageError where another file than a receipt is, such as a plan, or where there is no folder."""
+    may_replace(to, (b"{",), "--out")
+    if not to.exists():
+        return
+    try:
+        found = msgspec.json.decode(to.read_bytes(), type=_Formatted).format
+    except msgspec.MsgspecError:
+        found = ""
+    if not found.startswith(("backcast.receipt/", "backcast.job-receipt/")):
+        raise UsageError(f"--out: {to} exists and is no receipt", hint="give a path where no other file is")
+
+
+class _Formatted(msgspec.Struct):
+    """What each of the tool's JSON files begins with."""
+
+    format: str
 
 
 def build_receipt(plan: Plan, directory: Directory) -> Receipt:
     """The receipt of a plan as it stands now, without a signature. Raises UsageError, BrokenLedger."""
     status = read_status(plan, directory)
+    sending = sending_of(plan, directory)
+    if sending is None:
+        raise UsageError(
+            f"nothing of {directory.path} was sent, so there is nothing to give a receipt for",
+            hint=f"send it first: backcast apply {directory.path} --to us|eu|URL",
+        )
     return Receipt(
-        datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        written_now(),
         version("backcast"),
         status.state,
-        _planned(plan),
-        [_input(part) for part in plan.parts],
-        _sending(plan, directory),
+        planned_of(plan),
+        [input_of(part) for part in plan.parts],
+        sending,
         status.results.rehearsal,
         status.results.rehearsed,
         status.results.verification,
-        _unproved(plan, status),
+        unproved_of(plan, status),
     )
+
+
+def written_now() -> str:
+    """The time of a receipt: ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def signing() -> ModuleType:
@@ -185,14 +235,16 @@ def ledger_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _input(part: PartSeal) -> Input:
+def input_of(part: PartSeal, path: str = "") -> Input:
+    """What a receipt states of a file; `path` is its name there, if not that in the plan."""
     return Input(
-        part.path, part.member, part.codecs, part.bytes, part.digest,
+        path or part.path, part.member, part.codecs, part.bytes, part.digest,
         part.rows, part.mapped, part.skipped, part.rejected,
     )  # fmt: skip
 
 
-def _planned(plan: Plan) -> Planned:
+def planned_of(plan: Plan) -> Planned:
+    """What a receipt states of a plan."""
     rows, options = plan.rows, plan.options
     return Planned(
         plan.digest,
@@ -214,13 +266,11 @@ def _planned(plan: Plan) -> Planned:
     )
 
 
-def _sending(plan: Plan, directory: Directory) -> Sending:
+def sending_of(plan: Plan, directory: Directory) -> Sending | None:
+    """What a receipt states of the sending, None where the plan was never applied. Raises BrokenLedger."""
     summary = read_summary(directory.ledger, most=0)
     if (history := summary.history) is None:
-        raise UsageError(
-            f"nothing of {directory.path} was sent, so there is nothing to give a receipt for",
-            hint=f"send it first: backcast apply {directory.path} --to us|eu|URL",
-        )
+        return None
     totals = summary.totals
     phases = {}
     for name in PHASES:
@@ -241,11 +291,15 @@ def _sending(plan: Plan, directory: Directory) -> Sending:
     )
 
 
-def _unproved(plan: Plan, status: PlanStatus) -> list[str]:
-    """What this receipt cannot prove, each as a sentence."""
+def unproved_of(plan: Plan, status: PlanStatus, *, replaced: bool = False) -> list[str]:
+    """What a receipt cannot prove, each as a sentence. `replaced`: another plan sends the rest of this one."""
     sentences = unproved(plan)
     verification, totals = status.results.verification, status.totals
-    if totals.in_doubt:
+    if totals.in_doubt and replaced:
+        sentences.append(
+            f"Whether {pluralize(totals.in_doubt, 'event')} in doubt arrived, as far as no later plan has them again."
+        )
+    elif totals.in_doubt:
         sentences.append(
             f"Whether {pluralize(totals.in_doubt, 'event')} in doubt arrived: no response came, and they were not sent"
             " again yet."

@@ -13,10 +13,10 @@ import msgspec
 from pipeline.encoder.encoded import read_event
 from pipeline.ledger import read_batches
 from pipeline.models import Step
-from pipeline.plan.contents import PlannedBlock, task_of, tasks
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import Plan
-from pipeline.plan.phases import EVENTS, PHASES, phase_blocks, sealed_file
+from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks, sealed_file
 from pipeline.transform.block import BlockTransformer, rows_sent
 from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers

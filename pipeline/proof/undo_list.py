@@ -21,12 +21,13 @@ from pipeline.encoder.encoded import read_properties
 from pipeline.errors import UsageError
 from pipeline.files import private, sync_folder, write_atomically
 from pipeline.ledger import read_summary
+from pipeline.management.moments import UTC_DAY
 from pipeline.models import Step
 from pipeline.options import UndoListOptions
-from pipeline.plan.directory import Directory, LinesWriter
-from pipeline.plan.freshness import check_export, transform_config_for, workers_for
-from pipeline.plan.manifest import Plan
-from pipeline.plan.spilled_counts import SpilledTable
+from pipeline.plan.sealed.directory import Directory, LinesWriter
+from pipeline.plan.sealed.freshness import check_export, transform_config_for, workers_for
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.statistics.spilled_counts import SpilledTable
 from pipeline.proof.sent import IN_DOUBT, SentEvent, sent_events
 from pipeline.text import pluralize
 from pipeline.verify.provenance import having, provenance_of
@@ -210,7 +211,7 @@ def _queries(marks: dict[str, str]) -> str:
     return "\n".join(
         (
             "-- Events of this import by name and UTC day. Imports of one tool without `plan --name` look alike.",
-            "select event, toDate(timestamp) as day, count() from events",
+            f"select event, {UTC_DAY} as day, count() from events",
             f"where {where} group by event, day order by day, event limit 50000;",
             "",
             "-- Everything but this import, as the condition of any other query.",

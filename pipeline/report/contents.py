@@ -13,16 +13,16 @@ from pipeline.errors import UnsafePlan
 from pipeline.ledger import SendingRate, read_rate
 from pipeline.mask import masked
 from pipeline.models import Reject
-from pipeline.plan.directory import Directory, read_lines
-from pipeline.plan.manifest import Example, Plan, SealedBlock
-from pipeline.plan.phases import PHASES
-from pipeline.plan.source_pairs import SourcePair
+from pipeline.plan.samples.source_pairs import SourcePair
+from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.plan.sealed.manifest import Example, Plan, SealedBlock
+from pipeline.plan.sealed.phases import PHASES
 from pipeline.report.measured import MeasuredRate, earlier_rate
 from pipeline.report.paused import PausedFunction, paused_in
 from pipeline.report.preflight_record import PreflightResult, preflight_of
 from pipeline.report.receipts import WrittenReceipt, written_receipt
 from pipeline.report.rejects import RefusalCause, refusal_causes
-from pipeline.report.results import ApplyResult, StatusResult, VerifyResult
+from pipeline.report.results import ApplyResult, CanaryResult, StatusResult, VerifyResult
 from pipeline.report.wording import DECISIONS, unproved
 from pipeline.targets import address_of
 from pipeline.text import printable
@@ -91,7 +91,7 @@ class Results(msgspec.Struct, frozen=True):
 
     `rehearsal` and `rehearsed` are of the embedded local service: the run there, and what was read back. `applied` is
     the state of the plan over all runs, `verification` what was read back from where it was applied to. `project` is
-    the one that preflight, apply or verify found there.
+    the one that preflight, apply or verify found there, `canary` the sample that was sent first.
     """
 
     rehearsal: ApplyResult | None = None
@@ -99,6 +99,7 @@ class Results(msgspec.Struct, frozen=True):
     applied: StatusResult | None = None
     verification: VerifyResult | None = None
     project: Project | None = None
+    canary: CanaryResult | None = None
 
 
 NO_RESULTS = Results()
@@ -167,6 +168,7 @@ def results_of(directory: Directory, plan: Plan, new: Results) -> Results:
         new.rehearsed or earlier.rehearsed,
         verification=new.verification or earlier.verification,
         project=new.project or earlier.project,
+        canary=new.canary or earlier.canary,
     )
 
 

@@ -12,9 +12,9 @@ from pipeline.charts.bars import bar
 from pipeline.charts.timeline import timeline
 from pipeline.mask import MASK
 from pipeline.plan.diff.result import CodeChange, Diff, PropertyChange, Setting, Shift
-from pipeline.plan.phases import EVENTS
-from pipeline.report.html import environment
-from pipeline.report.tables import number, table, text
+from pipeline.plan.sealed.phases import EVENTS
+from pipeline.report.page.html import environment
+from pipeline.report.terminal.tables import number, table, text
 from pipeline.text import plural, pluralize
 from pipeline.validator.codes import meaning
 
@@ -89,7 +89,7 @@ def consequences(diff: Diff) -> list[tuple[int, str]]:
         (found.rekeyed, one, ": the event of the same row is there under another uuid, so both stay"),
         (merges.only_a, "merge", " of A that B does not make; a merge cannot be undone"),
         (merges.only_b, "new merge", "; a merge cannot be undone"),
-        (found.left, "event", " of A that B does not have; it stays there"),
+        (found.left, "event", " of A that B does not have; what is there stays"),
         (found.replaced, "event", " with another content; uuid, name, person and UTC day are equal, so one stays"),
         (found.new, "new event", ""),
     ]

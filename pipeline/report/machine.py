@@ -10,11 +10,11 @@ import msgspec
 from pipeline.errors import BackcastError
 from pipeline.files import private, write_atomically
 from pipeline.mapper.own_code import OwnCode
-from pipeline.plan.coverage import Coverage
-from pipeline.plan.directory import Directory
-from pipeline.plan.drift import Drift
-from pipeline.plan.hours import HoursSeal
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.statistics.coverage import Coverage
+from pipeline.plan.statistics.drift import Drift
+from pipeline.plan.statistics.hours import HoursSeal
 from pipeline.report.contents import NO_RESULTS, Report, Results, build_report, phases_of
 from pipeline.report.results import status_result
 from pipeline.report.sections.people import merges
@@ -113,6 +113,7 @@ def report_object(report: Report) -> dict[str, object]:
         "applied": report.results.applied,
         "verification": report.results.verification,
         "project": report.results.project,
+        **({"canary": report.results.canary} if report.results.canary is not None else {}),
         **({"preflight": report.preflight} if report.preflight is not None else {}),
     }
 
@@ -124,13 +125,13 @@ def write_report(directory: Directory, plan: Plan, new: Results = NO_RESULTS) ->
     Results in an earlier report of the same plan stay in it unless `new` replaces them; the state of the plan is read
     from the ledger each time. Batches in doubt and refused events are not listed: `backcast status` shows them.
     """
-    from pipeline.report.html import render
+    from pipeline.report.page.html import render
 
     status = read_status(plan, directory, new)
     results = status.results
     if status.summary.history is not None:
         applied = status_result(plan, status)
-        applied = msgspec.structs.replace(applied, verified=None, rehearsed=None, doubts=[], refusals=[])
+        applied = msgspec.structs.replace(applied, verified=None, rehearsed=None, canary=None, doubts=[], refusals=[])
         results = msgspec.structs.replace(results, applied=applied)
     report = build_report(directory, plan, results, status.state)
     write_atomically(directory.report_html, render(report).encode("utf-8", "backslashreplace"))

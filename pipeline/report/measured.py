@@ -14,8 +14,8 @@ import msgspec
 
 from pipeline.errors import BackcastError
 from pipeline.ledger import SendingRate, read_rate, was_ever_applied
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import FORMAT
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import FORMAT
 
 MOST_PLANS = 8
 """Of the plans beside a plan, so many of the newest are looked at."""

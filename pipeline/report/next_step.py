@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from pipeline.report.canary import latest_canary
 from pipeline.report.paused import named
 from pipeline.text import pluralize, printable, quoted
 
@@ -11,9 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pipeline.ledger import RunHistory
-    from pipeline.plan.manifest import Plan
+    from pipeline.plan.sealed.manifest import Plan
     from pipeline.report.contents import Report, Results
     from pipeline.report.paused import PausedFunction
+    from pipeline.report.results import CanaryResult
     from pipeline.report.state import PlanStatus
 
 IDENTITIES = "identities"
@@ -41,7 +45,9 @@ def next_step(report: Report) -> NextStep:
     course = applied.course if applied is not None else None
     merged = applied.phases.get(IDENTITIES) if applied is not None else None
     ended = merged.accepted + merged.already_settled + merged.refused if merged is not None else 0
-    step = _step(report.plan, report.state, report.name, course, report.results, ANY_PROJECT, ended=ended)
+    sent = applied.events.accepted if applied is not None else 0
+    results = msgspec.structs.replace(report.results, canary=latest_canary(report.results, sent))
+    step = _step(report.plan, report.state, report.name, course, results, ANY_PROJECT, ended=ended)
     return _with_paused(step, report.paused, report.state, report.name, course, report.plan.target)
 
 
@@ -51,7 +57,9 @@ def step_after(
     """The same for the plan in `directory`. `to` and `project` are the target and its project, where they are known."""
     course, merged = status.summary.history, status.totals.of(IDENTITIES)
     ended = merged.settled + merged.refused
-    step = _step(plan, status.state, directory, course, status.results, project or ANY_PROJECT, to or "", ended=ended)
+    canary = latest_canary(status.results, status.totals.settled)
+    results = msgspec.structs.replace(status.results, canary=canary)
+    step = _step(plan, status.state, directory, course, results, project or ANY_PROJECT, to or "", ended=ended)
     return _with_paused(step, status.paused, status.state, directory, course, to or plan.target)
 
 
@@ -99,8 +107,12 @@ def _step(
     apply, verify = f"backcast apply {name} --to {target}{approve}", f"backcast verify {name} --to {target}{of_project}"
     elsewhere = {"us": " Write eu for the EU.", ANY_TARGET: NO_TARGET}[default] if address == default else ""
     refused = f"backcast rejects {name} --code refused_event"
+    if address.startswith("file:") and (step := _with_files(state, name, target)) is not None:
+        return step
     if state == "sending":
         return NextStep("A run is sending now. To see how far it is:", f"backcast status {name}")
+    if results.canary is not None and state in ("stopped", "differs"):
+        return _after_canary(results.canary, apply, of_project, refused, directory)
     if state == "stopped":
         return NextStep("Run apply again; it resumes where it stopped:", apply)
     if state == "sent":
@@ -132,7 +144,42 @@ def _step(
         return NextStep(f"{open_} the events. Sent events cannot be deleted.{undone}{elsewhere}", apply)
     if results.rehearsal is not None and results.rehearsal.events.refused:
         return NextStep("Read which events the rehearsal refused, and why:", refused)
-    return NextStep("Rehearse the whole import on this machine; nothing is sent to the target:", rehearse(name))
+    open_ = f"Read {pluralize(len(plan.gates), 'open check')}, then rehearse" if plan.gates else "Rehearse"
+    return NextStep(f"{open_} the whole import on this machine; nothing is sent to the target:", rehearse(name))
+
+
+def _with_files(state: str, name: str, target: str) -> NextStep | None:
+    """The step where files are written, None where it is that of any target."""
+    if state == "sent":
+        return NextStep(
+            "Compare the written files with the plan before they are imported.", f"backcast verify {name} --to {target}"
+        )
+    if state == "differs":
+        return NextStep(
+            "Restore the files, or plan again and write that plan to another folder. To compare once more:",
+            f"backcast verify {name} --to {target}",
+        )
+    if state == "verified":
+        return NextStep(
+            "The files have every planned event once. Copy the folder of each phase to a bucket, and import one after"
+            " the other: a managed migration from S3 at the service, content type posthog. What to know before:",
+            f"backcast preflight {name} --to {target}",
+        )
+    return None
+
+
+def _after_canary(canary: CanaryResult, apply: str, of_project: str, refused: str, directory: str) -> NextStep:
+    if canary.proved:
+        return NextStep("The canary landed as it was sent. Send the rest, which cannot be deleted either:", apply)
+    if not canary.verification.differs:
+        return NextStep("The service refused events of the canary. Read which, and why, before the rest:", refused)
+    file = printable(f"{directory}/differences.jsonl", 1_000)
+    again = f"{apply}{of_project} --canary {canary.most}"
+    return NextStep(
+        f"The canary did not land as it was sent. Read each difference with its row in {file} before the rest is sent."
+        " To compare once more:",
+        again,
+    )
 
 
 def rehearse(name: str) -> str:

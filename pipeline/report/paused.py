@@ -8,7 +8,7 @@ import msgspec
 
 from pipeline.errors import UnsafePlan
 from pipeline.files import private, sync_folder, write_atomically
-from pipeline.plan.directory import Directory
+from pipeline.plan.sealed.directory import Directory
 from pipeline.text import printable
 
 FORMAT = "backcast.paused-functions/1"

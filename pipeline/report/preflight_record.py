@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pipeline.files import private, write_atomically
-from pipeline.plan.directory import Directory
+from pipeline.plan.sealed.directory import Directory
 
 if TYPE_CHECKING:
     from pipeline.preflight.run import Preflight

@@ -6,8 +6,8 @@ import hashlib
 
 import msgspec
 
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
 
 
 class _Planned(msgspec.Struct):

@@ -7,7 +7,7 @@ order; they are far apart, so that a new section fits between two others:
     def show_owners(console: Console, plan: Plan, directory: str) -> None:
         console.print(Text(f"Owner: {plan.target}"))
 
-    @on_page(45, "owners")                       # templates/sections/owners.html.j2
+    @on_page(45, "owners")                       # page/templates/sections/owners.html.j2
     def owners(report: Report) -> Values:
         return {"owner": report.plan.target}     # None leaves the section out
 
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipeline.plan.manifest import Plan
+    from pipeline.plan.sealed.manifest import Plan
     from pipeline.report.contents import Report
 
 BELOW = 80

@@ -14,11 +14,11 @@ from typing import NamedTuple, TextIO
 from pipeline.errors import Refused, UnreadableExport, UnsafePlan, UsageError
 from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
 from pipeline.models import Reject
-from pipeline.plan.directory import Directory, read_lines
-from pipeline.plan.event_rows import BlockEvents, Place, find_lines, find_rows
-from pipeline.plan.freshness import transform_config_for
-from pipeline.plan.manifest import Plan, SealedBlock
-from pipeline.plan.phases import EVENTS, sealed_file
+from pipeline.plan.samples.event_rows import BlockEvents, Place, find_lines, find_rows
+from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.manifest import Example, Plan, SealedBlock
+from pipeline.plan.sealed.phases import EVENTS, sealed_file
 from pipeline.text import pluralize
 
 REFUSED = "refused_event"
@@ -119,6 +119,16 @@ def group_refusals(refusals: Iterable[RefusalRecord]) -> list[tuple[RefusalRecor
 def same_cause(detail: str) -> str:
     """A text that is equal for answers that differ in nothing but numbers and ids."""
     return _VARIABLE.sub("…", detail)
+
+
+def read_superseded(path: Path) -> tuple[int, Example] | None:
+    """The duplicates of a plan that differ from the event that is sent in their place: how many, and the first.
+
+    Raises UsageError, UnsafePlan.
+    """
+    plan, _ = open_plan(path)
+    count, example = plan.skips.get("superseded", 0), plan.examples.get("superseded")
+    return (count, example) if count and example is not None else None
 
 
 def place_of(reject: Reject) -> str:

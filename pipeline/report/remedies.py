@@ -11,7 +11,7 @@ import msgspec
 
 from pipeline.identity.settings import MAX_TYPES
 from pipeline.models import Finding
-from pipeline.plan.manifest import Plan, as_name
+from pipeline.plan.sealed.manifest import Plan, as_name
 from pipeline.text import ELLIPSIS, quoted
 
 _DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b", re.ASCII)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pipeline.ledger import FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, RunHistory
-from pipeline.plan.phases import PHASES
+from pipeline.plan.canary.sample import LargePerson
+from pipeline.plan.sealed.phases import PHASES
 from pipeline.report.verification_words import by_kind
 from pipeline.verify.findings import Difference, ExtraEvents, PeopleCheck, ValueCheck, WarningCheck
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, ResultCounts
-    from pipeline.plan.manifest import Plan
+    from pipeline.plan.sealed.manifest import Plan
     from pipeline.report.state import PlanStatus
     from pipeline.report.verification_words import by_kind
 from pipeline.verify.findings import Verification
@@ -63,7 +64,7 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     `transport` is `batch` or `v1`, the per-event endpoint; `warnings` counts the events that the service accepted with
     a warning, in all runs, by its reason. `to` is the address it was for, "" for the embedded local service; `ended` is
     when (ISO 8601, UTC). `capture_key` is absent where it was not checked, as in a dry run or a rehearsal. `state` is
-    the plan's state after it; results in a report have none, since the report has it.
+    the plan's state after it; results in a report have none, since the report has it. `canary` is there after one.
     """
 
     format: str = "backcast.apply/1"
@@ -81,6 +82,7 @@ class ApplyResult(msgspec.Struct, frozen=True, kw_only=True):
     ended: str = ""
     capture_key: CaptureKeyStatus | msgspec.UnsetType = msgspec.UNSET
     state: str | msgspec.UnsetType = msgspec.UNSET
+    canary: CanaryResult | msgspec.UnsetType = msgspec.UNSET
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -98,7 +100,7 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a plan. `state` is one of `report.state.State`. `events` and `batches` are those of all runs.
 
     `course` is where it was applied to and when, `verified` when what landed was last compared, `rehearsed` the same
-    for the embedded local service; null for never.
+    for the embedded local service; null for never. `canary` is the same for the sample that was sent first.
 
     `doubts` are the first 100 batches in doubt (during a run, those in flight), `refusals` the first 100 refused
     events, `failures` all failed requests by status. The ledger has all. `transport` is "" where none was chosen;
@@ -115,6 +117,7 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     course: RunHistory | None = None
     verified: Verified | None = None
     rehearsed: Verified | None = None
+    canary: Verified | None = None
     doubts: list[InDoubtBatch] = []
     refusals: list[RefusalRecord] = []
     failures: list[FailureCount] = []
@@ -204,6 +207,39 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
         return bool(wrong) or (not self.proved and self.uuids == "all")
 
 
+class CanaryResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A sample of at most `most` events that was sent before the rest of a plan, and what was read back of it.
+
+    `events` counts it by phase. It shows `shown` of `strata` different names of events in a year, entries of `events`
+    in the mapping, kinds of merges and kinds of profile updates; `not_shown` names the first 20 others, `more_strata`
+    says that there are more than were counted, and `large` are persons with many events. `refused` and `settled` are
+    those of the plan when it was read back. `verification` compared everything that was sent until then.
+    """
+
+    most: int
+    events: dict[str, int] = {}
+    persons: int = 0
+    strata: int = 0
+    shown: int = 0
+    not_shown: list[str] = []
+    more_strata: bool = False
+    large: list[LargePerson] = []
+    refused: int = 0
+    settled: int = 0
+    to: str = ""
+    verification: VerifyResult
+
+    @property
+    def size(self) -> int:
+        """All of its events."""
+        return sum(self.events.values())
+
+    @property
+    def proved(self) -> bool:
+        """Whether all of it was accepted and landed as it was sent."""
+        return not self.refused and self.verification.proved
+
+
 def apply_result(
     outcome: Outcome, capture_key: CaptureKeyStatus | msgspec.UnsetType = msgspec.UNSET, *, to: str = ""
 ) -> ApplyResult:
@@ -245,6 +281,7 @@ def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
         course=status.summary.history,
         verified=_verified(status.results.verification),
         rehearsed=_verified(status.results.rehearsed),
+        canary=None if status.results.canary is None else _verified(status.results.canary.verification),
         doubts=status.summary.doubts,
         refusals=status.summary.refusals,
         failures=status.summary.failures,

@@ -8,8 +8,10 @@ from enum import StrEnum
 
 from pipeline.errors import UnsafePlan
 from pipeline.ledger import LedgerSummary, Totals, is_locked, read_summary
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import Plan
+from pipeline.options import ApplyOptions
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.report.canary import check_canary
 from pipeline.report.contents import NO_RESULTS, Results, results_of
 from pipeline.report.paused import PausedFunction, paused_in
 from pipeline.text import quoted
@@ -84,6 +86,15 @@ def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: b
     if totals.refused:
         return State.SENT_WITH_REFUSALS
     return State.VERIFIED if verification is not None and current and verification.proved else State.SENT
+
+
+def check_required(plan: Plan, directory: Directory, to: str, options: ApplyOptions) -> None:
+    """Raise UnsafePlan where `options` require a rehearsal or a canary of this very plan, and there is none that sent
+    and found all of it. A canary itself requires no other one."""
+    if options.require_rehearsal:
+        check_rehearsed(plan, directory)
+    if options.require_canary and options.canary is None:
+        check_canary(results_of(directory, plan, NO_RESULTS).canary, directory, to)
 
 
 def check_rehearsed(plan: Plan, directory: Directory) -> None:

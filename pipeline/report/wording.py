@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.plan.manifest import Plan
+from pipeline.models import Finding
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import pluralize, printable
 
 DECISIONS = {
@@ -39,8 +40,8 @@ POLICIES = {
 }
 
 ADVICE = {
-    "max_rejects": "list them with `backcast rejects DIR`; fix the export or the mapping, or allow so many with"
-    " --max-rejects, and plan again",
+    "max_rejects": "list them with `backcast rejects DIR`; fix the export or the mapping, and plan again;"
+    " --max-rejects is for rows that may be left out for good",
     "max_unmapped": "name them in the mapping: `backcast mapping check FILE --against EXPORT` writes the lines; or"
     " allow so many with --max-unmapped",
     "rejects": "list them with `backcast rejects DIR` before anything is sent",
@@ -81,14 +82,14 @@ ADVICE = {
     "renamed_event": "if they are one event, give both one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
     "similar_names": "if they are one event, give them one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
     "missing_files": "export these days and give their files to the same plan; if they had no events, nothing is"
-    " missing",
+    " missing; --gap DAYS allows fewer days",
     "overlapping_files": "compare rows of both files: a row with the source id of another is left out already, the"
     " other rows are sent. Leave a file out only where every row of it is in the other; rows without a source id are"
     " sent twice, unless --collapse-identical",
     "mixed_types": "give it one type in the mapping, under `properties`, `set`: `NAME: {type: text, of: NAME}`; or give"
     " each kind of value a name of its own. --mixed-types PERCENT allows more",
     "numbers_as_text": "make them numbers in the mapping, under `properties`, `set`: `NAME: {type: number, of: NAME}`;"
-    " sums and filters leave texts out",
+    " sums and filters leave texts out. --mixed-types PERCENT allows more",
     "amounts_as_text": "if it is to be added up, make it a number in the mapping, under `properties`, `set`:"
     " `NAME: {type: number, of: NAME}`",
     "unsafe_integer": "if it is an id, make it a text in the mapping, under `properties`, `set`: `NAME: {type: text,"
@@ -101,6 +102,14 @@ ADVICE = {
     "group_types": "the service stores five types of groups: choose them with --group-types a,b,c",
 }
 """What to do about a check, for those whose detail is not enough."""
+
+
+def advice_of(check: Finding) -> str:
+    """What to do about what a check found, "" where its detail is enough."""
+    if check.name in ("rejects", "max_rejects") and WITHOUT_ZONE in check.detail:
+        return "plan again with --timezone Area/City; what is rejected then, `backcast rejects DIR` lists"
+    return ADVICE.get(check.name, "")
+
 
 STATES = {
     "not-ready": "not ready",
@@ -136,8 +145,17 @@ def mapping_of(plan: Plan) -> str:
     return plan.tool if name == plan.tool else f"{name} ({plan.tool})"
 
 
-def state_in_words(state: str, refused: int, checks: int = 0) -> str:
-    """The text of a state. `refused` is the number of refused events, `checks` of the checks that found something."""
+_FILES = {"sending": "writing", "sent": "written", "verified": "written and verified"}
+"""The states of a plan that is written to files."""
+
+
+def state_in_words(state: str, refused: int, checks: int = 0, to: str = "") -> str:
+    """The text of a state. `refused` is the number of refused events, `checks` of the checks that found something.
+
+    `to` is the address that the plan is sent to, where that began.
+    """
+    if to.startswith("file:") and state in _FILES:
+        return _FILES[state]
     words = STATES.get(state, state).format(refused=refused)
     return f"{words}, {pluralize(checks, 'thing')} to check" if checks and state in ("ready", "rehearsed") else words
 

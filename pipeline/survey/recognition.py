@@ -33,6 +33,8 @@ MOST_PAGES = 3
 MOST_NAMED = 4
 """How many parts an error names."""
 RECOGNISED_ROWS = 50
+CHILD = "_dlt_parent_id"
+"""What dlt's rows of the items of a list have (docs/know/exports.md#dlt-lists)."""
 MOST_KEYS = 5
 """How many columns are compared over many rows."""
 SAMPLE_ROWS = 200_000
@@ -53,11 +55,13 @@ def guess_mapping(source: Source) -> str:
         return candidates[0]
     by_part = {path: sorted(recognised_by(records)) for path, records in rows.items() if records}
     if len({tuple(names) for names in by_part.values()}) > 1:
-        tools = [f"{path} looks like {' or '.join(names) or 'no known tool'}" for path, names in by_part.items()]
-        raise UsageError(
-            f"the files of this export are not of one tool: {_some(tools)}",
-            hint="plan them one by one, each with its own -m MAPPING and -o DIR",
-        )
+        children = {path for path, records in rows.items() if records and all(CHILD in record for record in records)}
+        unknown = {path: "a child table of dlt's" if path in children else "no known tool" for path in by_part}
+        tools = [f"{path} looks like {' or '.join(names) or unknown[path]}" for path, names in by_part.items()]
+        hint = "plan them one by one, each with its own -m MAPPING and -o DIR"
+        if children:
+            hint = "child tables have items of lists and no events: leave them out, or join them to their rows first"
+        raise UsageError(f"the files of this export are not of one tool: {_some(tools)}", hint=hint)
     reason = f"it could be any of {', '.join(candidates)}" if candidates else "it looks like no known tool"
     raise UsageError(
         f"cannot tell which mapping this export needs: {reason}",

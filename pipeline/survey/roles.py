@@ -46,6 +46,8 @@ _RECEIVED = (
     "mp_api_timestamp_ms", "mp_processing_time_ms", "server_received_time", "server_upload_time", "received_at",
     "collector_tstamp", "ingested_at", "loaded_at", "processed_at", "created_at",
 )  # fmt: skip
+_ENVELOPE = frozenset(("topic", "partition", "offset"))
+_ENVELOPE_TIME = ("timestamp", "kafka_timestamp", "time")
 _USER = (
     "distinct_id", "external_user_id", "customer_user_id", "user_app_key", "user_id",
     "userid", "customer_id", "identity", "uid", "member_id", "person_id",
@@ -54,11 +56,11 @@ _USER = (
 _LIKELY_USER = re.compile(
     r"(?:^|_)(?:p|users?|customers?|members?|persons?|people|profiles?|contacts?|clients?|subscribers?|buyers?|players?"
     r"|updaters?|creators?|assignees?|submitters?|senders?|recipients?|visitors?|students?|patients?|guests?|leads?|employees?|drivers?|riders?|owners?|authors?|actors?|requesters?|kunden?|nutzer|benutzer"
-    r"|clientes?|utilisateurs?|usuarios?)(?:_?(?:id|uuid|guid|key|no|nr|num|number|ref|hash|code|nummer))?$|^username$|^login$"
+    r"|clientes?|utilisateurs?|usuarios?)(?:_?(?:id|uuid|guid|key|no|nr|num|number|ref|hash|code|nummer))?$|^username$|^login$|(?:^|_)(?:developer|user|customer)_identity$"
 )
 _ANONYMOUS = re.compile(
     r"anon|(?:^|_)device_?id$|^did$|pseudo|domain_userid|network_userid|visitor|^stable_id$|cookie|fingerprint"
-    r"|^client_id$|^cid$|install(?:ation)?_id$|^idf[av]$|^(?:gps_)?adid$|^gaid$|^(?:apps_?flyer|adjust|advertising|android|firebase)_id$|^muid$|^mpid$|^object_id$|^browser_id$"
+    r"|^client_id$|^cid$|install(?:ation)?_id$|(?:^|_)(?:idf[av]|gaid|aaid)$|^(?:gps_)?adid$|^(?:apps_?flyer|adjust|advertising|android|firebase)_id$|^muid$|^mpid$|^object_id$|^browser_id$"
 )
 _SESSION = re.compile(r"sess(?:ion)?_?id$|^visit_?id$|^sid$|^session$")
 _EMAIL = re.compile(r"(?:^|_)e?mail(?:_address)?$|^e_mail$")
@@ -204,12 +206,22 @@ def clocks_in(columns: Iterable[Column]) -> list[TimeColumn]:
             clock = clock_of(column.path, column.values, enough) if column.steps not in clocks else None
             if clock is not None:
                 clocks[column.steps] = TimeColumn(column, clock, known)
-    return sorted(clocks.values(), key=lambda one: not one.clock.has_hours)
+    envelope = _envelope_time(found)
+    return sorted(clocks.values(), key=lambda one: (not one.clock.has_hours, one.column is envelope))
+
+
+def _envelope_time(columns: Sequence[Column]) -> Column | None:
+    """The time at which a message broker took a record (Kafka's topic, partition and offset beside it), not that of the
+    event inside."""
+    own = {column.name: column for column in columns if len(column.steps) == 1}
+    return next((own[name] for name in _ENVELOPE_TIME if name in own), None) if own.keys() >= _ENVELOPE else None
 
 
 def received_in(columns: Iterable[Column]) -> TimeColumn | None:
     """The column with the time at which the tool received a row."""
-    for column in _named(list(columns), _RECEIVED):
+    some = list(columns)
+    envelope = _envelope_time(some)
+    for column in [*([envelope] if envelope is not None else []), *_named(some, _RECEIVED)]:
         clock = clock_of(column.path, column.values)
         if clock is not None and clock.has_hours:
             return TimeColumn(column, clock, True)

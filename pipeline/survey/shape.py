@@ -114,7 +114,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
         broken = sum(rows.count for rows in self.broken.values())
         parts = pluralize(len(self.parts), "file")
         read = "the first rows of each file" if self.sampled else "every row"
+        tool = f"looks like {self.tool}" if self.tool else "the tool is not known"
         return (
             f"Survey: {pluralize(self.rows, 'row')} in {parts} ({read}), {broken:,} broken,"
-            f" {pluralize(len(self.fields), 'field')}; looks like {self.tool or 'no known tool'}."
+            f" {pluralize(len(self.fields), 'field')}; {tool}."
         )

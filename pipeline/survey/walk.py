@@ -9,9 +9,11 @@ from itertools import islice
 import msgspec
 
 from pipeline import values
+from pipeline.clock_offsets import most_frequent
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import blocks, describe
 from pipeline.extractors import rows as read_rows
+from pipeline.mapper import load
 from pipeline.models import BLOCK_BYTES, BrokenRow, Notice, Part, Source
 from pipeline.survey.clock import Clock
 from pipeline.survey.fields import Fields
@@ -67,7 +69,7 @@ class _Walk:
         self.rows = 0
         self.records = 0
         self.unread_times = 0
-        self.local_times = 0
+        self.local_times = self.number_times = 0
 
     def add_part(self, part: Part, share: int | None) -> int:
         """Count a part, at most `share` of its rows if that is a number. Returns the number of rows read."""
@@ -152,7 +154,9 @@ class _Walk:
         if reading is None:
             self.unread_times += bool((values.text(value) or "").strip())
             return None
-        self.local_times += not (clock.unit == "iso" and reading.utc)
+        numbers = clock.unit not in ("iso", "format")
+        self.number_times += numbers
+        self.local_times += not (numbers or reading.utc)
         return reading.us
 
     def survey(self) -> Survey:
@@ -167,7 +171,11 @@ class _Walk:
         received = self.received.most_common(1)[0][0] if self.received else ""
         best = self.tools.most_common(2)
         tool = best[0][0] if best and (len(best) == 1 or best[0][1] > best[1][1]) else ""
-        first, last = self.profile.range(utc=self.local_times == 0)
+        # Numbers count from 1970 in UTC, unless the tool writes its own clock so, or the receive times show another.
+        own_clock = bool(tool) and any(one.zone != "utc" for one in load(tool).time)
+        moved = any(offset.offset for offset in most_frequent(self.profile.offsets))
+        instants = self.local_times == 0 and not (self.number_times and (own_clock or moved))
+        first, last = self.profile.range(utc=instants)
         events = self.profile.events.most_common(TOP_EVENTS)
         shown = sum(count for _, count in events)
         return Survey(
@@ -189,7 +197,7 @@ class _Walk:
             months=self.profile.month_counts(),
             days=self.profile.day_counts(),
             unread_times=self.unread_times,
-            zone=survey_zone(self.profile.offsets, received, instants=first is not None and self.local_times == 0),
+            zone=survey_zone(self.profile.offsets, received, instants=instants and first is not None),
             broken=self.broken,
             warnings=dict(self.warnings.most_common()),
             notices=[(note.code, note.where, note.detail) for note in (*self.source.notes, *self.notices)],

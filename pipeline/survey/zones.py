@@ -23,13 +23,13 @@ COMMON = (
 """Named before others that fit equally well."""
 
 
-OWN_OFFSETS = "Every time has its own offset from UTC: no zone has to be named."
+OWN_OFFSETS = "Every time has its own offset from UTC, or counts from 1970 in UTC: no zone has to be named."
 
 
 def survey_zone(evidence: Counter[tuple[int, int]], received: str, *, instants: bool = False) -> ZoneSurvey:
     """The result for counts of (month, offset). `received` is the path of the receive time, "" without one.
 
-    `instants`: every time has an offset of its own.
+    `instants`: every time has an offset of its own, or is a number that counts from 1970 in UTC.
     """
     months = most_frequent(evidence)
     shown = [MonthZone(month_name(month.month), month.offset, month.rows, month.of) for month in months]

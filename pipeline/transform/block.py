@@ -25,7 +25,6 @@ from pipeline.transform.drift import DriftAggregator, Taken
 from pipeline.transform.event_keys import key_records
 from pipeline.transform.events import Events, Mapper
 from pipeline.transform.field_counts import FieldCounts
-from pipeline.transform.field_names import FieldNameScan
 from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import make_events
 from pipeline.transform.tasks import BatchedBlock, BlockStats, Task, TransformConfig
@@ -52,7 +51,6 @@ class BlockTransformer:
         )
         self.promotion = PromotionAggregator()
         self.drift = DriftAggregator()
-        self.field_names = FieldNameScan(config.wanted) if config.wanted is not None else None
         self.fields = FieldCounts(config.counted) if config.counted is not None else None
         self.other = BlockTransformer(config.other) if config.other is not None else None
 
@@ -80,12 +78,12 @@ class BlockTransformer:
         members = mapper.map_members is not None
         rows = read_rows(
             part, task.block, observe=observe, opens=mapper.opens, members=members, blanks=mapper.blanks,
-            decoded=mapper.decoded,
+            layout_of=mapper.layout,
         )  # fmt: skip
         observation = NOTHING_MORE if observe else None
         if aggregator is not None:
             aggregator.start_block(task.number)
-            observation = Observation(aggregator, self.field_names, self.fields)
+            observation = Observation(aggregator, self.fields)
         return make_events(
             rows, mapper, self.encoder, self.context,
             part=part.path, limit=task.limit, first=task.first, observation=observation,
@@ -173,8 +171,6 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
         aggregator.finish_block(),
         count_promoted(events),
         aggregator.take() if aggregator.full else None,
-        events.good_rows,
-        events.field_names,
         events.fields,
         drift.take() if drift.full else None,
     )

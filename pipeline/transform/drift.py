@@ -117,11 +117,11 @@ def smallest(hashes: Iterable[Sequence[int]], most: int) -> tuple[int, ...]:
     return tuple(sorted({one for some in hashes for one in some})[:most])
 
 
-def distinct(hashes: Sequence[int]) -> tuple[int, bool]:
-    """How many different values there are, by their smallest hashes, and whether this is exact."""
+def distinct(hashes: Sequence[int], values: int) -> tuple[int, bool]:
+    """How many of some values are different, by their smallest hashes, and whether this is exact."""
     if len(hashes) < MOST_DISTINCT:
         return len(hashes), True
-    return round((MOST_DISTINCT - 1) * 2**32 / (hashes[-1] + 1)), False
+    return min(values, round((MOST_DISTINCT - 1) * 2**32 / (hashes[-1] + 1))), False
 
 
 def unpacked(packed: Packed) -> Values:

@@ -13,16 +13,15 @@ from numpy.typing import NDArray
 from pipeline.encoder.buffer import split_events
 from pipeline.extractors.rows import Rows
 from pipeline.mapper.compiler import RowScan
-from pipeline.models import Reject
+from pipeline.models import Layout, Reject
 from pipeline.timestamps import DAY
 from pipeline.transform.field_counts import BlockFields
-from pipeline.transform.field_names import Names
 from pipeline.uuids import Hasher, content_digest
 from pipeline.values import Record, bare
 
 
 class Mapper(Protocol):
-    """What a mapping compiles to, or a mapper written by hand. `opens` and `decoded` are for
+    """What a mapping compiles to, or a mapper written by hand. `opens` and `layout` are for
     `pipeline.extractors.rows`.
 
     `map_row` and `map_members` take a row, whether a plan observes it, and what the row is shown to as it came: when it
@@ -47,7 +46,7 @@ class Mapper(Protocol):
     def map_members(self) -> Callable[[Any, bool, RowScan | None], Any] | None: ...
 
     @property
-    def decoded(self) -> frozenset[str]: ...
+    def layout(self) -> Callable[[tuple[str, ...]], Layout | None] | None: ...
 
     @property
     def unsets(self) -> bool: ...
@@ -78,12 +77,10 @@ class Events:
     `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset, detail) for each warning.
     `cells` counts (event name, days since 1970, outcome), the outcome being `mapped` or the code of a skip or
     reject. `walls` are local clock readings and `walls_received` their receive times (µs), for the check of the
-    time zone. `good_rows` could be read, and `field_names` counts the names of their fields that the mapping
-    requires; `fields` is the coverage of the block.
+    time zone. `fields` is the coverage of the block.
     """
 
     rows: int = 0
-    good_rows: int = 0
     mapped: int = 0
     skips: Counter[str] = field(default_factory=Counter)
     rejects: list[Reject] = field(default_factory=list)
@@ -110,7 +107,6 @@ class Events:
     cells: Counter[tuple[str, int, str]] = field(default_factory=Counter)
     walls: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     walls_received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    field_names: Names = field(default_factory=dict)
     fields: BlockFields = field(default_factory=BlockFields)
     content: Callable[[int], str] = str
 

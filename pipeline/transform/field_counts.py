@@ -23,6 +23,8 @@ ROW, OPENED = Level(False, ()), Level(True, ())
 EVENT, OTHER, SKIP, REJECT = "event:", "other:", "skip:", "reject:"
 """How an outcome begins: the row is an event by the rule of a number (0: none); it is no event but a merge or update,
 by the rule of an event's name; it is skipped or rejected with a code."""
+COLUMN = "column:"
+"""The outcome under which the columns of a table are counted once for each block, whether a cell has a value or not."""
 EXAMPLES = 3
 _MOST_COMPLETE = 2_000
 _MOST_LEVELS = 62
@@ -34,12 +36,14 @@ Shapes: TypeAlias = list[tuple[int, tuple[str, ...]]]
 class Counted(NamedTuple):
     """What a plan counts: `nested` are the objects inside rows that the mapping reads into, `ruled` the events' names
     that have a rule, and `changing` the numbers of the rules that change properties. `code`: the mapping has code of
-    its own, which may give an event another name."""
+    its own, which may give an event another name. `decoded`: a decoder makes the rows, so the columns of a table are
+    not theirs."""
 
     nested: tuple[Level, ...] = ()
     ruled: frozenset[str] = frozenset()
     changing: frozenset[int] = frozenset()
     code: bool = False
+    decoded: bool = False
 
 
 @dataclass(slots=True)
@@ -125,8 +129,8 @@ class FieldCounts:
     """
 
     __slots__ = (
-        "_counted", "_events", "_examples", "_explicit", "_members", "_names_of_rules", "_nested", "_numbers",
-        "_ordinary", "_outcomes", "_remaining", "_rows", "_ruled", "_shapes", "_skipped_items", "_sparse",
+        "_columns", "_counted", "_events", "_examples", "_explicit", "_items", "_members", "_names_of_rules", "_nested",
+        "_numbers", "_ordinary", "_outcomes", "_remaining", "_rows", "_ruled", "_shapes", "_skipped_items", "_sparse",
         "_tally", "event", "item_events", "levels", "members", "pending",
     )  # fmt: skip
 
@@ -146,7 +150,8 @@ class FieldCounts:
         self.members = self._members
         self._numbers: dict[str, int] = {f"{EVENT}0": 0}
         self._outcomes = [f"{EVENT}0"]
-        self._sparse = False
+        self._sparse = self._items = False
+        self._columns: Sequence[str] = ()
         self._ordinary = 0
         self._ruled: dict[int, int] = {}
         self._names_of_rules: dict[int, tuple[str, str]] = {}
@@ -159,6 +164,7 @@ class FieldCounts:
     def begin(self, columns: Sequence[str] | None) -> None:
         """Begin a block whose rows all have these columns, or each its own."""
         self._sparse = columns is not None
+        self._columns = () if columns is None or self._counted.decoded else columns
 
     # -- what the mapper calls
 
@@ -168,6 +174,8 @@ class FieldCounts:
             self.item_events.append(self.event)
         elif self._tally is not None:
             self._tally.settle(0)  # the row before this one, which the outcome of this one is not of
+        if self._items and self._tally is not None:
+            self._tally.begin_item()
         self.event = None
         names = tuple(row)
         if self._sparse and row.__class__ is dict and None in row.values():
@@ -193,13 +201,23 @@ class FieldCounts:
 
     def begin_items(self) -> None:
         """Begin a row that a decoder made several of."""
+        self._items = True
         self.members = self._scan_item
 
-    def _scan_item(self, row: Any, opened: Any = None) -> None:
+    def _scan_item(self, row: Any, *opened: Any) -> None:
         """Scan one native row of several."""
-        self.row(row)
-        if opened is not None:
-            self.opened(opened)
+        if self._members is not self._tally:
+            self.row(row)
+            if opened:
+                self.opened(*opened)
+            return
+        if self.pending:
+            self.item_events.append(self.event)
+        else:
+            self._tally.settle(0)
+        self.pending.append([])
+        self._tally.begin_item()
+        self._tally(row, *opened)
 
     def _scan_members(self, row: Any, *opened: Any) -> None:
         """Scan a native row, and the objects inside it that are too many for the C part."""
@@ -258,12 +276,21 @@ class FieldCounts:
     def settle_items(self, items: Sequence[tuple[Any, Sequence[str], str, bool]]) -> None:
         """The latest row has several items that came to these, as in `settle`."""
         events = [*self.item_events, self.event]
+        outcomes = []
         for shapes, event, (result, sent, code, rejected) in zip(self.pending, events, items, strict=True):
             outcome = self._outcome(result, sent, code, rejected, event)
             self._count(outcome, event, sent[0] if sent else "", shapes)
-            self._explicit.update(sent)
+            for name in sent:
+                self._explicit[name] += 1
+            outcomes.append(self._number(outcome))
+        if self._tally is not None:
+            self._tally.settle_items(outcomes)
+        self._end_row()
+
+    def _end_row(self) -> None:
         self.pending.clear()
         self.item_events.clear()
+        self._items = False
         self.members = self._members
 
     def skip_items(self, codes: Sequence[str]) -> None:
@@ -283,18 +310,19 @@ class FieldCounts:
         return f"{EVENT}{rule}" if rule in self._counted.changing else self._outcomes[0]
 
     def _tally_settled(self, outcome: str) -> None:
-        if self._tally is None:
-            return
+        if self._tally is not None:
+            self._tally.settle(self._number(outcome))
+
+    def _number(self, outcome: str) -> int:
         number = self._numbers.get(outcome)
         if number is None:
             number = self._numbers[outcome] = len(self._outcomes)
             self._outcomes.append(outcome)
-        self._tally.settle(number)
+        return number
 
     def _settle(self, outcome: str, event: str | None, sent: str) -> None:
         self._count(outcome, event, sent, self.pending[0] if self.pending else [])
-        self.pending.clear()
-        self.members = self._members
+        self._end_row()
 
     def _count(self, outcome: str, event: str | None, sent: str, shapes: Shapes) -> None:
         self._rows[outcome] += 1
@@ -317,6 +345,8 @@ class FieldCounts:
             self._ordinary += count
         block.rows[self._outcomes[0]] += ordinary - self._ordinary
         self._ordinary = 0
+        if block.rows.total():
+            block.fields.update((0, name, COLUMN) for name in self._columns)
         self._ruled.clear()
         for name, count in names.items():
             if unsettled := count - self._explicit[name]:

@@ -11,18 +11,15 @@ from pipeline.models import GroupUpdate, Link, PersonUpdate, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.transform.events import Events
 from pipeline.transform.field_counts import FieldCounts
-from pipeline.transform.field_names import FieldNameScan
 
 OVERWRITES, GROUPS, NOTE = 1, 2, 4
 """What an observer leaves to its caller: to warn of `$set` in the event; to aggregate its `$groups`; or its note."""
 
 
 class Observation(NamedTuple):
-    """Where a plan gathers what rows state: their identities, the names of their fields that a mapping requires, and
-    the counts of all of them. None: not gathered."""
+    """Where a plan gathers what rows state: their identities, and the counts of their fields. None: not gathered."""
 
     aggregator: IdentityAggregator | None = None
-    field_names: FieldNameScan | None = None
     fields: FieldCounts | None = None
 
 

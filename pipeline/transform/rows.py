@@ -58,7 +58,6 @@ class RowTransformer:
         self.part = part
         self.observe = observation is not None
         self.aggregator = observation.aggregator if observation is not None else None
-        self.field_names = observation.field_names if observation is not None else None
         self.fields = observation.fields if observation is not None else None
         self.events = Events()
         self.buffer = EventBuffer(mapper.hasher, digest_each=self.observe)
@@ -92,17 +91,13 @@ class RowTransformer:
         fields = self.fields
         if fields is not None:
             fields.begin(self.rows.columns)
-        scan_names = None if self.field_names is None else self.field_names.begin(self.rows.columns)
         text, ends, times, keys, row_of = buffer.open, buffer.ends, buffer.times, buffer.keys, events.row_of
-        row, broken, ordinary = -1, 0, 0
+        row, ordinary = -1, 0
         time: Any
         for row, record in enumerate(islice(self.rows, first, limit), first):
             if record.__class__ is BrokenRow:
                 self.reject(row, "read", record.code, record.detail)
-                broken += 1
                 continue
-            if scan_names is not None:
-                scan_names(record)
             map_record = map_members if record.__class__ is Members else map_row
             result = map_record(record, observe, fields)
             written = False
@@ -141,10 +136,7 @@ class RowTransformer:
                 buffer.close_run()
                 text = buffer.open
         events.rows = row + 1
-        events.good_rows = events.rows - broken
         events.mapped += ordinary
-        if self.field_names is not None:
-            events.field_names = self.field_names.end(events.good_rows)
         self.finish()
         if fields is not None:
             events.fields = fields.end(ordinary, events.name_counts)

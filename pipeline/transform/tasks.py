@@ -10,21 +10,19 @@ from typing import NamedTuple
 
 from pipeline.batcher import Batch
 from pipeline.identity.aggregator import IdentityColumns
-from pipeline.mapper.program.required_fields import Wanted
 from pipeline.models import Block, Part, Reject, SealedOptions
 from pipeline.options import Limits
 from pipeline.transform.drift import Taken
 from pipeline.transform.events import Mapper
 from pipeline.transform.field_counts import BlockFields, Counted
-from pipeline.transform.field_names import Names
 
 
 @dataclass(frozen=True, slots=True)
 class TransformConfig:
     """Everything that decides which events a source becomes. `compile` returns the mapper for the options.
 
-    `identified` is the plan's table of ids that get a profile; without it all do. `wanted` are the mapping's references
-    that a plan searches for in the rows, `counted` what it counts of them; they change no event. `other` is the config
+    `identified` is the plan's table of ids that get a profile; without it all do. `counted` is what a plan counts
+    of the fields of rows; it changes no event. `other` is the config
     of another plan, with which the events of this one are compared.
     """
 
@@ -34,7 +32,6 @@ class TransformConfig:
     parts: tuple[Part, ...]
     excluded: frozenset[str] = frozenset()
     identified: Path | None = None
-    wanted: Wanted | None = None
     counted: Counted | None = None
     other: TransformConfig | None = None
 
@@ -78,8 +75,7 @@ class BlockStats(NamedTuple):
 
     `zone` is what `clock_offsets.count_offsets` counts, `promoted` what `identity.promotion.count_promoted` does.
     `group_types` counts rows with a group, by type. `identities` are the pairs and updates of this block and of others
-    before it, None while the worker retains them; so is `drift`. `field_names` are those of the `good_rows`, which
-    could be read; the other fields are those of Events.
+    before it, None while the worker retains them; so is `drift`. The other fields are those of Events.
     """
 
     rows: int
@@ -99,8 +95,6 @@ class BlockStats(NamedTuple):
     group_types: Counter[str]
     promoted: Counter[str]
     identities: IdentityColumns | None
-    good_rows: int
-    field_names: Names
     fields: BlockFields
     drift: list[Taken] | None
 

@@ -54,6 +54,7 @@ _OTHERS = (
     Code("aggregate", SKIP, "a sum or a summary over several events, and no event"),
     Code("not_a_person", SKIP, "a row about something else than a person, such as a company"),
     Code("session_recording", SKIP, "a marker of the tool's session recording, not an event"),
+    Code("child_table", SKIP, "an item of a list, in a table of its own that a loader wrote, not an event"),
     Code("attribution_event", SKIP, "the tool's own attribution record; the events carry the same properties"),
     Code("unsupported_event", SKIP, "an internal event of the service, which cannot be imported"),
     Code("deleted_person", SKIP, "a deleted person"),

@@ -62,6 +62,8 @@ class Comparison:
 
     def compare(self, want: Fingerprints, have: Fingerprints) -> None:
         """Compare one part of each side; equal uuids are in the same part."""
+        if not (len(want) or len(have)):
+            return
         counts = self.counts
         if self._read is not None:  # days whose counts are equal were not read
             known = self._read[want["cell"]]

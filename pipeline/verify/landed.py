@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline.errors import Refused
+from pipeline.management.moments import UTC_DAY, between, in_utc
 
 if TYPE_CHECKING:
     from pipeline.management import ManagementClient
@@ -49,7 +50,7 @@ def landed_cells(client: ManagementClient, page: int = PAGE, where: str = "") ->
     counts: Counter[tuple[str, str]] = Counter()
     while True:
         answer = client.query(
-            f"select event, toDate(timestamp) as day, count(*) from events{where and f' where {where}'}"
+            f"select event, {UTC_DAY} as day, count(*) from events{where and f' where {where}'}"
             f" group by event, day order by event, day limit {page} offset {len(counts)}"
         )
         counts.update({(str(event), str(day)[:10]): int(count) for event, day, count in answer.results})
@@ -112,8 +113,7 @@ def _pages(
     limit = page
     columns = "uuid, event, distinct_id, timestamp" + (", properties" if values else "")
     while True:
-        conditions = [f"timestamp >= '{days[0]}'", f"timestamp < '{days[1]}'"]
-        conditions += [where] if where else []
+        conditions = [between(*days)] + ([where] if where else [])
         conditions += [f"uuid > '{after}'"] if after else []
         answer = client.query(
             f"select {columns} from events where {' and '.join(conditions)} order by uuid limit {limit}"
@@ -138,12 +138,12 @@ def landed_events(
     columns = "uuid, event, distinct_id, timestamp" + (", properties" if values else "")
     for start in range(0, len(uuids), ASKED):
         some = uuids[start : start + ASKED]
-        between = ""
+        within = ""
         if days:
             until = date.fromisoformat(max(days)) + timedelta(days=1)
-            between = f"timestamp >= '{min(days)}' and timestamp < '{until}' and "
+            within = f"{between(min(days), until)} and "
         answer = client.query(
-            f"select {columns} from events where {between}uuid in ({quoted(some)})"
+            f"select {columns} from events where {within}uuid in ({quoted(some)})"
             f" order by uuid, timestamp limit {50 * ASKED}"
         )
         yield from (_row(*row) for row in answer.results)
@@ -155,4 +155,4 @@ def quoted(texts: Sequence[str]) -> str:
 
 
 def _row(uuid: object, event: object, distinct_id: object, timestamp: object, properties: object = None) -> Row:
-    return Row(str(uuid), str(event), str(distinct_id), str(timestamp), properties)
+    return Row(str(uuid), str(event), str(distinct_id), in_utc(str(timestamp)), properties)

@@ -7,18 +7,18 @@ MOST_SAMPLED are compared, those with the smallest hashes of their uuids, or all
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import xxhash
 from msgspec import Raw
 
-from pipeline.encoder.updates import SealedGroup, SealedInitial, SealedLink, SealedPerson
+from pipeline.encoder.updates import SealedGroup, SealedLink, SealedPerson
 from pipeline.errors import Refused
 from pipeline.models import Step
-from pipeline.plan.directory import Directory
-from pipeline.plan.phases import line_blocks, sealed_file
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.phases import SealedRecord, line_blocks, line_decoder, sealed_file
 from pipeline.verify.expected import Ranges
 from pipeline.verify.findings import PeopleCheck, PersonDifference
 from pipeline.verify.landed import ASKED, quoted
@@ -35,15 +35,13 @@ SHOWN = 20
 _PHASES = ("identities", "groups", "persons")
 _NO_BACKSLASH = "ids with a backslash, which a query cannot ask for"
 
-Sealed = SealedLink | SealedGroup | SealedPerson
-
 
 class _Line(NamedTuple):
     """A settled line of a sealed file, counted from 1."""
 
     part: str
     row: int
-    sealed: Sealed
+    sealed: SealedRecord
 
 
 class _Chunk(msgspec.Struct, array_like=True):
@@ -53,10 +51,6 @@ class _Chunk(msgspec.Struct, array_like=True):
     differences: list[PersonDifference] = []
     kept: int = 0
     skipped: int = 0
-
-
-class _Kind(msgspec.Struct):
-    kind: str = ""
 
 
 def check_people(
@@ -123,7 +117,7 @@ def _settled_lines(phase: str, directory: Directory, settled: Mapping[tuple[str,
     """The lines of a phase whose events are settled."""
     if not any(name == phase for name, _ in settled):
         return
-    decode = _decoder(phase)
+    decode = line_decoder(phase)
     file = sealed_file(phase, directory)
     row = 0
     for block, lines in enumerate(line_blocks(file)):
@@ -132,17 +126,6 @@ def _settled_lines(phase: str, directory: Directory, settled: Mapping[tuple[str,
             for index in range(first, last + 1):
                 yield _Line(file.name, row + index + 1, decode(lines[index]))
         row += len(lines)
-
-
-def _decoder(phase: str) -> Callable[[bytes], Sealed]:
-    if phase == "identities":
-        return msgspec.json.Decoder(SealedLink).decode
-    if phase == "persons":
-        return msgspec.json.Decoder(SealedPerson).decode
-    kind = msgspec.json.Decoder(_Kind).decode
-    group = msgspec.json.Decoder(SealedGroup).decode
-    initial = msgspec.json.Decoder(SealedInitial).decode
-    return lambda line: initial(line) if kind(line).kind else group(line)
 
 
 def _sample(lines: Iterable[_Line]) -> list[_Line]:

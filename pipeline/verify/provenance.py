@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline.encoder.event import provenance
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 
 
 def provenance_of(plan: Plan) -> dict[str, str]:

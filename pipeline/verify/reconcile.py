@@ -18,10 +18,10 @@ import numpy as np
 
 from pipeline.ledger import read_batches
 from pipeline.models import Step
-from pipeline.plan.contents import PlannedBlock, task_of, tasks
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import Plan
-from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
+from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks
 from pipeline.transform.block import BlockTransformer
 from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.ledger import lock_file, unlock
-from pipeline.plan.directory import Directory
+from pipeline.plan.sealed.directory import Directory
 from pipeline.verify.expected import FINGERPRINT, LANDED, Candidate, Expected, Fingerprints, digest_of, identity
 from pipeline.verify.landed import Row
 from pipeline.verify.values import landed_properties

@@ -14,10 +14,10 @@ from pipeline.errors import UnsafePlan, UsageError
 from pipeline.ledger import Ledger, check_target, read_batches, read_summary, read_totals, reopen
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
-from pipeline.plan.directory import Directory
-from pipeline.plan.freshness import check_applicable, check_export, transform_config_for, workers_for
-from pipeline.plan.manifest import Plan
-from pipeline.plan.phases import PHASES
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.freshness import check_applicable, check_export, transform_config_for, workers_for
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.sealed.phases import PHASES
 from pipeline.targets import address_of, is_loopback
 from pipeline.text import are, pluralize
 from pipeline.verify.earlier import Earlier
@@ -60,9 +60,8 @@ def compare(
     from pipeline.management import ManagementClient
 
     check_target(directory.ledger, address_of(to))
+    check_project(to, options)
     local = is_loopback(address_of(to))
-    if options.project is None and not local:
-        raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
     config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
     check_export(plan, config, directory, progress)
     if options.settle is not None or not local:
@@ -75,6 +74,12 @@ def compare(
             plan, directory, config, client,
             workers=workers, depth=depth, missing=missing, progress=progress,
         )  # fmt: skip
+
+
+def check_project(to: str, options: VerifyOptions) -> None:
+    """Raise UsageError where it is not known which project is to be read."""
+    if options.project is None and not is_loopback(address_of(to)):
+        raise UsageError(f"which project of {to}?", hint="name it with --project ID; its URL shows the number")
 
 
 def repair(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 MAPPING = """\
@@ -114,3 +115,32 @@ def test_what_does_not_go_together(call: Any, tmp_path: Path) -> None:
     mapping, _ = ugly(tmp_path)
     assert call("mapping", "check", mapping, "--all").code == 2
     assert call("mapping", "check", mapping, "--json").code == 2
+
+
+@pytest.mark.parametrize(
+    ("clock", "options", "told"),
+    [
+        ("{from: /at}", (), ["write `space: yes` (line 6)", "read as UTC (line 6)", "`zone: local`", "--timezone"]),
+        (
+            "{from: /at, space: yes, zone: local}",
+            (),
+            ["read by the project's clock (line 6, zone: local)", "--timezone"],
+        ),
+        ("{from: /at, space: yes, zone: local}", ("--timezone", "Europe/Berlin"), []),
+    ],
+)
+def test_times_without_a_zone_name_what_settles_it(
+    call: Any, tmp_path: Path, clock: str, options: tuple[str, ...], told: list[str]
+) -> None:
+    """The option or the line of the mapping, with a value; nothing where --timezone was given."""
+    mapping, export = tmp_path / "mine.yaml", tmp_path / "rows.jsonl"
+    mapping.write_text(
+        f"format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: /e\ndistinct_id: [/u]\ntime: {clock}\n"
+    )
+    export.write_text('{"e":"a","u":"b","at":"2023-01-02 03:04:05"}\n{"e":"a","u":"b","at":"2023-01-02T03:04:05Z"}\n')
+    said = call("mapping", "check", mapping, "--against", export, "--json", *options).json["times"]
+    assert len(said) == bool(told)
+    assert all(part in said[0] for part in told)
+    assert not said or said[0].startswith(
+        "1 row of the first 1,000 has a time without an offset, such as '2023-01-02 03"
+    )

@@ -223,3 +223,8 @@ def test_files_of_several_tools_are_named_one_by_one(call: Any, tmp_path: Path) 
     for told in ("a.jsonl looks like mixpanel", "b.jsonl looks like amplitude", "c.jsonl looks like no known tool"):
         assert told in said.two_lines[0]
     assert "one by one" in said.two_lines[1]
+    (folder / "a.jsonl").unlink()
+    (folder / "c.jsonl").write_text('{"value": "x", "_dlt_parent_id": "p", "_dlt_list_idx": 0, "_dlt_id": "i"}\n')
+    said = call("plan", folder, "-o", tmp_path / "plan")
+    assert "c.jsonl looks like a child table of dlt's" in said.two_lines[0]
+    assert "leave them out" in said.two_lines[1]

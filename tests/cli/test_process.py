@@ -115,7 +115,7 @@ def test_the_exit_code_survives_a_closed_pipe(tmp_path: Path) -> None:
 
 def test_a_defect_is_exit_1_in_two_lines(call: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What nobody foresaw is our bug, and says how to report it."""
-    from pipeline.plan import freshness
+    from pipeline.plan.sealed import freshness
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("surprise")

@@ -16,7 +16,7 @@ from pipeline.delivery.apply import Outcome, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.local_service import LocalService
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.report.results import BatchCounts, status_result
 from pipeline.report.state import read_status
 from tests.support.crashes import adds_up

@@ -17,7 +17,7 @@ from pipeline.delivery.destination import Response
 from pipeline.errors import BrokenLedger, Busy, UnsafePlan
 from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
-from pipeline.plan.freshness import check_applicable, open_plan
+from pipeline.plan.sealed.freshness import check_applicable, open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     COLUMNS,

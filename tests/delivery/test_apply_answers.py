@@ -19,7 +19,7 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,

@@ -31,8 +31,8 @@ from pipeline.errors import UnsafePlan, UsageError
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
 from pipeline.options import ApplyOptions, RehearseOptions
-from pipeline.plan.freshness import open_plan
-from pipeline.plan.phases import PHASES
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.plan.sealed.phases import PHASES
 from tests.support.commands import in_process
 from tests.support.deliveries import (
     AT_ONCE,

@@ -1,8 +1,8 @@
-"""A run that is killed anywhere is finished by the next one; 40 seeded points of those that `make soak` tries all of.
+"""A run that is killed anywhere is finished by the next one; 50 seeded points of those that `make soak` tries all of.
 
-28 by the run's own SIGKILL at a step that it counts (commits of the ledger and both sides of a request among them), 12
+36 by the run's own SIGKILL at a step that it counts (commits of the ledger and both sides of a request among them), 14
 by somebody else's SIGKILL while the service has one of its requests; batches that are half split or half answered are
-among both.
+among both. One scene sends a canary first, by a run of its own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.support.deliveries import Asked, Reply, identities, passed_on, planne
 pytestmark = pytest.mark.slow
 
 SEED = 413
-AT_POINTS = {"halving": 12, "bisecting": 5, "plain": 3, "verdicts": 8}
-AT_REQUESTS = {"halving": 4, "bisecting": 3, "plain": 2, "verdicts": 3}
+AT_POINTS = {"halving": 12, "bisecting": 5, "plain": 3, "verdicts": 8, "canary": 8}
+AT_REQUESTS = {"halving": 4, "bisecting": 3, "plain": 2, "verdicts": 3, "canary": 2}
 OWN: dict[str, set[str]] = {
     "halving": {"split", "learn", "cut"}, "bisecting": {"split", "refuse"}, "plain": set(),
-    "verdicts": {"divide", "warn", "try"},
+    "verdicts": {"divide", "warn", "try"}, "canary": set(),
 }  # fmt: skip
 """Steps of the ledger that a scene alone shows."""
 

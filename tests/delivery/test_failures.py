@@ -20,7 +20,7 @@ from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import CONNECT_TRIES, RetryPolicy
 from pipeline.delivery.transport import _without_answer
 from pipeline.errors import Refused, Unfinished
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,

@@ -11,7 +11,7 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import ResponseKind
 from pipeline.delivery.retry import RetryPolicy
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import KEY, Reply, identities, planned, request_of, run, serving
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import ResponseKind
 from pipeline.errors import Refused
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.report.state import read_status
 from tests.support.deliveries import AT_ONCE, BODY, Asked, Reply, identities, planned, run, scripted, send, serving
 from tests.support.tls_servers import Authority, serving_tls

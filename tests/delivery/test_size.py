@@ -19,7 +19,7 @@ from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.size import KeyedBatch, RequestSize, cut, halve
 from pipeline.ledger import BatchKey
 from pipeline.options import Limits
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.pace import Allowed
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.delivery.throttle import RateController, Throttle
+from pipeline.options.pace import Limit
 from tests.support.deliveries import AT_ONCE, OK, Asked, Reply, planned, run, serving
 
 pytestmark = pytest.mark.slow
@@ -167,7 +169,9 @@ def test_a_pause_that_is_asked_for_holds_everybody() -> None:
 def test_the_operator_s_rate_is_kept(rate: float, events: int, latency: float) -> None:
     """Never more events than the rate allows, a tenth of a second and one batch apart; and no fewer."""
     seconds = max(5.0, 20 * events / rate)
-    log = simulate(RateController(64, rate), lambda now, flying: (latency, OK), seconds, events=events)
+    log = simulate(
+        RateController(64, lambda: Allowed(events=rate)), lambda now, flying: (latency, OK), seconds, events=events
+    )
     sent = len(log) * events
     assert sent <= rate * (seconds + 0.1) + events
     assert sent >= min(rate, events * 64 / latency) * (seconds - latency - 1) * 0.95 - 65 * events
@@ -202,7 +206,7 @@ def test_a_gate_lets_no_more_pass_than_the_limit() -> None:
 
     def pass_it() -> None:
         nonlocal beyond, most, passed
-        left = throttle.enter(1, stop)
+        left = throttle.enter(1, 0, stop)
         assert left is not None
         with lock:
             beyond += 1
@@ -224,11 +228,11 @@ def test_a_gate_lets_no_more_pass_than_the_limit() -> None:
 def test_nobody_passes_a_gate_once_the_run_is_stopping() -> None:
     """Who waits for a pause of an hour is let go, without passing."""
     throttle, stop = Throttle(RateController(1)), threading.Event()
-    left = throttle.enter(1, stop)
+    left = throttle.enter(1, 0, stop)
     assert left is not None
     throttle.leave(left, Response(ResponseKind.RETRY, 429, "", 3600.0, False))
     found: list[float | None] = []
-    waiting = threading.Thread(target=lambda: found.append(throttle.enter(1, stop)))
+    waiting = threading.Thread(target=lambda: found.append(throttle.enter(1, 0, stop)))
     waiting.start()
     stop.set()
     waiting.join(10)
@@ -292,7 +296,7 @@ def test_a_run_keeps_the_rate_it_is_given(tmp_path: Path) -> None:
         return Reply()
 
     with serving(answer) as server:
-        outcome = run(directory, server.url, send_limits=SendLimits(8, AT_ONCE, rate=400.0))
+        outcome = run(directory, server.url, send_limits=SendLimits(8, AT_ONCE, rates=(Limit(400.0),)))
     assert outcome.balanced
     first = arrived[0][0]
     for count, (at, _) in enumerate(arrived):

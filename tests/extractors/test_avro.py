@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import decimal
 import gzip
 import io
@@ -410,22 +411,25 @@ def test_any_rows_are_read_as_they_were_written(tmp_path_factory: pytest.TempPat
     assert [json.loads(text) for text in found] == records
 
 
-def test_the_same_rows_in_any_format_are_the_same_events(tmp_path: Path) -> None:
-    """Avro, Parquet, ORC, a JSON document and JSON lines have one digest of events, uuids of keyless rows included."""
+@pytest.mark.parametrize("flat", [True, False])
+def test_the_same_rows_in_any_format_are_the_same_events(tmp_path: Path, flat: bool) -> None:
+    """Avro, Parquet, ORC, a JSON document, JSON lines, and CSV where all values are texts, have one digest of events,
+    uuids of keyless rows included."""
     from pyarrow import orc
 
     from pipeline import plan_export
     from pipeline.options import PlanOptions
 
     names = ("name", "user", "at", "p")
-    rows = [(f"e{at % 3}", f"u{at % 5}", f"2023-01-02T03:04:{at:02}Z", {"k": at, "v": [at, None]}) for at in range(50)]
+    of_row = (lambda at: f'é, "{at}"\n') if flat else (lambda at: {"k": at, "v": [at, None]})
+    rows = [(f"e{at % 3}", f"u{at % 5}", f"2023-01-02T03:04:{at:02}Z", of_row(at)) for at in range(50)]
     listed = {"type": "array", "items": nullable("long")}
     inner = {
         "type": "record",
         "name": "inner",
         "fields": [{"name": "k", "type": "long"}, {"name": "v", "type": listed}],
     }
-    kinds_of = ("string", "string", "string", inner)
+    kinds_of = ("string", "string", "string", "string" if flat else inner)
     schema = {
         "type": "record",
         "name": "row",
@@ -433,15 +437,21 @@ def test_the_same_rows_in_any_format_are_the_same_events(tmp_path: Path) -> None
     }
     records = [dict(zip(names, row, strict=True)) for row in rows]
     table = pa.Table.from_pylist(records)
-    for folder in ("avro", "parquet", "orc", "json", "jsonl"):
+    folders = ("avro", "parquet", "orc", "json", "jsonl", *(["csv"] if flat else []))
+    for folder in folders:
         (tmp_path / folder).mkdir()
     (tmp_path / "avro" / "x").write_bytes(written(schema, records, "snappy", sync_interval=100))
     pq.write_table(table, tmp_path / "parquet" / "x")
     orc.write_table(table, tmp_path / "orc" / "x")
-    (tmp_path / "json" / "x").write_text(json.dumps({"total": 50, "events": records}, indent=2))
-    (tmp_path / "jsonl" / "x").write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in records))
+    (tmp_path / "json" / "x").write_text(json.dumps({"total": 50, "events": records}, indent=2, ensure_ascii=False))
+    (tmp_path / "jsonl" / "x").write_text(
+        "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in records)
+    )
+    if flat:
+        with (tmp_path / "csv" / "x").open("w", newline="") as file:
+            csv.writer(file).writerows([names, *rows])
     digests = set()
-    for folder in ("avro", "parquet", "orc", "json", "jsonl"):
+    for folder in folders:
         columns = {"event": "name", "distinct_id": "user", "timestamp": "at"}
         options = PlanOptions(mapping="generic", settings=columns, workers=0, as_of=1_767_225_600_000_000)
         plan_export(str(tmp_path / folder), tmp_path / f"plan-{folder}", options)

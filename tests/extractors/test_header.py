@@ -11,7 +11,7 @@ import pytest
 from pipeline import extractors
 from pipeline.extractors.file_rules import FileRules
 from pipeline.models import BrokenRow, Part
-from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 
 ROWS = "u-1,Signup,2023-01-02T03:04:05Z\nu-2,Login,2023-01-03T03:04:05Z\n"
 NAMES = ("--set", "event=column_2", "--set", "distinct_id=column_1", "--set", "timestamp=column_3")

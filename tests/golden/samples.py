@@ -14,9 +14,9 @@ import msgspec
 
 from pipeline.api import plan_export
 from pipeline.options import PlanOptions
-from pipeline.plan.contents import planned_blocks, task_of, tasks
-from pipeline.plan.freshness import open_plan, transform_config_for
-from pipeline.plan.phases import EVENTS, PHASES, phase_blocks
+from pipeline.plan.sealed.contents import planned_blocks, task_of, tasks
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks
 from pipeline.transform.block import BlockTransformer
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ import pytest
 
 import pipeline
 from pipeline.options import PlanOptions
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from tests.support.deliveries import run
 from tests.support.rehearsal import NOW, Room, alias, event, fresh, identify, send
 

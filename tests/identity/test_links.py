@@ -11,8 +11,8 @@ import pytest
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.updates import SealedLink, encode_merge
 from pipeline.models import SealedOptions
-from pipeline.plan.directory import read_lines
-from pipeline.plan.phases import phase_blocks
+from pipeline.plan.sealed.directory import read_lines
+from pipeline.plan.sealed.phases import phase_blocks
 from pipeline.timestamps import format_utc
 from pipeline.uuids import Hasher, namespace
 from tests.support import tiny_tool as tiny

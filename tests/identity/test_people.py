@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.people import (
     CALLS,
     Rows,

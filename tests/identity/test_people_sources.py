@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.options import PlanOptions
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from tests.support.deliveries import run
 from tests.support.rehearsal import NOW, Room, fresh
 

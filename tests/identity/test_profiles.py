@@ -38,7 +38,7 @@ from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UN
 from pipeline.identity.settings import GroupTypes, choose_types, parse_policy
 from pipeline.models import GroupUpdate, Note, SealedOptions
 from pipeline.plan.checks import run_checks
-from pipeline.plan.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
+from pipeline.plan.sealed.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
 from pipeline.uuids import SEPARATOR, Hasher, namespace
 from pipeline.validator.rules import WITHOUT_TIME
 from tests.support.identity_pairs import AS_OF, SeenId, id_columns

@@ -99,6 +99,27 @@ def test_the_numbers_of_a_plans_checks_are_keys_of_gates(tmp_path: Path) -> None
             load_job(path)
 
 
+def test_the_options_of_later_steps_are_keys(tmp_path: Path) -> None:
+    """One key is one option, also where several steps have it; a wrong value is an error with its place."""
+    said = (
+        "rehearse: each\nfunctions: pause\nsettle: 15m\nproject: 7\napi: eu\ntransport: batch\nverify: {fields: all}\n"
+    )
+    path = tmp_path / "job.yaml"
+    path.write_text(LEAST + said, "utf-8")
+    job = load_job(path)
+    assert (job.apply.require_rehearsal, job.apply.transport, job.verify.fields) == (True, "batch", "all")
+    assert (job.checks.pause_functions, job.checks.settle) == (True, 900.0)
+    assert [(one.project, one.api) for one in (job.checks, job.verify)] == [("7", "eu")] * 2
+    path.write_text(LEAST, "utf-8")
+    job = load_job(path)
+    assert (job.apply.require_rehearsal, job.checks.pause_functions, job.verify.fields) == (False, False, "sample")
+    for wrong, says in (("settle: soon", "not a length of time"), ("verify: all", "takes a table")):
+        path.write_text(LEAST + wrong + "\n", "utf-8")
+        with pytest.raises(JobError, match=says) as caught:
+            load_job(path)
+        assert caught.value.line == 7
+
+
 def test_the_other_spellings(tmp_path: Path) -> None:
     """Zones that changed, hours, merges up to a number, days of lag, an end, a mapping beside the job file."""
     (tmp_path / "mine.yaml").write_text(
@@ -145,7 +166,7 @@ def test_the_other_spellings(tmp_path: Path) -> None:
         ("to: us", "to: mars", "13:5", "not a target", "us, eu"),
         ("missing: wait", "missing: skip", "15:10", "cannot be 'skip'", "wait, done, stop"),
         ("0.1%", "a few", "16:22", "not a number or a percentage", "0.1%"),
-        ("rate: 5000", "rate: 0", "17:7", "not a whole number from 1", "write"),
+        ("rate: 5000", "rate: 0", "17:7", "not a rate", "write 5000"),
         ("mapping: mixpanel", "mapping: mixpannel", "3:10", "no mapping 'mixpannel'", "did you mean 'mixpanel'?"),
         ("{date:%Y/%m/%d}", "{date:%Y}", "2:9", "several days would have the same path", "{date:%Y/%m/%d}"),
         ("job: nightly-mixpanel", "job: ../../etc", "1:6", "is not a name", "letters"),

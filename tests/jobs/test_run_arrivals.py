@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.api import write_job_receipt
 from pipeline.jobs import load_job
-from pipeline.jobs.arrivals import RecordedPart, find_arrivals
+from pipeline.jobs.arrivals import RecordedPart, find_arrivals, may_have_changed
 from pipeline.jobs.calendar import Window
+from pipeline.jobs.opening import open_state
 from pipeline.local_service import LocalService
-from tests.support.jobs import KEYS, code, counts, days, outcomes, put, row, run, sent_once, write_job
+from tests.support.jobs import KEYS, code, counts, days, outcomes, put, ran, row, run, sent_once, write_job
 
 pytestmark = pytest.mark.slow
 
@@ -61,15 +63,15 @@ def test_a_part_that_was_only_touched_or_renamed_is_not_read_again(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("lookback", "read"), [("2", ["2024-01-03"]), ("7", ["2024-01-01", "2024-01-03"])])
-def test_a_part_beyond_the_lookback_is_not_read(tmp_path: Path, lookback: str, read: list[str]) -> None:
-    """Only the last windows that are done are read again, all of them where there are fewer."""
+def test_a_part_beyond_the_lookback_is_not_sent(tmp_path: Path, lookback: str, read: list[str]) -> None:
+    """Only of the last windows that are done files may come late, of all of them where there are fewer."""
     days(tmp_path, 1, 2, 3, 4)
     with LocalService(keys=KEYS) as service:
         job = write_job(tmp_path, service.url, lookback=lookback)
         run(job)
         put(tmp_path, 1, [row(1, 90)], "late.jsonl")
         put(tmp_path, 3, [row(3, 90)], "late.jsonl")
-        assert list(outcomes(run(job))) == read
+        assert [window for window, outcome in outcomes(run(job)).items() if outcome == "done"] == read
 
 
 def test_rows_that_two_windows_hold_are_sent_by_the_first(tmp_path: Path) -> None:
@@ -107,3 +109,110 @@ def test_a_part_of_another_table_is_new_though_its_bytes_are_known(tmp_path: Pat
     known = RecordedPart("exports/2024/01/01/pages.csv", 0, 0, sha256(text.encode()).hexdigest())
     arrivals = find_arrivals(job, Window("2024-01-01", datetime(2024, 1, 1), 0, 0), {known.path: known})
     assert [Path(file).name for file in arrivals.files] == ["screens.csv"]
+
+
+# -- a finished window that is exported again ------------------------------------------------------------------
+
+
+def exported_again(folder: Path) -> None:
+    """Day 1 again, two days after its lookback: one event is new, one has another value, one is not there any more."""
+    put(folder, 1, [*(row(1, number) for number in range(1, 9)), row(1, 9, plan="other"), row(1, 60)])
+
+
+def test_a_changed_export_of_a_finished_window_stops_it(tmp_path: Path) -> None:
+    """By its uuids: as many rows as before. Each run says so until the file is as it was; other windows go on."""
+    rows = days(tmp_path, 1, 2, 3)
+    kept = (tmp_path / "exports/2024/01/01/a.jsonl").read_bytes()
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, lookback="1", until="2024-01-04")
+        run(job)
+        exported_again(tmp_path)
+        rows += days(tmp_path, 4)
+        job = write_job(tmp_path, service.url, lookback="1")
+        done = run(job)
+        assert (code(done), outcomes(done)) == (4, {"2024-01-01": "stopped", "2024-01-04": "done"})
+        said = "exports/2024/01/01/a.jsonl; 1 events are new, 9 were sent before, 1 of them with other values"
+        assert said in str(done.problem)
+        assert code(run(job)) == 4
+        assert said.partition(";")[0] in ran(job, "--history")[1].replace("\n", "").replace(" ", "")
+        assert sent_once(service, rows)
+        unproved = write_job_receipt(tmp_path / "state/nightly").unproved
+        assert unproved[0].endswith("they were exported again. 1 window: 2024-01-01.")
+        (tmp_path / "exports/2024/01/01/a.jsonl").write_bytes(kept)
+        assert code(run(job)) == 0
+        assert "exported again" not in ran(job, "--history", "--json")[1].split('"attempts"')[0]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "part-0.jsonl"])
+@pytest.mark.parametrize("lookback", ["0", "9"])
+def test_a_job_sends_what_is_new_of_a_changed_export_where_it_says_so(tmp_path: Path, name: str, lookback: str) -> None:
+    """Also under other names of files, and within the lookback; once."""
+    rows = days(tmp_path, 1, 2)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, changed="send-new", lookback=lookback, until="2024-01-03")
+        run(job)
+        (tmp_path / "exports/2024/01/01/a.jsonl").unlink()
+        put(tmp_path, 1, [*rows[:10], row(1, 60)], name)
+        done = run(job)
+        assert (code(done), outcomes(done)) == (0, {"2024-01-01": "done"})
+        assert counts(job)[-1] == ("2024-01-01", "done", 1, 10)
+        assert run(job).windows == []
+        assert sent_once(service, [*rows, row(1, 60)])
+
+
+def test_a_job_ignores_a_changed_export_where_it_says_so(tmp_path: Path) -> None:
+    """It says so once, and never reads it."""
+    rows = days(tmp_path, 1, 2)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, changed="ignore", until="2024-01-03")
+        run(job)
+        exported_again(tmp_path)
+        done = run(job)
+        assert (code(done), outcomes(done), len(counts(job))) == (0, {"2024-01-01": "done"}, 2)
+        assert done.windows[0].detail.endswith("a.jsonl; ignored")
+        assert run(job).windows == []
+        assert sent_once(service, rows)
+
+
+def test_a_rule_for_changed_exports_holds_within_the_lookback(tmp_path: Path) -> None:
+    """A file that comes late is expected there; one that changed is not, where the job file has a rule."""
+    rows = days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, changed="stop", lookback="1", until="2024-01-02")
+        run(job)
+        put(tmp_path, 1, [row(1, 70)], "late.jsonl")
+        assert code(run(job)) == 0
+        exported_again(tmp_path)
+        assert code(run(job)) == 4
+        assert sent_once(service, [*rows, row(1, 70)])
+
+
+def test_the_same_events_in_other_bytes_are_no_change(tmp_path: Path) -> None:
+    """A tool writes its rows in another order the second time: read once, and nothing is stopped."""
+    rows = days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-02")
+        run(job)
+        put(tmp_path, 1, rows[::-1])
+        assert (code(run(job)), counts(job)[-1]) == (0, ("2024-01-01", "done", 0, 10))
+        assert run(job).windows == []
+
+
+def test_files_that_were_only_touched_are_read_once(tmp_path: Path) -> None:
+    """A copy of the whole archive has new times: the next run knows them."""
+    days(tmp_path, 1, 2)
+    file = tmp_path / "exports/2024/01/01/a.jsonl"
+    with LocalService(keys=KEYS) as service:
+        path = write_job(tmp_path, service.url, until="2024-01-03")
+        run(path)
+        os.utime(file, (1, 1))
+        job = load_job(path)
+        window = job.windows(10**18)[0]
+
+        def recorded() -> dict[str, RecordedPart]:
+            with open_state(job, dry_run=True) as (state, _):
+                return state.parts(window.label)
+
+        assert may_have_changed(job, window, recorded())
+        assert run(path).windows == []
+        assert not may_have_changed(job, window, recorded())

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import Busy
-from pipeline.jobs.windows import JobHooks, WindowRun
+from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.ledger import lock_file, unlock
 from pipeline.local_service import LocalService
 from tests.support.deliveries import KEY
@@ -52,10 +52,8 @@ def test_two_processes_at_once_send_everything_once(tmp_path: Path) -> None:
         assert sent_once(service, rows)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("to", "http://127.0.0.1:9"), ("window_timezone", "Asia/Tokyo"), ("job", "other")]
-)
-def test_a_state_is_good_for_one_target_and_one_calendar(tmp_path: Path, key: str, value: str) -> None:
+@pytest.mark.parametrize(("key", "value"), [("window_timezone", "Asia/Tokyo"), ("job", "other")])
+def test_a_state_is_good_for_one_job_and_one_calendar(tmp_path: Path, key: str, value: str) -> None:
     """What it knows is settled is not settled elsewhere."""
     from pipeline.errors import UsageError
 
@@ -153,7 +151,7 @@ def test_the_command_prints_a_line_for_each_window_and_the_history(tmp_path: Pat
         assert [line.split(":")[0] for line in said.splitlines()] == [
             "2024-01-01 done", "2024-01-02 waiting", "2024-01-03 stopped", "2024-01-04 done",
         ]  # fmt: skip
-        assert [line.split(":")[0] for line in told.splitlines()] == ["Error", "Try"]
+        assert [line.split(":")[0] for line in told.splitlines()] == ["Warning", "Error", "Try"]
         assert "plan-1/report.html" in told
         code, said, _ = ran(job, "--json")
         found = json.loads(said)

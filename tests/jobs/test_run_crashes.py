@@ -14,6 +14,7 @@ from pipeline.jobs import load_job, read_history, state_file
 from pipeline.local_service import LocalService
 from tests.support.deliveries import KEY, Asked, Reply, passed_on, serving
 from tests.support.jobs import (
+    CRASHING,
     KEYS,
     LATE,
     Process,
@@ -40,24 +41,6 @@ AT = {
     "before it is recorded": "sending=lambda window, events: dying(lambda counts: None)",
     "recorded": "ended=lambda ended: kill()",
 }
-CRASHING = """
-import contextlib, os, signal
-from pipeline.config import Secret
-from pipeline.jobs import load_job
-from pipeline.jobs.run import run_due_windows
-from pipeline.jobs.windows import JobHooks
-from pipeline.options import RunOptions
-
-def kill():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-@contextlib.contextmanager
-def dying(value):
-    yield value
-    kill()
-
-run_due_windows(load_job({job!r}), Secret({key!r}), options=RunOptions(workers=0), now={now}, hooks=JobHooks({at}))
-"""
 
 
 @pytest.mark.parametrize("at", AT)
@@ -66,7 +49,7 @@ def test_a_run_killed_between_two_steps_is_finished_by_the_next(tmp_path: Path, 
     rows = days(tmp_path, 1, 2)
     with LocalService(keys=KEYS) as service:
         job = write_job(tmp_path, service.url, until="2024-01-03")
-        script = CRASHING.format(job=str(job), key=KEY, now=int(LATE.timestamp()) * 1_000_000, at=AT[at])
+        script = CRASHING.format(job=str(job), key=KEY, personal=None, now=int(LATE.timestamp()) * 1_000_000, at=AT[at])
         died = subprocess.run([sys.executable, "-c", script], timeout=60, check=False)
         assert died.returncode == -signal.SIGKILL
         if at in ("before it is recorded", "recorded"):

@@ -17,8 +17,8 @@ from pipeline.encoder.updates import SealedLink
 from pipeline.jobs import load_job, read_history, state_file
 from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
-from pipeline.plan.directory import Directory, read_lines
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.plan.sealed.manifest import Plan
 from tests.support.deliveries import COLUMNS
 from tests.support.jobs import KEYS, code, outcomes, put, row, run, write_job
 

@@ -16,7 +16,7 @@ import pipeline
 from pipeline.encoder.updates import SealedPerson
 from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
-from pipeline.plan.directory import Directory, read_lines
+from pipeline.plan.sealed.directory import Directory, read_lines
 from tests.support.jobs import KEYS, code, outcomes, put, run, write_job
 
 pytestmark = pytest.mark.slow

@@ -22,6 +22,7 @@ from tests.support.scripted_server import Asked, Said, serving
 pytestmark = pytest.mark.slow
 
 OWN = Secret(PERSONAL_KEY)
+TEN = "10 events are there, 10 with every property"
 SOON, LATER = (datetime.now(UTC) + timedelta(minutes=minutes) for minutes in (50, 180))
 """Before and after everything that these runs send should have landed."""
 
@@ -35,7 +36,7 @@ def test_what_was_sent_is_read_back_once(tmp_path: Path) -> None:
         job = write_job(tmp_path, service.url, until="2024-01-03")
         done = run(job, personal_key=OWN)
         assert (code(done), [one.outcome for one in done.proofs]) == (0, ["proved", "proved"])
-        assert proofs(job) == [("proved", "10 events are there")] * 2
+        assert proofs(job) == [("proved", TEN)] * 2
         assert run(job, personal_key=OWN).proofs == []
 
 
@@ -47,7 +48,10 @@ def test_of_a_window_that_grew_only_what_was_sent_again_is_read_back(tmp_path: P
         run(job, personal_key=OWN)
         put(tmp_path, 1, [row(1, 0), row(1, 99)], "late.jsonl")
         done = run(job, personal_key=OWN)
-        assert proofs(job) == [("proved", "10 events are there"), ("proved", "1 events are there")]
+        assert proofs(job) == [
+            ("proved", TEN),
+            ("proved", "1 event is there, 1 with every property"),
+        ]
         assert outcomes(done) == {"2024-01-01": "done"}
 
 
@@ -94,7 +98,7 @@ def test_events_that_did_not_land_are_a_difference_after_an_hour(tmp_path: Path)
         for _ in range(2):
             done = run(job, LATER, personal_key=OWN)
             assert (code(done), done.windows, [one.outcome for one in done.proofs]) == (7, [], ["differs"])
-            assert "1 of 10 events are not there" in str(done.problem)
+            assert "of 10 events: 1 missing" in str(done.problem)
         assert service.count() == 19
 
 
@@ -120,7 +124,7 @@ def test_a_service_that_cannot_be_asked_is_asked_again(tmp_path: Path) -> None:
         assert (outcomes(done), code(done)) == ({"2024-01-01": "done"}, 5)
         assert proofs(job) == [("pending", "")]
         assert code(run(job, personal_key=OWN)) == 0
-        assert proofs(job) == [("proved", "10 events are there")]
+        assert proofs(job) == [("proved", TEN)]
 
 
 def test_a_target_that_is_not_ready_ends_the_run_before_anything_is_planned(tmp_path: Path) -> None:
@@ -141,11 +145,11 @@ def test_the_command_tells_what_was_read_back(tmp_path: Path) -> None:
     with LocalService(keys=KEYS) as service:
         job = write_job(tmp_path, service.url, until="2024-01-02")
         ended, said, told = ran(job, personal_key=PERSONAL_KEY)
-        assert (ended, said.splitlines()[-1]) == (0, "2024-01-01 proved: 10 events are there")
+        assert (ended, said.splitlines()[-1]) == (0, f"2024-01-01 proved: {TEN}")
         assert KEY not in said + told
         assert PERSONAL_KEY not in said + told
         job = write_job(tmp_path, service.url, until="2024-01-03")
         found = json.loads(ran(job, "--json", personal_key=PERSONAL_KEY)[1])
         assert [(one["window"], one["outcome"]) for one in found["proofs"]] == [("2024-01-02", "proved")]
         history = json.loads(ran(job, "--history", "--json")[1])
-        assert [(one["proof"], one["detail"]) for one in history["attempts"]] == [("proved", "10 events are there")] * 2
+        assert [(one["proof"], one["detail"]) for one in history["attempts"]] == [("proved", TEN)] * 2

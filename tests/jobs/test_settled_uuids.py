@@ -17,9 +17,9 @@ from pipeline.errors import BrokenLedger, UsageError
 from pipeline.jobs.state import State, read_history
 from pipeline.ledger import BatchKey
 from pipeline.plan import event_uuids
-from pipeline.plan.directory import Directory, LinesWriter
 from pipeline.plan.duplicates import REMAINING, Decisions
 from pipeline.plan.event_uuids import SENT, all_uuids, settled_uuids, write_uuids
+from pipeline.plan.sealed.directory import Directory, LinesWriter
 
 BELONGS = {"job": "a", "target": "http://127.0.0.1:1"}
 HALF = st.sampled_from([0, 1, 2**63 - 1, 2**63, 2**64 - 1])

@@ -28,7 +28,7 @@ from pipeline.delivery.send import send_plan
 from pipeline.errors import BrokenLedger, UsageError
 from pipeline.ledger import Ledger, read_totals
 from pipeline.options import ApplyOptions
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.commands import in_process
 from tests.support.deliveries import (
     AT_ONCE,

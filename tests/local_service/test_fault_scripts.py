@@ -17,7 +17,7 @@ from pipeline.ledger import read_totals
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.faults import FaultCounts
 from pipeline.local_service.keys import Project
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import KEY, balances, identities, planned, row, run
 
 pytestmark = pytest.mark.slow

@@ -28,7 +28,7 @@ from pipeline.local_service.faults import BadFault, Fault, catalogue, read_scrip
 from pipeline.local_service.faults.request import CaptureRequest, Ending, Forward, HttpReply
 from pipeline.local_service.keys import Project
 from pipeline.options import RehearseOptions
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import identities, planned
 from tests.support.deliveries import row as row_of
 from tests.support.deliveries import uuid as uuid_of

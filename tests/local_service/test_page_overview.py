@@ -46,8 +46,8 @@ def test_the_overview_counts_what_landed(service: LocalService) -> None:
     assert "8 copies accepted" in page.text
     rows = page.cells()
     assert ["2023-01", "", "6", "", "", "1", *[""] * 26, "7"] in rows
-    assert ["Seen", "3", "42.9 %"] in rows
-    assert ["Paid", "1", "14.3 %"] in rows
+    assert ["Seen", "3", "42.9%"] in rows
+    assert ["Paid", "1", "14.3%"] in rows
     assert "2023-01-02 03:04:05 to 2023-01-05 00:00:00" in page.text
 
 

@@ -443,7 +443,6 @@ ENDLESS = {
     "rows": "select count(*) from range(100000000) a, range(100000) b where a.range + b.range = 7",
     "a function that nothing interrupts": "select levenshtein(string_agg('ab', ''), string_agg('ba', '')) "
     "from range(500000)",
-    "replaced letters": "select length(replace(repeat('a', 100), 'a', repeat('b', 10000000)))",
 }
 
 

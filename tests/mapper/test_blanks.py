@@ -15,8 +15,8 @@ from pipeline.mapper.inspection.cases import run_cases
 from pipeline.mapper.language.editor_schema import editor_schema
 from pipeline.mapper.language.loader import parse
 from pipeline.options import PlanOptions
-from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.contents import task_of, tasks
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.transform.block import BlockTransformer
 from tests.support.small_mappings import mapper, properties, told
 

@@ -15,8 +15,8 @@ import pytest
 from pipeline.api import plan_export
 from pipeline.errors import UnfitExport
 from pipeline.options import PlanOptions
-from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.contents import task_of, tasks
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.transform.block import BlockTransformer
 from sample_data.generator import ga4
 

@@ -16,7 +16,7 @@ from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import compile, load
 from pipeline.models import Link, PersonUpdate, SealedOptions, Skip
 from pipeline.options import PlanOptions
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from tests.support.small_mappings import mapper, record
 
 AS_OF = datetime(2026, 1, 1, tzinfo=UTC)

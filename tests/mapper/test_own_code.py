@@ -25,9 +25,9 @@ from pipeline.mapper.language.loader import parse
 from pipeline.mapper.own_code import OwnCode, OwnCodeRunner
 from pipeline.models import RejectReason, SealedOptions, UnvalidatedEvent
 from pipeline.options import PlanOptions
-from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.freshness import open_plan, transform_config_for
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.contents import task_of, tasks
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.transform.block import BlockTransformer
 from pipeline.values import raw
 from tests.golden.samples import AS_OF, GOLDEN, SAMPLES

@@ -53,7 +53,7 @@ def transformed(path: Path, made: Mapper, options: SealedOptions, *, observe: bo
     (part,) = open_source([str(path)]).parts
     (block,) = blocks(part)
     read = rows(
-        part, block, observe=observe, opens=made.opens, members=members, blanks=made.blanks, decoded=made.decoded
+        part, block, observe=observe, opens=made.opens, members=members, blanks=made.blanks, layout_of=made.layout
     )
     context = ValidationContext.of(options, Limits(), frozenset())
     return make_events(read, made, Encoder(made.tool, options), context, observation=NOTHING_MORE if observe else None)

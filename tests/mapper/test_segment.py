@@ -18,8 +18,8 @@ from pipeline.errors import UsageError
 from pipeline.extractors import open_source
 from pipeline.mapper import recognise
 from pipeline.options import PlanOptions
-from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.freshness import differences, open_plan, transform_config_for
+from pipeline.plan.sealed.contents import task_of, tasks
+from pipeline.plan.sealed.freshness import differences, open_plan, transform_config_for
 from pipeline.report.machine import plan_object
 from pipeline.report.wording import mapping_of
 from pipeline.survey.recognition import guess_mapping

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper.language.kinds import FAMILIES
-from pipeline.mapper.program.functions import decode_row, decoded_columns
+from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
 from pipeline.mapper.program.operations import Decode
 from pipeline.mapper.verbs.decoders import with_lower_names
-from pipeline.models import Skip
+from pipeline.models import Layout, Skip
 from pipeline.values import Record
 from tests.support.small_mappings import drafted, mapper, properties, record
 
@@ -388,15 +388,15 @@ def test_names_in_capitals_are_written_small() -> None:
 )
 def test_rows_without_the_columns_of_a_decoder_are_as_they_were(decode: Decode, row: Record) -> None:
     """So that a reader of fixed columns need not ask the decoder."""
-    columns = decoded_columns(decode)
-    assert columns
-    plain = {name: value for name, value in row.items() if name not in columns}
+    asked = [name for name in row if layout_of(decode, (name,)) is None]
+    assert layout_of(decode, tuple(row)) == (None if asked else Layout())
+    plain = {name: value for name, value in row.items() if name not in asked}
     assert [list(one.items()) for one in decode_row(decode, dict(plain)) if isinstance(one, dict)] == [[*plain.items()]]
 
 
 def test_any_row_of_another_decoder_may_change() -> None:
-    assert decoded_columns(Decode("exploded", ("events", ""))) is None
-    assert decoded_columns(None) == frozenset()
+    assert "exploded" not in LAYOUTS
+    assert mapper("decoder: {explode: events}\n").map_members is None
 
 
 def test_a_decoder_makes_rows_of_a_list() -> None:

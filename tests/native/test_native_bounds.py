@@ -469,6 +469,7 @@ def test_whatever_is_called_with_whatever_answers_or_raises(seed: int) -> None:
         native.PairAccumulator,
         native.PropertyAccumulator,
         native.Opener,
+        native.Sets,
         native.Tally,
     ]
     made: list[Any] = [
@@ -487,6 +488,8 @@ def test_whatever_is_called_with_whatever_answers_or_raises(seed: int) -> None:
         native.Columns(frozenset(["n1"]), "x_"),
         renames([("n0", "n1", 0)]),
         native.Opener(),
+        native.Opener(again=True),
+        native.Sets((("a", False), ("n0", True)), lambda *given: given[-1]),
         native.Tally(None, ((False, ("n0",)), (True, ("a", "b")), (True, ("a",))), lambda value: {"a": value}),
     ]
     answered = 0
@@ -500,7 +503,7 @@ def test_whatever_is_called_with_whatever_answers_or_raises(seed: int) -> None:
             if chance.random() < 0.1:
                 made.append(chance.choice([*types, native.Observer])(*arguments))
             elif chance.random() < 0.1:
-                chance.choice([native.fill, native.uuids5])(*arguments)
+                chance.choice([native.fill, native.uuids5, native.unsafe_integers])(*arguments)
             else:
                 found = getattr(one, chance.choice(names))
                 answer = found(*arguments) if callable(found) else found

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from pipeline.mapper.codegen import runtime
+from pipeline.mapper.codegen.conversions import _read_number
+from pipeline.mapper.codegen.timeformat import TimeFormat
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import read_iso
 from pipeline.validator.placeholder_ids import SPELLINGS, is_placeholder
@@ -69,7 +72,57 @@ def test_uuids(text: str | None) -> None:
     assert outcome(native.Reader("uuid", runtime.clean_uuid), text) == outcome(runtime.clean_uuid, text)
 
 
+FORMATS = ["%Y%m%d%H%M%S", "%d/%m/%Y %H:%M", "%Y-%m-%d", "%H%M%d%m%Y"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(FORMATS),
+    st.from_regex(
+        r"(000[01]|20[012]\d|9999)[/ -]?(0[0-9]|1[0-3])[/ -]?([0-2]\d|3[0-2])( ?[012]\d:?[0-6]\d){0,2}", fullmatch=True
+    )
+    | st.datetimes().flatmap(lambda at: st.sampled_from([at.strftime(one) for one in FORMATS]))
+    | ODD,
+)
+@example("%Y%m%d%H%M%S", "20230229000000")
+@example("%d/%m/%Y %H:%M", "1/2/2023 4:05")
+@example("%d/%m/%Y %H:%M", " 01/02/2023 04:05")
+@example("%Y%m%d%H%M%S", "2023022800000")
+@example("%Y%m%d%H%M%S", "20230228235960")
+def test_times_of_a_format(form: str, text: str) -> None:
+    python = TimeFormat(form)
+    assert outcome(native.Reader("format", python.read, format=form), text) == outcome(python.read, text)
+
+
+@pytest.mark.parametrize("form", ["%Y%m", "%Y%m%d%f", "%Y%m%d%", "%Y%m%d%d", "%Y%m%d%%", "%Y\u0660%m%d", "%y%m%d", ""])
+def test_a_format_that_it_does_not_read(form: str) -> None:
+    with pytest.raises(ValueError, match="directives"):
+        native.Reader("format", refuse, format=form)
+
+
+DIGITS = st.from_regex(r" ?-?(0|[0-9]{1,20})(\.[0-9]{0,20})?([eE]-?[0-9]{1,3})?", fullmatch=True)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    DIGITS.map(lambda text: Raw(text.strip().encode()))
+    | DIGITS.map(lambda text: Raw(f'"{text}"'.encode()))
+    | DIGITS
+    | ODD
+    | st.sampled_from([None, True, 7, 1.5, Raw(b'""'), Raw(b"true"), Raw(b'"\\u0031"'), "-", "٣"])
+)
+def test_numbers(value: Any) -> None:
+    expected, read = (outcome(call, value) for call in (_read_number, native.Reader("number", _read_number)))
+    assert type(read) is type(expected)
+    assert (bytes(read) if isinstance(read, Raw) else read) == (bytes(expected) if isinstance(read, Raw) else expected)
+
+
 def test_ordinary_texts_do_not_go_to_python() -> None:
+    assert native.Reader("format", refuse, format="%Y%m%d%H%M%S")("20240310023000") == (1710037800000000, False, False)
+    number = native.Reader("number", refuse)
+    assert [bytes(number(one)) for one in ("-1.10", Raw(b"0"), Raw(b'"123456789012345678"'))] == [
+        b"-1.10", b"0", b"123456789012345678",
+    ]  # fmt: skip
     iso = native.Reader("iso", refuse)
     assert iso("2024-03-10T02:30:00.123Z", False) == (1710037800123000, True, False)
     assert iso("2024-03-10 02:30:00 +0100", True) == (1710034200000000, True, False)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from pipeline.encoder.fingerprints import _fingerprints, fingerprints
 from pipeline.models import Finding
 from pipeline.native import AVAILABLE, native
-from pipeline.plan.activity import UNITS, Activity, ActivityRecords
-from pipeline.plan.freshness import open_plan
-from pipeline.plan.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.plan.sealed.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
+from pipeline.plan.statistics.activity import UNITS, Activity, ActivityRecords
 from pipeline.report.remedies import command_of
 from pipeline.timestamps import SECOND
 from pipeline.transform.event_keys import KEY

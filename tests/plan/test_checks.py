@@ -9,10 +9,13 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.models import Finding
-from pipeline.plan.checks import CHECKS, PlanFacts, check, parse_limit, run_checks
+from pipeline.plan.checks import CHECKS, CountLimit, PlanFacts, check, parse_limit, run_checks
+from pipeline.report.wording import ADVICE
 from pipeline.transform.event_keys import KEY
 from tests.support.plan_facts import facts
 from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.parametrize(
@@ -202,3 +205,24 @@ def test_what_an_export_says_again_of_one_event_is_no_conflict(tmp_path: Path) -
     ]
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", rows)], collapse_identical=True)
     assert gate_named(made, "key_not_unique") is None
+
+
+@pytest.mark.parametrize("name", sorted({one.name for one in CHECKS}))
+def test_every_check_has_advice_and_is_in_the_docs(name: str) -> None:
+    """What to do, and a row of the tables that say what it finds and what changes it."""
+    assert len(ADVICE[name]) > 20
+    docs = ROOT / "docs" / "use"
+    pages = "".join(page.read_text("utf-8") for page in (docs / "your-export.md", docs / "jobs.md"))
+    assert f"`{name}`" in pages
+
+
+def test_what_rejected_rows_stop_a_plan_is_counted_with_examples(tmp_path: Path) -> None:
+    """Each code with its count and its first row, the most frequent first."""
+    rows = [row(key="a"), row(key="b", id=""), row(key="c", id=""), {"event": "Seen", "id": "u-1", "key": "d"}]
+    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", rows)], allowed=CountLimit(1))
+    (gate,) = made.plan.gates
+    assert (gate.name, gate.count) == ("max_rejects", 3)
+    assert gate.examples == [
+        "missing_distinct_id (2), the first in row 2 of a.jsonl",
+        "missing_timestamp (1), the first in row 4 of a.jsonl",
+    ]

@@ -17,9 +17,9 @@ import pytest
 import pipeline
 from pipeline.mapper.inspection import field_uses
 from pipeline.options import PlanOptions
-from pipeline.plan import coverage as plan_coverage
-from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.statistics import coverage as plan_coverage
+from pipeline.plan.statistics.coverage import Coverage, EventCoverage, FieldCoverage
 from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
 
 SHOP = """\
@@ -141,7 +141,7 @@ def test_the_rows_of_each_field_are_mapped_kept_or_dropped(tmp_path: Path) -> No
         assert bool(one.to) == bool(one.mapped + one.kept), one
     assert {one.event: one.rows for one in coverage.events} == dict(names)
     for name in coverage.events:
-        assert name.sent + name.updates + sum(name.left_out.values()) == name.rows
+        assert name.become_events + name.updates + sum(name.left_out.values()) == name.rows
 
 
 def test_workers_and_the_c_part_change_nothing(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_what_becomes_of_each_field(tmp_path: Path) -> None:
     assert unmapped == {"odd", "none", "/extra"}
     assert coverage.fields_total.unmapped == 3
     assert (event_of(coverage, "Viewed").to, event_of(coverage, "Viewed").unmapped) == ("$pageview", False)
-    assert event_of(coverage, "Joined").sent == 0 < event_of(coverage, "Joined").updates
+    assert event_of(coverage, "Joined").become_events == 0 < event_of(coverage, "Joined").updates
     assert {one.event for one in coverage.events if one.unmapped} == {"Bought", "Äh 灯"}
 
 
@@ -263,7 +263,7 @@ def test_more_names_than_are_listed_are_counted(tmp_path: Path, monkeypatch: pyt
     """The most frequent are listed, all are counted, and what is on disk is merged."""
     monkeypatch.setattr(plan_coverage, "MOST_FIELDS", 5)
     monkeypatch.setattr(plan_coverage, "MOST_EVENTS", 2)
-    monkeypatch.setattr("pipeline.plan.spilled_counts.MOST_KEYS", 3)
+    monkeypatch.setattr("pipeline.plan.statistics.spilled_counts.MOST_KEYS", 3)
     source = written(tmp_path)
     coverage = coverage_of(planned(tmp_path, source, max_rejects="100%"))
     assert (coverage.fields_total.met, coverage.fields_total.listed, len(coverage.fields)) == (21, 5, 5)
@@ -321,4 +321,7 @@ def test_the_coverage_of_a_shipped_mapping_adds_up(tmp_path: Path, name: str) ->
         assert sum(one.by.values()) == one.dropped, one
         assert bool(one.to) == bool(one.mapped + one.kept), one
     for event in coverage.events:
-        assert event.sent + event.updates + sum(event.left_out.values()) == event.rows, event
+        assert event.become_events + event.updates + sum(event.left_out.values()) == event.rows, event
+    if coverage.unit == "rows":
+        become = sum(event.become_events for event in coverage.events)
+        assert become - coverage.duplicates == plan.events.phases["events"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.plan.daily_counts import DailyCounts
+from pipeline.plan.statistics.daily_counts import DailyCounts
 
 CELLS = st.tuples(
     st.sampled_from(["Seen", "é", "", 'q"\n', "\u2028"]),

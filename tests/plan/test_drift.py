@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from pipeline.api import plan_export
 from pipeline.native import AVAILABLE, native
 from pipeline.options import PlanOptions
-from pipeline.plan.directory import read_lines
-from pipeline.plan.drift import Drift, DriftCollector
+from pipeline.plan.sealed.directory import read_lines
+from pipeline.plan.statistics.drift import Drift, DriftCollector
 from pipeline.timestamps import DAY
 from pipeline.transform.drift import KINDS, MOST_DISTINCT, DriftCounts, Packed, Taken, entries_of, merged, unpacked
 from tests.golden.samples import AS_OF
@@ -195,6 +195,15 @@ def test_few_different_values_are_exact_and_many_an_estimate(counter: Any, diffe
         assert summary.distinct == different
     else:
         assert 2 / 3 * different < summary.distinct < 4 / 3 * different
+
+
+def test_an_estimate_is_never_more_than_there_are_values(tmp_path: Path) -> None:
+    """Where every value is different, an estimate may be too low, and is never too high."""
+    one = COUNTERS[-1]()
+    counted(one, [(f"Of {most}", 18_000 * DAY, {"id": str(at)}) for most in range(100, 400, 50) for at in range(most)])
+    events = finished([one.take()], tmp_path, 100)[0].properties
+    assert len(events) == 6
+    assert all(summary.distinct <= summary.events for summary in events)
 
 
 def test_what_is_not_examined_is_counted_and_named(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.options import PlanOptions
 from pipeline.plan.duplicates import Decided, Decisions, copies_of, decide, rows_out
 from pipeline.plan.key_records import KeyRecords
 from pipeline.transform.event_keys import KEY, KEYLESS
 from pipeline.transform.tasks import DuplicateDecision
 from tests.support import tiny_tool as tiny
 from tests.support.sent_events import planned as mapped_events
-from tests.support.tiny_tool import DAY, THEN, Made, make_plan, row, write
+from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
 
 # -- decided by a handful of records at a time, against a naive reference ---------------------------------------
 
@@ -214,6 +215,20 @@ def test_of_copies_equal_in_time_the_same_one_wins_whatever_their_order(tmp_path
     example = planned(tmp_path / "named", rows).plan.examples["superseded"]
     assert "sent instead is row " in example.detail
     assert "the greater digest of the values decides" in example.detail
+
+
+@pytest.mark.parametrize(
+    ("shown", "one", "other"), [(False, "•••", "•••"), (True, "first", "second")], ids=["masked", "shown"]
+)
+def test_what_differs_in_a_superseded_row_is_named(tmp_path: Path, shown: bool, one: str, other: str) -> None:
+    """Each property with both values, masked unless they are asked for, and the time."""
+    rows = [row(key="k", note="first", got=1), row(key="k", note="second", got=2, at=THEN + HOUR)]
+    source = write(tmp_path / "a.jsonl", [row(key="j"), *rows])
+    made = make_plan(tmp_path / "plan", [source], thresholds=PlanOptions(show_values=shown))
+    example = made.plan.examples["superseded"]
+    assert (example.part, example.row) == ("a.jsonl", 2)
+    assert f'note ("{one}" here, "{other}" sent)' in example.detail
+    assert "they differ in timestamp (20" in example.detail
 
 
 def test_an_equal_copy_is_a_duplicate_and_another_one_is_superseded(tmp_path: Path) -> None:

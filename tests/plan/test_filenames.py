@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.plan.manifest import as_name, as_text
+from pipeline.plan.sealed.manifest import as_name, as_text
 from tests.support.commands import generic
 from tests.support.deliveries import export
 

@@ -55,4 +55,4 @@ def test_each_planted_fault_is_named_and_a_clean_twin_has_none(call: Any, tmp_pa
     assert examples["spike"] in page
     assert "ook at rows of that day" in page
     relaxed = call("plan", source, *words, "-o", tmp_path / "plan", "--json", "--spike", "40", "--gap", "7").json
-    assert [gate["name"] for gate in relaxed["gates"]] == ["missing_files", "renamed_event"]
+    assert [gate["name"] for gate in relaxed["gates"]] == ["renamed_event"]

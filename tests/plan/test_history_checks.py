@@ -13,7 +13,7 @@ import pytest
 from pipeline.models import Finding
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import run_checks
-from pipeline.plan.history import History, HistoryBuilder
+from pipeline.plan.statistics.history import History, HistoryBuilder
 from tests.support.plan_facts import facts
 
 FIRST = 18_000
@@ -123,7 +123,7 @@ def test_long_gaps_are_one_finding_and_no_level() -> None:
     found = changed(change)
     assert list(found) == ["empty_days"]
     assert found["empty_days"].count == 2
-    assert found["empty_days"].detail.startswith("42 days inside the range")
+    assert found["empty_days"].detail.startswith("2 gaps inside the range")
 
 
 def test_a_name_that_is_daily_and_stops_for_days_is_found() -> None:

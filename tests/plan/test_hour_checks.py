@@ -15,9 +15,12 @@ import pytest
 from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import run_checks
-from pipeline.plan.hour_profile import clock_in_words
-from pipeline.plan.hours import QUARTERS_A_DAY, HourHistory, count_quarters
+from pipeline.plan.checks.gaps import empty_days
+from pipeline.plan.statistics.history import History, series_of
+from pipeline.plan.statistics.hour_profile import clock_in_words
+from pipeline.plan.statistics.hours import QUARTERS_A_DAY, HourHistory, count_quarters
 from pipeline.plan.zone import MonthEvidence, ZoneVerdict
+from pipeline.report.page.headlines import in_one_line
 from pipeline.timestamps import DAY, QUARTER, ZoneClock
 from tests.support.plan_facts import facts
 
@@ -227,3 +230,28 @@ def test_the_clock_is_right_to_the_minute_of_a_change() -> None:
     times = np.array([start + hour * 4 * QUARTER for hour in (5, 6, 7, 8)])
     history.add(int(times[0]), count_quarters(times, int(times[0])))
     assert (history.walls // 4 % 24).tolist() == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("days", "named"),
+    [
+        (3, "2022-02-02 to 2022-02-03 (2 days), which is 2022-02-01 to 2022-02-03 (3 days) on the source's clock (at"),
+        (1, "2022-02-01 on the source's clock, and no whole day in UTC (at least"),
+    ],
+)
+def test_a_gap_has_the_days_of_both_clocks(days: int, named: str) -> None:
+    """The chart shades the UTC days that are empty; the days to export again are those of the source's clock."""
+    counts = lived_in(NEW_YORK, level=300).reshape(DAYS, QUARTERS_A_DAY)
+    first = int(np.datetime64("2022-02-01", "D").astype(int)) - FIRST
+    counts[first : first + days] = 0  # by the clock of the source
+    history = read(counts.ravel(), "UTC", [(NEW_YORK, "")])
+    days_in_utc, events = np.unique(np.repeat(history.quarters // QUARTERS_A_DAY, history.events), return_counts=True)
+    total = series_of(days_in_utc.tolist(), events.tolist())
+    known = replace(
+        facts(), hours=history, history=History(total), options=SealedOptions(as_of=0, zones=history.clock.zones)
+    )
+    finding = empty_days(known)
+    assert isinstance(finding, Finding)
+    assert named in finding.detail
+    line = in_one_line(msgspec.structs.replace(finding, name="empty_days"))
+    assert line == f"No events at all {named[: named.index(' (at')]}. Is the export complete?"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import msgspec
 import pytest
 
 from pipeline import plan_export
-from pipeline.errors import MappingError, StalePlan, UnfitExport
+from pipeline.errors import MappingError, StalePlan, UnfitExport, UsageError
 from pipeline.mapper.inspection.cases import run_cases
 from pipeline.mapper.inspection.ineffective import check_effects
 from pipeline.mapper.language.loader import parse
 from pipeline.options import PlanOptions
-from pipeline.plan.freshness import open_plan, transform_config_for
-from pipeline.plan.manifest import Plan
+from pipeline.plan import lookups as plan_lookups
+from pipeline.plan import stored_entries
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.manifest import Plan
 from tests.support.sent_events import events_of
 
 PAGES = {"file": ["pages/*.jsonl"], "key": "/id", "value": "/page/name"}
@@ -164,3 +167,50 @@ def test_a_table_of_a_lookup_file_has_an_effect(change: dict[str, Any], message:
     """`mapping check` finds one that no lookup uses, and one that hides another."""
     with pytest.raises(MappingError, match=message):
         check_effects(parse(json.dumps(MAPPING | change), "acme.yaml"))
+
+
+@pytest.mark.parametrize("most", [0, 2, 7])
+def test_a_table_too_large_for_memory_gives_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """On disk from any entry on: equal events and notices, of keys that changed once and again, in one file and the
+    next; and records that are too many to be sorted at once, of one key, too."""
+    chance = random.Random(7)
+    keys = [f"{'p' * (number % 700)}-{number}" for number in range(40)] + ["灯\udc80", "x"]
+    some = [{"id": chance.choice(keys), "page": {"name": str(chance.randrange(3))}} for _ in range(600)]
+    some += [{"id": "x", "page": {"name": "n" * 2_000}}] * 30 + [{"id": "x", "page": {"name": "last"}}, {"id": "no"}]
+    files = {f"pages__{number}_jsonl": lines(*some[number * 211 : number * 211 + 211]) for number in range(3)}
+    hits = lines(*({**HITS[0], "page": key, "browser": 8} for key in (*keys, None, "absent", "")))
+    source = export(tmp_path, hits_jsonl=hits, **files)
+    (tmp_path / "small").mkdir()
+    (tmp_path / "large").mkdir()
+    small = planned(tmp_path / "small", source)
+    monkeypatch.setattr(plan_lookups, "MOST_ENTRIES", most)
+    monkeypatch.setattr(stored_entries, "MOST_RECORDS", 20)
+    monkeypatch.setattr(stored_entries, "_AT_ONCE", 13)
+    large = planned(tmp_path / "large", source)
+    pages = json.loads((tmp_path / "large" / "plan" / "lookups.json").read_bytes())["pages"]
+    assert pages is None
+    assert [one for one in small.notices if one[0].startswith("lookup")] == [
+        one for one in large.notices if one[0].startswith("lookup")
+    ]
+    assert sum(code == "lookup_changed" for code, _, _ in large.notices) == 3
+    assert list(events_of(tmp_path / "small" / "plan")) == list(events_of(tmp_path / "large" / "plan"))
+    assert small.coverage == large.coverage
+    plan, directory = open_plan(tmp_path / "large" / "plan")
+    stored = transform_config_for(plan, directory).compile(plan.options).program.tables["pages"]
+    in_memory = json.loads((tmp_path / "small" / "plan" / "lookups.json").read_bytes())["pages"]
+    assert dict(stored) == in_memory
+    assert len(in_memory) > 30
+    directory.lookup_slots.write_bytes(directory.lookup_slots.read_bytes()[:-16])
+    with pytest.raises(StalePlan, match=r"lookups\.slots"):
+        transform_config_for(plan, directory)
+
+
+def test_a_table_too_large_for_memory_has_exact_keys_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any case would need all of its keys at once."""
+    monkeypatch.setattr(plan_lookups, "MOST_ENTRIES", 0)
+    mapping = json.loads(json.dumps(MAPPING))
+    mapping["properties"]["set"]["page"]["case"] = "any"
+    with pytest.raises(UsageError, match="the table 'pages' has too many entries for `case: any`"):
+        planned(tmp_path, export(tmp_path), mapping)

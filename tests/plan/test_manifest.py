@@ -20,10 +20,10 @@ from pipeline.api import plan_export
 from pipeline.errors import Busy, StalePlan, UnreadableExport, UnsafePlan, UsageError
 from pipeline.models import SealedOptions
 from pipeline.options import Limits, PlanOptions
-from pipeline.plan.contents import check_tables, find_parts, stale_parts
-from pipeline.plan.directory import Directory, LinesWriter, read_lines
-from pipeline.plan.freshness import check_fresh, open_plan, transform_config_for
-from pipeline.plan.manifest import EventCounts, Plan, RowCounts, digest_of_plan, load, save, seal
+from pipeline.plan.sealed.contents import check_tables, find_parts, stale_parts
+from pipeline.plan.sealed.directory import Directory, LinesWriter, read_lines
+from pipeline.plan.sealed.freshness import check_fresh, open_plan, transform_config_for
+from pipeline.plan.sealed.manifest import EventCounts, Plan, RowCounts, digest_of_plan, load, save, seal
 from pipeline.transform.tasks import TransformConfig
 from tests.support import tiny_tool as tiny
 from tests.support.tiny_tool import AS_OF, THEN, Made, make_plan, row, write

@@ -8,7 +8,7 @@ import pytest
 
 import pipeline
 from pipeline.options import PlanOptions
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from tests.support.planted_export import FAULTS, ZONE, Fault, write_export
 
 COLUMNS = {"event": "event", "distinct_id": "user", "anonymous_id": "device", "timestamp": "at", "uuid": "id"}
@@ -44,6 +44,12 @@ def test_each_planted_fault_is_found_and_named(faulty: Plan, fault: Fault) -> No
     texts = found(faulty)
     assert fault.check in texts
     assert fault.names in texts[fault.check]
+
+
+@pytest.mark.slow
+def test_each_finding_has_a_count_and_examples(faulty: Plan) -> None:
+    """The worst places first."""
+    assert [gate.name for gate in faulty.gates if not gate.count or not gate.examples] == []
 
 
 @pytest.mark.slow

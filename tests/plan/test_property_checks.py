@@ -16,7 +16,7 @@ from pipeline.api import plan_export
 from pipeline.models import Finding
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import run_checks
-from pipeline.plan.drift import DriftCollector
+from pipeline.plan.statistics.drift import DriftCollector
 from pipeline.timestamps import DAY
 from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
 from tests.plan.test_drift import COUNTERS, SHOP, Event, counted

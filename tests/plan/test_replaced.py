@@ -21,9 +21,9 @@ from pipeline.extractors.plan_detection import FINISHED, UNFINISHED
 from pipeline.ledger.opening import lock_file, unlock
 from pipeline.models import BLOCK_BYTES
 from pipeline.options import PlanOptions
-from pipeline.plan.commit import LOCK, staged_plan
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import load
+from pipeline.plan.sealed.commit import LOCK, staged_plan
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import load
 from tests.support.commands import generic, process
 from tests.support.deliveries import COLUMNS, export
 from tests.support.tiny_tool import make_plan, row, write
@@ -98,9 +98,9 @@ def test_a_plan_that_fails_in_a_new_directory_leaves_none(call: Any, tmp_path: P
 STOPPED = """
 import json, os, shutil, sys
 from pathlib import Path
-from pipeline.plan.directory import Directory
-from pipeline.plan.commit import LOCK, staged_plan
-from pipeline.plan.manifest import load
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.commit import LOCK, staged_plan
+from pipeline.plan.sealed.manifest import load
 
 start, new, place = map(Path, sys.argv[1:])
 CHANGES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree")

@@ -12,7 +12,7 @@ import pipeline
 from pipeline import cli
 from pipeline.errors import StalePlan
 from pipeline.options import RehearseOptions
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import planned, run
 from tests.support.management_service import ALL, asking
 

@@ -12,9 +12,9 @@ import pytest
 
 import pipeline
 from pipeline.options import PlanOptions
-from pipeline.plan.directory import read_lines
-from pipeline.plan.manifest import Plan
-from pipeline.plan.source_pairs import SentProperty, SourcePair, SourcePairs
+from pipeline.plan.samples.source_pairs import SentProperty, SourcePair, SourcePairs
+from pipeline.plan.sealed.directory import read_lines
+from pipeline.plan.sealed.manifest import Plan
 
 MAPPING = """\
 format: backcast.mapping/1

@@ -17,11 +17,11 @@ import pytest
 
 import pipeline
 from pipeline.mapper import available, load
-from pipeline.mapper.program.required_fields import wanted_references
+from pipeline.mapper.program.required_fields import required_references
 from pipeline.mapper.registry import of_tool
 from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from tests.support.commands import SAMPLES
 
 MAPPING = """\
@@ -101,7 +101,7 @@ groups:
     assert sorted(told[1].split("; ")) == [
         "'/Page_URL' (mine.yaml:16:28, did you mean 'page_url', which is in 3 rows?)",
         "'/Plan' (mine.yaml:14:8, did you mean 'plan', which is in 3 rows?)",
-        "'/context/page/refferer' (mine.yaml:11:8, did you mean 'referrer'?)",
+        "'/context/page/refferer' (mine.yaml:11:8, did you mean 'referrer', which is in 3 rows?)",
         "'/contxt/page/url' (mine.yaml:12:8, did you mean 'context', which is in 3 rows?)",
         "'/plam' (mine.yaml:18:23, did you mean 'plan', which is in 3 rows?)",
         "'/tem' (mine.yaml:20:17, no column is similar)",
@@ -173,8 +173,8 @@ def test_opened_properties_are_looked_at_by_either_name(tmp_path: Path) -> None:
     gate = gate_of(planned(tmp_path, source, MAPPING + more))
     assert gate is not None
     assert gate.detail == (
-        "2 references of the mapping are in no row: 'Late' (did you mean 'late'?);"
-        " 'citty' (mine.yaml:11:33, did you mean 'city'?)"
+        "2 references of the mapping are in no row: 'Late' (did you mean 'late', which is in 1 row?);"
+        " 'citty' (mine.yaml:11:33, did you mean 'city', which is in 2 rows?)"
     )
 
 
@@ -182,7 +182,7 @@ def test_shipped_mappings_are_quiet() -> None:
     """Any export lacks much of what they name."""
     for name in available():
         found = load(name)
-        assert wanted_references(found, SealedOptions(as_of=0), of_tool(found.tool)) is None
+        assert required_references(found, SealedOptions(as_of=0), of_tool(found.tool)) == ()
 
 
 @pytest.mark.parametrize(("tool", "files"), [("amplitude", "amplitude"), ("segment", "segment/archive")])
@@ -233,3 +233,24 @@ def test_the_form_of_a_time_is_no_reference(tmp_path: Path) -> None:
     clock = 'time: {from: /at, unit: format, format: "%d.%m.%Y %H:%M"}'
     plan = planned(tmp_path, source, MAPPING.replace("time: {from: /at}", clock))
     assert (gate_of(plan), plan.events.made) == (None, 3)
+
+
+def test_a_column_of_blank_cells_is_there(tmp_path: Path) -> None:
+    """A table names its columns, so one without any value is not misspelt."""
+    source = written(tmp_path, "csv", rows(coupon=None))
+    plan = planned(tmp_path, source, MAPPING + "properties:\n  set: {a: /coupon, b: /cupon}\n")
+    gate = gate_of(plan)
+    assert gate is not None
+    assert gate.detail == ("1 reference of the mapping is in no row: '/cupon' (mine.yaml:9:24, did you mean 'coupon'?)")
+
+
+def test_a_name_on_the_way_to_another_is_looked_at(tmp_path: Path) -> None:
+    """The first that is misspelt is told, in the object that lacks it; so are members of an opened column's column."""
+    source = written(tmp_path, "jsonl", rows(context={"page": {"url": "/a"}, "p": {"plan": 1}}))
+    more = "properties:\n  open: /context/p\n  set: {a: /context/pag/url, b: /context/p/plan}\n"
+    gate = gate_of(planned(tmp_path, source, MAPPING + more))
+    assert gate is not None
+    assert gate.detail == (
+        "1 reference of the mapping is in no row: '/context/pag/url' (mine.yaml:10:12, did you mean 'page', which is"
+        " in 3 rows?)"
+    )

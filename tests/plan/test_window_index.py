@@ -21,7 +21,7 @@ from pipeline.identity.numbering import hashes
 from pipeline.identity.observed_pairs import EarlierLink, ObservedPair, ObservedPairs
 from pipeline.identity.resolve import resolve
 from pipeline.jobs.state import State
-from pipeline.plan.directory import Directory
+from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.window_index import WindowIndex, earlier_pairs, write_window_index
 from pipeline.uuids import Hasher, namespace
 from tests.support.identity_pairs import (

@@ -14,9 +14,9 @@ from pipeline.api import plan_export
 from pipeline.errors import UnsafePlan
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import run_checks
-from pipeline.plan.directory import Directory
-from pipeline.plan.freshness import check_applicable
-from pipeline.plan.manifest import Plan, load
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.freshness import check_applicable
+from pipeline.plan.sealed.manifest import Plan, load
 from pipeline.plan.zone import judge_zone
 from tests.support.plan_facts import facts
 from tests.support.tiny_tool import AS_OF

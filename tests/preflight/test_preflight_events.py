@@ -17,8 +17,9 @@ import pytest
 from pipeline.cli import run
 from pipeline.config import Secret
 from pipeline.errors import Unfinished
+from pipeline.local_service.settings import Settings
 from pipeline.management import ManagementClient
-from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.preflight.checks.already_there import find_matches
 from pipeline.preflight.compare import compare_all
 from pipeline.preflight.live import read_cells, read_live
@@ -83,6 +84,15 @@ def test_overlap_is_counted_by_day_and_name(ask: Asking, plan: Path) -> None:
     assert found["first_live"] == LIVE
     assert found["days"] == [{"day": "2023-02-02", "event": "Step 1", "planned": 100, "live": 2}]
     assert found["names"] == [{"event": "Step 1", "first_live": LIVE, "days": 1, "planned": 100, "live": 2}]
+
+
+def test_days_are_those_of_utc_in_a_project_of_another_zone(plan: Path) -> None:
+    """In New York the live event is one of the day before."""
+    with asking(Settings(project_timezone="America/New_York")) as ask:
+        script(ask, [live("Step 1", LIVE)])
+        found = facts(ask, plan, "cut_over")
+    assert found["first_live"] == LIVE
+    assert found["days"] == [{"day": "2023-02-02", "event": "Step 1", "planned": 100, "live": 1}]
 
 
 def test_live_events_after_the_plan_do_not_overlap(ask: Asking, plan: Path) -> None:
@@ -258,7 +268,9 @@ class Days:
 
     def __call__(self, asked: Asked) -> Said:
         sql = json.loads(asked.body)["query"]["query"]
-        since, until = (date.fromisoformat(text) for text in re.findall(r"timestamp >?<?=? ?'([-0-9]+)'", sql))
+        since, until = (
+            date.fromisoformat(text) for text in re.findall(r"timestamp [<>]=? toDateTime\('([-0-9]+) ", sql)
+        )
         if not self.waited:
             self.waited = True
             return Said(429, {"detail": "wait"}, headers={"Retry-After": "7"})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline.config import Secret
 from pipeline.local_service.management.firing import would_fire
 from pipeline.options import PreflightOptions
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.preflight.firing import matched
 from pipeline.preflight.run import PreflightRequest, check_target
 from tests.support.management_service import ALL, LIST, Asking, asking

@@ -16,7 +16,7 @@ from pipeline import api
 from pipeline.errors import UsageError
 from pipeline.local_service import LocalService
 from pipeline.options import ReceiptOptions, VerifyOptions
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.proof.check import check_receipt
 from pipeline.report.machine import write_report
 from tests.support.commands import in_process
@@ -72,6 +72,21 @@ def test_a_signed_receipt_is_checked_against_export_plan_and_ledger(tmp_path: Pa
     assert results(alone) == every | dict.fromkeys(("inputs", "plan", "ledger"), "not checked")
     _, other = keys(tmp_path / "others", form)
     assert results(receipt, public_key=other)["signature"] == "failed"
+
+
+def test_a_receipt_replaces_a_receipt_and_no_other_file(tmp_path: Path) -> None:
+    """Neither the plan nor the export, and a folder that is missing is named."""
+    plan = sent(tmp_path)
+    export = next(path for path in (tmp_path / "export").rglob("*") if path.is_file())
+    for other in (plan / "plan.json", export):
+        before = other.read_bytes()
+        with pytest.raises(UsageError, match="exists and is no"):
+            api.write_receipt(plan, ReceiptOptions(out=other))
+        assert other.read_bytes() == before
+    with pytest.raises(UsageError, match="there is no folder"):
+        api.write_receipt(plan, ReceiptOptions(out=tmp_path / "missing" / "receipt.json"))
+    for _ in range(2):
+        api.write_receipt(plan, ReceiptOptions(out=tmp_path / "receipt.json"))
 
 
 def edited(file: Path, change: Callable[[dict[str, Any]], None]) -> None:

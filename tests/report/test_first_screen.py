@@ -11,6 +11,7 @@ from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import jinja2
 import msgspec
 import pytest
 from hypothesis import given
@@ -22,19 +23,35 @@ from pipeline.charts.timeline import Timeline, timeline
 from pipeline.ledger import RunHistory, SendingRate
 from pipeline.models import Finding
 from pipeline.plan.checks.rows import REMEDIES
-from pipeline.plan.drift import Drift, LeftOut, Period, PropertySummary
-from pipeline.plan.freshness import check_applicable
-from pipeline.plan.manifest import EventCounts, Example, MappingSeal, PeopleSeal, ProfilesSeal
-from pipeline.plan.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
+from pipeline.plan.samples.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
+from pipeline.plan.sealed.freshness import check_applicable
+from pipeline.plan.sealed.manifest import (
+    EventCounts,
+    Example,
+    MappingSeal,
+    PartSeal,
+    PeopleSeal,
+    ProfilesSeal,
+    RowCounts,
+)
+from pipeline.plan.statistics.drift import Drift, LeftOut, Period, PropertySummary
 from pipeline.report.contents import Project, Report, Results, build_report, project_of
-from pipeline.report.first_screen import first_screen
-from pipeline.report.headlines import in_one_line
-from pipeline.report.html import render
 from pipeline.report.measured import MeasuredRate
 from pipeline.report.next_step import next_step
-from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult
+from pipeline.report.page.first_screen import first_screen
+from pipeline.report.page.headlines import in_one_line
+from pipeline.report.page.html import render
+from pipeline.report.results import (
+    ApplyResult,
+    BatchCounts,
+    CellCounts,
+    FoundCounts,
+    SentCounts,
+    StatusResult,
+    VerifyResult,
+)
 from pipeline.report.sections.effort import lines_of
-from pipeline.report.wording import zone_proof
+from pipeline.report.wording import advice_of, zone_proof
 from pipeline.timestamps import WITHOUT_OFFSET
 from tests.golden.report.small_plan import part, plan_directory, small_plan
 
@@ -233,6 +250,59 @@ def test_every_state_has_a_next_step(tmp_path: Path, state: str, command: str) -
     assert next_step(report).command == command
 
 
+def test_refused_events_are_never_green(tmp_path: Path) -> None:
+    """Of a rehearsal, or at the target, even where all others were found; without any, they are."""
+    found = VerifyResult(cells=CellCounts(match=4), events=FoundCounts(expected=12, found=12), proved=True)
+    for refused in (0, 1):
+        run = ApplyResult(
+            digest="", dry_run=False, balanced=True, seconds=1, batches=BatchCounts(made=3, sent=3),
+            events=SentCounts(made=12 + refused, accepted=12, refused=refused),
+        )  # fmt: skip
+        plan = {"verdict": "ready", "gates": [], "rejects": {}, "rows": RowCounts(10, 10, 0, 0)}
+        screen = first_screen(report_of(tmp_path, "ready", Results(rehearsal=run, rehearsed=found), **plan))
+        tile = screen.tiles[-1]
+        assert (tile.value, tile.mood, screen.banner.mood) == (
+            ("12", "care", "care") if refused else ("✓ 12", "good", "good")
+        )
+        assert ("refused 1 event" in screen.banner.sentence, "1 refused" in tile.note) == (bool(refused),) * 2
+
+
+def test_after_sending_the_checks_of_the_plan_are_folded(tmp_path: Path) -> None:
+    """They were read before; until then they have their lines. What was sent is green only once it is verified."""
+    gates = [Finding("spike", "warning", "a")]
+    banners = {
+        state: first_screen(report_of(tmp_path, state, verdict="warnings", gates=gates)).banner
+        for state in ("rehearsed", "stopped", "sent", "verified", "differs")
+    }
+    assert {state: len(banner.checks) for state, banner in banners.items()} == {
+        "rehearsed": 1, "stopped": 1, "sent": 0, "verified": 0, "differs": 0,
+    }  # fmt: skip
+    assert {len(banner.checks) + len(banner.more) for banner in banners.values()} == {1}
+    assert banners["sent"].mood == "plain"
+
+
+def test_the_scale_has_no_rounded_half() -> None:
+    """Half of three is not one: the middle has a number where it is true, or all but true."""
+    page = jinja2.Environment(loader=jinja2.PackageLoader("pipeline.charts"))
+    page.filters["n"] = str
+    macro = page.get_template("timeline.html.j2").module.timeline  # type: ignore[attr-defined]
+    for most, half in ((3, False), (4, True), (67, True)):
+        assert ('class="scale half"' in macro(drawn({"2022-01-01": most}))) == half
+
+
+def test_the_next_step_names_the_open_checks(tmp_path: Path) -> None:
+    """Before the rehearsal they are to be read, before sending to be decided; without any, nothing is said of them."""
+    gates = [Finding("spike", "warning", "a"), Finding("level", "warning", "b")]
+    found = [
+        next_step(report_of(tmp_path, state, verdict="ready", gates=some)).sentence
+        for state in ("ready", "rehearsed")
+        for some in (gates, [])
+    ]
+    assert found[0].startswith("Read 2 open checks, then rehearse the whole import")
+    assert found[2].startswith("First decide 2 open checks, then send")
+    assert ["check" in sentence for sentence in found] == [True, False, True, False]
+
+
 @pytest.mark.parametrize(
     ("target", "dialect", "command"),
     [
@@ -263,14 +333,41 @@ MAPPING = "format: backcast.mapping/1\ntool: {}\ntitle: {}\n"
         ("mixpanel", "mixpanel", "Mixpanel raw event export (JSON lines)", "Mixpanel"),
         ("ga4", "ga4", "Google Analytics 4 and Firebase, tables events_…", "Google Analytics 4"),
         ("matomo-database", "matomo", "Matomo's database, its tables", "Matomo (matomo-database)"),
-        ("shop", "shop", "Our own table", "shop"),
+        ("braze", "braze", "Braze Currents (Avro files of S3)", "Braze Currents"),
+        ("shop", "shop", "our own table (CSV)", "Our own table"),
         ("shop", "shop", "", "shop"),
     ],
 )
 def test_the_title_has_the_name_of_the_tool(tmp_path: Path, mapping: str, tool: str, title: str, words: str) -> None:
-    """As its people write it, where the title of the mapping has it; else the name of the mapping."""
+    """As its people write it, where the title of the mapping has it; else that title, or the name of the mapping."""
     sealed = MappingSeal(mapping, "d" * 64, MAPPING.format(tool, title))
     assert first_screen(report_of(tmp_path, tool=tool, mapping=sealed)).title == words
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ([part("a.csv", (1, 1, 0, 0))], "a.csv"),
+        ([part("a.csv", (1, 1, 0, 0)), part("b.csv", (1, 1, 0, 0))], "your own tables (2 files)"),
+    ],
+)
+def test_the_title_of_a_table_of_ones_own_is_its_file(tmp_path: Path, parts: list[PartSeal], words: str) -> None:
+    """`generic` is the name of a mapping, not of a source."""
+    sealed = MappingSeal("generic", "d" * 64, MAPPING.format("generic", "Any table of events"))
+    assert first_screen(report_of(tmp_path, tool="generic", mapping=sealed, parts=parts)).title == words
+
+
+def test_the_banner_warns_of_merges_where_there_are_some(tmp_path: Path) -> None:
+    """Without a merge nothing is said of them; events and names of properties stay in any case."""
+    counts = EventCounts(3, {"identities": 0, "groups": 0, "events": 3, "persons": 0})
+    for state in ("ready", "rehearsed"):
+        with_merges, without = (
+            first_screen(report_of(tmp_path, state, verdict="ready", **more)).banner.sentence
+            for more in ({}, {"events": counts})
+        )
+        assert "merged identities cannot be separated" in with_merges
+        assert "merged" not in without
+        assert "events cannot be deleted" in without
 
 
 @pytest.mark.parametrize(
@@ -311,6 +408,7 @@ def test_the_header_does_not_contradict_rows_without_an_offset(tmp_path: Path) -
     plan = report_of(tmp_path, gates=[Finding("rejects", "warning", detail)]).plan
     plan = msgspec.structs.replace(plan, zone_evidence=[], options=replace(plan.options, zones=()))
     assert zone_proof(plan) == "where they have an offset; the others need --timezone"
+    assert advice_of(plan.gates[0]).startswith("plan again with --timezone")
 
 
 def test_open_checks_come_before_sending(tmp_path: Path) -> None:
@@ -331,13 +429,11 @@ def test_the_duration_is_of_what_was_measured(tmp_path: Path) -> None:
     )
     assert dict(lines_of(report))["duration"] == "9 s at 1,000 events a second"
     rehearsed = msgspec.structs.replace(report, results=Results(rehearsal))
-    assert dict(lines_of(rehearsed))["duration"] == (
-        "rehearsed here in 3 s; the real import is slower: 9 s at 1,000 events a second"
-    )
+    assert dict(lines_of(rehearsed))["duration"] == ("9 s at 1,000 events a second; the rehearsal took 3 s")
     earlier = msgspec.structs.replace(rehearsed, earlier=MeasuredRate(100.0, "sent", "last month", 4))
     found = dict(lines_of(earlier))
     assert (found["duration"], found["limit"]) == (
-        "2 min at 100 events a second", "the target: as last month was sent, 4 requests failed at first"
+        "2 min at 100 events a second", "the target: when last month was sent, 4 requests failed at first"
     )  # fmt: skip
     sent = msgspec.structs.replace(
         earlier, results=Results(rehearsal, applied=half), rate=SendingRate({100: 100, 109: 100, 5_000: 100}, {})
@@ -350,7 +446,7 @@ def test_the_duration_is_of_what_was_measured(tmp_path: Path) -> None:
 
 def test_the_report_of_ten_million_rows_is_small(tmp_path: Path) -> None:
     """3,650 files of a day each, 12,000 names of 200 characters, 40 checks, most fields, drift and pairs."""
-    from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage, Totals
+    from pipeline.plan.statistics.coverage import Coverage, EventCoverage, FieldCoverage, Totals
 
     names = {f"{number:05d} {'name ' * 38}"[:200]: 20_000 - number for number in range(12_000)}
     days = [(date(2014, 1, 1) + timedelta(day)).isoformat() for day in range(3_650)]

@@ -19,18 +19,18 @@ from pipeline.errors import UnsafePlan
 from pipeline.ledger import LedgerSummary, RunHistory
 from pipeline.mask import masked
 from pipeline.models import Dialect, Finding, Reject, SealedOptions
-from pipeline.plan.manifest import Example, MappingSeal, Plan, RowCounts
-from pipeline.report import terminal
+from pipeline.plan.sealed.manifest import Example, MappingSeal, Plan, RowCounts
 from pipeline.report.contents import Report, Results, build_report
-from pipeline.report.html import render
 from pipeline.report.machine import plan_object, write_report
+from pipeline.report.page.html import render
 from pipeline.report.registry import PAGE, TERMINAL, Values, on_page, on_terminal
 from pipeline.report.rejects import RefusedEvent
-from pipeline.report.rejects_view import show_each, show_groups
 from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.sections.events import years
 from pipeline.report.state import PlanStatus, State
-from pipeline.report.survey_view import histogram, show_survey
+from pipeline.report.terminal import steps
+from pipeline.report.terminal.rejects_view import show_each, show_groups
+from pipeline.report.terminal.survey_view import histogram, show_survey
 from pipeline.survey import BrokenSurvey, FieldSurvey, PartSurvey, Survey, ZoneSurvey
 from pipeline.verify.findings import Difference
 from tests.golden.report.small_plan import (
@@ -80,9 +80,9 @@ def page_of(path: Path, plan: Plan, **given: object) -> str:
     return render(build_report(plan_directory(path, **given), plan))  # type: ignore[arg-type]
 
 
-def printed(show: object, *given: object, width: int = 100, **named: object) -> str:
-    """What a render function prints on a plain terminal of some width."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+def printed(show: object, *given: object, width: int = 100, terminal: bool = False, **named: object) -> str:
+    """What a render function prints on a plain terminal of some width, or into a pipe."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False, force_terminal=terminal)
     show(console, *given, **named)  # type: ignore[operator]
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
@@ -90,7 +90,7 @@ def printed(show: object, *given: object, width: int = 100, **named: object) -> 
 def plan_text(plan: Plan, width: int = 100) -> str:
     """What the terminal shows of a plan whose directory has none of its files."""
     status = PlanStatus(State.READY if plan.ready else State.NOT_READY, plan.events.made, LedgerSummary())
-    return printed(terminal.show_plan, plan, status, "plan", width=width)
+    return printed(steps.show_plan, plan, status, "plan", width=width)
 
 
 # -- for programs ------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     [
         "Import plan: mixpanel → PostHog (US)",
         "source times in America/New_York, confirmed by 1 of 1 month · plan ",
-        "Not ready Apply refuses this plan until the failed checks are fixed.",
+        "Not ready Apply refuses this plan until what failed is fixed.",
         "Plan: 10 events and 2 merges to send, from 10 of 14 rows in 2 files; 2 skipped, 2 rejected.",
         "Failed: 2 of 14 rows (14.29%) rejected (limit 0) (max_rejects) List them with backcast rejects",
         "10 events to send 0 profile updates 2 merged identities irreversible 1 duplicate removed 2 rejected rows",
@@ -321,7 +321,7 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
     began, ended = (instant[:19].replace("T", " ") for instant in (first, last))
     assert f"Applied to {there} in 2 runs, the first started at {began} , the last one ended at {ended} ." in sending
     assert "Sent, 1 refused The target refused some events" in rehearsal
-    assert "✓ 11 verified every one was found once" in rehearsal
+    assert "11 verified 1 refused; the others were found once" in rehearsal
     assert "--code refused_event" in rehearsal
     assert "Every refused event with its row: backcast rejects" in sending
     assert "11 events accepted, 1 refused" in sending
@@ -333,12 +333,12 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
 def test_a_verification_tells_copies_from_duplicates() -> None:
     """A copy that collapses is in no row of differences, but in a sentence; a duplicate is in a row."""
     result = VerifyResult(cells=CellCounts(match=3), events=FoundCounts(9, 9, copies=7), proved=True)
-    lines = printed(terminal.show_verification, result).splitlines()
+    lines = printed(steps.show_verification, result).splitlines()
     assert not any(line.startswith("duplicated") for line in lines)
     assert any(line.startswith("7 more copies were accepted, equal to another in uuid") for line in lines)
     wrong = FoundCounts(9, 9, extra=2, duplicated=2)
     result = VerifyResult(cells=CellCounts(match=2, duplicated=1), events=wrong, proved=False)
-    lines = printed(terminal.show_verification, result).splitlines()
+    lines = printed(steps.show_verification, result).splitlines()
     assert [line.split() for line in lines if line.startswith(("extra", "duplicated"))] == [["duplicated", "1", "2"]]
     assert not any("copies" in line for line in lines)
 
@@ -348,14 +348,14 @@ def test_a_dry_run_says_what_it_would_do() -> None:
     result = msgspec.structs.replace(
         REHEARSAL, dry_run=True, events=SentCounts(12, already_settled=5, would_send=7), batches=BatchCounts(made=3)
     )
-    assert printed(terminal.show_apply, result) == (
+    assert printed(steps.show_apply, result) == (
         "Dry run: nothing was sent. Without --dry-run: 7 events in 3 requests.\n"
     )
     parts = {"identities": SentCounts(2, already_settled=2, would_send=0), "events": SentCounts(10, 3, would_send=7)}
-    shown = printed(terminal.show_apply, msgspec.structs.replace(result, phases=parts)).splitlines()
+    shown = printed(steps.show_apply, msgspec.structs.replace(result, phases=parts)).splitlines()
     assert [line.split() for line in shown[2:]] == [["identities", "0", "2", "0"], ["events", "7", "0", "0"]]
     result = msgspec.structs.replace(result, events=SentCounts(12, already_settled=12, would_send=0))
-    assert printed(terminal.show_apply, result) == "Dry run: nothing is left to send.\n"
+    assert printed(steps.show_apply, result) == "Dry run: nothing is left to send.\n"
 
 
 def test_values_of_rows_are_masked_on_the_page(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_a_plan_has_at_most_forty_lines(width: int) -> None:
     codes = {f"code_{number}": 1 for number in range(50)}
     shown = plan_text(small_plan(gates=gates, warnings=codes, skips=codes, verdict="warnings"), width=width)
     rows = sum(-(-len(line) // width) for line in shown.splitlines())
-    assert rows <= terminal.MOST_LINES
+    assert rows <= steps.MOST_LINES
     assert shown.endswith("\n  backcast rehearse plan\n")
     assert "more lines: see the report" in shown
 
@@ -444,11 +444,11 @@ def test_a_verification_says_whether_it_is_proved() -> None:
     result = VerifyResult(
         cells=CellCounts(match=3, missing=1), events=FoundCounts(9, 7, 2, 0), proved=False, differences=[difference]
     )
-    shown = printed(terminal.show_verification, result)
+    shown = printed(steps.show_verification, result)
     assert ("the-uuid" in shown, "\x1b" in shown) == (True, False)
     assert shown.splitlines()[:2] == ["Not proved: 2 events are missing.", "7 of 9 events found."]
     assert ["missing", "1", "2"] in [line.split() for line in shown.splitlines()]
-    assert "Proved: every event" in printed(terminal.show_verification, VERIFICATION)
+    assert "Proved: every event" in printed(steps.show_verification, VERIFICATION)
 
 
 def test_a_status_says_what_is_in_doubt() -> None:
@@ -461,7 +461,7 @@ def test_a_status_says_what_is_in_doubt() -> None:
     )
     plan = small_plan()
     status = PlanStatus(State.STOPPED, plan.events.made, LedgerSummary())
-    lines = printed(terminal.show_status, plan, status, result, "plan").splitlines()
+    lines = printed(steps.show_status, plan, status, result, "plan").splitlines()
     assert lines[0] == "State: stopped (resumable)"
     assert "2 events are in doubt: apply sends them again with the same uuids." in lines
     assert lines[-1] == "  backcast apply plan --to us --approve-merges 2"
@@ -470,10 +470,10 @@ def test_a_status_says_what_is_in_doubt() -> None:
 def test_a_run_says_whether_it_is_complete() -> None:
     """A run with events in doubt is not finished, and says so with numbers."""
     events = SentCounts(made=11, accepted=10, in_doubt=1, unsent=1)
-    shown = printed(terminal.show_apply, msgspec.structs.replace(REHEARSAL, balanced=False, events=events))
+    shown = printed(steps.show_apply, msgspec.structs.replace(REHEARSAL, balanced=False, events=events))
     assert "10 sent, 0 refused, 1 in doubt, 1 not sent." in shown
     assert "Not finished: 1 event in doubt, 1 not sent." in shown
-    assert "Not finished" not in printed(terminal.show_apply, REHEARSAL)
+    assert "Not finished" not in printed(steps.show_apply, REHEARSAL)
 
 
 STATES = [
@@ -489,7 +489,7 @@ def test_green_means_that_nothing_is_lost_refused_or_open(state: State, found: d
     """A state of success is green only for a plan without rejected rows and findings; `sent` was not verified yet."""
     clean: dict[str, Any] = {"rejects": {}, "gates": [], "rows": RowCounts(10, 10, 0, 0), "verdict": "ready"}
     plan = small_plan(**(clean | found))
-    line = terminal.state_line(plan, PlanStatus(state, 12, LedgerSummary()))
+    line = steps.state_line(plan, PlanStatus(state, 12, LedgerSummary()))
     assert str(line.style).split()[1:] == ([color] if color else [])
 
 
@@ -512,13 +512,33 @@ def test_rejects_are_grouped_by_code() -> None:
         "1 refused event, refused_event",
         "  for example b.jsonl, row 9, byte 5: 413 too large",
         "  {}",
-        "List all of them (or --format jsonl, csv):",
+        "List all rejected rows and refused events (or --format jsonl, csv):",
         "  backcast rejects plan --all",
     ]
     every = printed(show_each, rejects, width=120)
     assert (every.count("bad_json"), "a.jsonl, row 7, byte 70: why" in every) == (7, True)
     for show in (lambda console: show_each(console, []), lambda console: show_groups(console, [], "")):
         assert printed(show) == "No row was rejected, and no event was refused.\n"
+
+
+def test_what_is_cut_of_a_rejected_row_is_counted() -> None:
+    """On a terminal an example is short; into a pipe it is one line, and --all has every character of it."""
+    row = Reject("a.jsonl", 1, 0, "read", "bad_json", "why, " * 200, "x" * 20_000)
+    screen = printed(show_each, [row], width=80, terminal=True)
+    assert "… (+19,800 characters)" in screen
+    grouped = printed(show_groups, [row], "backcast rejects plan", width=80).splitlines()
+    assert grouped[1] == f"  for example a.jsonl, row 1, byte 0: {'why, ' * 200}"
+    assert grouped[2] == f"  {'x' * 10_000}… (+10,000 characters)"
+    assert printed(show_each, [row], width=80).splitlines()[2] == f"  {'x' * 20_000}"
+
+
+def test_duplicates_with_other_values_are_listed_with_what_differs() -> None:
+    """Also where no row was rejected."""
+    example = Example("a.jsonl", 1_200, 0, "they differ in plan")
+    lines = printed(show_groups, [], "backcast rejects plan", (1_200, example)).splitlines()
+    assert lines[0] == "No row was rejected, and no event was refused."
+    assert lines[1].startswith("1,200 duplicates, superseded: ")
+    assert lines[2:] == ["  for example a.jsonl, row 1,200: they differ in plan"]
 
 
 # -- a survey ----------------------------------------------------------------------------------------------

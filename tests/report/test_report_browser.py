@@ -14,7 +14,6 @@ from pipeline.api import survey_export
 from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Partners
 from pipeline.ledger import FailureCount, RunHistory, SendingRate
 from pipeline.models import Finding, Reject
-from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage, Totals
 from pipeline.plan.diff.result import (
     CodeChange,
     Consequences,
@@ -31,9 +30,8 @@ from pipeline.plan.diff.result import (
     Shift,
     Side,
 )
-from pipeline.plan.drift import Drift, LeftOut, Period, PropertySummary
-from pipeline.plan.hours import HoursSeal
-from pipeline.plan.manifest import (
+from pipeline.plan.samples.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
+from pipeline.plan.sealed.manifest import (
     Example,
     GroupsSeal,
     GroupTypeSeal,
@@ -42,12 +40,15 @@ from pipeline.plan.manifest import (
     PersonsSeal,
     ProfilesSeal,
 )
-from pipeline.plan.phases import PHASES
-from pipeline.plan.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
+from pipeline.plan.sealed.phases import PHASES
+from pipeline.plan.statistics.coverage import Coverage, EventCoverage, FieldCoverage, Totals
+from pipeline.plan.statistics.drift import Drift, LeftOut, Period, PropertySummary
+from pipeline.plan.statistics.hours import HoursSeal
 from pipeline.report.contents import FileCopies, Project, Report, Results, build_report
 from pipeline.report.diff_view import render_diff
-from pipeline.report.html import render
 from pipeline.report.measured import MeasuredRate
+from pipeline.report.page.html import render
+from pipeline.report.page.survey_page import write_survey
 from pipeline.report.pairs import PairRow
 from pipeline.report.rejects import RefusalCause
 from pipeline.report.results import (
@@ -59,7 +60,6 @@ from pipeline.report.results import (
     StatusResult,
     VerifyResult,
 )
-from pipeline.report.survey_page import write_survey
 from pipeline.verify.findings import Difference, ExtraEvents
 from tests.golden.report.small_plan import part, plan_directory, small_plan
 from tests.support.browser import Tab
@@ -227,7 +227,7 @@ def test_a_survey_has_the_same_pictures(survey_page: Path, tab: Tab, width: int,
     tab.colours(scheme)
     opened(tab, survey_page)
     assert tab.run("document.title").startswith("backcast survey: ")
-    assert "no events from 2021-11-11 to 2021-11-12 (2 days)" in tab.run("document.body.innerText")
+    assert "no rows from 2021-11-11 to 2021-11-12 (2 days)" in tab.run("document.body.innerText")
     for kind in HOSTILE:
         count, others = without_direction(tab, kind)
         assert (others, count > 0) == ([], True)

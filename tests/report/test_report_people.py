@@ -28,14 +28,14 @@ from pipeline.errors import UnsafePlan
 from pipeline.identity.identities import SCHEMA
 from pipeline.identity.rules import Decision, Reason
 from pipeline.options import PlanOptions
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import Plan
-from pipeline.report import terminal
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Results, build_report
-from pipeline.report.html import render
+from pipeline.report.page.html import render
 from pipeline.report.pairs import some_pairs
 from pipeline.report.results import SentCounts
 from pipeline.report.state import read_status
+from pipeline.report.terminal import steps
 from pipeline.report.wording import DECISIONS, REASONS
 from pipeline.text import printable
 from tests.golden.report.small_plan import REHEARSAL, plan_directory, small_plan
@@ -93,7 +93,7 @@ class Seen:
 
     def terminal(self, width: int = 200) -> str:
         console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
-        terminal.show_plan(console, self.plan, read_status(self.plan, self.directory), "plan")
+        steps.show_plan(console, self.plan, read_status(self.plan, self.directory), "plan")
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
     def rows(self, heading: str) -> list[list[str]]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from pipeline.config import Secret
 from pipeline.local_service.settings import preset
 from pipeline.management import ManagementClient
-from pipeline.report.resources import show_answer
+from pipeline.report.terminal.resources import show_answer
 from tests.support.management_service import ALL, asking
 
 

@@ -17,7 +17,7 @@ import pipeline
 from pipeline.delivery.apply import SendLimits
 from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
-from pipeline.plan.directory import Directory
+from pipeline.plan.sealed.directory import Directory
 from pipeline.report.measured import earlier_rate
 from pipeline.report.rejects import FORMULA, guarded
 from tests.support.deliveries import AT_ONCE, Reply, add, export, passed_on, planned, row, run, serving, uuid

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
-from pipeline.report.template_cache import TemplateCache
+from pipeline.report.page.template_cache import TemplateCache
 
 
 def render(folder: Path, options: str = "") -> str:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from pipeline.batcher import Batch
 from pipeline.config import Secret
@@ -25,10 +26,12 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.capture_v1 import PerEventDestination
 from pipeline.delivery.destination import Response
+from pipeline.delivery.file_destination import FileDestination
 from pipeline.ledger import Ledger, Totals, read_batches, read_totals
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.canary import Ranges, choose_canary
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
@@ -52,7 +55,8 @@ KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_test": frozenset({"*"})})
 class Scene:
     """A plan and a service that make a run go through certain steps. `poison` is an event name that is refused.
 
-    `per_event`: it is sent to the endpoint that answers for each event.
+    `per_event`: it is sent to the endpoint that answers for each event. `canary`: a sample of so many events is sent
+    first.
     """
 
     name: str
@@ -63,6 +67,7 @@ class Scene:
     poison: str | None = None
     files: int = 2
     per_event: bool = False
+    canary: int | None = None
 
     def plan(self, folder: Path) -> Path:
         """The plan's directory, made once; each run gets a copy of it."""
@@ -91,6 +96,7 @@ SCENES = (
         ("verdict:retry,one-in=3,retry-after=0", "verdict:drop,event=Step 1,rounds=99", "verdict:warning,one-in=4"),
         2, poison="Step 1", per_event=True,
     ),
+    Scene("canary", 70, 10, (), 3, canary=24),
 )  # fmt: skip
 
 
@@ -130,9 +136,22 @@ class CountedDestination:
         self._destination.close()
 
 
-def go(directory: Path, url: str, concurrency: int, at: int | None = None) -> list[str]:
-    """Apply a plan in this process, which ends at point `at`; else the names of the points that were passed."""
+def go(directory: Path, url: str, concurrency: int, at: int | None = None, canary: int | None = None) -> list[str]:
+    """Apply a plan in this process, which ends at point `at`; else the names of the points that were passed.
+
+    With `canary` a sample is sent by a run of its own first.
+    """
     count = Counting(at)
+    if canary is not None:
+        plan, place = open_plan(directory)
+        sample = choose_canary(plan, place, transform_config_for(plan, place), canary, workers=0)
+        go_once(directory, url, concurrency, count, sample.ranges)
+    go_once(directory, url, concurrency, count)
+    return count.names
+
+
+def go_once(directory: Path, url: str, concurrency: int, count: Counting, only: Ranges | None = None) -> None:
+    """One run over a plan, or over some ranges of it."""
     plan, place = open_plan(directory)
     per_event = plan.options.dialect == "posthog"
     kind = PerEventDestination if per_event else CaptureDestination
@@ -142,19 +161,23 @@ def go(directory: Path, url: str, concurrency: int, at: int | None = None) -> li
     ledger.choose_transport("v1" if per_event else "batch")
     limits = SendLimits(concurrency, AT_ONCE)
     try:
-        applying(plan, place, destination, ledger, limits, per_event=per_event).run()
+        applying(plan, place, destination, ledger, limits, per_event=per_event, only=only).run()
     finally:
         ledger.close()
         destination.close()
-    return count.names
 
 
-def start(directory: Path, url: str, concurrency: int, at: int | None = None) -> BaseProcess:
-    """The same in a process of its own, forked from one that has everything loaded."""
+def start(directory: Path, url: str, concurrency: int, at: int | None = None, canary: int | None = None) -> BaseProcess:
+    """The same in a process of its own."""
+    return forked(go, directory, url, concurrency, at, canary)
+
+
+def forked(target: Callable[..., object], *args: object) -> BaseProcess:
+    """A call in a process that is forked from one that has everything loaded."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or its threads would be lost in each fork
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pipeline.delivery.send", "pipeline.delivery.apply", "pipeline.delivery.capture"])
-    process = context.Process(target=go, args=(directory, url, concurrency, at))
+    process = context.Process(target=target, args=args)
     process.start()
     return process
 
@@ -172,7 +195,7 @@ def points(scene: Scene, plan: Path, folder: Path) -> list[str]:
     """The points that a run passes when nothing happens to it."""
     directory = copied(plan, folder)
     with scene.service() as service:
-        return go(directory, service.url, scene.concurrency)
+        return go(directory, service.url, scene.concurrency, canary=scene.canary)
 
 
 def copied(plan: Path, folder: Path) -> Path:
@@ -196,7 +219,7 @@ def die_at_point(scene: Scene, plan: Path, folder: Path, at: int) -> None:
     """Die at a point, by SIGKILL from within, and finish."""
     directory = copied(plan, folder)
     with scene.service() as service:
-        code = ended(start(directory, service.url, scene.concurrency, at))
+        code = ended(start(directory, service.url, scene.concurrency, at, scene.canary))
         # A run may have fewer points than the one that was counted: a failure and what came of it in one moment.
         assert code in (-signal.SIGKILL, 0)
         finish(scene, directory, service)
@@ -206,7 +229,7 @@ def die_at_request(scene: Scene, plan: Path, folder: Path, at: int, *, after: bo
     """Die by somebody else's SIGKILL while the service has request `at`: before it is taken, or after."""
     directory = copied(plan, folder)
     with scene.service() as service, killing(service, at, after=after) as (url, victim):
-        victim.process = start(directory, url, scene.concurrency)
+        victim.process = start(directory, url, scene.concurrency, canary=scene.canary)
         victim.known.set()
         code = ended(victim.process)
         assert code == (-signal.SIGKILL if victim.hit.is_set() else 0)
@@ -255,6 +278,62 @@ def kill(victim: Victim) -> None:
     assert victim.process is not None
     assert victim.process.pid is not None
     os.kill(victim.process.pid, signal.SIGKILL)
+
+
+# -- writing files ----------------------------------------------------------------------------------------------
+
+
+def write_files(directory: Path, folder: Path, at: int | None = None) -> list[str]:
+    """Write a plan to small files in this process, which ends at point `at`; else the names of the points.
+
+    The points are each commit of the ledger, and before and after each sync and rename of a file.
+    """
+    count = Counting(at)
+    plan, place = open_plan(directory)
+    ledger = Ledger(place.ledger, count.watch)
+    ledger.open(plan.digest, "test", f"file:{folder}")
+    with counted_writes(count):
+        files = FileDestination(folder, plan.digest, plan.tool, file_bytes=FILE_BYTES)
+        files.check(read_totals(place.ledger))
+        outcome = applying(plan, place, files, ledger, SendLimits(1, AT_ONCE)).run()
+        assert (outcome.problem, outcome.balanced) == (None, True)
+        files.finish()
+        files.close()
+    ledger.close()
+    return count.names
+
+
+FILE_BYTES = 6_000
+
+
+@contextmanager
+def counted_writes(count: Counting) -> Iterator[None]:
+    """Inside, each sync and rename of a file by this process is a point, before and after."""
+    sync, rename = os.fsync, Path.rename
+
+    def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*given: Any) -> Any:
+            count(f"before {name}")
+            result = call(*given)
+            count(f"after {name}")
+            return result
+
+        return counting
+
+    os.fsync, Path.rename = counted("sync", sync), counted("rename", rename)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        os.fsync, Path.rename = sync, rename  # type: ignore[method-assign]
+
+
+def die_writing(plan: Path, folder: Path, at: int) -> Path:
+    """Die at a point of writing files, by SIGKILL from within, and finish. Returns the folder of the files."""
+    directory = copied(plan, folder)
+    code = ended(forked(write_files, directory, folder / "out", at))
+    assert code in (-signal.SIGKILL, 0)  # commits of several steps at once make fewer points
+    write_files(directory, folder / "out")
+    return folder / "out"
 
 
 # -- what must be true --------------------------------------------------------------------------------------------

@@ -25,9 +25,9 @@ from pipeline.delivery.send import Hooks, send_plan
 from pipeline.ledger import Ledger
 from pipeline.local_service import LocalService
 from pipeline.options import ApplyOptions, PlanOptions
-from pipeline.plan.directory import Directory
-from pipeline.plan.freshness import open_plan, transform_config_for
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.transform.workers import Workers
 from tests.support.scripted_server import Asked, Said
 from tests.support.scripted_server import scripted as scripted
@@ -105,13 +105,14 @@ def run(
     plan, place = open_plan(directory)
     limits = send_limits or SendLimits(4, AT_ONCE)
     hooks = Hooks(**{name: asked.pop(name) for name in ("progress", "warn", "interrupted") if name in asked})
-    target_known = asked.pop("target_known", False)
+    target_known, only = asked.pop("target_known", False), asked.pop("only", None)
     options = ApplyOptions(
         max_concurrency=limits.concurrency, retry_for=limits.retry.seconds, max_retries=limits.retry.tries,
         first_pause=limits.retry.first, longest_pause=limits.retry.most, max_refused=limits.max_refused,
-        rate=limits.rate, max_duration=limits.max_seconds, workers=workers, **asked,
+        rate=",".join(f"{limit.most:f}" for limit in limits.rates) or None, max_duration=limits.max_seconds,
+        workers=workers, **asked,
     )  # fmt: skip
-    return send_plan(plan, place, to, Secret(key), options, hooks, target_known=target_known)
+    return send_plan(plan, place, to, Secret(key), options, hooks, target_known=target_known, only=only)
 
 
 def applying(

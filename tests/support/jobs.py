@@ -23,6 +23,27 @@ from tests.support.deliveries import COLUMNS, KEY, Identity, uuid
 
 PERSONAL_KEY = "phx_testpersonal"
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {PERSONAL_KEY: frozenset({"*"})})
+CRASHING = """
+import contextlib, os, signal
+from pipeline.config import Secret
+from pipeline.jobs import load_job
+from pipeline.jobs.hooks import JobHooks
+from pipeline.jobs.run import run_due_windows
+from pipeline.options import RunOptions
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@contextlib.contextmanager
+def dying(value):
+    yield value
+    kill()
+
+run_due_windows(
+    load_job({job!r}), Secret({key!r}), {personal}, RunOptions(workers=0), JobHooks({at}), now={now}
+)
+"""
+"""A process that runs a job and is killed by the hooks `at`; `personal` is a Secret or None, `now` is in µs."""
 LATE = datetime(2024, 6, 1, tzinfo=UTC)
 """A moment at which every day of these exports is due."""
 

@@ -12,10 +12,10 @@ import msgspec
 
 from pipeline.batcher import unpack
 from pipeline.encoder.updates import SealedGroup, SealedPerson
-from pipeline.plan.directory import LinesWriter
-from pipeline.plan.freshness import open_plan
-from pipeline.plan.manifest import EventCounts, save, seal
-from pipeline.plan.phases import PHASES, sealed_file
+from pipeline.plan.sealed.directory import LinesWriter
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.plan.sealed.manifest import EventCounts, save, seal
+from pipeline.plan.sealed.phases import PHASES, sealed_file
 from tests.support.deliveries import planned
 
 THEN = 1_672_531_200_000_000

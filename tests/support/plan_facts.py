@@ -6,7 +6,7 @@ from collections import Counter
 
 from pipeline.models import SealedOptions
 from pipeline.plan.checks import KeyConflicts, PlanFacts, parse_limit
-from pipeline.plan.manifest import PeopleSeal, RowCounts
+from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
 from pipeline.plan.zone import ZoneVerdict
 
 

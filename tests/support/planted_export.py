@@ -48,7 +48,11 @@ MISSING = date(2022, 5, 1), date(2022, 5, 15)
 OVERLAPPING = date(2022, 9, 16)
 
 FAULTS = (
-    Fault("a week without events", "empty_days", "2022-03-07 to 2022-03-13 (7 days)"),
+    Fault(
+        "a week without events",
+        "empty_days",
+        "2022-03-08 to 2022-03-13 (6 days), which is 2022-03-07 to 2022-03-13 (7 days) on",
+    ),
     Fault("a day of ten times its median", "spike", "2022-07-20"),
     Fault("a level that doubles and stays", "level", "2023-06-05"),
     Fault("Purchase becomes purchase", "renamed_event", "Purchase from 2022-01-01 until 2022-11-01"),

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline import api
 from pipeline.config import Secret
 from pipeline.options import PlanOptions, PreflightOptions
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.preflight.run import Preflight, PreflightRequest, check_target
 from tests.support.deliveries import planned
 from tests.support.management_service import ALL

@@ -48,11 +48,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Said:
-    """One answer; a body that is not bytes is sent as JSON. Status 0 cuts the connection instead."""
+    """One answer; a body that is not bytes is sent as JSON. Status 0 cuts the connection instead.
+
+    `cut` is after how many bytes of the body the connection is cut, although all of them were announced.
+    """
 
     status: int = 200
     body: Any = b""
     headers: dict[str, str] = field(default_factory=dict)
+    cut: int | None = None
 
 
 Answer = Callable[[Asked], Said]
@@ -132,7 +136,8 @@ class _Connection(BaseHTTPRequestHandler):
         if said.status != 204:
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(content[: said.cut])
+        self.close_connection = self.close_connection or said.cut is not None
 
     do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _answer
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pipeline.api import plan_export
 from pipeline.options import PlanOptions
-from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.contents import task_of, tasks
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.transform.block import BlockTransformer
 
 AS_OF = 1_767_225_600_000_000

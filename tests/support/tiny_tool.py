@@ -21,14 +21,14 @@ from pipeline.batcher import Envelope, unpack
 from pipeline.encoder.updates import SealedLink
 from pipeline.extractors import open_source
 from pipeline.models import Link, MapperResult, RejectReason, SealedOptions, Skip, UnvalidatedEvent
-from pipeline.options import Limits
+from pipeline.options import Limits, PlanOptions
 from pipeline.plan.build import build
 from pipeline.plan.checks import CountLimit
-from pipeline.plan.commit import staged_plan
-from pipeline.plan.contents import PlannedBlock, config_of, find_parts, task_of, tasks
-from pipeline.plan.directory import Directory, read_lines
-from pipeline.plan.manifest import MappingSeal, Plan, load
 from pipeline.plan.request import Request
+from pipeline.plan.sealed.commit import staged_plan
+from pipeline.plan.sealed.contents import PlannedBlock, config_of, find_parts, task_of, tasks
+from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.plan.sealed.manifest import MappingSeal, Plan, load
 from pipeline.transform.block import BlockTransformer, make_batches
 from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers
@@ -52,7 +52,7 @@ class TinyMapper:
     unsets = True
     blanks = False
     keeps_earliest = False
-    decoded: frozenset[str] = frozenset()
+    layout = None
     equal_by_values = False
 
     def __init__(self, options: SealedOptions) -> None:
@@ -167,6 +167,7 @@ def make_plan(
     limits: Limits = Limits(),  # noqa: B008 - frozen
     excluded: Iterable[str] = (),
     key_conflicts: bool = False,
+    thresholds: PlanOptions = PlanOptions(),
     **options: Any,
 ) -> Made:
     """Plan these files with the tiny mapper, and read the plan back from disk."""
@@ -179,7 +180,7 @@ def make_plan(
         build(
             Request(
                 source=source, config=config, mapping=seal, directory=work, workers=Workers(workers, config),
-                reject_limit=allowed, allow_key_conflicts=key_conflicts,
+                reject_limit=allowed, allow_key_conflicts=key_conflicts, thresholds=thresholds,
             )
         )  # fmt: skip
     return Made(load(place), place, frozenset(excluded))

@@ -839,3 +839,19 @@ def test_amounts_with_a_decimal_comma_are_numbers(tmp_path: Path) -> None:
     path.write_text("\n".join(["Vorgang;Kundennr;Datum;Betrag;Version", *rows]) + "\n")
     properties = json.loads(events_of(drafted(path), path)[0]["properties"])
     assert (properties["Betrag"], properties["Version"]) == (1234.51, "1,5")
+
+
+def test_the_time_of_a_broker_is_not_that_of_the_event(call: Any, tmp_path: Path) -> None:
+    """Kafka's own timestamp is when it took the record, which has a time of its own; without one it is the event's."""
+    record = {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1_700_000_009_000}
+    for number, inside in enumerate(({"event": "Open", "user_id": "u", "ts": 1_700_000_000}, {"event": "Open"})):
+        path = tmp_path / f"{number}.jsonl"
+        rows = [{**record, "offset": at, "value": json.dumps({**inside, "user_id": f"u-{at % 3}"})} for at in range(30)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        call("mapping", "new", path, "-o", tmp_path / f"{number}.yaml")
+        text = (tmp_path / f"{number}.yaml").read_text()
+        if number:
+            assert "{from: /timestamp, unit: ms}" in text
+        else:
+            assert "time:\n  - {from: ts, unit: s}\n" in text or "time:\n  - {from: /value/ts, unit: s}\n" in text
+            assert "received:\n  - {from: /timestamp, unit: ms}\n" in text

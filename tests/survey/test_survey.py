@@ -22,6 +22,7 @@ from msgspec import Raw
 from pipeline.clock_offsets import MonthOffset, count_offsets, most_frequent
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import open_source
+from pipeline.report.page.survey_page import render
 from pipeline.survey import Survey, survey
 from pipeline.survey.clock import Clock, clock_of
 from pipeline.survey.fields import Fields, kind_of, kind_of_text
@@ -290,7 +291,7 @@ def test_an_empty_export_is_surveyed(tmp_path: Path) -> None:
     found = surveyed(tmp_path / "a.jsonl")
     assert (found.rows, found.fields, found.tool, found.first, sum(found.hours)) == (0, [], "", None, 0)
     assert [code for code, _, _ in found.notices] == ["empty_file"]
-    assert found.sentence == ("Survey: 0 rows in 0 files (every row), 0 broken, 0 fields; looks like no known tool.")
+    assert found.sentence == ("Survey: 0 rows in 0 files (every row), 0 broken, 0 fields; the tool is not known.")
 
 
 def test_warnings_of_rows_beyond_the_sample_are_not_counted(tmp_path: Path) -> None:
@@ -385,7 +386,7 @@ def test_a_page_of_a_tool_on_one_line_is_opened_by_itself(call: Any, tmp_path: P
     for name, words in (("plain", []), ("named", ["-m", "intercom"])):
         assert "6 events to send, from 6 of 6 rows" in call("plan", path, *words, "-o", tmp_path / name).out
     assert "looks like intercom" in call("survey", path).out
-    assert "looks like no known tool" in call("survey", path, "--set", "rows=none").out
+    assert "the tool is not known" in call("survey", path, "--set", "rows=none").out
 
 
 def test_a_page_that_a_mapping_of_ones_own_reads_is_a_row(call: Any, tmp_path: Path) -> None:
@@ -433,6 +434,18 @@ def test_rows_of_each_event_are_drawn_by_month_where_they_fit(call: Any, tmp_pat
     assert (tmp_path / "page.html").read_text().count('aria-label="rows by month, 2020-01 to 2023-12"') == 2
 
 
+def test_a_page_of_a_sample_calls_no_day_empty(tmp_path: Path) -> None:
+    """The days without a row may be in what was not read."""
+    path = tmp_path / "log.jsonl"
+    days = (f"2023-01-{day:02d}" for day in (1, 2, 9, 10, 11))
+    path.write_text(
+        "".join(json.dumps({"event": "A", "user_id": "u", "time": f"{day}T00:00:00Z"}) + "\n" for day in days)
+    )
+    whole, sample = (surveyed(path, **more) for more in ({}, {"rows": 4}))
+    assert "no rows from 2023-01-03 to 2023-01-08 (6 days)" in render(whole, [str(path)])
+    assert "no rows from" not in render(sample, [str(path)])
+
+
 def test_times_with_offsets_of_their_own_need_no_zone(tmp_path: Path) -> None:
     """One that has none leaves the question open."""
     path = tmp_path / "log.jsonl"
@@ -441,3 +454,20 @@ def test_times_with_offsets_of_their_own_need_no_zone(tmp_path: Path) -> None:
         rows = [{"event": "A", "user_id": "u", "created_at": time} for time in [*times, *more]]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         assert words in surveyed(path).zone.sentence
+
+
+@pytest.mark.parametrize("unit", [1, 1_000, 1_000_000])
+def test_numbers_count_in_utc_unless_the_tool_writes_its_own_clock(tmp_path: Path, unit: int) -> None:
+    """Seconds, milliseconds and microseconds; Mixpanel's numbers are those of the project's clock."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f'{{"kind":"a","who":"u{n}","ts":{(1_700_000_000 + n) * unit}}}\n' for n in range(30)))
+    found = surveyed(path)
+    assert (found.time_field, found.first) == ("ts", "2023-11-14T22:13:20Z")
+    assert "no zone has to be named" in found.zone.sentence
+    path.write_text(
+        "".join(
+            f'{{"event":"a","properties":{{"time":{1_700_000_000 + n},"distinct_id":"u","$insert_id":"{n}"}}}}\n'
+            for n in range(30)
+        )
+    )
+    assert surveyed(path).first == "2023-11-14T22:13:20"

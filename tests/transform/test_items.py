@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from pipeline.api import plan_export, read_rejects
+from pipeline.mapper.program.required_fields import Level
+from pipeline.native import AVAILABLE, native
 from pipeline.options import PlanOptions, RejectsOptions
-from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.freshness import open_plan, transform_config_for
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.contents import task_of, tasks
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.transform.block import BlockTransformer
+from pipeline.transform.field_counts import Counted, FieldCounts
 
 MAPPING = """format: backcast.mapping/1
 tool: shop
@@ -111,3 +114,38 @@ def test_a_row_of_many_events_is_planned_in_proportion_to_them(tmp_path: Path) -
     assert (plan.rows.mapped, plan.rows.rejected) == (2, 1)
     (reject,) = read_rejects(tmp_path / "plan", RejectsOptions())
     assert "65,536 events, and a row can be 65,535 at most" in reject.detail
+
+
+@pytest.mark.parametrize(
+    "native_rows", [pytest.param(True, marks=pytest.mark.skipif(not AVAILABLE, reason="no C part")), False]
+)
+def test_each_item_is_counted_by_what_became_of_it_also_after_a_row_that_was_rejected_whole(native_rows: bool) -> None:
+    """Of a row that is rejected as a whole the first item counts; the next row's items are counted one by one."""
+    counts = FieldCounts(Counted(nested=(Level(False, ("d",)),)))
+    counts.begin(None)
+
+    def scan(event: str, item: dict[str, Any]) -> None:
+        if native_rows:
+            counts.members(next(iter(native.Lines(json.dumps(item).encode(), (), False))))
+        else:
+            counts.row(item)
+        counts.event = event
+
+    counts.begin_items()
+    scan("A", {"a": 1})
+    scan("B", {"b": 2, "d": {"x": 1}})
+    counts.settle([], (), "bad_value", rejected=True)
+    counts.begin_items()
+    scan("A", {"a": 1, "d": {"x": 1}})
+    scan("C", {"c": 1})
+    counts.settle_items([(None, (), "filtered", False), (None, ("C",), "", False)])
+
+    found = counts.end(0, {"C": 1})
+    assert found.fields == {
+        (0, "a", "reject:bad_value"): 1,
+        (0, "a", "skip:filtered"): 1,
+        (0, "d", "skip:filtered"): 1,
+        (2, "x", "skip:filtered"): 1,
+        (0, "c", "event:0"): 1,
+    }
+    assert found.rows == {"reject:bad_value": 1, "skip:filtered": 1, "event:0": 1}

@@ -18,8 +18,8 @@ from pipeline.batcher import Envelope
 from pipeline.errors import Unfinished
 from pipeline.ledger import Ledger
 from pipeline.options import PlanOptions
-from pipeline.plan.contents import task_of, tasks
-from pipeline.plan.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.contents import task_of, tasks
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.transform.block import make_batches
 from pipeline.transform.tasks import BatchedBlock
 from pipeline.transform.workers import Workers

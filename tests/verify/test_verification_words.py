@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from pipeline.report.results import CellCounts, FoundCounts, VerifyResult
-from pipeline.report.verification_view import show_verification
+from pipeline.report.terminal.verification_view import show_verification
 from pipeline.report.verification_words import depth, verdict
 from pipeline.verify.findings import ExtraEvents, PeopleCheck, ValueCheck
 

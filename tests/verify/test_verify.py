@@ -18,9 +18,10 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import BrokenLedger, Refused, Unfinished, UsageError
 from pipeline.local_service import LocalService
+from pipeline.local_service.settings import Settings
 from pipeline.management import ManagementClient
 from pipeline.options import VerifyOptions
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.verify import Verification
 from pipeline.verify.comparison import COUNTS
 from pipeline.verify.landed import landed_cells, landed_pages, windows
@@ -48,11 +49,11 @@ def kinds(found: Verification) -> list[tuple[str, str]]:
     return [(one.kind, one.uuid) for one in found.differences]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_what_was_applied_is_proved(tmp_path: Path, workers: int) -> None:
-    """After an apply every event is found once, merges included, with nothing else."""
+@pytest.mark.parametrize(("workers", "zone"), [(0, "UTC"), (1, "UTC"), (0, "America/New_York")])
+def test_what_was_applied_is_proved(tmp_path: Path, workers: int, zone: str) -> None:
+    """After an apply every event is found once, merges included, with nothing else, whatever the project's zone."""
     directory = planned(tmp_path, 120, links=True)
-    with LocalService() as service:
+    with LocalService(settings=Settings(project_timezone=zone)) as service:
         applied(directory, service)
         found = verify(directory, service, workers=workers)
     made = open_plan(directory)[0].events.made

@@ -12,7 +12,7 @@ import pytest
 from pipeline import api, cli
 from pipeline.local_service import LocalService
 from pipeline.options import RehearseOptions, VerifyOptions
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.verify import Verification
 from pipeline.verify.provenance import having
 from tests.support.deliveries import Asked, Reply, passed_on, planned, run, serving, tamper, uuid

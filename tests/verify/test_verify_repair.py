@@ -23,7 +23,7 @@ from pipeline.ledger import Ledger, reopen
 from pipeline.local_service import LocalService
 from pipeline.local_service.settings import Settings
 from pipeline.options import VerifyOptions
-from pipeline.plan.freshness import open_plan
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.verify import Verification
 from tests.support.crashes import KEYS
 from tests.support.deliveries import (

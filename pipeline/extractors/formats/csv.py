@@ -71,7 +71,9 @@ def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
 def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
     from pipeline.extractors.csv_rows import DelimitedRows
 
-    return DelimitedRows(content, block.offset, part.dialect, blanks=options.blanks, members=options.members)
+    return DelimitedRows(
+        content, block.offset, part.dialect, blanks=options.blanks, members=options.members, layout=options.layout
+    )
 
 
 def _traits(dialect: Dialect) -> list[str]:
@@ -111,4 +113,5 @@ def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
 FORMAT = Format(
     "csv", "CSV", _blocks, _rows,
     recognize=_recognize, priority=100, traits=_traits, notices=_notices, fixed_columns=True,
+    layouts=True,
 )  # fmt: skip

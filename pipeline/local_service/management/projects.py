@@ -37,7 +37,7 @@ def _shown(call: OperationCall, project: Project) -> Json:
         "organization": _ORGANIZATION,
         "name": project.name,
         "is_demo": False,
-        "timezone": "UTC",
+        "timezone": call.state.settings.project_timezone,
     }
     if allows(call.caller.scopes, "project:read"):
         shown["api_token"] = project.capture_key  # a key that may only reach other things must not learn it

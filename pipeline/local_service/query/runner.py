@@ -39,7 +39,7 @@ from pipeline.local_service.store.database import CLOSING, BadQuery, SlowQuery, 
 
 _START = (
     "import sys; sys.path[:] = {path!r}; "
-    "from pipeline.local_service.query.worker import main; main({folder!r}, {memory})"
+    "from pipeline.local_service.query.worker import main; main({folder!r}, {memory}, {timezone!r})"
 )
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
 """Libraries reserve no memory in advance, since it would count as the query's."""
@@ -170,7 +170,7 @@ class QueryRunner:
             try:
                 if self._folder is None:
                     self._folder = Path(tempfile.mkdtemp(prefix="backcast-queries-"))
-                self._process = _Process(self._folder, self._settings.query_memory)
+                self._process = _Process(self._folder, self._settings.query_memory, self._settings.project_timezone)
             except OSError as error:
                 raise Unavailable(f"the process of queries cannot start: {error}") from None
         return self._process
@@ -232,10 +232,10 @@ class _Turn:
 class _Process:
     """The running process and the pipes to it. It ends by itself when this one does, however this one ends."""
 
-    def __init__(self, folder: Path, memory: int) -> None:
+    def __init__(self, folder: Path, memory: int, timezone: str) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BACKCAST_")}
         self._running = subprocess.Popen(
-            [sys.executable, "-c", _START.format(path=sys.path, folder=str(folder), memory=memory)],
+            [sys.executable, "-c", _START.format(path=sys.path, folder=str(folder), memory=memory, timezone=timezone)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -35,7 +35,7 @@ from pipeline.local_service.query.protocol import (
     write,
 )
 from pipeline.local_service.store.json_values import exact, values
-from pipeline.local_service.store.schema import SETTINGS, TABLES, views
+from pipeline.local_service.store.schema import TABLES, ZONED, connection_settings, views
 from pipeline.local_service.store.syntax import QueryNotAllowed, check_query, has_limit, needs_people
 
 FILE = "copy.duckdb"
@@ -49,17 +49,20 @@ _RECOVERABLE = (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedEr
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def main(folder: str, memory: int) -> None:
-    """Answer the queries on stdin, one after another, until stdin ends. `memory` is the limit in bytes."""
+def main(folder: str, memory: int, timezone: str) -> None:
+    """Answer the queries on stdin, one after another, until stdin ends. `memory` is the limit in bytes.
+
+    `timezone` is that of the projects.
+    """
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print must not get into the answers
     threading.Thread(target=_end_with_the_service, args=(Path(folder),), daemon=True).start()
     _limit(resource.RLIMIT_DATA, memory)
     _limit(resource.RLIMIT_CORE, 0)  # a core dump would contain what landed
     try:
-        copy = _opened(Path(folder) / FILE)
+        copy = _opened(Path(folder) / FILE, timezone)
         write(sink, Ready(read_state(copy)))
-        while _answered(copy, source, sink):
+        while _answered(copy, source, sink, zoned=timezone != "UTC"):
             pass
     except (EOFError, BrokenPipeError):
         _exit(Path(folder))
@@ -85,7 +88,7 @@ def _limit(kind: int, most: int) -> None:
     resource.setrlimit(kind, (bound, bound))
 
 
-def _opened(path: Path) -> duckdb.DuckDBPyConnection:
+def _opened(path: Path, timezone: str) -> duckdb.DuckDBPyConnection:
     """The copy; an empty one where the file is damaged."""
     try:
         copy = duckdb.connect(str(path))
@@ -96,11 +99,13 @@ def _opened(path: Path) -> duckdb.DuckDBPyConnection:
     copy.execute(TABLES)
     copy.execute(STATE_TABLE)
     copy.execute(_SPILLED)
-    copy.execute(SETTINGS)
+    if timezone != "UTC":
+        copy.execute(ZONED)
+    copy.execute(connection_settings(timezone))
     return copy
 
 
-def _answered(copy: duckdb.DuckDBPyConnection, source: IO[bytes], sink: IO[bytes]) -> bool:
+def _answered(copy: duckdb.DuckDBPyConnection, source: IO[bytes], sink: IO[bytes], *, zoned: bool) -> bool:
     """Take one request and answer it; whether the process can be used for the next one."""
     request = read(source, QueryRequest)
     try:
@@ -114,7 +119,7 @@ def _answered(copy: duckdb.DuckDBPyConnection, source: IO[bytes], sink: IO[bytes
             write(sink, QueryFailed("store", str(error), last=True))
             return False
         write(sink, Running())
-        answer = _answer(copy, request, tree, people=people)
+        answer = _answer(copy, request, tree, people=people, zoned=zoned)
     except RecursionError:
         problem = QueryFailed("refused", "the query is nested too deeply", last=False)
     except (
@@ -136,14 +141,14 @@ def _answered(copy: duckdb.DuckDBPyConnection, source: IO[bytes], sink: IO[bytes
     return not problem.last
 
 
-def _answer(copy: duckdb.DuckDBPyConnection, request: QueryRequest, tree: Any, *, people: bool) -> bytes:
+def _answer(copy: duckdb.DuckDBPyConnection, request: QueryRequest, tree: Any, *, people: bool, zoned: bool) -> bytes:
     """The JSON answer. Raises QueryNotAllowed where it is too large."""
     with copy.cursor() as cursor:
         groups = None
         if people:
             listed = 'SELECT type FROM group_kinds WHERE project = ? ORDER BY "index"'
             groups = [name for (name,) in cursor.execute(listed, [request.project]).fetchall()]
-        cursor.execute(views(request.project, groups))
+        cursor.execute(views(request.project, groups, zoned=zoned))
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         relation = cursor.sql(request.sql)
         types = relation.types

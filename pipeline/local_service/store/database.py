@@ -25,7 +25,7 @@ from pipeline.local_service.people.processing import PersonProcessing, ServiceCl
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.columns import encoded, instants, numbers, table, texts
 from pipeline.local_service.store.json_values import exact, values
-from pipeline.local_service.store.schema import SETTINGS, TABLES, views
+from pipeline.local_service.store.schema import TABLES, connection_settings, views
 from pipeline.local_service.store.syntax import needs_people
 
 _INSERT = """
@@ -87,7 +87,7 @@ class Store:
             self._writer.execute(TABLES)
             if self._spill is not None:
                 self._writer.execute(f"SET GLOBAL temp_directory = '{_quoted(self._spill)}'")
-            self._writer.execute(SETTINGS)
+            self._writer.execute(connection_settings("UTC"))
         except duckdb.Error as error:
             raise BadStore(f"the store {path} cannot be opened: {str(error).splitlines()[0]}") from None
         self._receipts = self._number("SELECT coalesce(max(receipt), 0) FROM accepted")

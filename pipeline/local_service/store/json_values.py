@@ -126,6 +126,8 @@ def _runs(column: pa.Array, flat: list[Any]) -> list[Any]:
 
 def _instants(column: pa.Array) -> list[str | None]:
     unit = column.type.unit
+    if column.type.tz not in (None, "UTC"):  # as the real service answers: in the zone, with its offset
+        return [None if moment is None else moment.isoformat(timespec="microseconds") for moment in column.to_pylist()]
     digits = _UNITS[unit]
     numbers = column.view(pa.int64())
     low, high = (max(-_LAST_INSTANT + 1, _YEAR_1 * 10**digits), min(_LAST_INSTANT, _YEAR_10000 * 10**digits))

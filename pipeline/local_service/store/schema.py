@@ -31,6 +31,11 @@ CREATE OR REPLACE VIEW collapsed AS SELECT * FROM accepted WHERE receipt IN (
     SELECT max(receipt) FROM kept
     GROUP BY uuid, hash(project, event, distinct_id, CAST("timestamp" AS DATE)));
 CREATE OR REPLACE MACRO toDate(x) AS CAST(x AS DATE);
+CREATE OR REPLACE MACRO toTimeZone(x, zone) AS CASE zone
+    WHEN 'UTC' THEN x ELSE timezone(zone, timezone('UTC', x)) END;
+CREATE OR REPLACE MACRO toDateTime(x, zone) AS CASE zone
+    WHEN 'UTC' THEN CAST(x AS TIMESTAMP) ELSE timezone('UTC', timezone(zone, CAST(x AS TIMESTAMP))) END;
+CREATE OR REPLACE MACRO toDateTime64(x, digits, zone) AS toDateTime(x, zone);
 CREATE OR REPLACE MACRO JSONExtractString(x, name) AS coalesce(CASE
     WHEN json_type(x, '/' || replace(replace(name, '~', '~0'), '/', '~1')) = 'VARCHAR'
     THEN json_extract_string(x, '/' || replace(replace(name, '~', '~0'), '/', '~1')) END, '');
@@ -39,8 +44,14 @@ CREATE OR REPLACE MACRO person_digits(digits) AS CAST(
 CREATE OR REPLACE MACRO person_uuid(project, distinct_id) AS person_digits(md5(project || ':' || distinct_id));
 """
 
-SETTINGS = """
-SET GLOBAL TimeZone = 'UTC';
+ZONED = """
+CREATE OR REPLACE MACRO toTimeZone(x, zone) AS timezone(zone, x);
+CREATE OR REPLACE MACRO toDateTime(x, zone) AS timezone(zone, CAST(x AS TIMESTAMP));
+"""
+"""Where the projects have another zone than UTC: their events' times have that zone, as in the real query language."""
+
+_SETTINGS = """
+SET GLOBAL TimeZone = '{timezone}';
 SET GLOBAL memory_limit = '200MB';
 SET GLOBAL threads = 1;
 SET GLOBAL autoload_known_extensions = false;
@@ -51,6 +62,8 @@ SET GLOBAL lock_configuration = true;
 
 _COLUMNS = 'uuid, event, distinct_id, "timestamp", properties'
 _TAIL = "historical_migration, created_at"
+_ZONED_COLUMNS = _COLUMNS.replace('"timestamp"', 'timezone(\'UTC\', "timestamp") AS "timestamp"')
+_ZONED_TAIL = "historical_migration, timezone('UTC', created_at) AS created_at"
 _VIEWS = """
 CREATE TEMP VIEW raw_events AS SELECT {columns}, {tail}, receipt FROM accepted WHERE project = {project};
 CREATE TEMP VIEW persons AS SELECT id, properties, created_at, is_identified FROM people WHERE project = {project};
@@ -79,14 +92,20 @@ MOST_GROUP_TYPES = 5
 """Group types of a project."""
 
 
-def views(project: int, group_types: list[str] | None) -> str:
-    """The statements that create the views of one project.
+def connection_settings(timezone: str) -> str:
+    """The statements that limit a connection, and give it the time zone of the projects."""
+    return _SETTINGS.format(timezone=timezone.replace("'", "''"))
+
+
+def views(project: int, group_types: list[str] | None, *, zoned: bool = False) -> str:
+    """The statements that create the views of one project. `zoned`: its time zone is not UTC.
 
     `group_types` None: the query does not read the columns of `events` about persons and groups; they stay empty.
     """
     groups = ", ".join(f'{_group(group_types or [], index)} AS "$group_{index}"' for index in range(MOST_GROUP_TYPES))
     events = _PLAIN_EVENTS if group_types is None else _EVENTS
-    return (_VIEWS + events).format(project=project, columns=_COLUMNS, tail=_TAIL, groups=groups)
+    columns, tail = (_ZONED_COLUMNS, _ZONED_TAIL) if zoned else (_COLUMNS, _TAIL)
+    return (_VIEWS + events).format(project=project, columns=columns, tail=tail, groups=groups)
 
 
 def _group(types: list[str], index: int) -> str:

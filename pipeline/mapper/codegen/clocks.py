@@ -78,7 +78,7 @@ def _write_text(emitter: Emitter, target: str, clock: program.Clock) -> None:
         utc, cut = emitter.local("utc"), emitter.local("cut")
         reader = f"read_iso({text}, {clock.space})"
         if clock.form is not None:
-            reader = f"{emitter.const(TimeFormat(clock.form).read, ('form', clock.form))}({text})"
+            reader = f"{emitter.const(TimeFormat(clock.form).reader, ('form', clock.form))}({text})"
         with emitter.block("try:"):
             emitter.line(f"{target}, {utc}, {cut} = {reader}")
             emitter.line(f"if {cut}: w += TRUNCATED")

@@ -7,11 +7,12 @@ properties are no Members goes to the function for dicts. What a decoder makes o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
-from pipeline.mapper.codegen import runtime
+from pipeline.mapper.codegen import conversions, runtime
 from pipeline.mapper.codegen.steps import StepEmitter
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
@@ -27,6 +28,13 @@ _AS_DICT = "return map_dict(row.as_dict(), observe, scan)"
 
 class NotNative(Exception):
     """The program cannot run over Members."""
+
+
+def _one_call(step: program.Step) -> str:
+    """The method that writes such steps, one after the other, as one call; "" where each is written by itself."""
+    if isinstance(step, program.FillProperty) or (isinstance(step, program.SetProperty) and not step.replace):
+        return "_set_properties"
+    return "_convert_numbers" if isinstance(step, program.ConvertProperty) and step.type == "number" else ""
 
 
 class OddMembers(dict[str, Any]):
@@ -118,12 +126,17 @@ class NativeEmitter(StepEmitter):
         name = self._object(value)
         if self.computed(("object", value)) is None:
             source = self.value(value)
-            opener = self.const(native.Opener(), ("opener", value))
+            opener = self._opener(value)
             with self.block(f"if {name} is None:"):
                 self.line(f"{name} = {opener}({source})")
                 self.line(f"if {name} is None: {name} = OddMembers(members_of({source}))")
             self.remember(("object", value), name)
         return name
+
+    def _opener(self, value: expressions.Value) -> str:
+        """The opener of an object that is only read: the items of a row share values, which it opens once."""
+        of = value.value if isinstance(value, expressions.NotNull) else value
+        return self.const(native.Opener(again=True), ("opener", of))
 
     def _owner(self, value: expressions.Value) -> str:
         """The object that has a property, a column of the row or a member; "" for any other value."""
@@ -138,6 +151,25 @@ class NativeEmitter(StepEmitter):
                 raise NotNative
             case _:
                 return ""
+
+    def write(self, steps: Sequence[program.Step]) -> None:
+        """The steps, of which those that set properties, one after the other, are one call, as are those that make
+        numbers of them."""
+        for method, together in groupby(steps, _one_call):
+            if method:
+                getattr(self, method)(tuple(together))
+            else:
+                super().write(tuple(together))
+
+    def _set_properties(self, steps: Sequence[Any]) -> None:
+        names = tuple((step.name, isinstance(step, program.FillProperty)) for step in steps)
+        values = ", ".join(self.value(step.value) for step in steps)
+        call = self.const(native.Sets(names, partial(runtime.collided, self.program.tool)))
+        self.line(f"w = {call}(p, w, {values})")
+
+    def _convert_numbers(self, steps: Sequence[Any]) -> None:
+        call = self.const(native.Numbers(tuple(step.name for step in steps), conversions.convert_number))
+        self.line(f"w = {call}(p, w)")
 
     def step(self, step: program.Step) -> None:
         match step:
@@ -156,7 +188,7 @@ class NativeEmitter(StepEmitter):
     def _members_to_spread(self, spread: expressions.Spread) -> str:
         """The variable with the Members of an object, or with the dict of what they become."""
         source = self.value(spread.source)
-        opener = self.const(native.Opener(), ("opener", spread.source))
+        opener = self._opener(spread.source)
         name = self.local("s")
         self.line(f"{name} = {opener}({source})")
         with self.block(f"if {name} is None:"):

@@ -36,6 +36,7 @@ LONGEST_VERSION = 18
 encode = msgspec.json.Encoder().encode
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_MAY_BE_OBJECT = (b"{", b'"')
 _MILLISECONDS = re.compile(r"[0-9]{1,15}")
 _NIL = "00000000-0000-0000-0000-000000000000"
 
@@ -57,6 +58,8 @@ def opened(value: Any) -> Record | None:
 
 def members_of(value: Value) -> Record:
     """An object's members, for reading only; empty when it is missing or no object."""
+    if type(value) is Raw and bytes(value)[:1] not in _MAY_BE_OBJECT:
+        return {}
     try:
         return opened(value) or {}
     except BadValue:

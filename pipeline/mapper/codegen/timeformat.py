@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 
 from pipeline.errors import UsageError
+from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import HOUR, MINUTE, SECOND, BadTime, Reading, wall_of
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -65,7 +67,14 @@ class TimeFormat:
         self._days: dict[tuple[str | None, ...], int] = {}
         self._date = [letter for letter in "Yymbd" if letter in directives]
         """The directives of the date, and whether there are none but these and the hour, the minute and the second."""
+        self._directives = directives
         self._usual = directives <= set("YymbdHMS") and {"H", "M", "S"} <= directives
+
+    @property
+    def reader(self) -> Callable[[str], Reading]:
+        """`read`, by the C part where the format has numbers of a fixed width only."""
+        plain = self.pattern.isascii() and {"Y", "m", "d"} <= self._directives <= set("YmdHMS")
+        return native.Reader("format", self.read, format=self.pattern) if AVAILABLE and plain else self.read
 
     def read(self, text: str) -> Reading:
         """Read one time. A two-digit year below 69 is 20xx. Raises BadTime."""

@@ -124,7 +124,7 @@ class Emitter:
             ):
                 return self._unless_absent(value, reference)
             name = getattr(self, _WRITERS[type(value)])(value)
-            if _is_reusable(value):
+            if expressions.is_reusable(value):
                 self.remember(value, name)
         return name
 
@@ -323,7 +323,7 @@ class Emitter:
         members = self.computed(("members", value.value)) if isinstance(value, expressions.NotNull) else None
         name = self.local("o")
         self.line(f"{name} = {members} or opened({source})" if members else f"{name} = opened({source})")
-        return self.remember(("opened", value), name) if _is_reusable(value) else name
+        return self.remember(("opened", value), name) if expressions.is_reusable(value) else name
 
     # --- conditions
 
@@ -393,13 +393,6 @@ def _value_of(key: object) -> Value:
     if isinstance(key, tuple):
         return key[1] if key[0] != "members" else expressions.Constant("")
     return key  # type: ignore[return-value]
-
-
-def _is_reusable(value: Value) -> bool:
-    """Whether a value may be computed once for all its uses. A failed conversion warns each time, the dict of a spread
-    is changed by its user, and `AllProperties` depends on which properties were removed before."""
-    once = expressions.Convert | expressions.Refuse | expressions.AllProperties | expressions.Spread
-    return not any(isinstance(operation, once) for operation in expressions.operations(value))
 
 
 def _taken(source: Program) -> frozenset[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.mapper import service_names
 from pipeline.mapper.language import sections as language
 from pipeline.mapper.program.builder import NO_TABLES, Tables
+from pipeline.mapper.program.stored_table import StoredTable
 from pipeline.mapper.verbs.values import HOLE
 
 
@@ -46,7 +47,8 @@ def _made(given: Any, mapping: language.Mapping, tables: Tables) -> set[str]:
             return {arguments["const"]}
         case "lookup":
             table = arguments.get("in", tables.get(arguments.get("table", ""), {}))
-            return {*table.values()} | _made(arguments.get("else"), mapping, tables)
+            fixed = () if isinstance(table, StoredTable) else table.values()  # too many names to compare with
+            return {*fixed} | _made(arguments.get("else"), mapping, tables)
         case "ref":
             name = arguments["ref"]
             defined = mapping.define.get(name[1:]) if name.startswith("@") else None

@@ -21,7 +21,7 @@ from pipeline.mapper.program.builder import NO_TABLES, Builder, Tables
 from pipeline.mapper.program.operations import Step
 from pipeline.mapper.program.references import path_of as reference_to
 from pipeline.mapper.program.references import path_steps
-from pipeline.mapper.program.required_fields import Level, references_of
+from pipeline.mapper.program.required_fields import Level, path_to, references_of
 from pipeline.models import SealedOptions
 
 Path: TypeAlias = tuple[bool, tuple[str, ...]]
@@ -362,12 +362,13 @@ _IDENTITY = frozenset(("(distinct_id)", "(time)", "(receive time)"))
 
 
 def nested_levels(mapping: language.Mapping, options: SealedOptions) -> tuple[Level, ...]:
-    """The objects inside rows that a mapping reads into, sorted."""
-    levels = {one.level for one in references_of(mapping, options) if one.level.steps}
+    """The objects inside rows that a mapping reads into, also on its way to others, sorted."""
+    levels = {level for one in references_of(mapping, options) for level, _ in path_to(one) if level.steps}
     for spread in mapping.properties.spread:
         if spread.source.verb == "ref" and spread.source.arguments["ref"].startswith("/"):
             levels.add(Level(False, path_steps(spread.source.arguments["ref"])))
     opened = mapping.properties.open
     column = opened.arguments.get("ref", "") if opened is not None else ""
-    levels.discard(Level(False, path_steps(column)))
+    if len(steps := path_steps(column)) == 1:
+        levels.discard(Level(False, steps))  # its members are the opened properties
     return tuple(sorted(levels))

@@ -21,6 +21,7 @@ from pipeline.mapper.program.opened_object import opened_object
 from pipeline.mapper.program.operations import Let, Program, Step
 from pipeline.mapper.program.references import definition_of, path_steps, references_in
 from pipeline.mapper.program.renaming import kept_properties, rename_properties
+from pipeline.mapper.program.stored_table import StoredTable, in_memory
 from pipeline.models import SealedOptions
 
 HASH_KEY = "BACKCAST_HASH_KEY"
@@ -113,15 +114,14 @@ class Builder:
         """The name in the program of a lookup's table; with `any_case`, of one whose names are in lower case."""
         name, table = str(call.arguments.get("table")), call.arguments.get("in")
         if table is None:
-            table = self._tables.get(name)
-            if table is None:
-                known = ", ".join(self._tables) or "none"
-                raise wrong_call(call, f"there is no table {call.arguments.get('table')!r}", f"tables: {known}")
+            if (table := self._tables.get(name)) is None:
+                known = f"tables: {', '.join(self._tables) or 'none'}"
+                raise wrong_call(call, f"there is no table {name!r}", known)
         else:
             name = f"line {call.place.line}, column {call.place.column}"
         if any_case:
-            name, table = f"{name} in lower case", {old.lower(): new for old, new in table.items()}
-        self.tables[name] = dict(table)
+            name, table = f"{name} in lower case", {old.lower(): new for old, new in in_memory(table, name).items()}
+        self.tables[name] = table if isinstance(table, StoredTable) else dict(table)
         return name
 
     def purpose(self, purpose: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -249,6 +250,17 @@ def operations(found: object) -> Iterator[Any]:
         elif isinstance(one, Operation):
             yield one
             left += [getattr(one, name) for name in one.__struct_fields__[::-1]]
+
+
+@lru_cache(8_192)
+def is_reusable(value: Value) -> bool:
+    """Whether a value may be computed once for all its uses. A failed conversion warns each time, the dict of a spread
+    is changed by its user, and `AllProperties` depends on which properties were removed before.
+
+    A value is asked for wherever it is used, and the tables of an export have the same mapping.
+    """
+    once = Convert | Refuse | AllProperties | Spread
+    return not any(isinstance(operation, once) for operation in operations(value))
 
 
 def gives_text(value: Value) -> bool:

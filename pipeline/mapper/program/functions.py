@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pipeline.mapper.program import operations as program
-from pipeline.models import RejectReason
+from pipeline.models import Layout, RejectReason
 from pipeline.values import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,10 +28,12 @@ class Function:
 
 FUNCTIONS: dict[str, Function] = {}
 """By name: what `expressions.Apply` may call."""
+MOST_OBJECTS = 16
+"""The limit of `native.Cells`."""
 DECODERS: dict[str, Callable[..., list[Record | RejectReason]]] = {}
 """By name: what `program.Decode` may call, with a row and the decoder's arguments. It may change the row."""
-COLUMNS: dict[str, Callable[..., Iterable[str]]] = {}
-"""By name of a decoder: the columns of which a row that it changes has at least one, by the decoder's arguments."""
+LAYOUTS: dict[str, Callable[..., Layout | None]] = {}
+"""By name of a decoder: what it makes of every row of a table, by the table's columns and the decoder's arguments."""
 
 
 def function(needs: int = 0, prepared: bool = False, warns: bool = False) -> Callable[[F], F]:
@@ -54,19 +57,24 @@ def decoding(call: F) -> F:
     return call
 
 
-def only_with(columns: Callable[..., Iterable[str]]) -> Callable[[F], F]:
-    """Declare that a decoder returns every row without these columns, which depend on its arguments, as it is."""
+def of_table(layout: Callable[..., Layout | None]) -> Callable[[F], F]:
+    """Declare what a decoder makes of the rows of a table with some columns, whichever of its cells are blank: a layout
+    without places for rows that it returns as they are, None where each row has to be decoded by itself."""
 
     def declare(call: F) -> F:
-        COLUMNS[call.__name__] = columns
+        LAYOUTS[call.__name__] = layout
         return call
 
     return declare
 
 
-def decoded_columns(decode: program.Decode | None) -> frozenset[str] | None:
-    """The columns without which a row is plain, whatever else it has; None where any row may have to be decoded."""
-    if decode is None:
-        return frozenset()
-    columns = COLUMNS.get(decode.decoder)
-    return None if columns is None else frozenset(columns(*decode.arguments))
+def only_with(named: Callable[..., Iterable[str]]) -> Callable[[F], F]:
+    """Declare that a decoder returns every row without these columns, which depend on its arguments, as it is."""
+    return of_table(lambda columns, *words: Layout() if set(columns).isdisjoint(named(*words)) else None)
+
+
+@lru_cache(64)
+def layout_of(decode: program.Decode, columns: tuple[str, ...]) -> Layout | None:
+    """What a decoder makes of the rows of a table; None where each row has to be decoded by itself."""
+    layout = LAYOUTS[decode.decoder](columns, *decode.arguments)
+    return None if layout is None or len(layout.objects) > MOST_OBJECTS else layout

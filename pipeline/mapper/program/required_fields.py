@@ -1,24 +1,22 @@
 """The references of a mapping: the names that it reads in a row, and the objects of the row that have them.
 
-A plan compares them with the names that the source has (`pipeline.transform.field_names`,
-`pipeline.plan.unmatched`), so that a misspelt column does not lose a property of every event in silence. Those of a
-shipped mapping are not compared: they name what *any* export of a tool may have, most exports lack many, and cases and
-samples prove their spelling. References that an operator adds with --set, or in a mapping of their own, are compared.
+A plan compares them with the names that its coverage counted (`pipeline.plan.statistics.unmatched`), so that a misspelt
+column does not lose a property of every event in silence. Those of a shipped mapping are not compared: they name what
+*any* export of a tool may have, most exports lack many, and cases and samples prove their spelling. References that an
+operator adds with --set, or in a mapping of their own, are compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import takewhile
 from typing import NamedTuple
 
 from pipeline.mapper.codegen.runtime import members_of
 from pipeline.mapper.language import sections as language
 from pipeline.mapper.language.sections import Call, Clock, EventRule, Place, Profiles, Spread
-from pipeline.mapper.program.builder import Builder
-from pipeline.mapper.program.operations import Decode
 from pipeline.mapper.program.references import definition_of, path_of, path_steps, properties_of
 from pipeline.mapper.verbs.values import HOLE
 from pipeline.models import SealedOptions
@@ -49,20 +47,19 @@ class Reference(NamedTuple):
     slot: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The references to check in the rows of a source. `open` is the object of the properties, None for the row itself;
-    `decode` turns a row as it was read into the rows that the mapping reads."""
-
-    references: tuple[Reference, ...]
-    open: Call | None
-    decode: Decode | None
+def path_to(reference: Reference) -> Iterator[tuple[Level, str]]:
+    """The names on the way to a reference's, each with the object that has it, its own last."""
+    level, name = reference.level, reference.name
+    for number, step in enumerate(level.steps):
+        yield Level(level.opened, level.steps[:number]), step
+    yield level, name
 
 
-def wanted_references(
+def required_references(
     mapping: language.Mapping, options: SealedOptions, shipped: Iterable[language.Mapping]
-) -> Wanted | None:
-    """The references to check, None for none. `shipped` are the shipped mappings of the same tool, including itself."""
+) -> tuple[Reference, ...]:
+    """The references that some row of a source should have. `shipped` are the shipped mappings of the same tool, also
+    itself."""
     references = _Finder(mapping, options).references
     of_shipped = {
         (reference.level, reference.name)
@@ -71,12 +68,11 @@ def wanted_references(
     }
     # A reference that a shipped mapping has too can replace the others of its slot, so none of them is required.
     optional = {reference.slot for reference in references if (reference.level, reference.name) in of_shipped}
-    own = tuple(
+    return tuple(
         reference._replace(slot="") if reference.slot in optional else reference
         for reference in dict.fromkeys(references)
         if (reference.level, reference.name) not in of_shipped
     )
-    return Wanted(own, mapping.properties.open, Builder(mapping, options).decode()) if own else None
 
 
 def references_of(mapping: language.Mapping, options: SealedOptions) -> tuple[Reference, ...]:

@@ -3,10 +3,12 @@ warning `bad_value`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow, Underflow
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
+from operator import add, mul, sub
 
 from msgspec import Raw
 
@@ -101,14 +103,18 @@ def calculated(operation: str, *numbers: values.Value) -> Raw | None:
     if None in numbers:
         return None
     texts = [bytes(number) if type(number) is Raw else number for number in numbers]
-    if all(type(text) is bytes and len(text) <= MOST_DIGITS for text in texts):
+    if all(isinstance(text, bytes | str) and len(text) <= MOST_DIGITS for text in texts):
         return _calculated_often(operation, *texts)
     return _calculated(operation, *numbers)
 
 
 def _calculated(operation: str, *numbers: values.Value | bytes) -> Raw:
     """The result of numbers, of which some are the bytes of JSON texts. Raises BadValue."""
-    result, *others = (_decimal(Raw(number) if isinstance(number, bytes) else number) for number in numbers)
+    read = [as_number(Raw(number) if isinstance(number, bytes) else number) for number in numbers]
+    if operation in _OF_WHOLE and len(read) == 2 and all(type(one) is Raw and _WHOLE.fullmatch(one) for one in read):
+        first, second = map(int, map(bytes, read))  # type: ignore[arg-type]
+        return Raw(b"%d" % _OF_WHOLE[operation](first, second))
+    result, *others = map(_decimal, read)
     for other in others:
         result = _OPERATIONS[operation](result, other)
     return _json(result)
@@ -174,6 +180,11 @@ _OPERATIONS = {
     "multiply": _exactly(_EXACT.multiply),
     "divide": _exactly(_quotient),
 }
+
+
+_WHOLE = re.compile(rb"-?[0-9]{1,18}")
+_OF_WHOLE: dict[str, Callable[[int, int], int]] = {"add": add, "subtract": sub, "multiply": mul}
+"""The operations whose results of whole numbers are whole; of 18 digits they never have too many."""
 
 
 def _json(number: Decimal) -> Raw:

@@ -20,7 +20,7 @@ once a cell of CSV, and would overwrite properties of a person or a group.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec import Raw
 
@@ -99,20 +99,19 @@ def decoded(row: Record, named: str, setting: str = "") -> Record:
         row = {name.lower(): value for name, value in row.items()}
     if "message_id" in row and "id" not in row:
         row, named = _of_jitsu(row)
-    columns: Record = {}
-    traits: Record = {}
-    model: Record = {}
-    for name, value in row.items():
-        if is_bookkeeping(name):
-            continue
-        if name in MODEL or (name.startswith("context_") and not name.startswith(_TRAITS)):
-            if not _blank(value):
-                model[name] = value
-        elif name.startswith(_TRAITS):
-            if not _blank(value):
-                traits[name[len(_TRAITS) :]] = value
-        elif not values.is_absent(value):
-            columns[name] = value
+    of_model, of_traits, custom = _sorted_columns(tuple(row))
+    # A text, which most values are, is blank only where it is empty.
+    model: Record = {
+        name: value for name in of_model if (value if (value := row[name]).__class__ is str else not _blank(value))
+    }
+    traits: Record = {
+        name.removeprefix(_TRAITS): value
+        for name in of_traits
+        if (value if (value := row[name]).__class__ is str else not _blank(value))
+    }
+    columns: Record = {
+        name: value for name in custom if (value := row[name]).__class__ is str or not values.is_absent(value)
+    }
     for name in _TIMES:
         if name in model:
             model[name] = _instant(model[name])
@@ -133,6 +132,23 @@ def decoded(row: Record, named: str, setting: str = "") -> Record:
     if table:
         model["table"] = table
     return model
+
+
+@lru_cache(1_024)
+def _sorted_columns(columns: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The columns of the model, those of traits, and the custom ones; a loader's own are none of these.
+
+    Many rows of a table have the same columns.
+    """
+    model, traits, custom = [], [], []
+    for name in columns:
+        if name.startswith(_TRAITS):
+            traits.append(name)
+        elif name in MODEL or name.startswith("context_"):
+            model.append(name)
+        elif not is_bookkeeping(name):
+            custom.append(name)
+    return tuple(model), tuple(traits), tuple(custom)
 
 
 def _of_jitsu(row: Record) -> tuple[Record, str]:

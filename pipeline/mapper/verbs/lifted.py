@@ -11,8 +11,9 @@ from pipeline.mapper.codegen.runtime import encode
 from pipeline.mapper.language.kinds import NAMES, TEXT, Field, verb
 from pipeline.mapper.language.sections import Call
 from pipeline.mapper.program.builder import Builder
-from pipeline.mapper.program.functions import decoding, only_with
+from pipeline.mapper.program.functions import decoding, of_table, only_with
 from pipeline.mapper.program.operations import Decode
+from pipeline.models import Layout
 from pipeline.values import Record
 
 decoder = partial(verb, "decoder")
@@ -53,15 +54,27 @@ def nest(_build: Builder, call: Call) -> Decode:
     return Decode("nested", tuple(call.arguments["nest"]))
 
 
+def _nested_cells(names: tuple[str, ...], *columns: str) -> Layout | None:
+    """`nested`, of a table that has none of the objects itself."""
+    if not set(columns).isdisjoint(names):
+        return None
+    inside = {name: (columns.index(column), member) for name, column, member in _members(names, columns)}
+    return Layout(tuple((number, *inside.get(name, (-1, name))) for number, name in enumerate(names)), columns)
+
+
 @decoding
+@of_table(_nested_cells)
 def nested(row: Record, *columns: str) -> list[Record]:
     """The row, with the columns that begin with one of these and a dot as members of an object of its name. Raises
     BadValue where a column of that name is something else."""
     found: dict[str, Record] = {}
     for name, column, member in _members(tuple(row), columns):
-        found.setdefault(column, {})[member] = row.pop(name)
+        value = row.pop(name)
+        # A text stays one: as JSON it would be read again.
+        kept = value.__class__ is str or value.__class__ is Raw
+        found.setdefault(column, {})[member] = value if kept else Raw(encode(value))
     for column, members in found.items():
-        row[column] = Raw(encode({**members, **(values.opened(row.get(column)) or {})}))
+        row[column] = {**members, **(values.opened(row.get(column)) or {})}  # type: ignore[assignment]
     return [row]
 
 

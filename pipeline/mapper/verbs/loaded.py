@@ -9,12 +9,12 @@ from functools import lru_cache, partial
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.codegen.runtime import encode
 from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Field, verb
 from pipeline.mapper.language.sections import Call
 from pipeline.mapper.program.builder import Builder
-from pipeline.mapper.program.functions import decoding
+from pipeline.mapper.program.functions import decoding, of_table
 from pipeline.mapper.program.operations import Decode
+from pipeline.models import Layout
 from pipeline.values import Record
 
 BOOKKEEPING = ("_fivetran_", "_airbyte_", "_dlt_", "_sdc_")
@@ -48,28 +48,67 @@ def loaded(_build: Builder, call: Call) -> Decode:
     return Decode("loaded_row", (call.arguments["into"], *counts, *stay, *strip, *names))
 
 
+def _loaded_cells(columns: tuple[str, ...], into: str, staying: str, stripped: str, *words: str) -> Layout | None:
+    """`loaded_row`, of a table in which no name depends on which other columns a row has."""
+    stay, strip, names = _split(words, staying, stripped)
+    plain = columns
+    if _in_capitals(columns):
+        plain = tuple(name.lower() for name in columns)
+    elif any(name == name.upper() != name.lower() for name in columns):
+        return None
+    if strip:
+        renamed = _plain_names(plain, strip)
+        if any(renamed[name] != _plain_names((name,), strip)[name] for name in plain):
+            return None
+        plain = tuple(renamed[name] for name in plain)
+    number_of = {name: number for number, name in enumerate(plain)}
+    members = _members(plain, into, stay, names)
+    if not members or RAW in plain or into in plain or len(number_of) < len(plain):
+        return None
+    if len({tools for _, tools in members}) < len(members):
+        return None
+    if any(_members((name,), into, stay, names) != ((name, tools),) for name, tools in members):
+        return None
+    kept = tuple((number_of[name], -1, name) for name in stay if name in number_of)
+    return Layout((*kept, *((number_of[name], 0, tools) for name, tools in members)), (into,), always=True)
+
+
 @decoding
+@of_table(_loaded_cells)
 def loaded_row(row: Record, into: str, staying: str, stripped: str, *words: str) -> list[Record]:
     """The one row that a loaded row becomes: `words` are so many columns that stay, so many prefixes, then the names.
     Raises BadValue for a record or an object that is none."""
-    prefixes = int(staying) + int(stripped)
-    stay, strip, names = words[: int(staying)], words[int(staying) : prefixes], words[prefixes:]
-    if not any(name != name.upper() for name in row):
+    stay, strip, names = _split(words, staying, stripped)
+    columns = tuple(row)
+    if _in_capitals(columns):
         row = {name.lower(): value for name, value in row.items()}
+        columns = tuple(row)
     if strip:
-        renamed = _plain_names(tuple(row), strip)
+        renamed = _plain_names(columns, strip)
         row = {renamed[name]: value for name, value in row.items()}
+        columns = tuple(row)
     if RAW in row:
         row = values.opened(row[RAW]) or {}
-    members = values.opened(row.get(into)) or {}
-    for name, tools in _members(tuple(row), into, stay, names):
-        members[name if tools in members else tools] = row[name]
+        columns = tuple(row)
+    members: Record = dict(values.opened(row[into]) or {}) if into in row else {}
+    for name, tools in _members(columns, into, stay, names):
+        value = row[name]
+        # A text stays one: as JSON it would be read again.
+        members[name if tools in members else tools] = (
+            value if value.__class__ is str or value.__class__ is Raw else values.raw(value)
+        )
     kept = {name: row[name] for name in stay if name in row}
-    written = {
-        name: value if value.__class__ is str or value.__class__ is Raw else values.raw(value)
-        for name, value in members.items()
-    }
-    return [{**kept, into: Raw(encode(written))}]
+    return [{**kept, into: members}]  # type: ignore[dict-item]
+
+
+@lru_cache(256)
+def _in_capitals(columns: tuple[str, ...]) -> bool:
+    return not any(name != name.upper() for name in columns)
+
+
+def _split(words: tuple[str, ...], staying: str, stripped: str) -> tuple[tuple[str, ...], ...]:
+    prefixes = int(staying) + int(stripped)
+    return words[: int(staying)], words[int(staying) : prefixes], words[prefixes:]
 
 
 @lru_cache(256)

@@ -18,6 +18,7 @@ from pipeline.mapper.language.sections import Call
 from pipeline.mapper.program.builder import Builder, wrong_call
 from pipeline.mapper.program.expressions import Apply, Constant, Value
 from pipeline.mapper.program.functions import function
+from pipeline.mapper.program.stored_table import in_memory
 from pipeline.values import BadValue
 
 value = partial(verb, "value")
@@ -47,7 +48,9 @@ def pieces(build: Builder, call: Call) -> Value:
         raise wrong_call(call, "columns need `cells`, the text between two of them", 'write cells: ";"')
     if unknown := [name for name in given.get("numbers", ()) if name not in given.get("columns", ())]:
         raise wrong_call(call, f"numbers: {unknown[0]!r} is not among the columns", "name one of `columns`")
-    table = encode(dict(build.tables[build.table(call, False)])).decode() if "table" in given else ""
+    table = ""
+    if "table" in given:
+        table = encode(dict(in_memory(build.tables[build.table(call, False)], given["table"]))).decode()
     settings = [given.get(name, "") for name in ("by", "cells", "escape", "prefix")]
     columns = given.get("columns", ())
     settings += [table, len(columns), *columns, *given.get("numbers", ())]

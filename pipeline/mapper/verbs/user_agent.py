@@ -73,7 +73,8 @@ class Agents:
         if agent is None:
             if len(self._cache) >= CACHED:
                 self._cache.clear()
-            agent = self._cache[text] = self._read((text or "")[:LONGEST])
+            # Of a missing one every pattern would be compiled and tried in vain.
+            agent = self._cache[text] = self._read(text[:LONGEST]) if text else Agent()
         return agent
 
     def _read(self, text: str) -> Agent:

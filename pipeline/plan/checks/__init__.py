@@ -23,14 +23,14 @@ import msgspec
 from pipeline.errors import UsageError
 from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
-from pipeline.plan.activity_facts import ActivityFacts
-from pipeline.plan.coverage import Coverage
-from pipeline.plan.daily_counts import day_name
-from pipeline.plan.drift import DriftFacts
-from pipeline.plan.history import History
-from pipeline.plan.hours import HourHistory
-from pipeline.plan.manifest import PeopleSeal, RowCounts
-from pipeline.plan.unmatched import MissingReferences
+from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
+from pipeline.plan.statistics.activity_facts import ActivityFacts
+from pipeline.plan.statistics.coverage import Coverage
+from pipeline.plan.statistics.daily_counts import day_name
+from pipeline.plan.statistics.drift import DriftFacts
+from pipeline.plan.statistics.history import History
+from pipeline.plan.statistics.hours import HourHistory
+from pipeline.plan.statistics.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
 
 Level = Literal["stop", "warning", "notice"]
@@ -94,7 +94,8 @@ class PlanFacts:
     the data have no evidence of their time zone. `in_series` says that the plan is one window of a job, and
     `max_merges` is the job's limit, None without one. `open_choices` are those that the mapping lists under `open`.
     `coverage` is None where no mapping file decides, and `unmapped_limit` where any number is allowed.
-    `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one.
+    `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one. `codes` are
+    their codes, with the file and row of the first of each, in words.
     `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them.
     `drift` has the properties by month, and `row_at` the file and row of a place in it, in words. `activity` is what
     the events of each person show. `copies` has the rows that are duplicates, by the path of their file. `thresholds`
@@ -116,6 +117,7 @@ class PlanFacts:
     max_merges: int | None = None
     open_choices: Mapping[str, str] = field(default_factory=dict)
     rejects: int = 0
+    codes: Sequence[str] = ()
     unmapped_limit: CountLimit | None = None
     coverage: Coverage | None = None
     drift: DriftFacts = field(default_factory=DriftFacts)
@@ -161,6 +163,11 @@ def finding_of(sentence: str, examples: Sequence[str], count: int, most: int = _
     more = f"; and {count - most:,} more" if count > most else ""
     shown = f"{sentence}: {'; '.join(examples[:most])}{more}"
     return Finding("", "", shown, count, list(examples[:_EXAMPLES]))
+
+
+def stated(sentence: str, count: int, examples: Sequence[str] = ()) -> Finding:
+    """A finding of so many places whose sentence has what it needs of the examples."""
+    return Finding("", "", sentence, count, list(examples[:_EXAMPLES]))
 
 
 def days_named(first: int, last: int) -> str:

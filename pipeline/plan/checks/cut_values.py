@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
-from pipeline.plan.drift import PropertyDrift
+from pipeline.plan.statistics.drift import PropertyDrift
 from pipeline.text import pluralize, printable
 from pipeline.transform.drift import MOST_LONG
 

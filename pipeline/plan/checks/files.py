@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, days_named, finding_of
-from pipeline.plan.history import Series
+from pipeline.plan.statistics.history import Series
 from pipeline.text import pluralize, printable
 
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -129,8 +129,10 @@ def _is_weekend(day: int) -> bool:
 
 
 def lacking_files(facts: PlanFacts) -> list[tuple[int, int, str]]:
-    """`missing_days` of a plan. In a job, each window has files of its own."""
-    return [] if facts.in_series else missing_days(facts.paths)
+    """`missing_days` of a plan, of --gap days or more. In a job, each window has files of its own."""
+    least = facts.thresholds.gap or 1
+    found = [] if facts.in_series else missing_days(facts.paths)
+    return [one for one in found if one[1] - one[0] + 1 >= least]
 
 
 def days_of_source(facts: PlanFacts) -> Series:

@@ -9,7 +9,7 @@ import numpy as np
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, days_named, finding_of
 from pipeline.plan.checks.files import days_of_source, lacking_files
-from pipeline.plan.history import Series
+from pipeline.plan.statistics.history import Series
 from pipeline.text import pluralize, printable
 
 _WEEKS = np.arange(4) * 7
@@ -89,8 +89,9 @@ def gaps_of_name(series: Series, least: int | None) -> list[Gap]:
 def empty_days(facts: PlanFacts) -> Finding | None:
     """Days inside the range have no event at all, although the same weekdays around them have.
 
-    Days are those of the source's clock. A gap of which `missing_files` says that its files are not there is left to
-    that check; a day on either side may be the other clock's.
+    Gaps are looked for by the days of the source's clock, by which exports are made, and named by the UTC days that are
+    empty, as everywhere, beside them. A gap of which `missing_files` says that its files are not there is left to that
+    check; a day on either side may be the other clock's.
     """
     missing = lacking_files(facts)
     gaps = [
@@ -100,14 +101,24 @@ def empty_days(facts: PlanFacts) -> Finding | None:
     ]
     if not gaps:
         return None
-    days = sum(gap.days for gap in gaps)
     worst = sorted(gaps, key=lambda gap: (-gap.usual, gap.first))
     return finding_of(
-        f"{pluralize(days, 'day')} inside the range without any event, where events are usual",
-        [f"{days_named(gap.first, gap.last)} (at least {gap.usual:,} events are usual)" for gap in worst],
+        f"{pluralize(len(gaps), 'gap')} inside the range without any event, where events are usual",
+        [f"{_in_both_clocks(facts, gap)} (at least {gap.usual:,} events are usual)" for gap in worst],
         len(gaps),
         _MOST_NAMED,
     )
+
+
+def _in_both_clocks(facts: PlanFacts, gap: Gap) -> str:
+    """The UTC days that are empty, and the gap on the source's clock where that has other days."""
+    total = facts.history.total
+    around = range(max(gap.first - 1, total.first), min(gap.last + 1, total.last) + 1)
+    days = [day for day in around if not total.between(day, day + 1)]
+    if days == list(range(gap.first, gap.last + 1)):
+        return days_named(gap.first, gap.last)
+    local = f"{days_named(gap.first, gap.last)} on the source's clock"
+    return f"{days_named(days[0], days[-1])}, which is {local}" if days else f"{local}, and no whole day in UTC"
 
 
 @check("empty_days_of_a_name", "notice")

@@ -11,8 +11,8 @@ import numpy as np
 from pipeline.clock_offsets import MonthOffset, month_name
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
-from pipeline.plan.hour_profile import Night, evidence_of_changes, jumps_of, night_of, skipped_hour
-from pipeline.plan.hours import QUARTERS_A_DAY, HourHistory, by_place
+from pipeline.plan.statistics.hour_profile import Night, evidence_of_changes, jumps_of, night_of, skipped_hour
+from pipeline.plan.statistics.hours import QUARTERS_A_DAY, HourHistory, by_place
 from pipeline.survey.zones import candidates
 from pipeline.text import pluralize
 from pipeline.timestamps import HOUR, QUARTER

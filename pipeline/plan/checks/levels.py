@@ -9,8 +9,8 @@ import numpy as np
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
 from pipeline.plan.checks.gaps import Gap, gaps_of, gaps_of_name
-from pipeline.plan.daily_counts import day_name
-from pipeline.plan.history import Counts, History, Series
+from pipeline.plan.statistics.daily_counts import day_name
+from pipeline.plan.statistics.history import Counts, History, Series
 from pipeline.text import pluralize, printable
 
 _WINDOW, _WEEK = 28, 7

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
-from pipeline.plan.daily_counts import day_name
-from pipeline.plan.history import Span
+from pipeline.plan.statistics.daily_counts import day_name
+from pipeline.plan.statistics.history import Span
 from pipeline.text import pluralize, printable
 
 _SEPARATORS = re.compile(r"[\s_\-]+")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pipeline.clock_offsets import month_name
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
-from pipeline.plan.drift import PropertyDrift
+from pipeline.plan.statistics.drift import PropertyDrift
 from pipeline.text import pluralize, printable
 from pipeline.transform.drift import NO_PLACE
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from pipeline.identity.settings import MAX_TYPES
 from pipeline.models import Finding
-from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.plan.checks import PlanFacts, check, finding_of, stated
 from pipeline.text import pluralize
 
 _LEAST_DAYS, _LEAST_PEOPLE = 28, 50
 
 
 @check("group_types", "stop")
-def too_many_group_types(facts: PlanFacts) -> str | None:
+def too_many_group_types(facts: PlanFacts) -> Finding | None:
     """There are more group types than the service keeps, and --group-types does not choose among them."""
     sent = [one for one in facts.people.groups.types if one.sent]
     if len(sent) <= MAX_TYPES:
         return None
-    types = ", ".join(f"{one.type} ({pluralize(one.rows, 'row')})" for one in sent)
-    return (
-        f"there are {len(sent)} group types and the service keeps {MAX_TYPES}: {types}."
-        " Choose them, in their order, with --group-types"
+    types = [f"{one.type} ({pluralize(one.rows, 'row')})" for one in sent]
+    return stated(
+        f"there are {len(sent)} group types and the service keeps {MAX_TYPES}: {', '.join(types)}."
+        " Choose them, in their order, with --group-types",
+        len(types),
+        types,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
-from pipeline.plan.drift import FEW, EventNames
+from pipeline.plan.statistics.drift import FEW, EventNames
 from pipeline.text import pluralize, printable
 
 

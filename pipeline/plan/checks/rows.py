@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.plan.checks import KeyConflicts, PlanFacts, check
+from pipeline.models import Finding
+from pipeline.plan.checks import KeyConflicts, PlanFacts, check, stated
 from pipeline.text import are, pluralize, printable
 from pipeline.timestamps import WITHOUT_OFFSET
 
@@ -24,13 +25,13 @@ def remedy_of(code: str, detail: str) -> str:
 
 
 @check("rejects", "warning")
-def rejects_within_the_limit(facts: PlanFacts) -> str | None:
+def rejects_within_the_limit(facts: PlanFacts) -> Finding | None:
     """Some rows were rejected, and no more than may be."""
     return _rejects(facts) if facts.reject_limit.permits(_rejected(facts), facts.rows.read) else None
 
 
 @check("max_rejects", "stop")
-def too_many_rejects(facts: PlanFacts) -> str | None:
+def too_many_rejects(facts: PlanFacts) -> Finding | None:
     """More rows were rejected than --max-rejects allows."""
     return None if facts.reject_limit.permits(_rejected(facts), facts.rows.read) else _rejects(facts)
 
@@ -40,7 +41,7 @@ def _rejected(facts: PlanFacts) -> int:
     return max(facts.rejects, facts.rows.rejected)
 
 
-def _rejects(facts: PlanFacts) -> str | None:
+def _rejects(facts: PlanFacts) -> Finding | None:
     """How many rows were rejected, and the remedy that helps a third of them or more."""
     rejected, read = _rejected(facts), facts.rows.read
     if not rejected:
@@ -50,16 +51,20 @@ def _rejects(facts: PlanFacts) -> str | None:
         items = f"{pluralize(rejected, 'row')} or items of rows rejected, of {pluralize(read, 'row')}"
         detail = f"{items} (limit {facts.reject_limit}); of {facts.rows.rejected:,} of these rows, nothing is sent"
     remedy, rows = max(facts.remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
-    return f"{detail}. {rows:,} of them can be sent: {remedy}" if rows * 3 >= rejected else detail
+    if rows * 3 >= rejected:
+        detail = f"{detail}. {rows:,} of them can be sent: {remedy}"
+    return stated(detail, rejected, facts.codes)
 
 
 @check("open_choices", "stop")
-def undecided_mapping(facts: PlanFacts) -> str | None:
+def undecided_mapping(facts: PlanFacts) -> Finding | None:
     """The mapping is a draft: it lists choices that a person has to make, under `open`."""
     if not facts.open_choices:
         return None
-    choices = "; ".join(f"{name}: {evidence}" for name, evidence in facts.open_choices.items())
-    return f"the mapping has {pluralize(len(facts.open_choices), 'open choice')}: {choices}"
+    choices = [f"{name}: {evidence}" for name, evidence in facts.open_choices.items()]
+    return stated(
+        f"the mapping has {pluralize(len(choices), 'open choice')}: {'; '.join(choices)}", len(choices), choices
+    )
 
 
 @check("zero_events", "stop")
@@ -69,40 +74,45 @@ def nothing_to_send(facts: PlanFacts) -> str | None:
 
 
 @check("keyless", "stop")
-def keyless_rows_in_a_series(facts: PlanFacts) -> str | None:
+def keyless_rows_in_a_series(facts: PlanFacts) -> Finding | None:
     """Identical rows without a source key are numbered, which the windows of a job cannot do together."""
     if not facts.in_series or not facts.keyless or facts.options.collapse_identical:
         return None
     events = pluralize(facts.keyless, "event")
-    return f"{events} without a source key, so identical ones cannot be distinguished across windows"
+    sentence = f"{events} without a source key, so identical ones cannot be distinguished across windows"
+    return stated(sentence, facts.keyless)
 
 
 @check("merges", "stop")
-def too_many_merges(facts: PlanFacts) -> str | None:
+def too_many_merges(facts: PlanFacts) -> Finding | None:
     """A job sends no more merges than it allows, because merges cannot be undone."""
     merges, limit = facts.people.identities.links, facts.max_merges
-    return None if limit is None or merges <= limit else f"{pluralize(merges, 'merge')} to send (limit {limit:,})"
+    if limit is None or merges <= limit:
+        return None
+    return stated(f"{pluralize(merges, 'merge')} to send (limit {limit:,})", merges)
 
 
 @check("key_not_unique", "stop")
-def conflicting_keys(facts: PlanFacts) -> str | None:
+def conflicting_keys(facts: PlanFacts) -> Finding | None:
     """Rows of one source key that differ in event name or UTC day: only one of them would be sent."""
     return None if facts.key_conflicts.accepted else _key_conflicts(facts.key_conflicts)
 
 
 @check("key_not_unique", "warning")
-def accepted_conflicting_keys(facts: PlanFacts) -> str | None:
+def accepted_conflicting_keys(facts: PlanFacts) -> Finding | None:
     """The same where a person declared such rows to be one event."""
     return _key_conflicts(facts.key_conflicts) if facts.key_conflicts.accepted else None
 
 
-def _key_conflicts(conflicts: KeyConflicts) -> str | None:
+def _key_conflicts(conflicts: KeyConflicts) -> Finding | None:
     if not conflicts.rows:
         return None
     more = "; …" if conflicts.rows > len(conflicts.examples) else ""
-    return (
+    return stated(
         f"{pluralize(conflicts.rows, 'row')} {are(conflicts.rows)} left out for another row of the same key that is a"
-        f" different event: {'; '.join(conflicts.examples)}{more}"
+        f" different event: {'; '.join(conflicts.examples)}{more}",
+        conflicts.rows,
+        conflicts.examples,
     )
 
 
@@ -119,17 +129,19 @@ def missing_references(facts: PlanFacts) -> str | None:
 
 
 @check("max_unmapped", "stop")
-def too_many_unmapped(facts: PlanFacts) -> str | None:
+def too_many_unmapped(facts: PlanFacts) -> Finding | None:
     """More fields and event names are kept without the mapping naming them than --max-unmapped allows."""
     limit, coverage = facts.unmapped_limit, facts.coverage
     if limit is None or coverage is None or limit.permits(coverage.unmapped, coverage.met):
         return None
     fields = [one.field for one in coverage.fields if one.unmapped]
     events = [one.event for one in coverage.events if one.unmapped]
-    return (
+    return stated(
         f"{coverage.unmapped:,} of {coverage.met:,} fields and event names are kept and the mapping does not name them"
         f" (limit {limit}): {_some('field', fields, coverage.fields_total.unmapped)};"
-        f" {_some('event name', events, coverage.events_total.unmapped)}"
+        f" {_some('event name', events, coverage.events_total.unmapped)}",
+        coverage.unmapped,
+        [printable(name, _NAME_CHARACTERS) for name in (*fields, *events)],
     )
 
 

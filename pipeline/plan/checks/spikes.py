@@ -8,8 +8,8 @@ import numpy as np
 
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
-from pipeline.plan.daily_counts import day_name
-from pipeline.plan.history import Series
+from pipeline.plan.statistics.daily_counts import day_name
+from pipeline.plan.statistics.history import Series
 from pipeline.text import pluralize, printable
 
 _WINDOW, _KNOWN = 28, 14

@@ -7,7 +7,7 @@ import re
 from pipeline.clock_offsets import month_name
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
-from pipeline.plan.drift import PropertyDrift
+from pipeline.plan.statistics.drift import PropertyDrift
 from pipeline.text import pluralize, printable
 
 _LEAST = 10
@@ -31,13 +31,14 @@ def _others(one: PropertyDrift) -> dict[str, int]:
     return {family: count for family, count in families.items() if count and family != most}
 
 
-def _changed(one: PropertyDrift) -> bool:
-    """Whether the property is numbers in some events and the same as texts in others, and next to nothing else."""
+def _changed(one: PropertyDrift, percent: float) -> bool:
+    """Whether the property is numbers in some events and the same as texts in others, more than so many percent of
+    each, and next to nothing else."""
     families = one.families
     rest = one.filled - families.get("number", 0) - families.get("number as text", 0)
-    return all(_counts(families.get(family, 0), one, 1) for family in ("number", "number as text")) and not _counts(
-        rest, one, 1
-    )
+    return all(
+        _counts(families.get(family, 0), one, percent) for family in ("number", "number as text")
+    ) and not _counts(rest, one, 1)
 
 
 def _counts(values: int, one: PropertyDrift, percent: float) -> bool:
@@ -52,7 +53,7 @@ def mixed_types(facts: PlanFacts) -> Finding | None:
         (one, others)
         for one in facts.drift.properties
         if _counts(sum((others := _others(one)).values()), one, percent)
-        and not _changed(one)
+        and not _changed(one, percent)
         and not one.name.startswith(_OF_FLAGS)
     ]
     if not found:
@@ -80,7 +81,7 @@ def _first(facts: PlanFacts, one: PropertyDrift, others: dict[str, int]) -> str:
 @check("numbers_as_text", "warning")
 def numbers_and_texts(facts: PlanFacts) -> Finding | None:
     """A property is a number in some events, and the same as a text in others."""
-    found = [one for one in facts.drift.properties if _changed(one)]
+    found = [one for one in facts.drift.properties if _changed(one, facts.thresholds.mixed_types)]
     if not found:
         return None
     found.sort(key=lambda one: (-one.filled, one.event, one.name))
@@ -109,7 +110,7 @@ def amounts_as_text(facts: PlanFacts) -> Finding | None:
         one
         for one in facts.drift.properties
         if one.of("number as text") >= max(_LEAST_TEXTS, 0.99 * one.filled) and _is_amount(one.name)
-        and not _changed(one)
+        and not _changed(one, facts.thresholds.mixed_types)
     ]  # fmt: skip
     if not found:
         return None

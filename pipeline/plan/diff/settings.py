@@ -10,7 +10,7 @@ import msgspec
 
 from pipeline.mapper.own_code import OwnCode
 from pipeline.plan.diff.result import Setting
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import printable
 from pipeline.timestamps import format_utc
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from pipeline.errors import StalePlan
 from pipeline.extractors import blocks as read_blocks
 from pipeline.models import Block, Part
-from pipeline.plan.contents import PlannedBlock, check_block, planned_blocks, stale_parts, task_of
 from pipeline.plan.diff.compare import Pair
 from pipeline.plan.diff.spill import Spill
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import PartSeal, Plan
+from pipeline.plan.sealed.contents import PlannedBlock, check_block, planned_blocks, stale_parts, task_of
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import PartSeal, Plan
 from pipeline.transform.tasks import Task, TransformConfig
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.plan.checks import parse_limit
-from pipeline.plan.freshness import transform_config_for, workers_for
+from pipeline.plan.sealed.freshness import transform_config_for, workers_for
 from pipeline.preflight.check import Check, Level, check
 from pipeline.preflight.live import Cell
 from pipeline.preflight.matches import Comparison, Matches

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from pipeline.errors import UnsafePlan
-from pipeline.plan.freshness import check_applicable, dialect_of
+from pipeline.plan.sealed.freshness import check_applicable, dialect_of
 from pipeline.preflight.check import Check, check
 from pipeline.preflight.target import Target
 from pipeline.report.sections.effort import size_text

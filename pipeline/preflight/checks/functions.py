@@ -146,5 +146,5 @@ def _allowed(result: Check, target: Target) -> Check:
     options = target.request.options
     if (result.name, result.level) != (DESTINATION, "stop") or not (options.allow_firing or options.pause_functions):
         return result
-    why = "--pause-functions turns it off meanwhile" if options.pause_functions else "allowed by --allow-firing"
+    why = "it is turned off meanwhile" if options.pause_functions else "allowed by --allow-firing"
     return replace(result, level="warning", detail=f"{result.detail}; {why}")

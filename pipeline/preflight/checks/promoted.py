@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 from pipeline.encoder.encoded import has_profile, read_event, read_properties
-from pipeline.plan.contents import PlannedBlock, planned_blocks, task_of, tasks
-from pipeline.plan.freshness import transform_config_for
+from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks, task_of, tasks
+from pipeline.plan.sealed.freshness import transform_config_for
 from pipeline.preflight.check import Check, check
 from pipeline.preflight.live_persons import has_begun, most_frequent, read_persons
 from pipeline.preflight.sample import spread, stratified

@@ -24,8 +24,8 @@ from pipeline.errors import UsageError
 from pipeline.files import may_replace, write_atomically
 
 if TYPE_CHECKING:
-    from pipeline.plan.directory import Directory
-    from pipeline.plan.manifest import Plan
+    from pipeline.plan.sealed.directory import Directory
+    from pipeline.plan.sealed.manifest import Plan
     from pipeline.report.check_files.checked import Checked
 
 Write = Callable[["Checked"], bytes]

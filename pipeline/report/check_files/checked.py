@@ -11,10 +11,10 @@ import msgspec
 
 from pipeline.models import Finding
 from pipeline.plan.checks import CHECKS
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import MappingSeal, Plan
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import MappingSeal, Plan
 from pipeline.report.contents import code_counts, first_rejects
-from pipeline.report.wording import ADVICE
+from pipeline.report.wording import ADVICE, advice_of
 from pipeline.text import printable
 
 CHARACTERS = 2_000
@@ -86,7 +86,7 @@ def checked_plan(plan: Plan, directory: Directory) -> Checked:
             row.meaning,
             _one_example(row.part, row.row, row.detail),
             row.count,
-            remedy=_remedy("rejects", directory.path),
+            remedy=_remedy(ADVICE["rejects"], directory.path),
             place=Place(row.part, row.row, examples[row.code].offset) if row.part else None,
         )
         for row in code_counts(plan.rejects, examples)
@@ -132,7 +132,7 @@ def _finding(plan: Plan, gate: Finding, about: str, directory: Path) -> Result:
         printable(gate.detail, CHARACTERS),
         1 if gate.count is msgspec.UNSET else gate.count,
         tuple(printable(example, CHARACTERS) for example in examples),
-        _remedy(gate.name, directory),
+        _remedy(advice_of(gate), directory),
         _place(plan, gate),
         of_check=True,
     )
@@ -142,9 +142,8 @@ def _one_example(part: str, row: int, detail: str) -> str:
     return f"for example {printable(part, 400)}, row {row:,}: {detail}" if part else ""
 
 
-def _remedy(name: str, directory: Path) -> str:
-    advice = ADVICE.get(name, "").replace("`", "")
-    return re.sub(r"\bDIR\b", lambda _: printable(str(directory), 400), advice)
+def _remedy(advice: str, directory: Path) -> str:
+    return re.sub(r"\bDIR\b", lambda _: printable(str(directory), 400), advice.replace("`", ""))
 
 
 def _place(plan: Plan, gate: Finding) -> Place | None:

@@ -1,4 +1,4 @@
-"""`--report junit=FILE`: JUnit XML as Jenkins, GitLab and others read it (the schema junit-10.xsd of Jenkins).
+"""`--report junit=FILE`: JUnit XML as Jenkins, GitLab and others read it; valid by the schema of Jenkins.
 
 A test case for each check, for each code of rejected rows and for each code of warnings. One of the level `stop` has
 failed; what only warns has passed, and its text is in `system-out`, since the format has nothing between the two.

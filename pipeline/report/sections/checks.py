@@ -1,6 +1,6 @@
 """The checks of a plan that found something (`gates` in JSON), with what to do about each, worst first.
 
-The page has them on its first screen (`pipeline.report.first_screen`).
+The page has them on its first screen (`pipeline.report.page.first_screen`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.models import Finding
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.registry import on_terminal
-from pipeline.report.tables import text
-from pipeline.report.wording import ADVICE, HEADLINE_CHARACTERS, headline
+from pipeline.report.terminal.tables import text
+from pipeline.report.wording import HEADLINE_CHARACTERS, advice_of, headline
 from pipeline.text import printable
 
 MOST_CHECKS = 5
@@ -45,7 +45,7 @@ def _show(console: Console, checks: Sequence[Finding], directory: str) -> None:
         open_ = place < whole
         level = f"{check.level.upper()} {printable(check.name, 80)}: "
         console.print(Text.assemble((level, _STYLES.get(check.level, "")), _detail(check, open_)))
-        if open_ and (advice := ADVICE.get(check.name)):
+        if open_ and (advice := advice_of(check)):
             advice = advice.replace("rejects DIR", f"rejects {shlex.quote(directory)}")
             console.print(Text(f"  What to do: {advice}.", style="dim"))
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.plan.directory import Directory
-from pipeline.plan.manifest import Plan
-from pipeline.report import tables
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report, first_rejects
 from pipeline.report.registry import Values, on_page, on_terminal
+from pipeline.report.terminal import tables
 
 MOST_NOTICES = 3
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.plan.coverage import Coverage, EventCoverage, FieldCoverage
-from pipeline.plan.manifest import Plan
-from pipeline.report.contents import DUPLICATES, Report
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.statistics.coverage import Coverage, EventCoverage, FieldCoverage
+from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page, on_terminal
 from pipeline.text import pluralize, printable
 
@@ -55,7 +55,6 @@ def coverage(report: Report) -> Values:
         return None
     return {
         "coverage": found,
-        "copies": sum(report.plan.skips.get(code, 0) for code in DUPLICATES),
         "summary": summary(found),
         "fields": found.fields[:MOST_ON_PAGE],
         "more_fields": found.fields_total.met - min(MOST_ON_PAGE, len(found.fields)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report
 from pipeline.report.measured import MeasuredRate, sending_rate
 from pipeline.report.registry import Values, on_first_screen
@@ -68,7 +68,7 @@ def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
     if found.step == "rehearsed":
         usual = f"{duration_text(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
         at = "" if found.plan == report.name else f" at the rate of {found.plan}"
-        text = f"rehearsed here in {duration_text(left / found.events)}{at}; the real import is slower: {usual}"
+        text = f"{usual}; the rehearsal took {duration_text(left / found.events)}{at}"
         return [
             ("duration", text),
             ("limit", "the rate of the service's own importer; the rehearsal did not leave this machine"),
@@ -97,8 +97,8 @@ def _limit(found: MeasuredRate) -> str:
     if found.step == "rehearsed":
         return f"this machine, in the rehearsal of {found.plan}; a target further away is slower"
     if found.failed:
-        return f"the target: as {found.plan} was sent, {pluralize(found.failed, 'request')} failed at first"
-    return f"this machine, its connection or --rate: as {found.plan} was sent, no request failed"
+        return f"the target: when {found.plan} was sent, {pluralize(found.failed, 'request')} failed at first"
+    return f"this machine, its connection or --rate: no request failed when {found.plan} was sent"
 
 
 def _rate(events: float) -> str:
@@ -112,7 +112,7 @@ def least_requests(plan: Plan) -> tuple[int, str]:
     least: Mapping[str, int] = {
         f"at most {limits.batch_events:,} events in each": by_count,
         f"at most {size_text(limits.batch_bytes)} in each": -(-plan.event_bytes // limits.batch_bytes),
-        "one or more for each 4 MiB of the export": plan.blocks,
+        "one or more for each file, and for each 4 MiB of it": plan.blocks,
     }
     binding = max(least, key=lambda name: least[name])
     return least[binding], binding

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import OTHERS, Report, phases_of
 from pipeline.report.registry import Values, on_page, on_terminal
-from pipeline.report.tables import bounded
+from pipeline.report.terminal.tables import bounded
 from pipeline.report.wording import phase_meaning
 from pipeline.text import printable
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report, code_counts
 from pipeline.report.registry import Values, on_page, on_terminal
-from pipeline.report.tables import bounded
+from pipeline.report.terminal.tables import bounded
 from pipeline.report.wording import DECISIONS, decided_because, policy_meaning
 from pipeline.text import are, pluralize, printable, were
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pipeline.plan.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 from pipeline.report.sections.rows import MOST_ON_PAGE

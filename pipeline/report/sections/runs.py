@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline.charts.rate import rate
+from pipeline.report.canary import sentences
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 from pipeline.report.verification_words import done_about
@@ -36,6 +37,21 @@ def sending(report: Report) -> Values:
         "rate": None if sent is None else rate(sent.settled, sent.failed),
         "usual": 0 if sent is None or not seconds else sum(sent.settled.values()) / seconds,
         "refusals": report.refusals,
+    }
+
+
+@on_page(95, "canary")
+def canary(report: Report) -> Values:
+    """The sample that was sent before the rest, and what was read back of it."""
+    result = report.results.canary
+    if result is None:
+        return None
+    verification = result.verification
+    return {
+        "sentences": sentences(result),
+        "verification": verification,
+        "collapse": COLLAPSE,
+        "remedies": done_about(verification),
     }
 
 

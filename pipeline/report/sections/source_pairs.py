@@ -6,7 +6,7 @@ from collections import Counter
 
 import msgspec
 
-from pipeline.plan.source_pairs import SourcePair, SourcePairs
+from pipeline.plan.samples.source_pairs import SourcePair, SourcePairs
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 

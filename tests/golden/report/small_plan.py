@@ -14,8 +14,8 @@ import msgspec
 from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Partners
 from pipeline.models import Dialect, Finding, Reject, SealedOptions
 from pipeline.options import Limits
-from pipeline.plan.directory import Directory, LinesWriter
-from pipeline.plan.manifest import (
+from pipeline.plan.sealed.directory import Directory, LinesWriter
+from pipeline.plan.sealed.manifest import (
     EventCounts,
     Example,
     MappingSeal,

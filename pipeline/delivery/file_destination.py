@@ -1,0 +1,261 @@
+"""Writes a plan to files for the service's own importer: the destination of `--to file:DIR`.
+
+A batch settles when its lines are durable. They are appended to a file with the ending `.part`, and then their end and
+digest to `writing.jsonl` beside the manifest; a run that was killed cuts the file after the last batch that is written
+there, and recognises by its digest the batch that was written and not settled. A file that is full is renamed, and
+then listed in the manifest. One batch is written after the other, so the same plan gives the same files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from pipeline.batcher import Batch, unpack
+from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.written_files import (
+    MANIFEST,
+    PHASE_FOLDERS,
+    FilesManifest,
+    WrittenFile,
+    digest_of,
+    read_manifest,
+    write_manifest,
+)
+from pipeline.encoder.encoded import spell_lines
+from pipeline.errors import Unfinished, UnsafePlan, UsageError
+from pipeline.files import sync_folder
+from pipeline.ledger import Totals, lock_file, unlock
+from pipeline.text import pluralize
+
+FILE_BYTES = 1 << 30
+"""Bytes of a file at most. The importer reads files by ranges of 100 MB, and keeps its place in each, so that a larger
+file costs it nothing; one version listed no more than 1,000 files of a bucket (docs/know/service.md#own-importer)."""
+WRITING = "writing.jsonl"
+
+
+class _Header(msgspec.Struct):
+    """The first line of `writing.jsonl`: the file that is being written."""
+
+    path: str
+    phase: str
+
+
+class _Entry(msgspec.Struct):
+    """A batch of that file: where it ends, in bytes, and its digest."""
+
+    end: int
+    digest: str
+
+
+class _Part:
+    """The file that is being written."""
+
+    def __init__(self, folder: Path, header: _Header, entries: list[_Entry]) -> None:
+        self.header = header
+        self.size = entries[-1].end if entries else 0
+        self.digests = {entry.digest for entry in entries}
+        self.last = entries[-1].digest if entries else ""
+        path = folder / (header.path + ".part")
+        self._file = path.open("a+b")
+        if path.stat().st_size < self.size:
+            self._file.close()
+            raise _damaged(path)
+        self._file.truncate(self.size)
+        self._file.seek(0)
+        self._digest, self.events = digest_of(self._file)
+        self._state = (folder / WRITING).open("ab")
+
+    def add(self, content: bytes, events: int, digest: str) -> None:
+        """Append the lines of a batch, durably."""
+        _append(self._file, content)
+        self._digest.update(content)
+        self.size += len(content)
+        self.events += events
+        _append(self._state, msgspec.json.encode(_Entry(self.size, digest)) + b"\n")
+        self.digests.add(digest)
+        self.last = digest
+
+    def written(self) -> WrittenFile:
+        return WrittenFile(self.header.path, self.header.phase, self.events, self.size, self._digest.hexdigest())
+
+    def close(self) -> None:
+        self._file.close()
+        self._state.close()
+
+
+class FileDestination:
+    """Writes to one folder, which has to be new, empty, or the same plan's.
+
+    `send` is for one thread. Raises UsageError and Busy for a folder that cannot be used, UnsafePlan for one whose
+    files are not as they were written.
+    """
+
+    def __init__(self, folder: Path, plan: str, tool: str, *, file_bytes: int = FILE_BYTES) -> None:
+        self.address = f"file:{folder}"
+        self._folder = folder
+        self._file_bytes = file_bytes
+        self._phase = ""
+        self._part: _Part | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write to {folder}: {error.strerror}", hint="name a folder that may be made"
+            ) from None
+        self._lock = lock_file(folder / MANIFEST, str(folder))
+        try:
+            self._manifest = _manifest_for(folder, plan, tool)
+            self._resume()
+        except OSError as error:
+            self.close()
+            raise UsageError(f"cannot use {folder}: {error}", hint="make it readable and writable") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _resume(self) -> None:
+        """Go on where an earlier run stopped, at any step of its writing."""
+        for file in self._manifest.files:
+            path = self._folder / file.path
+            if not path.is_file() or path.stat().st_size != file.bytes:
+                raise _damaged(path)
+        state = self._folder / WRITING
+        if not state.exists():
+            return
+        header, entries = _read_state(state)
+        if header is None or any(file.path == header.path for file in self._manifest.files):
+            state.unlink()
+            return
+        final = self._folder / header.path
+        if final.exists():  # it was renamed, and not listed yet
+            final.rename(final.with_name(final.name + ".part"))
+        self._part = _Part(self._folder, header, entries)
+
+    def check(self, totals: Totals) -> None:
+        """Raise UnsafePlan unless the files have what the ledger says was written, but for a batch in doubt."""
+        written = self._manifest.events + (self._part.events if self._part is not None else 0)
+        if not totals.settled <= written <= totals.settled + totals.in_doubt:
+            raise UnsafePlan(
+                f"{self._folder} has {pluralize(written, 'event')}, and by its ledger the plan wrote"
+                f" {totals.settled:,} there",
+                hint="restore the files or the ledger; or plan again, and write that plan to another folder: its events"
+                " have the same uuids",
+            )
+
+    def begin_phase(self, phase: str) -> None:
+        self._phase = phase
+
+    def send(self, batch: Batch) -> Response:
+        """Write one batch. Raises Unfinished where the disk does not take it."""
+        lines = spell_lines(unpack(batch.body))
+        content = b"".join(line + b"\n" for line in lines)
+        digest = hashlib.sha256(content).hexdigest()[:32]
+        known = self._part.digests if self._part is not None else ()
+        if digest not in known and digest != self._manifest.last:
+            try:
+                self._room_for(len(content)).add(content, len(lines), digest)
+            except OSError as error:
+                raise Unfinished(
+                    f"cannot write to {self._folder}: {error.strerror or error}",
+                    hint="make room there, or make it writable, and run the same command again; nothing is lost",
+                ) from None
+        return Response(ResponseKind.SETTLED, 200)
+
+    def _room_for(self, size: int) -> _Part:
+        """The file to append to, a new one where the last has another phase or no room."""
+        part = self._part
+        if part is not None and (
+            part.header.phase != self._phase or (part.size and part.size + size > self._file_bytes)
+        ):
+            self._finish_part(part)
+        if self._part is None:
+            number = 1 + sum(file.phase == self._phase for file in self._manifest.files)
+            header = _Header(f"{PHASE_FOLDERS[self._phase]}/{number:05d}.jsonl", self._phase)
+            (self._folder / header.path).parent.mkdir(exist_ok=True)
+            with (self._folder / WRITING).open("wb") as state:
+                _append(state, msgspec.json.encode(header) + b"\n")
+            self._part = _Part(self._folder, header, [])
+            for folder in (self._folder, (self._folder / header.path).parent):
+                sync_folder(folder)
+        return self._part
+
+    def _finish_part(self, part: _Part) -> None:
+        part.close()
+        final = self._folder / part.header.path
+        final.with_name(final.name + ".part").rename(final)
+        sync_folder(final.parent)
+        self._manifest = self._manifest.with_file(part.written(), part.last)
+        write_manifest(self._folder, self._manifest)
+        self._part = None
+
+    def finish(self) -> None:
+        """Finish the last file, and the manifest: all of the plan is written. Raises Unfinished."""
+        try:
+            if self._part is not None:
+                self._finish_part(self._part)
+            if not self._manifest.complete:
+                self._manifest = msgspec.structs.replace(self._manifest, complete=True)
+                write_manifest(self._folder, self._manifest)
+            (self._folder / WRITING).unlink(missing_ok=True)
+        except OSError as error:
+            raise Unfinished(
+                f"cannot write to {self._folder}: {error.strerror or error}",
+                hint="make room there, and run the same command again; nothing is lost",
+            ) from None
+
+    def close(self) -> None:
+        if self._part is not None:
+            self._part.close()
+        unlock(self._lock)
+
+
+def _manifest_for(folder: Path, plan: str, tool: str) -> FilesManifest:
+    """The manifest of a folder, new where that is empty."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        others = [path.name for path in folder.iterdir() if path.name != f"{MANIFEST}.lock"]
+        if others:
+            raise UsageError(f"{folder} is not empty: it has {min(others)}", hint="name a folder that is new or empty")
+        manifest = FilesManifest(plan, tool)
+        write_manifest(folder, manifest)
+    if manifest.plan != plan:
+        raise UsageError(f"{folder} has the files of another plan", hint="name a folder that is new or empty")
+    return manifest
+
+
+def _read_state(path: Path) -> tuple[_Header | None, list[_Entry]]:
+    """What was being written, None where that had not begun. A line that was cut is removed."""
+    header, entries, good = None, [], 0
+    with path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            with suppress(msgspec.MsgspecError):
+                if header is None:
+                    header = msgspec.json.decode(line, type=_Header)
+                else:
+                    entries.append(msgspec.json.decode(line, type=_Entry))
+                good += len(line)
+                continue
+            raise _damaged(path)
+    os.truncate(path, good)
+    return header, entries
+
+
+def _append(file: BinaryIO, content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _damaged(path: Path) -> UnsafePlan:
+    return UnsafePlan(
+        f"{path} is not as it was written",
+        hint="restore it; or plan again, and write that plan to another folder: its events have the same uuids",
+    )

@@ -1,0 +1,111 @@
+"""The files that `apply --to file:DIR` writes for the service's own importer, and the manifest beside them.
+
+    DIR/manifest.json           counts and digests, of each file and in all
+    DIR/1-identities/00001.jsonl, DIR/2-groups/…, DIR/3-events/…, DIR/4-persons/…
+
+The importer takes every file below a prefix of a bucket, in no order that a person could rely on across ids, so each
+phase has a folder of its own to be imported by itself, and the manifest is in none of them
+(docs/know/service.md#own-importer).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from pipeline.errors import UnsafePlan
+from pipeline.files import write_atomically
+from pipeline.plan.sealed.phases import PHASES
+
+MANIFEST = "manifest.json"
+PHASE_FOLDERS = {phase: f"{number}-{phase}" for number, phase in enumerate(PHASES, 1)}
+
+
+class WrittenFile(msgspec.Struct, frozen=True):
+    """A finished file: its path below the folder, its phase, and its content in events, bytes and SHA-256."""
+
+    path: str
+    phase: str
+    events: int
+    bytes: int
+    sha256: str
+
+
+class FilesManifest(msgspec.Struct, frozen=True, omit_defaults=False):
+    """`manifest.json`: what is written of the plan with the digest `plan`. `complete`: all of it is.
+
+    `sha256` is over the lines that `sha256sum` prints for the files in their order. `last` is the digest of the batch
+    that was written last, by which the next run recognises it.
+    """
+
+    plan: str
+    tool: str
+    complete: bool = False
+    events: int = 0
+    bytes: int = 0
+    sha256: str = ""
+    files: Sequence[WrittenFile] = ()
+    last: str = ""
+    format: str = "backcast.files/1"
+
+    def with_file(self, file: WrittenFile, last: str) -> FilesManifest:
+        files = [*self.files, file]
+        lines = "".join(f"{one.sha256}  {one.path}\n" for one in files)
+        return msgspec.structs.replace(
+            self,
+            events=self.events + file.events,
+            bytes=self.bytes + file.bytes,
+            sha256=hashlib.sha256(lines.encode()).hexdigest(),
+            files=files,
+            last=last,
+        )
+
+
+def read_manifest(folder: Path) -> FilesManifest | None:
+    """The manifest of a folder, None where it has none. Raises UnsafePlan for one that cannot be read."""
+    path = folder / MANIFEST
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=FilesManifest)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UnsafePlan(
+            f"{path} cannot be read: {error}", hint="restore it, or write the plan to another folder"
+        ) from None
+
+
+def write_manifest(folder: Path, manifest: FilesManifest) -> None:
+    """Write the manifest whole or not at all, durably."""
+    write_atomically(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+
+
+def digest_of(file: BinaryIO) -> tuple[hashlib._Hash, int]:
+    """The SHA-256 of the rest of a file, to be continued, and its number of lines."""
+    digest, lines = hashlib.sha256(), 0
+    while piece := file.read(1 << 20):
+        digest.update(piece)
+        lines += piece.count(b"\n")
+    return digest, lines
+
+
+def changed_files(folder: Path, manifest: FilesManifest) -> Iterator[str]:
+    """What is wrong with the files below the folder, by their digests: one sentence for each that is not as written."""
+    for file in manifest.files:
+        path = folder / file.path
+        try:
+            with path.open("rb") as content:
+                digest, _ = digest_of(content)
+        except OSError as error:
+            yield f"{path} cannot be read: {error.strerror}"
+            continue
+        if digest.hexdigest() != file.sha256:
+            yield f"{path} was changed after it was written: its digest differs from that in {MANIFEST}"
+    known = {file.path for file in manifest.files}
+    for name in PHASE_FOLDERS.values():
+        for path in sorted((folder / name).rglob("*")):
+            if path.is_file() and str(path.relative_to(folder)) not in known:
+                yield f"{path} is not of the plan, and would be imported too"

@@ -1,0 +1,105 @@
+"""Folders that `backcast fetch` filled: their manifest, and whether all files are there.
+
+The manifest is written by `pipeline.fetch`; reading it here keeps a fetch that was killed from being planned as if it
+were the whole export.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from pipeline.errors import UnreadableExport
+from pipeline.text import pluralize
+
+MANIFEST = "backcast-fetch.json"
+NEW = MANIFEST + ".new"
+"""The manifest while it is being written (`pipeline.files.write_atomically`)."""
+FORMAT = "backcast.fetch/1"
+_AGAIN = "run the same backcast fetch again; it goes on where it stopped"
+
+
+class FetchedWindow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What one window of a fetch has: the moments from `since` until before `until`, as the tool counts its time.
+
+    `file` is "" where the tool has no event there; then `bytes` and `digest` (sha256) are left out. `counted` is the
+    tool's own count, None where it has none or was not asked; `fewer` are the names of events (at most 20; "" for all
+    of them together) of which it counts more than the file has.
+    """
+
+    since: str
+    until: str
+    rows: int
+    file: str = ""
+    bytes: int = 0
+    digest: str = ""
+    counted: int | None = None
+    fewer: tuple[str, ...] = ()
+
+
+class FetchManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The manifest. `left` are the windows that are not fetched yet: complete is a fetch without any.
+
+    It holds no time of day and no retries, so an interrupted fetch ends with the same bytes as one that was not.
+    """
+
+    format: str = FORMAT
+    tool: str
+    host: str
+    project: str
+    since: str
+    until: str
+    count: bool
+    window: int
+    windows: tuple[FetchedWindow, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def files(self) -> tuple[FetchedWindow, ...]:
+        return tuple(one for one in self.windows if one.file)
+
+
+def read_manifest(folder: Path) -> FetchManifest | None:
+    """The manifest of a folder; None where there is none. Raises UnreadableExport for one that cannot be read."""
+    path = folder / MANIFEST
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=FetchManifest)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UnreadableExport(
+            f"{path} cannot be read as the manifest of a fetch: {error}", path=str(path), hint=_AGAIN
+        ) from None
+
+
+def describe_fetched(folder: Path) -> str:
+    """The manifest of a complete fetch in a few words. Raises UnreadableExport unless all its files are there."""
+    manifest = read_manifest(folder)
+    if manifest is None or manifest.left:
+        missing = "" if manifest is None else f": {pluralize(len(manifest.left), 'window')} left of {manifest.tool}"
+        raise UnreadableExport(f"the fetch into {folder} is not finished{missing}", path=str(folder), hint=_AGAIN)
+    refuse_changed(folder, manifest)
+    words = f"the manifest of a fetch from {manifest.tool}, with all its {pluralize(len(manifest.files), 'file')}"
+    fewer = [one.since for one in manifest.windows if one.fewer]
+    if fewer:
+        words += f"; {manifest.tool} counts more events than it gave in {pluralize(len(fewer), 'window')}"
+        words += f", the first from {fewer[0]}"
+    return words
+
+
+def refuse_changed(folder: Path, manifest: FetchManifest) -> None:
+    """Raise UnreadableExport for a file of a manifest that is missing or has another size."""
+    for one in manifest.files:
+        path = folder / one.file
+        try:
+            size = path.stat().st_size
+        except OSError:
+            size = -1
+        if size != one.bytes:
+            found = f"has {size:,} bytes and not {one.bytes:,}" if size >= 0 else "is missing"
+            raise UnreadableExport(
+                f"{path}, which was fetched from {manifest.tool}, {found}",
+                path=str(path),
+                hint=f"fetch into another folder, or restore {one.file}",
+            )

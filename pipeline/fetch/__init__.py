@@ -1,0 +1,15 @@
+"""`backcast fetch`: download a window of a tool's events into a folder, which `plan` then reads like any export.
+
+    tool        what a tool is: hosts, keys, limits, windows; and the registry of those in `tools`
+    tools       one file per tool, found by itself
+    checking    whether a downloaded file is whole, and how many events it has
+    transport   requests: retries, Retry-After, rate limits, certificates; nothing else here opens a connection
+    folder      the files and the manifest, atomically and durably
+    run         window by window: fetch, divide, commit
+    query       the rows of a DuckDB query, as a Parquet file
+
+Nothing is streamed into sending: an export differs between two calls (order, late events), and a plan has to be able to
+read its source again, byte for byte.
+"""
+
+from __future__ import annotations

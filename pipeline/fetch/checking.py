@@ -1,0 +1,81 @@
+"""Whether a downloaded file is whole, and how many events it has: read from begin to end, as `plan` will read it."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from pipeline.fetch.transport import CutOff
+
+_GZIP = b"\x1f\x8b"
+_PIECE = 1 << 18
+
+
+class _Event(msgspec.Struct):
+    event: str
+
+
+def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a stream that is gzipped or not. Raises CutOff where it ends inside its compression."""
+    head = stream.read(2)
+    stream.seek(0)
+    try:
+        yield from gzip.GzipFile(fileobj=stream) if head == _GZIP else stream
+    except (EOFError, OSError, zlib.error) as error:
+        raise CutOff(f"the compressed body is cut off or damaged ({error})") from None
+
+
+def count_events(file: Path) -> Counter[str]:
+    """The events of a file of JSON lines by name; a line without a name counts as "".
+
+    Raises CutOff where the last line is no JSON object: it is cut off, or it is Mixpanel's line `export terminated
+    early` (mixpanel/mixpanel-utils#5).
+    """
+    decoder = msgspec.json.Decoder(_Event)
+    counts: Counter[str] = Counter()
+    last = True
+    with file.open("rb") as stream:
+        for line in lines_of(stream):
+            if not line.strip():
+                continue
+            try:
+                counts[decoder.decode(line).event] += 1
+                last = True
+            except msgspec.MsgspecError:
+                counts[""] += 1
+                last = _is_object(line)
+    if not last:
+        raise CutOff("the last line is no whole event")
+    return counts
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(line), dict)
+    except msgspec.MsgspecError:
+        return False
+
+
+def count_archived_lines(file: Path) -> int:
+    """The lines of all files in a zip archive, each of which may be gzipped. Raises CutOff."""
+    rows = 0
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for member in archive.infolist():
+                if not member.is_dir():
+                    with archive.open(member) as stream:
+                        rows += _count(lines_of(stream))
+    except (zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
+        raise CutOff(f"the archive is cut off or damaged ({error})") from None
+    return rows
+
+
+def _count(lines: Iterable[bytes]) -> int:
+    return sum(1 for line in lines if line.strip())

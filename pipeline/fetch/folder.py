@@ -1,0 +1,154 @@
+"""The folder of a fetch: one file per window, and the manifest that says which of them are whole.
+
+A window's file is downloaded under a name of its own that begins with a dot, made durable, renamed, and only then is
+the manifest replaced, atomically. So a file counts once the manifest names it; a kill at any point leaves a folder that
+the same command goes on with, and that `plan` refuses until no window is left (`pipeline.extractors.fetched`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from pipeline.errors import Busy, UnreadableExport, UsageError
+from pipeline.extractors.fetched import MANIFEST, NEW, FetchedWindow, FetchManifest, read_manifest, refuse_changed
+from pipeline.fetch.tool import DAY, Fetched, Window, seconds_of, stamp
+from pipeline.files import sync_folder, write_atomically
+
+_SETTINGS = {
+    "tool": "tool", "host": "--from", "project": "--project", "since": "--since", "until": "--until",
+    "window": "--window", "count": "--no-count",
+}  # fmt: skip
+_PARTIAL = ".part"
+_LABEL = r"(\d{4}-\d\d-\d\d|\d{8}T\d{6}_\d{8}T\d{6})"
+"""What `_label` gives."""
+
+
+class Folder:
+    """The folder of one fetch while it is open. `left` are the windows to fetch, in the order of time."""
+
+    def __init__(self, path: Path, manifest: FetchManifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.left = [Window(seconds_of(since), seconds_of(until)) for since, until in manifest.left]
+
+    def partial(self) -> Path:
+        """Where a window is downloaded."""
+        return self.path / _PARTIAL
+
+    def divide(self, pieces: Sequence[Window]) -> None:
+        """Replace the first window that is left by others, durably."""
+        self.left[:1] = pieces
+        self._write(self.manifest.windows)
+
+    def commit(self, fetched: Fetched) -> None:
+        """Keep what the first window that is left gave, durably; the window is fetched then."""
+        window = self.left.pop(0)
+        counted = None if fetched.counted is None else sum(fetched.counted.values())
+        entry = FetchedWindow(
+            since=stamp(window.since), until=stamp(window.until), rows=fetched.rows, counted=counted,
+            fewer=tuple(fetched.fewer[:20]),
+        )  # fmt: skip
+        if fetched.rows:
+            partial, name = self.partial(), f"{self.manifest.tool}-{_label(window)}{fetched.suffix}"
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            digest, size = digest_of(partial), partial.stat().st_size
+            partial.replace(self.path / name)
+            sync_folder(self.path)
+            entry = msgspec.structs.replace(entry, file=name, bytes=size, digest=digest)
+        else:
+            self.partial().unlink(missing_ok=True)
+        self._write((*self.manifest.windows, entry))
+
+    def _write(self, windows: tuple[FetchedWindow, ...]) -> None:
+        left = tuple((stamp(window.since), stamp(window.until)) for window in self.left)
+        self.manifest = msgspec.structs.replace(self.manifest, windows=windows, left=left)
+        content = msgspec.json.format(msgspec.json.encode(self.manifest), indent=1)
+        write_atomically(self.path / MANIFEST, content + b"\n")
+
+
+@contextmanager
+def opened(path: Path, fresh: FetchManifest) -> Iterator[Folder]:
+    """The folder of a fetch, created or gone on with; no other process may use it meanwhile.
+
+    `fresh` is the manifest of a fetch that has not begun. Raises UsageError where the folder has something else in it,
+    Busy where another process fetches into it, UnreadableExport where a fetched file is gone or changed.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Busy(f"another process fetches into {path}", hint="wait for it, or give another folder") from None
+        manifest = read_manifest(path)
+        if manifest is None:
+            others = sorted({entry.name for entry in path.iterdir()} - {NEW, _PARTIAL})
+            if others:
+                raise UsageError(f"{path} has other files, such as {others[0]}", hint="give a new folder to --out")
+            folder = Folder(path, fresh)
+            folder._write(())
+        else:
+            _refuse_other(path, manifest, fresh)
+            refuse_changed(path, manifest)
+            folder = Folder(path, manifest)
+            _remove_unnamed(folder)
+        yield folder
+    finally:
+        os.close(lock)
+
+
+def _refuse_other(path: Path, manifest: FetchManifest, fresh: FetchManifest) -> None:
+    for name, option in _SETTINGS.items():
+        before, now = getattr(manifest, name), getattr(fresh, name)
+        if before != now:
+            raise UsageError(
+                f"{path} has another fetch: {option} was {before} and is {now}",
+                hint="give the same options to go on with it, or another folder to --out",
+            )
+
+
+def _remove_unnamed(folder: Folder) -> None:
+    """Remove what a killed fetch left: files with the names of windows that the manifest does not have."""
+    named = {one.file for one in folder.manifest.files}
+    ours = re.compile(rf"{folder.manifest.tool}-{_LABEL}\.(jsonl|jsonl\.gz|zip)")
+    for path in folder.path.iterdir():
+        if ours.fullmatch(path.name) and path.name not in named:
+            path.unlink()
+    for name in (NEW, _PARTIAL):
+        with contextlib.suppress(FileNotFoundError):
+            (folder.path / name).unlink()
+
+
+def check_digests(path: Path, manifest: FetchManifest) -> None:
+    """Raise UnreadableExport for a file whose digest is not that of the manifest."""
+    for one in manifest.files:
+        if digest_of(path / one.file) != one.digest:
+            raise UnreadableExport(
+                f"{path / one.file} has changed since it was fetched",
+                path=str(path / one.file),
+                hint=f"restore it, or remove the whole folder {path} and fetch again",
+            )
+
+
+def digest_of(path: Path) -> str:
+    """The sha256 of a file as lower-case hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _label(window: Window) -> str:
+    """A window in a file's name, which sorts by time: `2024-01-31`, or `20240131T050000_20240131T060000`."""
+    if window.since % DAY == 0 and window.until - window.since == DAY:
+        return stamp(window.since)
+    return "_".join(datetime.fromtimestamp(edge, UTC).strftime("%Y%m%dT%H%M%S") for edge in window)

@@ -1,0 +1,46 @@
+"""Keeps requests under a tool's limits: so many in any second and in any hour, for each kind of request."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pipeline.fetch.tool import Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time and waiting; a test gives its own."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+class Pace:
+    """Waits before a request where the limits of its kind ask for it. What other programs ask is not known here: a 429
+    speaks of those."""
+
+    def __init__(self, limits: Mapping[str, tuple[Limit, ...]], clock: Clock) -> None:
+        self.clock = clock
+        self._limits = limits
+        self._began = {
+            kind: deque[float](maxlen=max(limit.requests for limit in some)) for kind, some in limits.items()
+        }
+
+    def wait(self, kind: str) -> None:
+        """Return once a request of this kind may begin, and count it."""
+        began = self._began[kind]
+        now = self.clock.now()
+        due = max(
+            (
+                began[-limit.requests] + limit.seconds
+                for limit in self._limits[kind]
+                if len(began) >= limit.requests
+            ),
+            default=now,
+        )  # fmt: skip
+        if due > now:
+            self.clock.sleep(due - now)
+        began.append(max(due, now))

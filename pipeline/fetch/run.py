@@ -1,0 +1,175 @@
+"""Fetch a window of a tool's events into a folder: window by window, each committed before the next begins."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.delivery.retry import RetryPolicy
+from pipeline.errors import UsageError
+from pipeline.extractors.fetched import FetchManifest
+from pipeline.fetch.folder import Folder, check_digests, opened
+from pipeline.fetch.pace import Clock, Pace
+from pipeline.fetch.tool import DAY, HOUR, Asking, Fetch, Fetched, Tool, TooLarge, Window, stamp, tools
+from pipeline.fetch.transport import Transport
+from pipeline.files import private
+from pipeline.models import Step
+from pipeline.option_types import Instant, micros, read_instant
+from pipeline.options import FetchOptions
+
+FEWER_TRIES = 3
+"""Downloads of a window of which the tool counts more events than it gave."""
+_SLOW = 2 * HOUR
+
+
+class FetchResult(NamedTuple):
+    """A complete fetch: its folder, its manifest, and how many windows this run fetched."""
+
+    folder: Path
+    manifest: FetchManifest
+    fetched: int
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.manifest.windows)
+
+    @property
+    def fewer(self) -> int:
+        """Windows of which the tool counts more events than it gave."""
+        return sum(1 for one in self.manifest.windows if one.fewer)
+
+    @property
+    def counted(self) -> int:
+        """Windows that the tool counted."""
+        return sum(1 for one in self.manifest.windows if one.counted is not None)
+
+
+def _silent(name: str, done: int, total: int) -> None:
+    return
+
+
+@private()
+def fetch_export(
+    tool: str,
+    between: tuple[Instant | str, Instant | str],
+    folder: str | os.PathLike[str],
+    options: FetchOptions | None = None,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    progress: Step = _silent,
+    warn: Callable[[str], None] = lambda line: None,
+    clock: Clock | None = None,
+) -> FetchResult:
+    """Download the events of a tool between two moments, the second one not included, into a folder for `plan`.
+
+    `tool` is mixpanel, amplitude or posthog; a moment is a date or a time as text, a datetime with an offset, or µs
+    since 1970. The keys are read from `environment`. A fetch that was stopped goes on when it is called again with the
+    same options. `progress` is called with the window that begins, and how many seconds of all are done.
+
+    Raises UsageError, Refused where the tool refuses a request, Unfinished where it cannot be answered now, Busy, and
+    UnreadableExport where a fetched file has changed.
+    """
+    known = tools()
+    if tool not in known:
+        raise UsageError(f"nothing is known of fetching from {tool!r}", hint=f"fetch from {', '.join(known)}")
+    options = options or FetchOptions()
+    chosen, whole = known[tool], _whole(known[tool], between)
+    base, secrets = chosen.address(options.host), chosen.secrets(environment)
+    project = (options.project or "").strip()
+    if chosen.project and not project:
+        raise UsageError(f"which project of {chosen.title}?", hint="give its id to --project")
+    length = _length(chosen, options.window)
+    first = whole.divided(-(-(whole.until - whole.since) // length), chosen.step)
+    fresh = FetchManifest(
+        tool=tool, host=base, project=project, since=stamp(whole.since), until=stamp(whole.until),
+        count=options.count, window=length, left=tuple((stamp(one.since), stamp(one.until)) for one in first),
+    )  # fmt: skip
+    pace = Pace(chosen.limits, clock or Clock())
+    retry = RetryPolicy(options.retry_for, first=options.first_pause, most=options.longest_pause)
+    with closing(Transport(base, secrets, pace, retry, timeout=options.timeout, ca_file=options.ca_file)) as transport:
+        fetch = chosen.open(Asking(base=base, project=project, transport=transport, count=options.count, warn=warn))
+        with opened(Path(folder), fresh) as place:
+            if not place.left:
+                check_digests(place.path, place.manifest)
+                return FetchResult(place.path, place.manifest, 0)
+            _warn_of_hours(chosen, len(place.left), warn)
+            fetched = _fetch_all(place, fetch, chosen.step, whole, progress)
+            return FetchResult(place.path, place.manifest, fetched)
+
+
+def _fetch_all(place: Folder, fetch: Fetch, step: int, whole: Window, progress: Step) -> int:
+    """Fetch every window that is left; how many."""
+    fetched = 0
+    while place.left:
+        window = place.left[0]
+        progress(stamp(window.since), window.since - whole.since, whole.until - whole.since)
+        try:
+            found = _fetch_counted(fetch, window, place.partial())
+        except TooLarge as error:
+            pieces = window.divided(max(2, error.pieces), step)
+            if len(pieces) < 2:
+                raise error.final from None
+            place.divide(pieces)
+        else:
+            place.commit(found)
+            fetched += 1
+    return fetched
+
+
+def _fetch_counted(fetch: Fetch, window: Window, file: Path) -> Fetched:
+    """What a window gives, asked for again where the tool counts more events than that."""
+    for _ in range(FEWER_TRIES - 1):
+        found = fetch(window, file)
+        if not found.fewer:
+            return found
+    return fetch(window, file)
+
+
+def _whole(tool: Tool, between: tuple[Instant | str, Instant | str]) -> Window:
+    """The window of the whole fetch. Raises UsageError."""
+    edges = []
+    for name, moment in zip(("since", "until"), between, strict=True):
+        found = read_instant(moment) if isinstance(moment, str) else micros(moment, name)
+        seconds, rest = divmod(found or 0, 1_000_000)
+        if rest or seconds % tool.step:
+            unit = {DAY: "a day", HOUR: "an hour"}.get(tool.step, "a second")
+            raise UsageError(
+                f"--{name} is not the beginning of {unit}, and {tool.title} gives {tool.clock}",
+                hint="write 2024-01-31" if tool.step == DAY else "write 2024-01-31 or 2024-01-31T05:00:00Z",
+            )
+        edges.append(seconds)
+    if edges[0] >= edges[1]:
+        raise UsageError("--since is not before --until", hint="the window ends before --until")
+    complete = int(time.time()) - tool.delay
+    if edges[1] > complete:
+        raise UsageError(
+            f"{tool.title} may not have all events until {stamp(edges[1])} yet",
+            hint=f"give --until {stamp(complete - complete % tool.step)} or earlier, and fetch the rest later",
+        )
+    return Window(*edges)
+
+
+def _length(tool: Tool, window: float | None) -> int:
+    """Seconds of a first window. Raises UsageError."""
+    length = int(window or tool.window)
+    if length < tool.step or length % tool.step or (window and length != window):
+        unit = {DAY: "whole days", HOUR: "whole hours"}.get(tool.step, "whole seconds")
+        raise UsageError(f"--window is not {unit}, as {tool.title} gives them", hint="write 1d, 7d or 12h")
+    return length
+
+
+def _warn_of_hours(tool: Tool, windows: int, warn: Callable[[str], None]) -> None:
+    """Say how long the tool's limits make a long fetch last."""
+    for limits in tool.limits.values():
+        limit = max(limits, key=lambda limit: limit.seconds)
+        seconds = (windows // limit.requests) * limit.seconds
+        if seconds >= _SLOW:
+            warn(
+                f"{windows:,} windows take {seconds / HOUR:,.0f} hours or more, since {tool.title} answers"
+                f" {limit.requests:,} requests in {limit.seconds / HOUR:g} h; a longer --window needs fewer"
+            )
+            return

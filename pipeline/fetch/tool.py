@@ -1,0 +1,160 @@
+"""What a tool is to a fetch: its hosts, keys, limits and windows, and how one window is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.config import Secret
+from pipeline.errors import BackcastError, UsageError
+from pipeline.targets import address_of
+
+if TYPE_CHECKING:
+    from pipeline.fetch.transport import Transport
+
+HOUR, DAY = 3600, 86_400
+
+
+class Window(NamedTuple):
+    """Seconds since 1970, from `since` until before `until`, as the tool counts its own time."""
+
+    since: int
+    until: int
+
+    def __str__(self) -> str:
+        return f"{stamp(self.since)} to {stamp(self.until)}"
+
+    def divided(self, pieces: int, step: int) -> list[Window]:
+        """At most so many windows of nearly equal length, all of them at multiples of `step` seconds."""
+        steps = (self.until - self.since) // step
+        pieces = min(pieces, steps)
+        edges = [self.since + steps * number // pieces * step for number in range(pieces)] + [self.until]
+        return [Window(*pair) for pair in pairwise(edges)]
+
+
+def stamp(seconds: int) -> str:
+    """A moment as ISO 8601; a date where it is midnight."""
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return text.removesuffix("T00:00:00")
+
+
+def seconds_of(text: str) -> int:
+    """The moment that `stamp` wrote."""
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+class Limit(NamedTuple):
+    """At most `requests` in `seconds`."""
+
+    requests: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a window gave: the end of the file's name, its rows, and where the tool counts, rows by name of event.
+
+    `counts` are those of the file and `counted` the tool's own, with "" for all events together; `counted` is None
+    where the tool has no count or was not asked. A window without a row has no file.
+    """
+
+    suffix: str = ""
+    rows: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    counted: Mapping[str, int] | None = None
+
+    @property
+    def fewer(self) -> list[str]:
+        """The names of events of which the tool counts more than the file has."""
+        return sorted(name for name, count in (self.counted or {}).items() if self.counts.get(name, 0) < count)
+
+
+class TooLarge(Exception):
+    """A window is too much for one request. `pieces` is how many would fit, `final` the error where none is smaller."""
+
+    def __init__(self, final: BackcastError, pieces: int = 2) -> None:
+        super().__init__(final.message)
+        self.final = final
+        self.pieces = pieces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What a tool needs for its requests. `count`: its own count is wanted. `warn` gets a line for a person."""
+
+    base: str
+    project: str
+    transport: Transport
+    count: bool
+    warn: Callable[[str], None]
+
+
+Fetch = Callable[[Window, Path], Fetched]
+"""Downloads a window into a file. Raises TooLarge, and a BackcastError where nothing more can be done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool. `hosts` are its regions, `keys` the environment variables with its user and password, or its bearer
+    token alone; those in `optional` may be absent.
+
+    A window begins and ends at multiples of `step` seconds, and is `window` seconds long at first. An export is
+    complete `delay` seconds after the window's end. `limits` are by the kind of request, which the transport is given.
+    `project`: its id has to be given. `counts`: it has a count to compare with. `clock` is what its windows are.
+    """
+
+    name: str
+    title: str
+    hosts: Mapping[str, str]
+    keys: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    project: bool
+    counts: bool
+    step: int
+    window: int
+    delay: int
+    limits: Mapping[str, tuple[Limit, ...]]
+    clock: str
+    open: Callable[[Asking], Fetch]
+
+    def address(self, host: str) -> str:
+        """The base address of a region or URL. Raises UsageError."""
+        if host in self.hosts:
+            return self.hosts[host]
+        if "://" not in host:
+            raise UsageError(
+                f"{self.title} has no region {host!r}", hint=f"give {', '.join(self.hosts)} or a URL to --from"
+            )
+        return address_of(host)
+
+    def secrets(self, environment: Mapping[str, str] = os.environ) -> tuple[Secret, ...]:
+        """The keys from the environment, in the order of `keys`. Raises UsageError without showing any."""
+        found = []
+        for name in self.keys:
+            text = environment.get(name, "").strip()
+            if not text and name not in self.optional:
+                raise UsageError(f"there is no key of {self.title}: {name} is not set", hint=f"set {name}")
+            if not text.isascii() or (text and not text.isprintable()) or " " in text:
+                raise UsageError(f"{name} does not have the shape of a key", hint="copy it again")
+            found.append(Secret(text))
+        # A user alone is one without a password: the secret of a Mixpanel project.
+        return tuple(sorted(found, key=lambda secret: not secret))
+
+
+@cache
+def tools() -> dict[str, Tool]:
+    """All tools by name."""
+    from pipeline.fetch import tools as package
+
+    declared: list[Tool] = [
+        import_module(f"{package.__name__}.{module.name}").TOOL for module in iter_modules(package.__path__)
+    ]
+    return {tool.name: tool for tool in declared}

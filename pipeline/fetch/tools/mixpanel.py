@@ -1,0 +1,95 @@
+"""Mixpanel: the Raw Event Export API, day by day, and its own count by JQL (docs/know/exports.md#mixpanel).
+
+60 requests an hour and 3 a second. A day without events is 404 or an empty 200. Days are those of the project's own
+time zone (of UTC in projects since 2023), in both APIs alike. The export has duplicates that the count may leave out,
+so only a file with fewer events than are counted is incomplete.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from pipeline.errors import UsageError
+from pipeline.fetch.checking import count_events
+from pipeline.fetch.tool import DAY, HOUR, Asking, Fetch, Fetched, Limit, Tool, Window, stamp
+
+_SCRIPT = 'function main(){return Events(params).groupBy(["name"],mixpanel.reducer.count())}'
+_COUNT_HOSTS = {
+    "https://data.mixpanel.com": "https://mixpanel.com",
+    "https://data-eu.mixpanel.com": "https://eu.mixpanel.com",
+    "https://data-in.mixpanel.com": "https://in.mixpanel.com",
+}
+
+
+class _Group(msgspec.Struct):
+    key: list[str | None]
+    value: int
+
+
+class _Mixpanel:
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._counts = asking.count
+
+    def __call__(self, window: Window, file: Path) -> Fetched:
+        asking, transport = self._asking, self._asking.transport
+        url = f"{asking.base}/api/2.0/export"
+        days = {"from_date": stamp(window.since), "to_date": stamp(window.until - DAY)}
+        project = {"project_id": asking.project} if asking.project else {}
+        reply = transport.download("export", url, days | project, file, _checked)
+        if reply.status not in (200, 404):
+            transport.fail(f"{window}", url, reply)
+        suffix, counts = reply.value if reply.status == 200 else ("", {})
+        counted = self._counted(days, project) if self._counts else None
+        return Fetched(suffix, sum(counts.values()), counts, counted)
+
+    def _counted(self, days: Mapping[str, str], project: Mapping[str, str]) -> Mapping[str, int] | None:
+        """Mixpanel's own count by event; None where it does not give one, and then it is not asked again."""
+        url = f"{_COUNT_HOSTS.get(self._asking.base, self._asking.base)}/api/query/jql"
+        form = {"script": _SCRIPT, "params": json.dumps(days)}
+        parameters = "".join(f"?{name}={value}" for name, value in project.items())
+        reply = self._asking.transport.ask("count", url + parameters, form=form)
+        try:
+            if reply.status == 200:
+                groups = msgspec.json.decode(reply.body, type=list[_Group])
+                return {group.key[0] or "": group.value for group in groups}
+            why = self._asking.transport.described(reply)
+        except (msgspec.MsgspecError, IndexError):
+            why = "its answer is no list of counts"
+        self._asking.warn(f"Mixpanel does not count ({why}), so that nothing proves its files complete")
+        self._counts = False
+        return None
+
+
+def _checked(file: Path, headers: Mapping[str, str]) -> tuple[str, Mapping[str, int]]:
+    suffix = ".jsonl.gz" if headers.get("content-encoding", "").lower() == "gzip" else ".jsonl"
+    return suffix, count_events(file)
+
+
+def _open(asking: Asking) -> Fetch:
+    if asking.project and not asking.project.isdecimal():
+        raise UsageError(f"{asking.project!r} is no project id of Mixpanel", hint="give its number to --project")
+    return _Mixpanel(asking)
+
+
+TOOL = Tool(
+    name="mixpanel",
+    title="Mixpanel",
+    hosts={
+        "us": "https://data.mixpanel.com", "eu": "https://data-eu.mixpanel.com", "in": "https://data-in.mixpanel.com"
+    },
+    keys=("BACKCAST_MIXPANEL_USERNAME", "BACKCAST_MIXPANEL_SECRET"),
+    optional=("BACKCAST_MIXPANEL_USERNAME",),
+    project=True,
+    counts=True,
+    step=DAY,
+    window=DAY,
+    delay=14 * HOUR,  # the day ends last in the zone that is furthest behind UTC, and is then still being written
+    limits={"export": (Limit(60, 3600), Limit(3, 1)), "count": (Limit(60, 3600), Limit(3, 1))},
+    clock="days of the project's time zone",
+    open=_open,
+)  # fmt: skip

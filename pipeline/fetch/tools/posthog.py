@@ -1,0 +1,130 @@
+"""PostHog: events by the query API, in pages by time and uuid, as JSON lines like those of its batch exports.
+
+For large projects a batch export to a bucket is the better way, and the service says so itself; the query API is what
+every instance has and every personal key may be allowed. A query ends after 10 seconds, is cut off at 50,000 rows, and
+1,200 an hour are answered (docs/know/service.md#query-interface), so a window is counted first, and divided until one
+page holds it.
+"""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from pipeline.errors import Refused
+from pipeline.fetch.tool import DAY, HOUR, Asking, Fetched, Limit, Tool, TooLarge, Window
+from pipeline.timestamps import BadTime, read_iso
+
+PAGE = 10_000
+"""Rows of one answer; a page with large properties is read into memory whole."""
+_COLUMNS = ("uuid", "event", "properties", "distinct_id", "timestamp", "created_at", "elements_chain", "person_id")
+
+
+class _Answer(msgspec.Struct):
+    results: list[list[msgspec.Raw]]
+
+
+class _PostHog:
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._url = f"{asking.base}/api/projects/{quote(asking.project, safe='')}/query/"
+
+    def __call__(self, window: Window, file: Path) -> Fetched:
+        within = f"timestamp >= {_moment(window.since * 1_000_000)} and timestamp < {_moment(window.until * 1_000_000)}"
+        answer = self._query(window, f"select count(distinct uuid) from events where {within} limit 1")
+        try:
+            counted = int(answer[0][0])
+        except (IndexError, ValueError):
+            raise Refused(f"{self._url} gives no count", hint="check --from: it names the service itself") from None
+        if counted > PAGE and window.until - window.since > 1:
+            error = Refused(f"{window} has {counted:,} events", hint="fetch less")
+            raise TooLarge(error, -(-counted * 5 // (PAGE * 4)))  # some windows have more than others
+        rows = distinct = 0
+        with file.open("wb") as stream, gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as lines:
+            after, last = "", b""
+            while True:
+                page = self._query(
+                    window,
+                    f"select {', '.join(_COLUMNS)} from events where {within}{after} order by timestamp, uuid"
+                    f" limit {PAGE}",
+                )
+                for row in page:
+                    distinct += bytes(row[0]) != last
+                    last = bytes(row[0])
+                    lines.write(_line(row))
+                rows += len(page)
+                if len(page) < PAGE:
+                    break
+                after = f" and {self._after(page[-1])}"
+        return Fetched(".jsonl.gz", rows, {"": distinct}, {"": counted} if self._asking.count else None)
+
+    def _after(self, row: list[msgspec.Raw]) -> str:
+        """The condition of all rows that come after one."""
+        uuid, time = msgspec.json.decode(row[0], type=str), msgspec.json.decode(row[4], type=str)
+        try:
+            moment = _moment(read_iso(time, space=True).us)
+        except BadTime as error:
+            raise Refused(f"{self._url} gives a time that cannot be read: {error}", hint="report this") from None
+        return f"(timestamp > {moment} or (timestamp = {moment} and uuid > toUUID('{uuid}')))"
+
+    def _query(self, window: Window, sql: str) -> list[list[msgspec.Raw]]:
+        transport = self._asking.transport
+        # A cached answer would prove nothing.
+        body = {"query": {"kind": "HogQLQuery", "query": sql}, "refresh": "force_blocking"}
+        reply = transport.ask("query", self._url, json=body)
+        if reply.status != 200:
+            transport.fail(f"{window}", self._url, reply)
+        try:
+            return msgspec.json.decode(reply.body, type=_Answer).results
+        except msgspec.MsgspecError as error:
+            raise Refused(
+                f"{self._url} answers without the result of a query: {error}",
+                hint="check --from: it names the service itself, such as us, eu or https://posthog.example.com",
+            ) from None
+
+
+def _moment(microseconds: int) -> str:
+    """A moment for HogQL, which would read a text without a zone in the project's own."""
+    text = datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"toDateTime64('{text}.{microseconds % 1_000_000:06d}', 6, 'UTC')"
+
+
+def _line(row: list[msgspec.Raw]) -> bytes:
+    """One row as a line: values byte for byte as they came, properties as the object that their text is."""
+    cells = [bytes(cell) for cell in row]
+    cells[2] = _object(cells[2])
+    pairs = (b'"%b":%b' % (name.encode(), cell) for name, cell in zip(_COLUMNS, cells, strict=True))
+    # A newline between the tokens of an answer is white space; inside a text it is escaped.
+    return b"{" + b",".join(pairs).replace(b"\n", b" ") + b"}\n"
+
+
+def _object(cell: bytes) -> bytes:
+    if not cell.startswith(b'"'):
+        return cell
+    text = msgspec.json.decode(cell, type=str).encode("utf-8", "surrogatepass")
+    try:
+        found: Any = msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return cell
+    return text if isinstance(found, dict) else cell
+
+
+TOOL = Tool(
+    name="posthog",
+    title="PostHog",
+    hosts={"us": "https://us.posthog.com", "eu": "https://eu.posthog.com"},
+    keys=("BACKCAST_POSTHOG_KEY",),
+    project=True,
+    counts=True,
+    step=1,
+    window=DAY,
+    delay=HOUR,
+    limits={"query": (Limit(1_200, 3600), Limit(100, 60), Limit(3, 1))},
+    clock="times of events in UTC",
+    open=_PostHog,
+)

@@ -1,0 +1,139 @@
+"""What the service makes of the files of `apply --to file:DIR`: they are imported into the embedded local service, line
+by line as its importer reads them, and compared there with the plan's ledger as any other target is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.batcher import Envelope, seal_batch
+from pipeline.config import Secret
+from pipeline.delivery.capture import CaptureDestination
+from pipeline.delivery.destination import ResponseKind
+from pipeline.delivery.written_files import PHASE_FOLDERS, changed_files, read_manifest
+from pipeline.errors import Differences, Unfinished, UnsafePlan, UsageError
+from pipeline.files import private
+from pipeline.ledger import check_target
+from pipeline.local_service import LocalService
+from pipeline.management import ManagementClient
+from pipeline.options import VerifyOptions
+from pipeline.plan.sealed.freshness import check_export, transform_config_for, workers_for
+from pipeline.targets import address_of, folder_of
+from pipeline.verify.reconcile import Depth, verify
+
+if TYPE_CHECKING:
+    from pipeline.models import Step
+    from pipeline.plan.sealed.directory import Directory
+    from pipeline.plan.sealed.manifest import Plan
+    from pipeline.verify import Verification
+
+LINES, BYTES = 2_000, 4 << 20
+"""Most lines and bytes of one request to the local service."""
+
+
+class Imported(NamedTuple):
+    """The comparison, and what is wrong with the files themselves where it found differences: a sentence for each."""
+
+    verification: Verification
+    faults: Sequence[str]
+
+
+@private()
+def compare_files(
+    plan: Plan,
+    directory: Directory,
+    to: str,
+    options: VerifyOptions,
+    *,
+    progress: Step = lambda name, done, total: None,
+) -> Imported:
+    """Compare the written files with the ledger: their digests, and what an import of them comes to.
+
+    Raises UsageError where a repair is asked for, UnsafePlan where nothing was written there, and Differences where the
+    files were changed and still have the events of the plan.
+    """
+    folder = folder_of(to)
+    assert folder is not None
+    if options.repair:
+        raise UsageError(
+            "files are not repaired",
+            hint="restore them; or plan again, and write that plan to another folder: its events have the same uuids",
+        )
+    check_target(directory.ledger, address_of(to))
+    manifest = read_manifest(folder)
+    if manifest is None or manifest.plan != plan.digest:
+        raise UnsafePlan(
+            f"{folder} has no files of this plan", hint=f"write them first: backcast apply {directory.path} --to {to}"
+        )
+    config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
+    check_export(plan, config, directory, progress)
+    faults = list(changed_files(folder, manifest))
+    store = directory.path / "imported"
+    shutil.rmtree(store, ignore_errors=True)
+    store.mkdir()
+    try:
+        with LocalService(store / "store.duckdb") as service:
+            destination = CaptureDestination(service.url, key=Secret(service.capture_key))
+            try:
+                lines = 0
+                for number, chunk in _chunks(folder):
+                    faults += _send(destination, Envelope(service.capture_key), number, chunk)
+                    lines += len(chunk)
+                    progress("lines of the files", lines, max(manifest.events, lines))
+            finally:
+                destination.close()
+            # All that landed is of these files, whatever it carries.
+            depth = Depth(options.uuids, options.fields, True)  # type: ignore[arg-type]  # of the options' choices
+            with ManagementClient(service.url, Secret(service.personal_key), str(service.project_id)) as client:
+                workers = workers_for(options.workers, config.parts)
+                found = verify(plan, directory, config, client, workers=workers, depth=depth, progress=progress)
+    finally:
+        shutil.rmtree(store, ignore_errors=True)
+    if faults and not found.differs:
+        more = f", and {len(faults) - 1:,} more such faults" if len(faults) > 1 else ""
+        raise Differences(
+            f"{faults[0]}{more}; the events in the files are those of the plan",
+            hint="restore the files before they are imported",
+        )
+    return Imported(found, faults)
+
+
+class _Line(NamedTuple):
+    path: Path
+    number: int
+
+
+def _chunks(folder: Path) -> Iterator[tuple[_Line, list[bytes]]]:
+    """The lines of all files, phase by phase, some at a time, with the place of the first."""
+    for name in PHASE_FOLDERS.values():
+        for path in sorted(path for path in (folder / name).rglob("*") if path.is_file()):
+            chunk: list[bytes] = []
+            size = first = 0
+            with path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    first = first or number
+                    chunk.append(line.rstrip(b"\r\n"))
+                    size += len(line)
+                    if len(chunk) == LINES or size >= BYTES:
+                        yield _Line(path, first), chunk
+                        chunk, size, first = [], 0, 0
+            if chunk:
+                yield _Line(path, first), chunk
+
+
+def _send(destination: CaptureDestination, envelope: Envelope, place: _Line, lines: Sequence[bytes]) -> list[str]:
+    """Send lines to the local service. Returns a sentence for each that it does not take."""
+    response = destination.send(seal_batch(lines, 0, envelope))
+    if response.kind is ResponseKind.SETTLED:
+        return []
+    if response.kind not in (ResponseKind.POISON, ResponseKind.TOO_LARGE):
+        raise Unfinished(f"the local service failed: {response.detail}", hint="run the same command again")
+    if len(lines) == 1:
+        return [f"{place.path}, line {place.number} is no event that the service takes: {response.detail}"]
+    half = len(lines) // 2
+    return [
+        *_send(destination, envelope, place, lines[:half]),
+        *_send(destination, envelope, place._replace(number=place.number + half), lines[half:]),
+    ]

@@ -1,0 +1,62 @@
+"""Hog functions that a job turns off while it sends: `functions: pause` in the job file.
+
+They are turned off before the first window that would fire them, and on again once, after the last window of the run
+and the settle time. Their record is in the job's state folder, so the next run, or `backcast resume-functions` with
+that folder, knows what a run that was killed left off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.errors import Unfinished
+from pipeline.jobs.windows import BeforeSending
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.preflight.pausing import pausing_for
+from pipeline.preflight.run import PreflightRequest
+from pipeline.preflight.target import planned_events
+from pipeline.targets import address_of, is_loopback
+from pipeline.text import pluralize
+from pipeline.verify.settle import SETTLE_SECONDS, wait_to_settle
+
+
+@contextmanager
+def functions_off(
+    request: PreflightRequest, state: Path, settle: float | None, warn: Callable[[str], None]
+) -> Iterator[BeforeSending]:
+    """Inside, functions that would fire on a plan are off once the value was called with it, if the job pauses them.
+
+    Whatever ends it, they are turned on again, `settle` seconds after the last event; None is the default of the
+    option. Raises as `pipeline.preflight.pausing.pausing_for` does, and Unfinished where one could not be turned on.
+    """
+    if settle is None:
+        settle = 0.0 if is_loopback(address_of(request.to)) else SETTLE_SECONDS
+    with pausing_for(request, Directory(state), None, warn, pauses=request.options.pause_functions) as pausing:
+        if pausing is None:
+            yield lambda plan, directory: None
+            return
+        ledgers: list[Path] = []
+
+        def before_sending(plan: Plan, directory: Directory) -> None:
+            functions = pausing.would_fire(planned_events(plan, directory).names)
+            if functions:
+                warn(pausing.notice(functions))
+            ledgers.append(directory.ledger)
+            pausing.pause(functions)
+
+        try:
+            yield before_sending
+        finally:
+            if pausing.recorded and ledgers:
+                wait_to_settle(ledgers[-1], settle, lambda name, done, total: None)
+            resumed = pausing.resume()
+            for line in resumed.warnings():
+                warn(line)
+        if resumed.off:
+            raise Unfinished(
+                f"{pluralize(len(resumed.off), 'hog function')} could not be turned on again",
+                hint=f"the next run tries again, as does: backcast resume-functions {state} --to {request.to}",
+            )

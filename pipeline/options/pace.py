@@ -1,0 +1,88 @@
+"""How fast to send, by time of day: `--rate` and `--quiet-hours` as people write them.
+
+5000                          events a second
+2MB                           bytes a second, of requests as they travel
+5000,2MB,500@08:00-18:00      both; and 500 events a second from 8 to 18 o'clock, in place of 5000
+22:00-06:00                   hours; those that end before they begin go past midnight
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pipeline.errors import UsageError
+
+UNITS = {"kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
+EVENTS, BYTES = "events", "bytes"
+DAY_MINUTES = 24 * 60
+_LIMIT = re.compile(r"(\d+(?:\.\d+)?)(kB|MB|GB)?(?:@(.+))?")
+_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
+
+
+class Hours(NamedTuple):
+    """Some hours of every day, in minutes from midnight: from `first` on, until `last`."""
+
+    first: int
+    last: int
+
+    def left(self, minute: float) -> float:
+        """Minutes until these hours end; 0 outside of them."""
+        since = (minute - self.first) % DAY_MINUTES
+        length = (self.last - self.first) % DAY_MINUTES or DAY_MINUTES
+        return max(0.0, length - since)
+
+
+class Limit(NamedTuple):
+    """At most so many `unit` (EVENTS or BYTES) a second, in these hours; None: in all others."""
+
+    most: float
+    unit: str = EVENTS
+    hours: Hours | None = None
+
+
+def read_limits(text: str | float) -> tuple[Limit, ...]:
+    """The limits of `--rate`. Raises UsageError."""
+    found: list[Limit] = []
+    for one in str(text).replace("_", "").split(","):
+        match = _LIMIT.fullmatch(one.strip())
+        if match is None or not float(match[1]):
+            raise UsageError(f"not a rate: {one.strip()!r}", hint="write 5000, 2MB or 5000,500@08:00-18:00")
+        hours = None if match[3] is None else read_hours(match[3])[0]
+        limit = Limit(float(match[1]) * UNITS.get(match[2], 1), BYTES if match[2] else EVENTS, hours)
+        if any((limit.unit, limit.hours) == (other.unit, other.hours) for other in found):
+            raise UsageError(f"a second rate for the same hours: {one.strip()!r}", hint="give one for each")
+        found.append(limit)
+    return tuple(found)
+
+
+def read_rate(text: str) -> float | str:
+    """A rate that `read_limits` can read: a number where it is one of events alone. Raises UsageError."""
+    limits = read_limits(text)
+    return limits[0].most if len(limits) == 1 and limits[0] == Limit(limits[0].most) else text
+
+
+def read_hours(text: str) -> tuple[Hours, ...]:
+    """`08:00-18:00`, several with commas between. Raises UsageError."""
+    found = []
+    for one in text.split(","):
+        match = _HOURS.fullmatch(one.strip())
+        hours = None if match is None else Hours(*(int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3)))
+        if hours is None or not (hours.last - hours.first) % DAY_MINUTES or hours.last > DAY_MINUTES:
+            raise UsageError(f"not hours of a day: {one.strip()!r}", hint="write 08:00-18:00 or 22:00-06:00")
+        found.append(hours)
+    if all(any(hours.left(minute) for hours in found) for minute in range(DAY_MINUTES)):
+        raise UsageError(f"these hours are the whole day: {text!r}", hint="leave some time to send in")
+    return tuple(found)
+
+
+def checked_hours(text: str) -> str:
+    """Hours as they are written. Raises UsageError."""
+    read_hours(text)
+    return text
+
+
+def slowest(limits: Sequence[Limit], unit: str) -> float | None:
+    """The lowest limit of a unit, None without one."""
+    return min((limit.most for limit in limits if limit.unit == unit), default=None)

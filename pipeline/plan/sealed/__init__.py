@@ -1,0 +1,1 @@
+"""A plan as files: written once, sealed by digests, and checked whenever it is read."""

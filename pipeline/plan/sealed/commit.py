@@ -1,0 +1,118 @@
+"""Writing a plan into its directory: all of it or nothing of it, whatever stops the program.
+
+A plan is written to DIR/unfinished-plan, so that an older plan in DIR stays whole. When its last file is there, that
+folder is renamed to DIR/finished-plan: from then on the new plan counts. Its files then replace those of the older
+plan, plan.json last. A program that is stopped on the way leaves the rest to the next one that reads or writes the plan
+(`finish_commit`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+
+from pipeline.errors import UsageError
+from pipeline.extractors.plan_detection import FINISHED, MARK, UNFINISHED, is_plan
+from pipeline.files import OTHERS, sync_folder
+from pipeline.ledger import check_nothing_sent, discard, lock_file, unlock
+from pipeline.plan.sealed.directory import Directory
+
+NOTE = (
+    b"backcast is writing a plan here, or was stopped while it did. The files in this folder are of no use:\n"
+    b"plan again with the same -o DIR, or remove this folder.\n"
+)
+LOCK = "plan.lock"
+
+
+@contextlib.contextmanager
+def staged_plan(directory: Directory) -> Iterator[Directory]:
+    """A folder to write a plan into. Left without an error, the plan replaces the one in `directory`.
+
+    Raises UsageError where the directory contains other files or cannot be written, and Busy where the older plan was
+    applied (its ledger has to stay, as the record of what was sent), or another process writes a plan there.
+    """
+    check_nothing_sent(directory.ledger)
+    _refuse_foreign(directory)
+    new = not directory.path.exists()
+    lock = None
+    try:
+        directory.path.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(PermissionError):  # the directory may be another user's
+            directory.path.chmod(directory.path.stat().st_mode & ~OTHERS)
+        lock = lock_file(directory.path / "plan", str(directory.path))
+        _settle(directory)
+        work = Directory(directory.path / UNFINISHED)
+        shutil.rmtree(work.path, ignore_errors=True)
+        work.path.mkdir()
+        (work.path / MARK).write_bytes(NOTE)
+    except OSError as error:
+        if lock is not None:
+            unlock(lock)
+        raise UsageError(f"cannot write {directory.path}: {error.strerror}", hint="choose another -o DIR") from None
+    try:
+        yield work
+        discard(directory.ledger)  # raises Busy where an apply has started meanwhile
+        (work.path / MARK).unlink()
+        sync_folder(work.path)
+        work.path.rename(directory.path / FINISHED)
+        sync_folder(directory.path)
+        _settle(directory)
+    finally:
+        shutil.rmtree(work.path, ignore_errors=True)
+        unlock(lock)
+        if new and [one.name for one in directory.path.iterdir()] == [LOCK]:
+            shutil.rmtree(directory.path, ignore_errors=True)
+
+
+def finish_commit(directory: Directory) -> None:
+    """Move a finished plan into place where a program was stopped before it could. Raises Busy, UsageError."""
+    if not (directory.path / FINISHED).exists():
+        return
+    lock = lock_file(directory.path / "plan", str(directory.path))
+    try:
+        _settle(directory)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {directory.path}: {error.strerror}", hint="give yourself write access to the plan directory"
+        ) from None
+    finally:
+        unlock(lock)
+
+
+def _settle(directory: Directory) -> None:
+    finished = directory.path / FINISHED
+    if not finished.exists():
+        return
+    if (finished / directory.plan.name).exists():
+        if directory.plan.exists():  # the older plan: plan.json goes last, after all its other files
+            shutil.rmtree(directory.rehearsal, ignore_errors=True)
+            for older in directory.replaced:
+                older.unlink(missing_ok=True)
+            sync_folder(directory.path)
+            directory.plan.unlink()
+            sync_folder(directory.path)
+        for file in sorted(finished.iterdir(), key=lambda file: file.name == directory.plan.name):
+            file.replace(directory.path / file.name)
+        sync_folder(directory.path)
+    finished.rmdir()
+
+
+def _refuse_foreign(directory: Directory) -> None:
+    path = directory.path
+    try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"the name of the directory for the plan is not UTF-8: {os.fsencode(path)!r}", hint="choose another -o DIR"
+        ) from None
+    if not path.is_dir() or is_plan(path):
+        return
+    foreign = sorted(one.name for one in path.iterdir() if one.name != LOCK and not one.name.startswith("."))
+    if foreign:
+        raise UsageError(
+            f"{path} contains files that backcast did not write: {', '.join(foreign[:3])}"
+            f"{', …' if foreign[3:] else ''}",
+            hint="choose an empty or a new directory with -o",
+        )

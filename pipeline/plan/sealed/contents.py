@@ -1,0 +1,169 @@
+"""Read a sealed plan back as work: its config, its blocks with their tables, its links."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+
+from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
+from pipeline.extractors import blocks as read_blocks
+from pipeline.extractors import digest_of
+from pipeline.extractors.containers import BUFFER_BYTES
+from pipeline.models import Block, Part, SealedOptions, Step
+from pipeline.plan.sealed.directory import Directory, digest_file, read_lines
+from pipeline.plan.sealed.manifest import Plan, SealedBlock, as_name
+from pipeline.text import printable
+from pipeline.transform.events import Mapper
+from pipeline.transform.tasks import DuplicateDecision, Task, TransformConfig
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBlock:
+    """A sealed block with the decisions on its duplicates. `events` counts the events that are sent."""
+
+    sealed: SealedBlock
+    copies: tuple[DuplicateDecision, ...]
+
+    @property
+    def events(self) -> int:
+        return self.sealed.events - sum(bool(copy.code) for copy in self.copies)
+
+
+def find_parts(plan: Plan, source_root: Path | None = None) -> tuple[Part, ...]:
+    """The plan's parts on this machine. Raises UnreadableExport naming the first that is missing."""
+    parts = []
+    for index, sealed in enumerate(plan.parts):
+        file = as_name(sealed.file)
+        if source_root is not None:
+            depth = sealed.path.split("!", 1)[0].count("/") + 1
+            candidates = [source_root.joinpath(*Path(file).parts[-depth:]), source_root / Path(file).name]
+            file = str(next((one for one in candidates if one.exists()), candidates[0]))
+        if not os.path.exists(file):
+            raise UnreadableExport(
+                f"{sealed.path} is gone: no file {printable(file, 1_000)}",
+                path=sealed.path,
+                hint="bring the export back, or name its folder with --source-root DIR",
+            )
+        parts.append(sealed.part(index, file))
+    return tuple(parts)
+
+
+def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None = None) -> None:
+    """Raise StalePlan if a file of the plan (or one of these names) is not the one that was sealed."""
+    for name, digest in plan.files.items():
+        if names is not None and name not in names:
+            continue
+        path = directory.path / name
+        try:
+            current = digest_file(path)
+        except FileNotFoundError:
+            raise StalePlan(
+                f"{path} is missing from the plan", differences=[f"{name}: missing"],
+                hint="plan again, or copy the whole directory",
+            ) from None  # fmt: skip
+        if current != digest:
+            raise StalePlan(
+                f"{path} was changed after it was sealed",
+                differences=[f"{name}: sealed {digest[:12]}, now {current[:12]}"],
+                hint="plan again; a plan is never edited",
+            )
+
+
+def planned_blocks(directory: Directory) -> Iterator[PlannedBlock]:
+    """Every block in order, with the decisions on its duplicates; two files are read side by side."""
+    tables = groupby(read_lines(directory.copies, tuple[int, int, int, int, str]), key=itemgetter(0))
+    pending = next(tables, None)
+    for sealed in read_lines(directory.blocks, SealedBlock):
+        copies: tuple[DuplicateDecision, ...] = ()
+        if pending is not None and pending[0] == sealed.number:
+            copies = tuple(DuplicateDecision(*line[1:]) for line in pending[1])
+            pending = next(tables, None)
+        yield PlannedBlock(sealed, copies)
+
+
+def tasks(
+    plan: Plan, directory: Directory, parts: Sequence[Part], choose: Callable[[PlannedBlock], Task | None]
+) -> Iterator[Task]:
+    """The tasks of the events phase. `choose` returns the task of a planned block, None where nothing is left to do.
+
+    Raises UnsafePlan where the parts no longer divide into the sealed blocks.
+    """
+    for part_index, group in groupby(planned_blocks(directory), key=lambda planned: planned.sealed.part):
+        part = parts[part_index]
+        fresh = read_blocks(part)
+        passed = 0  # blocks with nothing left to do: read past only when a later one has
+        for planned in group:
+            task = choose(planned)
+            passed += 1
+            if task is None:
+                continue
+            block = next(islice(fresh, passed - 1, passed), None)
+            passed = 0
+            yield task._replace(block=check_block(part, block, planned.sealed))
+
+
+def check_block(part: Part, block: Block | None, sealed: SealedBlock) -> Block:
+    """The block as it was read. Raises UnsafePlan where it is not the one that was sealed."""
+    expected = sealed.index, sealed.offset, sealed.length
+    if block is None or (block.index, block.offset, block.length) != expected:
+        raise UnsafePlan(
+            f"{part.path} no longer divides into the planned blocks, at block {sealed.index}",
+            hint="restore the file as it was planned; plan again only where nothing was sent",
+        )
+    return block
+
+
+def task_of(plan: Plan, planned: PlannedBlock) -> Task:
+    """A block as a task, without its content."""
+    sealed = planned.sealed
+    return Task(
+        sealed.number,
+        Block(sealed.part, sealed.index, sealed.offset, sealed.length),
+        sealed.rows if plan.options.limit is not None else None,
+        sealed.digest,
+        planned.copies,
+    )
+
+
+def stale_parts(plan: Plan, parts: Sequence[Part], step: Step = lambda name, done, total: None) -> list[str]:
+    """The differences between the parts and their seals, a sentence each.
+
+    Only a part whose size or modification time differs is read again (for a member, those of its archive). `step` is
+    called with the MB that were read, and with all that are.
+    """
+    stats = [os.stat(part.file) for part in parts]
+    touched = [
+        (sealed, part)
+        for sealed, part, status in zip(plan.parts, parts, stats, strict=True)
+        if (status.st_size, status.st_mtime_ns) != (sealed.bytes, sealed.mtime_ns)
+    ]
+    total, done = sum(part.bytes for _, part in touched), 0
+
+    def read() -> bool:
+        nonlocal done
+        done += BUFFER_BYTES
+        step("MB of touched files", min(done, total) // 1_000_000, total // 1_000_000)
+        return False
+
+    differences = []
+    for sealed, part in touched:
+        digest = digest_of(part, read)
+        if digest != sealed.digest:
+            differences.append(f"{sealed.path}: sealed sha256 {sealed.digest[:12]}…, now {digest[:12]}…")
+    return differences
+
+
+def config_of(
+    plan: Plan,
+    parts: tuple[Part, ...],
+    compile_: Callable[[SealedOptions], Mapper],
+    excluded: frozenset[str],
+    directory: Directory,
+) -> TransformConfig:
+    """The config that the plan was built with, and its table of identified persons."""
+    identified = directory.identified if plan.options.persons == "identified" else None
+    return TransformConfig(compile_, plan.options, plan.limits, parts, excluded, identified)

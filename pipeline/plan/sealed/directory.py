@@ -1,0 +1,168 @@
+"""The files of a plan directory. Each can be read by a person, and `ls` shows the state of the plan.
+
+`Directory` names the files of a plan. Beside them there may be `sent-to.json`, the target that something was sent to,
+which reveals a lost ledger (`pipeline.ledger.marker`); `plan.lock`, the process that writes, or last wrote, a plan
+here; and `unfinished-plan/`, a plan being written, or left by a program that was stopped
+(`pipeline.plan.sealed.commit`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class _File:
+    """A file or folder of a directory, as an attribute."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, directory: Directory, owner: type[Directory]) -> Path:
+        return directory.path / self.name
+
+
+EXCLUDED = "excluded-ids.txt"
+
+
+@dataclass(frozen=True)
+class Directory:
+    """The files of one plan."""
+
+    path: Path
+
+    plan = _File("plan.json")
+    """The plan: what was read, what would be sent, the digests that seal the rest."""
+    report_json = _File("report.json")
+    """The same for programs, with the results of rehearsal and verification."""
+    report_html = _File("report.html")
+    """The same for people."""
+    blocks = _File("blocks.jsonl")
+    """A line for each block: its part and offset, its rows, its digest."""
+    copies = _File("copies.jsonl")
+    """The decisions on duplicates, by block."""
+    identities = _File("identities.jsonl")
+    """The merges to send, which come first."""
+    pairs = _File("identities.parquet")
+    """Every pair of ids, the decision on it, and the reason."""
+    groups = _File("groups.jsonl")
+    """The group updates to send; then the properties set once for persons before all events."""
+    persons = _File("persons.jsonl")
+    """The profile updates to send, which come last."""
+    identified = _File("identified.bin")
+    """Under `--persons identified`: the hashes of the ids that get a profile."""
+    uuids = _File("uuids.bin")
+    """In a job: the uuid of each event, in the order in which they are sent."""
+    cells = _File("cells.jsonl")
+    """Counts of event x UTC day x outcome."""
+    drift = _File("drift.jsonl")
+    """What each property of each event name is in each month."""
+    source_pairs = _File("source-pairs.jsonl")
+    """Some rows of the source beside the events that they become."""
+    rejects = _File("rejects.jsonl")
+    """Rejected rows: file, row, offset, code, text."""
+    ledger = _File("ledger.sqlite")
+    """What was sent, and the responses."""
+    lookups = _File("lookups.json")
+    """The entries of the mapping's lookup files, where it has any."""
+    lookup_entries = _File("lookups.entries")
+    """Those of tables that are too large for memory."""
+    lookup_slots = _File("lookups.slots")
+    """Where each of them is."""
+    excluded = _File(EXCLUDED)
+    """With `--exclude-ids`: the ids that are left out."""
+    stdin = _File("stdin")
+    """The standard input, so that it can be read again."""
+    preflight = _File("preflight.json")
+    """What the target answered before sending: the checks, and the first event of others."""
+    answers = _File("preflight-answers")
+    """Answers of the target to a preflight that was interrupted, or ended a short while ago."""
+    paused = _File("paused-functions.json")
+    """Hog functions that are off while the plan is sent (`apply --pause-functions`)."""
+    rehearsal = _File("rehearsal")
+    """The same plan applied to the local service, with a ledger and a store of its own."""
+    verification = _File("verification")
+    """What a verification read so far, where it was interrupted."""
+    differences = _File("differences.jsonl")
+    """Every difference that the last verification found, with its row."""
+    undo_list = _File("undo-list")
+    """What was sent, as lists and queries (`backcast undo-list`)."""
+    receipt = _File("receipt.json")
+    """What was read, planned, sent and found again, with digests (`backcast receipt write`)."""
+    scratch = _File("scratch")
+    """What planning needs only while it runs."""
+
+    @property
+    def replaced(self) -> tuple[Path, ...]:
+        """The files beside plan.json that are removed when another plan replaces this one."""
+        return (
+            self.report_json, self.report_html, self.blocks, self.copies, self.identities, self.pairs,
+            self.groups, self.persons, self.identified, self.uuids, self.cells, self.drift,
+            self.source_pairs, self.rejects, self.lookups, self.lookup_entries,
+            self.lookup_slots, self.excluded,
+        )  # fmt: skip
+
+
+_LINES_AT_ONCE = 500
+
+
+class LinesWriter:
+    """Writes a file of JSON lines; `count` is the number of lines. `close` returns the sha256 of the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=1 << 18)
+        self._hash = hashlib.sha256()
+        encoder = msgspec.json.Encoder()
+        self._encode, self._encode_lines = encoder.encode, encoder.encode_lines
+        self.count = 0
+
+    def write(self, value: Any) -> None:
+        line = self._encode(value) + b"\n"
+        self._hash.update(line)
+        self._file.write(line)
+        self.count += 1
+
+    def write_all(self, values: Iterable[Any]) -> None:
+        remaining = iter(values)
+        while some := list(islice(remaining, _LINES_AT_ONCE)):
+            lines = self._encode_lines(some)
+            self._hash.update(lines)
+            self._file.write(lines)
+            self.count += len(some)
+
+    def close(self) -> str:
+        """Flush the file to disk and return its sha256."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._hash.hexdigest()
+
+    def __enter__(self) -> LinesWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._file.closed:
+            self._file.close()
+
+
+def read_lines(path: Path, kind: type[T]) -> Iterator[T]:
+    """The values of a file of JSON lines, one at a time."""
+    decode = msgspec.json.Decoder(kind).decode
+    with path.open("rb") as file:
+        for line in file:
+            yield decode(line)
+
+
+def digest_file(path: Path) -> str:
+    """The sha256 of a file, as lower-case hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,343 @@
+"""The manifest of a plan: `plan.json`, with a format version, sealed by one digest."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+
+import msgspec
+
+from pipeline.errors import UnsafePlan, UsageError
+from pipeline.extractors.plan_detection import is_plan
+from pipeline.files import write_atomically
+from pipeline.identity.summary import MergeSummary
+from pipeline.mapper.own_code import OwnCode
+from pipeline.models import Dialect, Finding, Part, SealedOptions
+from pipeline.options import Limits
+from pipeline.plan.plugins import PluginSeal
+from pipeline.plan.samples.source_pairs import SourcePairs
+from pipeline.plan.sealed.commit import finish_commit
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.statistics.coverage import Coverage
+from pipeline.plan.statistics.drift import Drift
+from pipeline.plan.statistics.hours import HoursSeal
+from pipeline.plan.zone import MonthEvidence
+from pipeline.text import pluralize
+
+FORMAT = "backcast.plan/1"
+_NUL = "\0"
+_LONE = re.compile("[\udc80-\udcff]")
+_ESCAPE = re.compile(f"{_NUL}([89a-f][0-9a-f])")
+
+
+def as_text(name: str) -> str:
+    """A file name as text that JSON can hold; a name that is UTF-8 stays as it is.
+
+    A file name is bytes. Python reads a byte that is not UTF-8 as U+DC00 and the byte (PEP 383); it is written as
+    U+0000, which no file name contains, and two hexadecimal digits. (Names that people read have `\\xff` instead:
+    `pipeline.extractors.discovery`.)
+    """
+    return _LONE.sub(lambda match: f"{_NUL}{ord(match[0]) - 0xDC00:02x}", name)
+
+
+def as_name(text: str) -> str:
+    """The file name that `as_text` wrote."""
+    return _ESCAPE.sub(lambda match: chr(0xDC00 + int(match[1], 16)), text)
+
+
+class PartSeal(msgspec.Struct, frozen=True):
+    """One file as it was read: enough to open it again, and to notice that it has changed.
+
+    `file` and `member` are names as `as_text` writes them.
+    """
+
+    path: str
+    bytes: int
+    digest: str
+    rows: int
+    mapped: int
+    skipped: int
+    rejected: int
+    format: str
+    codecs: tuple[str, ...]
+    dialect: Dialect
+    file: str
+    member: str
+    mtime_ns: int
+    table: str = ""
+
+    def part(self, index: int, file: str | None = None) -> Part:
+        return Part(
+            index,
+            self.path,
+            file or as_name(self.file),
+            as_name(self.member),
+            self.codecs,
+            self.format,
+            self.dialect,
+            self.bytes,
+            self.mtime_ns,
+            self.digest,
+            self.table,
+        )
+
+
+class RowCounts(msgspec.Struct, frozen=True):
+    """`read` is the sum of the others (docs/know/promises.md#balance)."""
+
+    read: int
+    mapped: int
+    skipped: int
+    rejected: int
+
+    @property
+    def balanced(self) -> bool:
+        return self.read == self.mapped + self.skipped + self.rejected
+
+
+class EventCounts(msgspec.Struct, frozen=True):
+    """How many events would be sent, in all and by phase."""
+
+    made: int
+    phases: Mapping[str, int]
+
+
+class GroupTypeSeal(msgspec.Struct, frozen=True):
+    """One group type, the rows that name it, and whether its groups are sent. They are sent in this order."""
+
+    type: str
+    rows: int
+    sent: bool
+
+
+class GroupsSeal(msgspec.Struct, frozen=True):
+    """The groups to be sent and their properties; `left_out` counts those that are not, by code."""
+
+    groups: int = 0
+    properties: int = 0
+    types: list[GroupTypeSeal] = []
+    left_out: Mapping[str, int] = {}
+
+
+class InitialsSeal(msgspec.Struct, frozen=True):
+    """What is set once before all events, in the phase groups: for so many persons, so many properties in all."""
+
+    persons: int = 0
+    properties: int = 0
+
+
+class PersonsSeal(msgspec.Struct, frozen=True):
+    """The profiles to be sent, and how: `kind` is final or none.
+
+    `properties` counts what is written in all, `names` how often each name; `left_out` counts by code what is not
+    written, and `examples` are some of those in words.
+    `initials` is there under `--promoted-properties final`.
+    """
+
+    kind: str = "final"
+    policy: str = "fill-only"
+    persons: int = 0
+    properties: int = 0
+    names: Mapping[str, int] = {}
+    left_out: Mapping[str, int] = {}
+    initials: InitialsSeal | msgspec.UnsetType = msgspec.UNSET
+    examples: Mapping[str, list[str]] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ProfilesSeal(msgspec.Struct, frozen=True):
+    """Ids that occur on events, with and without identity, and their events, copies included. `one_day_ids` are those
+    without identity that have events on one UTC day alone, `one_day_events` their events. Of the `people`, where all
+    merged ids are one, `one_day_people` have events on one UTC day alone, `one_day_people_events` in number.
+
+    The service copies some properties of events to persons by itself. `looked_at` events were sampled for them;
+    `promoted` counts, of these, those with each such property.
+    """
+
+    identified_ids: int = 0
+    anonymous_ids: int = 0
+    identified_events: int = 0
+    anonymous_events: int = 0
+    looked_at: int = 0
+    promoted: Mapping[str, int] = {}
+    one_day_ids: int = 0
+    one_day_events: int = 0
+    people: int = 0
+    one_day_people: int = 0
+    one_day_people_events: int = 0
+
+
+class PeopleSeal(msgspec.Struct, frozen=True):
+    """Everything that a plan decided about ids, groups and persons."""
+
+    identities: MergeSummary = MergeSummary()
+    groups: GroupsSeal = GroupsSeal()
+    persons: PersonsSeal = PersonsSeal()
+    profiles: ProfilesSeal = ProfilesSeal()
+
+    @property
+    def promotes(self) -> bool:
+        """Whether what the service copies from events to persons is made final."""
+        return self.persons.initials is not msgspec.UNSET
+
+    @property
+    def initials(self) -> int:
+        """How many events of the phase groups are not of groups, but set something once for a person."""
+        initials = self.persons.initials
+        return 0 if initials is msgspec.UNSET else initials.persons
+
+
+class SealedBlock(msgspec.Struct, frozen=True):
+    """One line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` are before the tables.
+
+    `days` are the first and the last UTC day of its events; a block without any has none, nor has one of a plan that
+    was made before blocks had them.
+    """
+
+    number: int
+    part: int
+    index: int
+    offset: int
+    length: int
+    first_row: int
+    rows: int
+    events: int
+    digest: str
+    days: tuple[str, str] | None = None
+
+
+class MappingSeal(msgspec.Struct, frozen=True):
+    """The mapping as it was used: its whole text, so that a plan needs no other file. `python` is its own code; a plan
+    without any does not have it."""
+
+    name: str
+    digest: str
+    text: str
+    python: OwnCode | msgspec.UnsetType = msgspec.UNSET
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A row of the source as the example of a warning. `row` counts from 1."""
+
+    part: str
+    row: int
+    offset: int
+    detail: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A sealed plan: what was read, what would be sent, and everything that decides it. `plugins` are what it used of
+    installed packages; a plan that used nothing of any does not have it. Nor has one a `coverage` that was made before
+    there was one, or by no mapping file, and `hours`, `drift` and `source_pairs` that was made before
+    there were any."""
+
+    format: str = FORMAT
+    digest: str = ""
+    verdict: str
+    tool: str
+    zone: str
+    first: str | None
+    last: str | None
+    rows: RowCounts
+    events: EventCounts
+    parts: list[PartSeal]
+    skips: Mapping[str, int]
+    rejects: Mapping[str, int]
+    warnings: Mapping[str, int]
+    examples: Mapping[str, Example]
+    gates: list[Finding]
+    names: Mapping[str, int]
+    zone_evidence: list[MonthEvidence]
+    mapping: MappingSeal
+    options: SealedOptions
+    limits: Limits
+    target: str
+    version: str
+    libraries: Mapping[str, str]
+    blocks: int
+    event_bytes: int
+    files: Mapping[str, str]
+    notices: list[tuple[str, str, str]]
+    people: PeopleSeal = PeopleSeal()
+    plugins: list[PluginSeal] | msgspec.UnsetType = msgspec.UNSET
+    coverage: Coverage | msgspec.UnsetType = msgspec.UNSET
+    hours: HoursSeal | msgspec.UnsetType = msgspec.UNSET
+    drift: Drift | msgspec.UnsetType = msgspec.UNSET
+    source_pairs: SourcePairs | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def ready(self) -> bool:
+        return self.verdict != "not-ready"
+
+    @property
+    def to_send(self) -> str:
+        """What the plan sends, each phase by its own name: `2,998 events and 40 merges`."""
+        events = self.events
+        others = [
+            pluralize(count, unit)
+            for count, unit in (
+                (events.phases.get("identities", 0), "merge"),
+                (events.phases.get("groups", 0) - self.people.initials, "group"),
+                (self.people.initials, "initial profile"),
+                (events.phases.get("persons", 0), "profile"),
+            )
+            if count
+        ]
+        merges = "".join(f", {other}" for other in others[:-1]) + "".join(f" and {other}" for other in others[-1:])
+        return pluralize(events.phases.get("events", 0), "event") + merges if events.made else "nothing"
+
+    @property
+    def sentence(self) -> str:
+        """What the plan would do, in one counted line."""
+        rows, sent = self.rows, self.to_send
+        read = f"from {rows.mapped:,} of {pluralize(rows.read, 'row')} in {pluralize(len(self.parts), 'file')}"
+        rejects = sum(self.rejects.values())
+        items = f" ({pluralize(rejects, 'reject')} of rows and of items of rows)" if rejects > rows.rejected else ""
+        return f"Plan: {sent} to send, {read}; {rows.skipped:,} skipped, {rows.rejected:,} rejected{items}."
+
+
+class _Format(msgspec.Struct):
+    """What every version of plan.json begins with."""
+
+    format: str
+
+
+def seal(plan: Plan) -> Plan:
+    """The plan with its digest, which `digest_of_plan` defines."""
+    return msgspec.structs.replace(plan, digest=digest_of_plan(plan))
+
+
+def digest_of_plan(plan: Plan) -> str:
+    """A sha256 over all of a plan except the paths and times of its files on this machine."""
+    parts = [msgspec.structs.replace(part, file="", mtime_ns=0) for part in plan.parts]
+    mapping = msgspec.structs.replace(plan.mapping, name=PurePath(plan.mapping.name).name)
+    bare = msgspec.structs.replace(plan, digest="", parts=parts, mapping=mapping)
+    return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
+
+
+def save(directory: Directory, plan: Plan) -> None:
+    """Write plan.json; the last file of a plan to appear."""
+    text = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+    write_atomically(directory.plan, text + b"\n")
+
+
+def load(directory: Directory) -> Plan:
+    """Read a plan and verify its seal. Raises UsageError where there is none, UnsafePlan where it was changed."""
+    finish_commit(directory)
+    try:
+        text = directory.plan.read_bytes()
+    except FileNotFoundError:
+        contents = "a plan that was not finished" if is_plan(directory.path) else "no plan.json"
+        hint = "create one with: backcast plan SOURCE -o DIR"
+        raise UsageError(f"{directory.path} contains {contents}", hint=hint) from None
+    try:
+        version = msgspec.json.decode(text, type=_Format).format
+        if version != FORMAT:
+            raise UnsafePlan(f"{directory.plan} has format {version}; this version reads {FORMAT}", hint="plan again")
+        plan = msgspec.json.decode(text, type=Plan)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnsafePlan(f"{directory.plan} is no plan that this version reads: {error}", hint="plan again") from None
+    if digest_of_plan(plan) != plan.digest:
+        raise UnsafePlan(f"{directory.plan} was changed after it was sealed", hint="plan again; a plan is never edited")
+    return plan

@@ -1,0 +1,109 @@
+"""The phases of a sending, in their order, and the encoded events of the phases other than events.
+
+Merges come first, because a merge that arrives after the events it joins leaves two persons. Groups come next, because
+the first five group types take all places, and with them the properties that `--promoted-properties final` sets once
+before events do. Profile updates come last, because events can overwrite them (docs/know/service.md#persons). The
+lines of a sealed file are cut into blocks by one rule, so a place in the ledger always names the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from pipeline.encoder.event import Encoder
+from pipeline.encoder.updates import (
+    SealedGroup,
+    SealedInitial,
+    SealedLink,
+    SealedPerson,
+    encode_group,
+    encode_merge,
+    encode_profile,
+)
+from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, SealedOptions
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.transform.events import Mapper
+
+PHASES = ("identities", "groups", "events", "persons")
+EVENTS = "events"
+SealedRecord = SealedLink | SealedGroup | SealedPerson
+"""A line of a sealed file; a SealedInitial is a SealedPerson."""
+
+
+class _Kind(msgspec.Struct):
+    """The tag that distinguishes a line of a person from one of a group."""
+
+    kind: str = ""
+
+
+def sealed_file(phase: str, directory: Directory) -> Path:
+    """Where a phase other than events is sealed: one JSON line an event."""
+    return {"identities": directory.identities, "groups": directory.groups, "persons": directory.persons}[phase]
+
+
+def phase_blocks(
+    phase: str, plan: Plan, directory: Directory, mapper: Mapper, options: SealedOptions
+) -> Iterator[tuple[int, list[bytes]]]:
+    """The encoded events of a phase other than events, block by block, numbered from 0."""
+    if not plan.events.phases.get(phase):
+        return
+    encode = event_encoder(phase, mapper, options)
+    for number, lines in enumerate(line_blocks(sealed_file(phase, directory))):
+        yield number, [encode(line) for line in lines]
+
+
+def event_encoder(phase: str, mapper: Mapper, options: SealedOptions) -> Callable[[bytes], bytes]:
+    """A function from a line of a phase's sealed file to the event that is sent."""
+    encoder, dialect = Encoder(mapper.tool, options), options.dialect
+    decode = line_decoder(phase)
+
+    def encode(line: bytes) -> bytes:
+        record = decode(line)
+        if isinstance(record, SealedLink):
+            return encode_merge(record, encoder)
+        if isinstance(record, SealedGroup):
+            return encode_group(record, encoder, dialect)
+        return encode_profile(record, encoder, dialect)
+
+    return encode
+
+
+def line_decoder(phase: str) -> Callable[[bytes], SealedRecord]:
+    """A function from a line of a phase's sealed file to its record."""
+    if phase == "identities":
+        return msgspec.json.Decoder(SealedLink).decode
+    if phase == "persons":
+        return msgspec.json.Decoder(SealedPerson).decode
+    kind = msgspec.json.Decoder(_Kind).decode
+    group = msgspec.json.Decoder(SealedGroup).decode
+    initial = msgspec.json.Decoder(SealedInitial).decode
+    return lambda line: initial(line) if kind(line).kind else group(line)
+
+
+def sealed_records(phase: str, plan: Plan, directory: Directory) -> Iterator[tuple[int, int, SealedRecord]]:
+    """The records of a phase other than events: (block, index in it, record)."""
+    if not plan.events.phases.get(phase):
+        return
+    decode = line_decoder(phase)
+    for number, lines in enumerate(line_blocks(sealed_file(phase, directory))):
+        for index, line in enumerate(lines):
+            yield number, index, decode(line)
+
+
+def line_blocks(path: Path) -> Iterator[list[bytes]]:
+    """The lines of a sealed file in blocks: 5,000, or fewer that reach 4 MiB."""
+    lines = list[bytes]()
+    size = 0
+    with path.open("rb") as file:
+        for line in file:
+            lines.append(line)
+            size += len(line)
+            if len(lines) == BLOCK_ROWS or size >= BLOCK_BYTES:
+                yield lines
+                lines, size = [], 0
+    if lines:
+        yield lines

@@ -1,0 +1,1 @@
+"""What the one walk over a source counts, and what the counts show."""

@@ -1,0 +1,244 @@
+"""The coverage of a plan: for every field of the source where it goes, for every event's name what it becomes.
+
+Rows are counted as they came, before duplicates are left out; a field counts in each row that has it, so that mapped,
+kept and dropped add up to these rows. The most frequent fields and names are listed, the others are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from decimal import ROUND_HALF_EVEN, Decimal
+from heapq import nlargest
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from pipeline.mapper.inspection.field_uses import DROPPED, KEPT, MAPPED, Fate, FieldUses
+from pipeline.mapper.program.required_fields import Level
+from pipeline.plan.statistics.spilled_counts import SpilledCounts
+from pipeline.plan.statistics.unmatched import ReferenceUsage
+from pipeline.text import printable
+from pipeline.transform.field_counts import COLUMN, EVENT, EXAMPLES, OPENED, OTHER, REJECT, ROW, BlockFields, Counted
+
+MOST_FIELDS = MOST_EVENTS = 1_000
+"""Fields and names that are listed."""
+MOST_EXAMPLES = 5_000
+"""Fields with examples: the first of the source."""
+NAME_CHARACTERS = 200
+
+
+class FieldCoverage(msgspec.Struct, frozen=True):
+    """One field. `field` is how a mapping refers to it. Of its `rows`, `mapped` go where `to` says, `kept` stay as a
+    property that the mapping does not set, and the rest is `dropped`, `by` which rule. `unmapped`: kept in some row,
+    and the mapping does not name it. `share` is that of all rows, `examples` are masked."""
+
+    field: str
+    rows: int
+    share: float
+    mapped: int
+    kept: int
+    dropped: int
+    to: list[str]
+    by: Mapping[str, int]
+    unmapped: bool
+    examples: list[str]
+
+
+class EventCoverage(msgspec.Struct, frozen=True):
+    """One event's name, as the mapping reads it, in `rows`.
+
+    `become_events` counts the rows that become an event of the name `to` (several names where code of the mapping
+    decides), duplicates included, `updates` those that become a merge or an update, `left_out` the others, by code.
+    `unmapped`: sent under its own name, and the mapping does not name it."""
+
+    event: str
+    rows: int
+    to: str
+    become_events: int
+    updates: int
+    left_out: Mapping[str, int]
+    unmapped: bool
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """How many there are, how many of them are listed, and how many are unmapped."""
+
+    met: int = 0
+    listed: int = 0
+    unmapped: int = 0
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """What the source has and what becomes of it.
+
+    `unit` is `rows`, or `items` where a decoder makes plain rows of a row; `rows` counts them. `never_met` are
+    references of the mapping that no row has, and `never_met_events` names in `events` that no row has. `skipped_items`
+    counts, by code, what is left out of rows of which something is sent. `duplicates` counts the rows that become
+    events and are left out as duplicates afterwards: what is sent is counted in the plan's `events`."""
+
+    unit: str
+    rows: int
+    fields: list[FieldCoverage]
+    fields_total: Totals
+    events: list[EventCoverage]
+    events_total: Totals
+    never_met: list[str]
+    never_met_events: list[str]
+    skipped_items: Mapping[str, int]
+    duplicates: int = 0
+
+    @property
+    def unmapped(self) -> int:
+        """How many fields and names are unmapped."""
+        return self.fields_total.unmapped + self.events_total.unmapped
+
+    @property
+    def met(self) -> int:
+        """How many fields and names there are."""
+        return self.fields_total.met + self.events_total.met
+
+
+class CoverageCounts:
+    """Adds up what the blocks of a source have."""
+
+    def __init__(self, directory: Path, counted: Counted) -> None:
+        self._levels = (ROW, OPENED, *counted.nested)
+        self._fields = SpilledCounts(directory, "fields", tuple[int, str, str])
+        self._events = SpilledCounts(directory, "events", tuple[str, str, str])
+        self._rows: Counter[str] = Counter()
+        self._examples: dict[tuple[int, str], list[str]] = {}
+        self._skipped_items: Counter[str] = Counter()
+
+    def add(self, block: BlockFields) -> None:
+        """Add a block; blocks come in their order."""
+        self._fields.add(block.fields)
+        self._events.add(block.events)
+        self._rows.update(block.rows)
+        self._skipped_items.update(block.skipped_items)
+        for key, values in block.examples.items():
+            shown = self._examples.get(key)
+            if shown is None:
+                if len(self._examples) == MOST_EXAMPLES:
+                    continue
+                shown = self._examples[key] = []
+            shown += [value for value in values if value not in shown][: EXAMPLES - len(shown)]
+
+    def coverage(self, uses: FieldUses, references: ReferenceUsage, *, items: bool, duplicates: int = 0) -> Coverage:
+        """The coverage by a mapping; `items`: its decoder makes plain rows; `duplicates` are left out. `references`
+        receives the names that rows have. Called once."""
+        rows = self._rows.total()
+        occurring: set[tuple[Level, str]] = set()
+        fields, fields_total = _most(self._each_field(uses, references, rows, occurring), MOST_FIELDS)
+        met_events: set[str] = set()
+        events, events_total = _most(self._each_event(uses, met_events), MOST_EVENTS)
+        return Coverage(
+            "items" if items else "rows",
+            rows,
+            fields,
+            fields_total,
+            events,
+            events_total,
+            uses.missing(occurring),
+            uses.missing_events(met_events),
+            dict(sorted(self._skipped_items.items())),
+            duplicates,
+        )
+
+    def _each_field(
+        self, uses: FieldUses, references: ReferenceUsage, rows: int, occurring: set[tuple[Level, str]]
+    ) -> Iterator[FieldCoverage]:
+        for (number, name), counts in groupby(self._fields.items(), key=lambda pair: pair[0][:2]):
+            level = self._levels[number]
+            kinds: Counter[str] = Counter()
+            to: dict[str, None] = {}
+            by: Counter[str] = Counter()
+            for (_, _, outcome), count in counts:
+                if outcome == COLUMN:
+                    continue
+                fate = _fate(uses, level, name, outcome)
+                kinds[fate.kind] += count
+                to.update(dict.fromkeys(fate.to))
+                if fate.kind == DROPPED:
+                    by[fate.by] += count
+            total = kinds.total()
+            references.add(level, name, total)
+            if not total:
+                continue  # a column whose cells are all blank
+            if uses.refers_to(level, name):
+                occurring.add((level, name))
+            yield FieldCoverage(
+                printable(uses.reference(level, name), NAME_CHARACTERS),
+                total,
+                _share(total, rows),
+                kinds[MAPPED],
+                kinds[KEPT],
+                kinds[DROPPED],
+                [printable(one, NAME_CHARACTERS) for one in to],
+                _by_count(by),
+                bool(kinds[KEPT]) and not uses.is_named(level, name),
+                self._examples.get((number, name), []),
+            )
+
+    def _each_event(self, uses: FieldUses, met: set[str]) -> Iterator[EventCoverage]:
+        for name, counts in groupby(self._events.items(), key=lambda pair: pair[0][0]):
+            met |= {name} & uses.ruled_events
+            to: Counter[str] = Counter()
+            updates = 0
+            left_out: Counter[str] = Counter()
+            for (_, new, outcome), count in counts:
+                if outcome.startswith(EVENT):
+                    to[new] += count
+                elif outcome.startswith(OTHER):
+                    updates += count
+                else:
+                    left_out[outcome.partition(":")[2]] += count
+            yield EventCoverage(
+                printable(name, NAME_CHARACTERS),
+                to.total() + updates + left_out.total(),
+                printable(", ".join(_by_count(to)), NAME_CHARACTERS),
+                to.total(),
+                updates,
+                _by_count(left_out),
+                name in to and not uses.is_named_event(name),
+            )
+
+
+def _fate(uses: FieldUses, level: Level, name: str, outcome: str) -> Fate:
+    kind, _, rest = outcome.partition(":")
+    if outcome.startswith(EVENT):
+        return uses.fate(level, name, int(rest), None)
+    if outcome.startswith(OTHER):
+        return uses.fate(level, name, 0, rest)
+    return Fate(DROPPED, by=f"{'rejected' if kind + ':' == REJECT else 'skip'}: {rest}")
+
+
+_One = TypeVar("_One", FieldCoverage, EventCoverage)
+
+
+def _most(every: Iterator[_One], most: int) -> tuple[list[_One], Totals]:
+    """Those with most rows, and of equal ones the first; only so many are in memory."""
+    met = unmapped = 0
+
+    def counted() -> Iterator[_One]:
+        nonlocal met, unmapped
+        for one in every:
+            met += 1
+            unmapped += one.unmapped
+            yield one
+
+    listed = nlargest(most, counted(), attrgetter("rows"))
+    return listed, Totals(met, len(listed), unmapped)
+
+
+def _share(part: int, whole: int) -> float:
+    if not whole:
+        return 0.0
+    return float((Decimal(part) / whole).quantize(Decimal("0.0001"), ROUND_HALF_EVEN))
+
+
+def _by_count(counts: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))

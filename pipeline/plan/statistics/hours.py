@@ -1,0 +1,161 @@
+"""Events to send by hour of day: in UTC, and on the clock of the source.
+
+People sleep, so most histories have a night. A wrong time zone moves it into the day, and a clock that is put forward
+in spring, or is not, shows by it (`pipeline.plan.checks.hours`). All of it comes from counts by quarter of an hour,
+because every offset from UTC in use is a multiple of one. They take 8 bytes for each quarter from the first event to
+the last: 3 MB for ten years, and never more than 16 MB, since no event lies before 1970 or in the future.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.plan.statistics.history import Series
+from pipeline.timestamps import DAY, QUARTER, ZoneClock
+
+Counts = NDArray[np.int64]
+QUARTERS_A_DAY = DAY // QUARTER
+NO_QUARTERS: Counts = np.zeros(0, np.int64)
+_WEEKDAY_OF_1970 = 3
+"""1 January 1970 was a Thursday; Monday is 0."""
+
+
+class HoursSeal(msgspec.Struct, frozen=True):
+    """Events to send by hour of day, 24 counts from midnight on, in UTC and on the clock of the source.
+
+    `weekdays` are seven counts from Monday on, by the clock of the source. `clock` says in words what the changes to
+    and from daylight saving time show about that clock, "" where they show nothing.
+    """
+
+    utc: list[int]
+    source: list[int]
+    weekdays: list[int]
+    clock: str = ""
+
+
+class ClockChange(NamedTuple):
+    """The clock of the source is put forward at the quarter `at` (UTC), by so many quarters; back where negative."""
+
+    at: int
+    by: int
+
+
+def count_quarters(times: NDArray[np.int64], first: int) -> Counts:
+    """The events of each quarter of an hour, from that of the time `first` on. Times are µs UTC."""
+    return np.bincount(times // QUARTER - first // QUARTER)
+
+
+class HourHistory:
+    """Events by quarter of an hour since 1970 in UTC, and the clock of the source, which `zones` describe."""
+
+    def __init__(self, zones: Sequence[tuple[str, str]] = ()) -> None:
+        self.clock = ZoneClock(zones)
+        self._first = 0
+        self._counts = NO_QUARTERS
+
+    def add(self, first: int, counts: Counts) -> None:
+        """Add what `count_quarters` counted from the time `first` on."""
+        if not len(counts):
+            return
+        start = first // QUARTER
+        if not len(self._counts):
+            self._first = start
+        before = max(self._first - start, 0)
+        after = max(start + len(counts) - self._first - len(self._counts), 0)
+        if before or after:
+            self._counts = np.pad(self._counts, (before, after))
+            self._first -= before
+        place = start - self._first
+        self._counts[place : place + len(counts)] += counts
+
+    @cached_property
+    def quarters(self) -> Counts:
+        """The numbers of the quarters that have events, ascending."""
+        return np.flatnonzero(self._counts) + self._first
+
+    @property
+    def events(self) -> Counts:
+        """The events of each of `quarters`."""
+        return self._counts[self.quarters - self._first]
+
+    @cached_property
+    def walls(self) -> Counts:
+        """The numbers of `quarters` on the clock of the source."""
+        return self.quarters + self._offsets
+
+    def days(self, total: Series) -> Series:
+        """The events of each day of the source's clock, as far as `total`, the same by UTC day, goes, and a day more
+        at each end."""
+        days = self.walls // QUARTERS_A_DAY
+        some = (days >= total.first - 1) & (days <= total.last + 1)
+        if not some.any():
+            return total
+        first = int(days[some][0])
+        return Series(first, by_place(days[some] - first, self.events[some], int(days[some][-1]) - first + 1))
+
+    @property
+    def on_first_clock(self) -> Counts:
+        """The numbers of `quarters` on the clock of the first zone, as if no other were declared."""
+        first = HourHistory(self.clock.zones[:1])
+        first._first, first._counts = self._first, self._counts
+        return first.walls
+
+    @cached_property
+    def _days(self) -> tuple[Counts, Counts, Counts, Counts]:
+        """The days that have events, the day of each of `quarters`, and what the clock of the source is ahead of UTC
+        at the beginning and at the end of these days, in quarters.
+
+        The zones of some countries were not ahead by whole quarters until the seventies; they are rounded.
+        """
+        days, number = np.unique(self.quarters // QUARTERS_A_DAY, return_inverse=True)
+        first, last = (
+            np.array([self._ahead((day + end) * QUARTERS_A_DAY) for day in days.tolist()], np.int64) for end in (0, 1)
+        )
+        return days, number, first, last
+
+    @cached_property
+    def _offsets(self) -> Counts:
+        """What the clock of the source is ahead of UTC in each of `quarters`, in quarters.
+
+        A day that begins and ends with one offset has no other.
+        """
+        _, number, first, last = self._days
+        offsets = first[number]
+        for place in np.flatnonzero((first != last)[number]).tolist():
+            offsets[place] = self._ahead(int(self.quarters[place]))
+        return offsets
+
+    def _ahead(self, quarter: int) -> int:
+        return round(self.clock.offset_at(quarter * QUARTER) / QUARTER)
+
+    def changes(self) -> Iterator[ClockChange]:
+        """When the clock of the source is put forward or back by an hour or less, on days that have events. The dates
+        from which another zone was named are no changes of a clock."""
+        declared = {since for _, since in self.clock.zones if since}
+        days, _, first, last = self._days
+        for place in np.flatnonzero((first != last) & (np.abs(last - first) <= 4)).tolist():
+            day, after = int(days[place]), int(last[place])
+            if declared.isdisjoint(str(np.datetime64(one, "D")) for one in (day - 1, day, day + 1)):
+                quarters = range(day * QUARTERS_A_DAY + 1, (day + 1) * QUARTERS_A_DAY + 1)
+                at = next(quarter for quarter in quarters if self._ahead(quarter) == after)
+                yield ClockChange(at, after - int(first[place]))
+
+    def seal(self, clock: str = "") -> HoursSeal:
+        """The counts of a day and of a week, for a report."""
+        source = by_place(self.walls // 4 % 24, self.events, 24)
+        days = (self.walls // QUARTERS_A_DAY + _WEEKDAY_OF_1970) % 7
+        utc = by_place(self.quarters // 4 % 24, self.events, 24)
+        return HoursSeal(utc.tolist(), source.tolist(), by_place(days, self.events, 7).tolist(), clock)
+
+
+def by_place(places: Counts, events: Counts, size: int) -> Counts:
+    """The sum of the events at each place from 0 on, exactly."""
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, places, events)
+    return sums

@@ -1,0 +1,75 @@
+"""What the times of an export show of their zone, and which option or line of the mapping settles it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from pipeline import values
+from pipeline.extractors import blocks as read_blocks
+from pipeline.extractors import rows as read_rows
+from pipeline.mapper.language.sections import Clock, Mapping
+from pipeline.mapper.program.references import find, properties_of
+from pipeline.models import BrokenRow, Part
+from pipeline.text import pluralize, printable
+from pipeline.timestamps import BadTime, read_iso
+from pipeline.values import BadValue, Record
+
+ROWS = 1_000
+"""How many rows are looked at: the first that can be read."""
+_CHARACTERS = 60
+
+
+def time_hints(mapping: Mapping, parts: Iterable[Part], zones: bool) -> list[str]:
+    """A sentence for each clock of the mapping that reads texts without an offset; `zones`: --timezone was given.
+
+    Clocks of a written form, of numbers, and of values that are computed, are not looked at; neither are the rows of a
+    mapping with a decoder.
+    """
+    clocks = [clock for clock in mapping.time if clock.unit == "iso" and clock.source.verb in ("ref", "first")]
+    if mapping.decoder is not None or not clocks:
+        return []
+    rows = list(islice(_rows(mapping, parts), ROWS))
+    return [hint for clock in clocks if (hint := _hint(clock, mapping, rows, zones))]
+
+
+def _rows(mapping: Mapping, parts: Iterable[Part]) -> Iterator[Record]:
+    for part in parts:
+        for block in read_blocks(part):
+            for row in read_rows(part, block, blanks=mapping.blanks.in_cells):
+                if not isinstance(row, BrokenRow):
+                    yield dict(row.items())
+
+
+def _hint(clock: Clock, mapping: Mapping, rows: Iterable[Record], zones: bool) -> str:
+    without, spaced = [], 0
+    for row in rows:
+        try:
+            text = values.text(find(clock.source, row, properties_of(mapping, row))) or ""
+            if read_iso(text, space=True).utc:
+                continue
+        except (BadTime, BadValue):
+            continue
+        without.append(text)
+        spaced += text[10] == " "
+    if not without:
+        return ""
+    count = pluralize(len(without), "row")
+    line = f"line {clock.source.place.line}"
+    have = "have" if len(without) > 1 else "has"
+    parts = [
+        f"{count} of the first {ROWS:,} {have} a time without an offset, such as {printable(without[0], _CHARACTERS)!r}"
+    ]
+    if spaced and clock.space == "no":
+        parts.append(f"write `space: yes` ({line}), else they cannot be read")
+    if clock.zone == "utc":
+        parts.append(
+            f"they are read as UTC ({line}): where they show another clock, write `zone: local` and plan with"
+            " --timezone Area/City"
+        )
+    elif not zones:
+        parts.append(
+            f"they are read by the project's clock ({line}, zone: {clock.zone}): plan with --timezone Area/City, and"
+            " --timezone UTC where it is UTC"
+        )
+    return "; ".join(parts) if len(parts) > 1 else ""

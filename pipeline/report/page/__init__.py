@@ -1,0 +1,1 @@
+"""The report and the survey as self-contained pages, drawn without scripts."""

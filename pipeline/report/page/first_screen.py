@@ -1,0 +1,346 @@
+"""The first screen of the page: what the person who signs a plan reads in two minutes."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from typing import NamedTuple
+
+from pipeline.charts.bars import sparkline
+from pipeline.charts.timeline import Timeline, timeline
+from pipeline.errors import UsageError
+from pipeline.models import Finding
+from pipeline.plan.sealed.manifest import Plan, as_name
+from pipeline.report.canary import latest_canary
+from pipeline.report.contents import DUPLICATES, OTHERS, Report, phases_of
+from pipeline.report.next_step import NextStep, next_step
+from pipeline.report.page.headlines import in_one_line
+from pipeline.report.remedies import command_of
+from pipeline.report.verification_words import by_kind, listed
+from pipeline.report.wording import advice_of, mapping_of, state_in_words, zone_proof
+from pipeline.targets import address_of, region_of
+from pipeline.text import pluralize, quoted
+
+MOST_OPEN = 2
+"""Up to as many checks are open; of more, those that stop the plan."""
+MOST_LINES = 6
+"""Checks with a line on the first screen; the lines of more are folded together, so that it stays one screen."""
+MOST_NAMES = 12
+"""Names beside their pictures; names that differ from one of them in case or spaces come along."""
+MOST_FOLDED = 50
+_LEVELS = {"stop": 0, "warning": 1, "notice": 2}
+_REGIONS = {"us": "US", "eu": "EU"}
+GENERIC = "generic"
+"""The tool of the mapping for tables of one's own."""
+_TITLE = re.compile(r"^title: *(.+)$", re.MULTILINE)
+_ASIDE = re.compile(r",| \(")
+"""What follows it in a title says which files are meant."""
+_INITIALS = re.compile(r"(?<=[A-Za-z])[A-Za-z]+| ")
+_SEPARATORS = re.compile(r"[\s_\-.:]+")
+_MOODS = {
+    "not-ready": "stop", "differs": "stop", "sending": "care", "stopped": "care", "sent-with-refusals": "care",
+    "sent": "plain",
+}  # fmt: skip
+_SENT = ("sent", "sent-with-refusals", "verified", "differs")
+
+SENTENCES = {
+    "not-ready": "Apply refuses this plan until what failed is fixed. It can be rehearsed. {}",
+    "ready": "Nothing was sent yet. {}",
+    "rehearsed": "The whole import ran against the local service on this machine; nothing was sent to the target yet."
+    " {}",
+    "sending": "A run is sending this plan now.",
+    "stopped": "Some events were sent, others were not. Apply resumes without sending one twice.",
+    "sent": "Every planned event was accepted. What landed was not compared yet.",
+    "sent-with-refusals": "The target refused some events; they did not land. All others were accepted.",
+    "verified": "Every planned event was found once at the target.",
+    "differs": "What was found at the target is not what was sent.",
+}
+"""What each state means, in one sentence. `{}` is what sending does for good."""
+_FOR_GOOD = "Once sent, events cannot be deleted, and the names of properties stay stored."
+_FOR_GOOD_WITH_MERGES = (
+    "Once sent, events cannot be deleted, the names of properties stay stored, and merged identities cannot be"
+    " separated."
+)
+
+
+class Problem(NamedTuple):
+    """A check that found something. `line` is shown until a person opens it; `remedy` is text and code in turns,
+    beginning with text; `command` can be ""."""
+
+    check: Finding
+    line: str
+    open: bool
+    remedy: list[str]
+    command: str
+
+
+class Banner(NamedTuple):
+    """The state of the plan; `mood` is a class of the style sheet. `checks` are the weightiest, `more` the others."""
+
+    title: str
+    mood: str
+    sentence: str
+    checks: list[Problem]
+    more: list[Problem]
+
+
+class Tile(NamedTuple):
+    """A number with its unit, and a note under it."""
+
+    value: str
+    unit: str
+    note: str = ""
+    mood: str = ""
+
+
+class EventName(NamedTuple):
+    """A name with its events by month; `variant` where it stands with a name that differs in case or spaces."""
+
+    name: str
+    events: int
+    share: str
+    first: str
+    last: str
+    months: str
+    variant: bool
+
+
+class Names(NamedTuple):
+    """The most frequent names, the others that have days, and how many events the names beyond have."""
+
+    shown: list[EventName]
+    folded: list[EventName]
+    more: int
+    more_events: int
+
+
+class FirstScreen(NamedTuple):
+    """Everything on the first screen, in its order; the sections of the registry stand beside the names."""
+
+    title: str
+    target: str
+    zone: str
+    banner: Banner
+    tiles: list[Tile]
+    total: str
+    timeline: Timeline | None
+    names: Names
+    next: NextStep
+
+
+def first_screen(report: Report) -> FirstScreen:
+    """The first screen of a report."""
+    plan = report.plan
+    return FirstScreen(
+        _tool(plan),
+        _target(report),
+        zone_proof(plan),
+        _banner(report),
+        _tiles(report),
+        _total(plan),
+        timeline(report.days),
+        _names(report),
+        next_step(report),
+    )
+
+
+def _tool(plan: Plan) -> str:
+    """The tool by the name that its people use, where the title of the mapping begins with it: `Google Analytics 4`.
+
+    Else the title of the mapping; and of a table whose columns the command line names, its file.
+    """
+    if plan.tool == GENERIC:
+        files = {as_name(part.file) for part in plan.parts}
+        return files.pop().rsplit("/", 1)[-1] if len(files) == 1 else f"your own tables ({len(files):,} files)"
+    found = _TITLE.search(plan.mapping.text)
+    title = _ASIDE.split(found[1].strip("\"'"))[0].strip() if found else ""
+    words = takewhile(lambda word: any(one.isupper() or one.isdigit() for one in word), title.split())
+    name = " ".join(words).removesuffix("'s")
+    joined, initials = (
+        re.sub(r"[^a-z0-9]", "", text.lower()) for text in (name.split(" ")[0], _INITIALS.sub("", name))
+    )
+    if not name or (not re.sub(r"[^a-z0-9]", "", plan.tool.lower()).startswith(joined) and plan.tool != initials):
+        return title[:1].upper() + title[1:] or mapping_of(plan)
+    return name if plan.mapping.name == plan.tool else f"{name} ({plan.mapping.name})"
+
+
+def _target(report: Report) -> str:
+    """The service, its region or address, and the project: where the plan was applied to, else what it was made for."""
+    applied, project = report.results.applied, report.results.project
+    address = applied.course.to if applied is not None and applied.course is not None else report.plan.target
+    if project is not None and not address:
+        address = project.to
+    try:
+        region = address and region_of(address)
+        own = project is not None and address_of(address) == project.to
+    except UsageError:  # the target of a plan that another version made
+        region, own = "", project is not None and address == project.to
+    parts = [_REGIONS[region]] if region else []
+    if project is not None and own:
+        parts.append(f"project {project.name}")
+    service = address if address and not region else "PostHog"
+    return f"{service} ({', '.join(parts)})" if parts else service
+
+
+def _banner(report: Report) -> Banner:
+    plan = report.plan
+    state = report.state or ("ready" if plan.ready else "not-ready")
+    worst_first = sorted(plan.gates, key=lambda check: _LEVELS.get(check.level, 1))
+    few = len(worst_first) <= MOST_OPEN
+    checks = [
+        Problem(
+            check,
+            in_one_line(check),
+            few or check.level == "stop",
+            _remedy(advice_of(check), report.name),
+            command_of(check, plan, report.name),
+        )
+        for check in worst_first
+    ]
+    applied = report.results.applied
+    to = applied.course.to if applied is not None and applied.course is not None else ""
+    words = state_in_words(state, applied.events.refused if applied is not None else 0, len(checks), to)
+    title = words[0].upper() + words[1:]
+    mood = _MOODS.get(state, "good")
+    rehearsal = report.results.rehearsal
+    refused = rehearsal.events.refused if rehearsal is not None and state == "ready" else 0
+    if mood == "good" and (refused or plan.rows.rejected or (checks and state in ("ready", "rehearsed"))):
+        mood = "care"
+    shown = max(MOST_LINES, sum(problem.check.level == "stop" for problem in checks))
+    shown += len(checks) == shown + 1
+    for_good = _FOR_GOOD_WITH_MERGES if phases_of(plan)["identities"] else _FOR_GOOD
+    sentence, last = SENTENCES.get(state, "").format(for_good), report.results.verification
+    if refused:
+        sentence = f"In the rehearsal, the local service refused {pluralize(refused, 'event')}. {sentence}"
+    if state == "differs" and last is not None and (kinds := by_kind(last)):
+        sentence = f"{sentence[:-1]}: {listed(kinds)}."
+    if state in _SENT:  # the checks were read before the plan was sent
+        shown = 0
+    return Banner(title, mood, sentence, checks[:shown], checks[shown:])
+
+
+def _remedy(advice: str, name: str) -> list[str]:
+    """The text of an advice with the plan's own name in its commands."""
+    if not advice:
+        return []
+    pieces = (advice[0].upper() + advice[1:] + ".").split("`")
+    return [re.sub(r"\bDIR\b", lambda _: quoted(name), piece) for piece in pieces]
+
+
+def _tiles(report: Report) -> list[Tile]:
+    plan, phases = report.plan, phases_of(report.plan)
+    updates = phases["persons"] + plan.people.initials
+    duplicates = sum(plan.skips.get(code, 0) for code in DUPLICATES)
+    superseded = plan.skips.get("superseded", 0)
+    merges = phases["identities"]
+    planned = "to send" if report.results.applied is None else "planned"
+    return [
+        Tile(f"{phases['events']:,}", f"{'event' if phases['events'] == 1 else 'events'} {planned}"),
+        _persons(plan, updates),
+        Tile(
+            f"{merges:,}",
+            "merged identity" if merges == 1 else "merged identities",
+            "irreversible" if merges else "",
+        ),
+        Tile(
+            f"{duplicates:,}",
+            "duplicate removed" if duplicates == 1 else "duplicates removed",
+            f"{superseded:,} of them with other values" if superseded else "",
+        ),
+        Tile(f"{plan.rows.rejected:,}", "rejected row" if plan.rows.rejected == 1 else "rejected rows"),
+        _proof(report),
+    ]
+
+
+def _persons(plan: Plan, updates: int) -> Tile:
+    """The persons that the events create, where the target has none of their ids, and the updates of profiles.
+
+    An anonymous id that is merged with no other is a person of its own, unless only identified ids become persons.
+    """
+    profiles = plan.people.profiles
+    persons = profiles.people - (profiles.anonymous_ids if plan.options.persons == "identified" else 0)
+    if persons <= 0:
+        return Tile(f"{updates:,}", "profile update" if updates == 1 else "profile updates")
+    return Tile(
+        f"{persons:,}", "person created" if persons == 1 else "persons created", pluralize(updates, "profile update")
+    )
+
+
+def _proof(report: Report) -> Tile:
+    """What was read back: from the target, else from the local service. What was sent since is not read back."""
+    applied, rehearsal = report.results.applied, report.results.rehearsal
+    rehearsed = None if applied is not None else report.results.rehearsed
+    canary = latest_canary(report.results, 0 if applied is None else applied.events.accepted)
+    read_back = (
+        (report.results.verification, "verified", applied),
+        (None if canary is None else canary.verification, "verified as a canary", applied),
+        (rehearsed, "rehearsed", rehearsal),
+    )
+    for result, word, run in read_back:
+        if result is not None:
+            found = f"{result.events.found:,}"
+            refused = run.events.refused if run is not None else 0
+            if result.proved:
+                where = " on this machine" if result is rehearsed else ""
+                if refused:
+                    return Tile(found, word, f"{refused:,} refused; the others were found once{where}", "care")
+                return Tile(f"✓ {found}", word, f"each was found once{where}", "good")
+            if kinds := by_kind(result):
+                return Tile(f"✗ {sum(kinds.values()):,}", "not as sent", f"{word}: {listed(kinds)}", "stop")
+            return Tile(f"✗ {found}", f"found of {result.events.expected:,}", f"{word}: not proved", "stop")
+    if applied is not None:
+        refused = applied.events.refused
+        note = f"{refused:,} refused, not verified" if refused else "not verified yet"
+        return Tile(f"{applied.events.accepted:,}", "sent", note, "care" if refused else "")
+    return Tile("–", "not rehearsed")
+
+
+def _total(plan: Plan) -> str:
+    """What the phases add up to, where there is more than one: the number that apply asks for."""
+    several = sum(count > 0 for count in plan.events.phases.values()) > 1
+    return f"{plan.events.made:,} to send in all." if several else ""
+
+
+def _names(report: Report) -> Names:
+    """The most frequent names, each with those that differ from it in case or spaces, and the others."""
+    plan = report.plan
+    all_events = plan.events.phases.get("events", 0) or sum(plan.names.values())
+    months = _months(report)
+    by_name: dict[str, dict[str, int]] = {}
+    for cell in report.months:
+        if cell.event != OTHERS:
+            by_name.setdefault(cell.event, {})[cell.month] = cell.count
+    alike: dict[str, list[str]] = {}
+    for name in by_name:
+        alike.setdefault(_SEPARATORS.sub("", name).casefold(), []).append(name)
+    together = sorted(alike.values(), key=lambda names: -sum(plan.names.get(name, 0) for name in names))
+
+    def row(name: str, variant: bool, pictured: bool) -> EventName:
+        count, counts = plan.names.get(name, 0), by_name[name]
+        span = report.spans[name]
+        title = f"{span.first} to {span.last}, by month"
+        picture = sparkline([counts.get(month, 0) for month in months], title) if pictured else ""
+        return EventName(name, count, _share(count, all_events), span.first, span.last, picture, variant)
+
+    shown: list[EventName] = []
+    folded: list[EventName] = []
+    for names in together:
+        first = len(shown) < MOST_NAMES
+        (shown if first else folded).extend(row(name, len(names) > 1, first) for name in names)
+    named = {one.name for one in (*shown, *folded[:MOST_FOLDED])}
+    more = [count for name, count in plan.names.items() if name not in named]
+    return Names(shown, folded[:MOST_FOLDED], len(more), sum(more))
+
+
+def _months(report: Report) -> list[str]:
+    """Every month from the first to the last with events, also those without any."""
+    named = sorted({cell.month for cell in report.months})
+    if not named:
+        return []
+    first, last = (int(month[:4]) * 12 + int(month[5:]) - 1 for month in (named[0], named[-1]))
+    return [f"{month // 12:04d}-{month % 12 + 1:02d}" for month in range(first, last + 1)]
+
+
+def _share(count: int, of: int) -> str:
+    share = 100 * count / of if of else 0
+    return f"{share:.1f}%" if share >= 0.1 or not count else "<0.1%"

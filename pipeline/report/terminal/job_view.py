@@ -1,0 +1,203 @@
+"""A scheduled backfill as lines, JSON objects and a table: the windows of a run, and the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.report.paused import PausedFunction, named
+from pipeline.report.terminal.tables import number, table, text
+from pipeline.text import pluralize, printable
+
+if TYPE_CHECKING:
+    from pipeline.jobs import Attempt, WindowState
+    from pipeline.jobs.hooks import WindowRun
+    from pipeline.jobs.proof import Proof
+    from pipeline.jobs.run import JobRun
+
+RUN_FORMAT = "backcast.run/1"
+HISTORY_FORMAT = "backcast.history/1"
+WIDE = 110
+"""Columns of a terminal that show every count of the history."""
+_STYLES = {
+    "done": "green",
+    "stopped": "bold red",
+    "waiting": "yellow",
+    "sending": "bold yellow",
+    "replaced": "yellow",
+    "differs": "bold red",
+}
+_PROOFS = ("proved", "pending", "differs", "unknown", "not read")
+_OUTCOMES = {"sending": "unfinished", "planning": "interrupted"}
+
+
+def window_line(ended: WindowRun) -> str:
+    """The outcome of a window, in one line for a log."""
+    line = f"{ended.window} {ended.outcome}"
+    if ended.attempt is not None and ended.outcome in ("done", "planned", "unfinished"):
+        line += f": {_counted(ended.attempt, ended.outcome)}"
+    if ended.detail:
+        line += f": {ended.detail}"
+    return printable(line, 2_000)
+
+
+def proof_line(proof: Proof) -> str:
+    """The result of reading a window back, in one line for a log."""
+    return printable(f"{proof.attempt.window} {proof.outcome}: {proof.detail}", 2_000)
+
+
+def _counted(attempt: Attempt, outcome: str) -> str:
+    if outcome == "planned":
+        events = f"{pluralize(attempt.events, 'event')} to send"
+    else:
+        events = f"{pluralize(attempt.sent, 'event')} sent"
+    counts = {
+        "sent before": attempt.already,
+        "refused": attempt.refused,
+        "merges not sent": attempt.held,
+        "rows skipped": attempt.skipped - attempt.already,
+        "rows rejected": attempt.rejected,
+    }
+    texts = [events, *(f"{count:,} {name}" for name, count in counts.items() if count > 0)]
+    rows = f"{pluralize(attempt.rows, 'row')} in {pluralize(attempt.parts, 'file')}"
+    return f"{', '.join(texts)}, of {rows}, {attempt.seconds:.1f} s"
+
+
+def _outcome(attempt: Attempt) -> str:
+    return _OUTCOMES.get(attempt.state, attempt.state)
+
+
+def run_object(run: JobRun) -> dict[str, object]:
+    """The object of `run --json`."""
+    return {
+        "format": RUN_FORMAT,
+        "job": run.job,
+        "dry_run": run.dry_run,
+        "exit_code": 0 if run.problem is None else run.problem.exit_code,
+        "windows": [
+            {
+                "window": window.window,
+                "outcome": window.outcome,
+                "plan": window.plan,
+                "state": window.state,
+                "detail": window.detail,
+                **({} if window.attempt is None else _counts(window.attempt)),
+            }
+            for window in run.windows
+        ],
+        "proofs": [
+            {
+                "window": proof.attempt.window,
+                "number": proof.attempt.number,
+                "outcome": proof.outcome,
+                "plan": str(proof.directory),
+                "detail": proof.detail,
+            }
+            for proof in run.proofs
+        ],
+    }
+
+
+def history_object(
+    job: str, windows: Sequence[WindowState], attempts: Sequence[Attempt], off: Sequence[PausedFunction] = ()
+) -> dict[str, object]:
+    """The object of `run --history --json`."""
+    return {
+        "format": HISTORY_FORMAT,
+        "job": job,
+        "windows": [{"window": window.label, "state": window.state, "detail": window.detail} for window in windows],
+        "attempts": [
+            {
+                "window": attempt.window,
+                "number": attempt.number,
+                "outcome": _outcome(attempt),
+                "started": attempt.started,
+                "ended": attempt.ended,
+                "detail": attempt.detail,
+                "proof": attempt.proof,
+                **_counts(attempt),
+            }
+            for attempt in attempts
+        ],
+        "paused_functions": [{"id": one.id, "name": one.name, "changed": one.changed} for one in off],
+    }
+
+
+def _counts(attempt: Attempt) -> dict[str, object]:
+    return {
+        "parts": attempt.parts,
+        "rows": {"read": attempt.rows, "skipped": attempt.skipped, "rejected": attempt.rejected},
+        "events": {
+            "made": attempt.events,
+            "accepted": attempt.sent,
+            "refused": attempt.refused,
+            "already_settled": attempt.already,
+        },
+        "held_merges": attempt.held,
+        "seconds": round(attempt.seconds, 3),
+    }
+
+
+def _detail(outcome: str, detail: str) -> Text:
+    return text(f"{outcome}: {detail}" if detail else outcome, 240)
+
+
+def show_history(
+    console: Console,
+    job: str,
+    windows: Sequence[WindowState],
+    attempts: Sequence[Attempt],
+    off: Sequence[PausedFunction] = (),
+) -> None:
+    """A row for each plan, and one for each window without a plan; fewer counts on a narrow terminal."""
+    wide = console.width >= WIDE
+    more = ("#files", "#rows", "#sent before", "#skipped", "#took") if wide else ()
+    shown = table("#window", *(["when"] if wide else []), "outcome", "proof", "#sent", "#refused", "#rejected", *more)
+    for column in shown.columns:
+        column.no_wrap = column.header in ("window", "when", "proof", *(name[1:] for name in more)) or column.no_wrap
+    rows: list[tuple[str, int, list[str | Text], str]] = []
+    for attempt in attempts:
+        counts = [attempt.sent, attempt.refused, attempt.rejected]
+        if more:
+            counts += [attempt.parts, attempt.rows, attempt.already, attempt.skipped - attempt.already]
+        cells: list[str | Text] = [
+            attempt.window,
+            *([attempt.started[:16]] if wide else []),
+            _detail(_outcome(attempt), attempt.detail),
+            attempt.proof or ("" if attempt.state != "done" else "not read" if attempt.sent else "nothing sent"),
+            *map(number, counts),
+            *([f"{attempt.seconds:,.1f} s"] if more else []),
+        ]
+        style = _STYLES.get(attempt.proof, _STYLES.get(attempt.state, ""))
+        if style == "green" and (attempt.refused or attempt.rejected):
+            style = "yellow"
+        rows.append((attempt.window, attempt.id, cells, style))
+    planned = {attempt.window for attempt in attempts}
+    for window in windows:
+        changed = window.exported_again
+        if window.label not in planned or changed:
+            cells = [
+                window.label,
+                *([""] if wide else []),
+                _detail("changed" if changed else window.state, window.detail),
+            ]
+            style = "yellow" if changed else _STYLES.get(window.state, "")
+            rows.append((window.label, attempts[-1].id if changed and attempts else 0, cells, style))
+    for _, _, cells, style in sorted(rows, key=itemgetter(0, 1)):
+        shown.add_row(*cells, style=style)
+    if rows:
+        console.print(shown)
+    states = [window.state for window in windows]
+    counted = ", ".join(f"{states.count(state):,} {state}" for state in ("done", "waiting", "stopped", "open"))
+    sent = [attempt for attempt in attempts if attempt.sent and attempt.state == "done"]
+    if sent:
+        proofs = [attempt.proof or "not read" for attempt in sent]
+        kinds = ", ".join(f"{proofs.count(kind):,} {kind}" for kind in _PROOFS if kind in proofs)
+        console.print(Text(f"Proof of {pluralize(len(sent), 'plan')} that sent events: {kinds}."))
+    if off:
+        console.print(text(f"Hog functions that are off: {named(off)}.", 2_000), soft_wrap=True)
+    console.print(Text(f"Job {job}: {counted}." if windows else f"Job {job}: it never ran."))

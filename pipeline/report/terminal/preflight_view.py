@@ -1,0 +1,75 @@
+"""A preflight as a JSON object, as lines, and on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.report.preflight_record import FORMAT, LEVELS
+from pipeline.report.results import CaptureKeyStatus
+from pipeline.report.terminal.tables import table, text
+from pipeline.text import printable
+
+if TYPE_CHECKING:
+    from pipeline.preflight.check import Check
+    from pipeline.preflight.run import Preflight
+
+_STYLES = {"ok": "green", "warning": "yellow", "stop": "bold red", "unknown": "cyan"}
+_WIDE = 2_000
+
+
+def preflight_object(preflight: Preflight) -> dict[str, object]:
+    """The object of `preflight --json`. A check that counts something has the numbers and examples as `facts`."""
+    checks = [
+        {"name": check.name, "level": check.level, "detail": check.detail}
+        | ({"facts": check.facts} if check.facts else {})
+        for check in preflight.checks
+    ]
+    return {"format": FORMAT, "checks": checks}
+
+
+def preflight_line(check: Check) -> str:
+    """One check as one line, for stderr."""
+    return printable(f"{LEVELS[check.level]}: {check.name}: {check.detail}", _WIDE)
+
+
+def key_line(preflight: Preflight) -> str:
+    """Which project the capture key belongs to, or that this could not be proved: the service answers 200 to an unknown
+    key (docs/know/service.md#answers)."""
+    check = next(check for check in preflight.checks if check.name == "capture_key_project")
+    if check.level == "ok":
+        return printable(check.detail[:1].upper() + check.detail[1:] + ".", _WIDE)
+    problem = f"The capture key could not be proved: {check.detail}."
+    return printable(f"{problem} A service answers 200 to an unknown key, and its events are lost.", _WIDE)
+
+
+def show_key(console: Console, preflight: Preflight) -> None:
+    """That line, folded on a terminal."""
+    console.print(Text(key_line(preflight)), soft_wrap=not console.is_terminal)
+
+
+def key_status(preflight: Preflight) -> CaptureKeyStatus:
+    """Whether the capture key is proved to be the project's, for programs."""
+    return CaptureKeyStatus(preflight.key_proved, key_line(preflight))
+
+
+def show_preflight(console: Console, preflight: Preflight) -> None:
+    """A row for each check, then what to do, then the verdict."""
+    shown = table("check", "", "")
+    for check in preflight.checks:
+        detail = text(check.detail, _WIDE)
+        if check.hint and check.level != "ok":
+            detail.append(f"\n→ {printable(check.hint, _WIDE)}", style="dim")
+        shown.add_row(text(check.name, 80), Text(LEVELS[check.level], style=_STYLES[check.level]), detail)
+    console.print(shown)
+    console.print(Text(verdict(preflight), style="bold"))
+
+
+def verdict(preflight: Preflight) -> str:
+    """The number of checks of each level, in one line."""
+    counts = {level: sum(check.level == level for check in preflight.checks) for level in LEVELS}
+    levels = ", ".join(f"{count:,} {LEVELS[level]}" for level, count in counts.items() if count)
+    ready = "Not ready" if counts["stop"] else "Nothing stops an import"
+    return f"{ready}: {levels}."

@@ -1,0 +1,275 @@
+"""`apply --to file:DIR` writes the files that the service's own importer takes: each planned event once, durably."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import resource
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline
+from pipeline.encoder.encoded import spell_lines
+from pipeline.errors import Differences, Unfinished, UnsafePlan, UsageError
+from pipeline.options import ApplyOptions, PlanOptions, VerifyOptions
+from tests.support.commands import Printed, calling
+from tests.support.crashes import chosen, copied, die_writing, write_files
+from tests.support.deliveries import Identity, identities, planned, row
+
+ROWS = 90
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
+    monkeypatch.delenv("BACKCAST_PROJECT_KEY", raising=False)
+    return calling(capfd, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A plan with merges, and the files that were written of a copy of it."""
+    folder = tmp_path_factory.mktemp("whole")
+    plan = planned(folder, ROWS, batch=10, links=True, dialect="posthog")
+    (folder / "written").mkdir()
+    write_files(copied(plan, folder / "written"), folder / "written" / "out")
+    return plan, folder / "written" / "out"
+
+
+def lines_of(folder: Path, pattern: str = "*/*.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted(folder.glob(pattern)) for line in path.read_bytes().splitlines()]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All files but the empty one of the lock."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def written(tmp_path: Path, rows: int = 30, *, merges: int | None = None) -> tuple[Path, Path]:
+    """A plan and the folder that it was written to."""
+    plan = planned(tmp_path, rows, dialect="posthog", links=merges is not None)
+    pipeline.apply_plan(plan, f"file:{tmp_path / 'out'}", ApplyOptions(workers=0, approve_merges=merges))
+    return plan, tmp_path / "out"
+
+
+def verify(plan: Path, folder: Path, **asked: Any) -> Any:
+    return pipeline.verify_plan(plan, f"file:{folder}", VerifyOptions(workers=0, **asked))
+
+
+def test_every_planned_event_is_one_line_with_the_fields_of_the_importer(tmp_path: Path) -> None:
+    """event, distinct_id, properties, timestamp and uuid, in the order in which they are documented."""
+    _, folder = written(tmp_path)
+    lines = lines_of(folder, "3-events/*.jsonl")
+    assert {tuple(line) for line in lines} == {("event", "distinct_id", "properties", "timestamp", "uuid")}
+    found: set[Identity] = {
+        (line["uuid"], line["event"], line["distinct_id"], line["timestamp"].removesuffix("Z") + ".000000Z")
+        for line in lines
+    }
+    assert len(lines) == 30
+    assert found == identities(30)
+    assert {line["properties"]["number"] for line in lines} == set(range(30))
+    assert all("distinct_id" not in line["properties"] for line in lines)
+
+
+def test_the_manifest_counts_and_digests_each_file_and_all(whole: tuple[Path, Path]) -> None:
+    """The digest of all is that of what sha256sum prints; phases have folders of their own, in their order."""
+    _, folder = whole
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    paths = [file["path"] for file in manifest["files"]]
+    assert paths == sorted(str(path.relative_to(folder)) for path in folder.glob("*/*"))
+    assert {path.split("/")[0] for path in paths} == {"1-identities", "3-events"}
+    assert paths.count("3-events/00001.jsonl") == 1
+    assert "3-events/00003.jsonl" in paths
+    for file in manifest["files"]:
+        text = (folder / file["path"]).read_bytes()
+        assert (file["bytes"], file["events"]) == (len(text), text.count(b"\n"))
+        assert file["sha256"] == hashlib.sha256(text).hexdigest()
+        assert len(text) <= 6_000
+    printed = subprocess.run(["sha256sum", *paths], cwd=folder, capture_output=True, check=True).stdout
+    assert manifest["sha256"] == hashlib.sha256(printed).hexdigest()
+    assert manifest["events"] == len(lines_of(folder)) == ROWS + 7
+    assert manifest["complete"]
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_step_of_writing_is_finished_by_the_next(whole: tuple[Path, Path], tmp_path: Path) -> None:
+    """At seeded points, each kind first: the files are the very bytes of a run that was not killed."""
+    plan, files = whole
+    (tmp_path / "counted").mkdir()
+    names = write_files(copied(plan, tmp_path / "counted"), tmp_path / "counted" / "out")
+    assert {"before sync", "after sync", "before rename", "after rename"} <= set(names)
+    for number in chosen(names, 16, 415):
+        found = die_writing(plan, tmp_path / str(number), number)
+        assert content(found) == content(files), names[number]
+
+
+def test_what_a_kill_left_half_written_is_cut(tmp_path: Path) -> None:
+    """Half a line of the file and of its record: the next run writes the same bytes as one that was not killed."""
+    plan = planned(tmp_path, 60, dialect="posthog", batch=10)
+    to = tmp_path / "out"
+    with pytest.raises(Unfinished):
+        pipeline.apply_plan(plan, f"file:{to}", ApplyOptions(workers=0, rate=10, max_duration=1.5))
+    parts = list(to.glob("3-events/*.part"))
+    assert len(parts) == 1
+    assert 0 < parts[0].read_bytes().count(b"\n") < 60
+    for path in (*parts, to / "writing.jsonl"):
+        with path.open("ab") as file:
+            file.write(b'{"event":"ha')
+    pipeline.apply_plan(plan, f"file:{to}", ApplyOptions(workers=0))
+    assert [line["uuid"] for line in lines_of(to)] == [line["uuid"] for line in lines_of(to, "3-events/00001.jsonl")]
+    assert len(lines_of(to)) == len({line["uuid"] for line in lines_of(to)}) == 60
+    assert verify(plan, to).proved
+
+
+def test_verify_compares_the_files_with_the_plan(whole: tuple[Path, Path], tmp_path: Path) -> None:
+    """Proved as they are; a lost file, a line twice, another value and another byte are each found."""
+    plan, folder = written(tmp_path, merges=7)
+    assert verify(plan, folder, fields="all").proved
+    file = folder / "3-events" / "00001.jsonl"
+    text = file.read_bytes()
+
+    file.unlink()
+    lost = verify(plan, folder)
+    assert lost.events["missing"] == 30
+
+    file.write_bytes(text + text.splitlines(keepends=True)[0])
+    with pytest.raises(Differences, match="its digest differs"):
+        verify(plan, folder)
+
+    file.write_bytes(text.replace(b'"number":12,', b'"number":99,'))
+    altered = verify(plan, folder, fields="all")
+    assert [one.changed for one in altered.differences] == [["number"]]
+
+    file.write_bytes(text.replace(b'{"event":"Step 0"', b'{"event" :"Step 0"', 1))
+    with pytest.raises(Differences, match="its digest differs"):
+        verify(plan, folder)
+
+    file.write_bytes(text)
+    (folder / "3-events" / "more.jsonl").write_bytes(b"no event\n")
+    with pytest.raises(Differences, match=r"is not of the plan.* 1 more"):
+        verify(plan, folder)
+
+
+def test_a_folder_is_written_by_one_plan_only(tmp_path: Path) -> None:
+    """One with other files, or with those of another plan, is refused before anything is written."""
+    plan, folder = written(tmp_path / "one")
+    other = planned(tmp_path / "two", 20, dialect="posthog")
+    with pytest.raises(UsageError, match="files of another plan"):
+        pipeline.apply_plan(other, f"file:{folder}")
+    with pytest.raises(UsageError, match="is not empty: it has blocks"):
+        pipeline.apply_plan(other, f"file:{plan}")
+
+
+def test_files_and_ledger_have_to_agree(tmp_path: Path) -> None:
+    """Files that were lost are not taken for written, and a ledger that was lost does not write them twice."""
+    plan, folder = written(tmp_path)
+    file = folder / "3-events" / "00001.jsonl"
+    text = file.read_bytes()
+    file.write_bytes(text[:-20])
+    with pytest.raises(UnsafePlan, match="is not as it was written"):
+        pipeline.apply_plan(plan, f"file:{folder}")
+    file.write_bytes(text)
+    for name in ("manifest.json", "3-events/00001.jsonl"):
+        (folder / name).unlink()
+    (folder / "3-events").rmdir()
+    with pytest.raises(UnsafePlan, match="has 0 events, and by its ledger the plan wrote 30"):
+        pipeline.apply_plan(plan, f"file:{folder}")
+
+
+def test_a_line_break_between_the_tokens_of_a_value_does_not_break_a_line(tmp_path: Path) -> None:
+    """A value that the mapping does not touch keeps its white space, which the lines of a file cannot all have."""
+    source = tmp_path / "rows.jsonl"
+    text = "".join(json.dumps(row(number) | {"list": [1, {"a": "x\ny"}]}) + "\n" for number in range(3))
+    source.write_text(text.replace("[1, ", "[1,\r"), "utf-8", newline="")
+    event = b'{"event":"a","properties":{"distinct_id":"b","list":[1,\n2]},"timestamp":"c","uuid":"d"}'
+    assert b"\n" not in spell_lines([event])[0]
+    columns = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
+    pipeline.plan_export(source, tmp_path / "plan", PlanOptions(mapping="generic", settings=columns, dialect="posthog"))
+    pipeline.apply_plan(tmp_path / "plan", f"file:{tmp_path / 'out'}")
+    lines = lines_of(tmp_path / "out")
+    assert b"\r" not in (tmp_path / "out/3-events/00001.jsonl").read_bytes()
+    assert [line["properties"]["list"] for line in lines] == [[1, {"a": "x\ny"}]] * 3
+    assert verify(tmp_path / "plan", tmp_path / "out", fields="all").proved
+
+
+def _on_a_small_disk(plan: Path, folder: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    try:
+        pipeline.apply_plan(plan, f"file:{folder}", ApplyOptions(workers=0))
+    except Unfinished as error:
+        raise SystemExit(6 if "cannot write to" in error.message else 1) from None
+
+
+def test_a_disk_that_is_full_stops_the_run_and_loses_nothing(tmp_path: Path) -> None:
+    """A limit on the size of files stands for it: exit 6, and the next run writes the rest."""
+    plan = planned(tmp_path, 1_500, batch=100, dialect="posthog")
+    process = multiprocessing.get_context("spawn").Process(target=_on_a_small_disk, args=(plan, tmp_path / "out"))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 6
+    pipeline.apply_plan(plan, f"file:{tmp_path / 'out'}", ApplyOptions(workers=0))
+    uuids = [line["uuid"] for line in lines_of(tmp_path / "out")]
+    assert len(uuids) == len(set(uuids)) == 1_500
+
+
+def test_the_command_needs_no_key_and_asks_nothing(call: Callable[..., Printed], tmp_path: Path) -> None:
+    """Its state is "written", its next step is to verify, and after that to import folder by folder."""
+    plan = planned(tmp_path, 30, links=True, target="us")
+    to = f"file:{tmp_path / 'out'}"
+    refused = call("apply", plan, "--to", to)
+    assert (refused.code, refused.two_lines[0].endswith("were not approved; nothing was sent")) == (4, True)
+    assert not (tmp_path / "out").exists()
+    done = call("apply", plan, "--to", to, "--approve-merges", 7)
+    assert (done.code, done.out.splitlines()[0]) == (0, "State: written")
+    assert f"backcast verify {plan} --to {to}" in done.out
+    assert "warning: order: lines cannot carry an order between ids" in done.err
+    assert call("apply", plan, "--to", to, "--dry-run").code == 0
+    proved = call("verify", plan, "--to", to)
+    assert (proved.code, proved.out.splitlines()[0]) == (0, "State: written and verified")
+    assert "one after the other" in " ".join(proved.out.split())
+    known = call("preflight", plan, "--to", to, "--json")
+    levels = {check["name"]: check["level"] for check in known.json["checks"]}
+    assert (known.code, levels["order"], levels["merges"], levels["again"]) == (0, "warning", "warning", "warning")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--to", "s3://bucket/prefix"], 2, "cannot write to a bucket"),
+        (["--to", "file:"], 2, "not a folder"),
+        (["--to", "file://host/out"], 2, "not a folder of this machine"),
+        (["--to", "file:out", "--canary", "5"], 2, "--canary reads events back from a service"),
+        (["--to", "file:out", "--require-canary"], 2, "--require-canary reads events back"),
+        (["--to", "file:out", "--transport", "v1"], 2, "--transport v1 is of a service"),
+    ],
+)
+def test_what_is_asked_of_a_service_is_refused(
+    call: Callable[..., Printed],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    code: int,
+    said: str,
+) -> None:
+    """A bucket, a folder elsewhere and a canary are errors before anything is written."""
+    monkeypatch.chdir(tmp_path)
+    plan = planned(tmp_path, 10, dialect="posthog")
+    done = call("apply", plan, *words)
+    assert (done.code, said in done.two_lines[0]) == (code, True), done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_of_the_other_spelling_is_refused(call: Callable[..., Printed], tmp_path: Path) -> None:
+    """The importer hands events on as they are, so they need the spelling that the service acts on."""
+    plan = planned(tmp_path, 10)
+    done = call("apply", plan, "--to", f"file:{tmp_path / 'out'}")
+    assert (done.code, "the dialect 'contract'" in done.two_lines[0]) == (4, True)
+    again = planned(tmp_path / "again", 10, target=f"file:{tmp_path / 'out'}")
+    assert call("apply", again, "--to", f"file:{tmp_path / 'out'}").code == 0
+    repaired = call("verify", again, "--to", f"file:{tmp_path / 'out'}", "--repair")
+    assert (repaired.code, "files are not repaired" in repaired.two_lines[0]) == (2, True)

@@ -1,0 +1,313 @@
+"""A fetch downloads a window of a tool's events whole, whatever the tool's API does, or says what is missing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import pipeline
+from pipeline.errors import BackcastError, Refused, Unfinished, UsageError
+from pipeline.extractors.fetched import MANIFEST
+from pipeline.fetch.tool import tools
+from pipeline.options import PlanOptions
+from tests.support.export_apis import (
+    DAY,
+    HOUR,
+    START,
+    Amplitude,
+    Api,
+    FakeClock,
+    Fault,
+    Mixpanel,
+    PostHog,
+    cut_body,
+    exporting,
+    fetch,
+    files,
+    instead,
+    plain,
+    spread,
+    text,
+    truncated,
+    uuid,
+)
+from tests.support.scripted_server import Asked, Said
+
+APIS: dict[str, Api] = {
+    "mixpanel": Mixpanel([*spread(90, 2), START + 3 * DAY + 5]),
+    "amplitude": Amplitude([*spread(90, 2), START + 3 * DAY + 5]),
+    "posthog": PostHog([*spread(90, 2), START + 3 * DAY + 5]),
+}
+"""Three days with events and one without, of four."""
+
+
+@pytest.mark.parametrize("name", APIS)
+def test_a_fetched_folder_is_planned_without_a_hint(name: str, tmp_path: Path) -> None:
+    """All events of all windows are rows of the plan, which recognises the tool; the rest of the folder is no row."""
+    api = APIS[name]
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path / "export", 4)
+    plan = pipeline.plan_export(tmp_path / "export", tmp_path / "plan", PlanOptions(workers=0))
+    assert (found.rows, found.fewer, len(found.manifest.files)) == (91, 0, 3)
+    assert (plan.tool, plan.rows.read, plan.rows.mapped) == (name, 91, 91)
+    assert all(one.counted == one.rows for one in found.manifest.windows) or name == "amplitude"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+    """The folders of a fetch without any fault, but for the manifests, which name the port."""
+    found = {}
+    for name, api in APIS.items():
+        folder = tmp_path_factory.mktemp(name)
+        with exporting(api) as server:
+            fetch(api, server, folder, 4)
+        found[name] = {name: content for name, content in files(folder).items() if name != MANIFEST}
+    return found
+
+
+PASSING: dict[str, Fault] = {
+    "throttled": instead(429, b"slow down"),
+    "throttled, with a time": instead(429, b"slow down", {"Retry-After": "40"}),
+    "server error": instead(500, b"oops"),
+    "gateway timeout": instead(504, b"<html>"),
+    "request timeout": instead(408),
+    "no answer": instead(0),
+    "cut in the body": cut_body(0.5),
+    "cut before the body": cut_body(0),
+}
+DAMAGED: dict[str, Fault] = {
+    "cut off": truncated(0.6),
+    "cut off by a byte": truncated(0.999),
+    "a page": instead(200, b"<html>"),
+}
+ENDED: dict[str, Fault] = {
+    "ended early": plain(lambda lines: lines + b"export terminated early\n"),
+    "half a line": plain(lambda lines: lines[:-20]),
+}
+FAULTS = [
+    (name, fault)
+    for name in APIS
+    for fault in (*PASSING, *(DAMAGED if name != "posthog" else ()), *(ENDED if name == "mixpanel" else ()))
+]
+
+
+@pytest.mark.parametrize(("name", "fault"), FAULTS)
+def test_a_fault_that_passes_changes_nothing(
+    name: str, fault: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
+) -> None:
+    """Whatever request it meets, the folder has the bytes of a fetch without a fault."""
+    spoil = (PASSING | DAMAGED | ENDED)[fault]
+    api = replace(APIS[name], faults={0: spoil, 3: spoil})
+    clock = FakeClock()
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path / "export", 4, clock=clock, count=False)
+        assert len(server.asked) > 4
+    content = files(tmp_path / "export")
+    assert json.loads(content.pop(MANIFEST))["left"] == []
+    assert content == undisturbed[name]
+    assert found.fewer == 0
+    if "time" in fault and "429" not in fault and fault.startswith("throttled"):
+        assert max(clock.waits) >= 40
+
+
+def test_what_is_too_large_for_amplitude_is_divided_down_to_hours(tmp_path: Path) -> None:
+    """A 400 halves the window; each hour is fetched exactly once, and none is asked for alone that fits with others."""
+    api = Amplitude([START + 9 * HOUR + n for n in range(20)] + [START + 17 * HOUR], most=20)
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path)
+        asked = [(one.query["start"][-2:], one.query["end"][-2:]) for one in server.asked]
+    assert asked == [("00", "23"), ("00", "11"), ("12", "23")]
+    assert sorted(files(tmp_path)) == [
+        "amplitude-20230301T000000_20230301T120000.zip", "amplitude-20230301T120000_20230302T000000.zip", MANIFEST,
+    ]  # fmt: skip
+    assert [one.rows for one in found.manifest.windows] == [20, 1]
+
+
+def test_an_hour_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    """Nothing smaller can be asked for, so the error names the way that is left; what fits stays."""
+    api = Amplitude([START + 60, START + 61, START + 20 * HOUR], most=1)
+    with exporting(api) as server, pytest.raises(Refused, match=r"2023-03-01 to 2023-03-01T01:00:00.*400") as caught:
+        fetch(api, server, tmp_path)
+    assert "bucket" in caught.value.hint
+
+
+def test_a_window_that_cannot_be_given_whole_is_divided(tmp_path: Path) -> None:
+    """Where a tool keeps failing at some days together, it is asked for fewer of them."""
+
+    class Slow(Mixpanel):
+        def answer(self, asked: Asked) -> Said:
+            query = asked.query
+            return Said(504) if query.get("from_date") != query.get("to_date") else super().answer(asked)
+
+    api = Slow([START + number % 4 * DAY for number in range(40)])
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path, 4, window=4.0 * DAY)
+    assert [one.rows for one in found.manifest.windows] == [10, 10, 10, 10]
+
+
+def test_a_day_that_is_never_given_whole_leaves_the_fetch_unfinished(tmp_path: Path) -> None:
+    """Exit 6, and the plan refuses the folder; a later run has only that day left."""
+    whole = Mixpanel(spread(30, 3))
+    broken = replace(whole, faults={number: truncated(0.5) for number in range(2, 50)})
+    with exporting(broken) as server, pytest.raises(Unfinished, match=r"2023-03-02 to 2023-03-03.*cut off"):
+        fetch(broken, server, tmp_path, 3)
+    with pytest.raises(BackcastError, match="is not finished: 2 windows left of mixpanel"):
+        pipeline.plan_export(tmp_path, tmp_path.parent / "plan", PlanOptions(workers=0))
+
+
+def test_fewer_events_than_counted_are_asked_for_again(tmp_path: Path) -> None:
+    """A file that is complete only the second time is taken then."""
+    api = replace(APIS["mixpanel"], faults={0: plain(lambda lines: b"".join(lines.splitlines(True)[:-1]))})
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path, 2)
+        assert len(server.asked) == 6
+    assert (found.rows, found.fewer) == (90, 0)
+
+
+@pytest.mark.parametrize("name", ["mixpanel", "posthog"])
+def test_a_count_that_stays_larger_is_recorded(name: str, tmp_path: Path) -> None:
+    """The fetch is kept, and its manifest and the plan's notices say which windows have fewer events."""
+    api = replace(APIS[name])
+    if isinstance(api, Mixpanel):
+        api.uncounted = 1
+    else:
+        more = instead(200, {"results": [[99]]})
+        api = replace(api, faults={0: more, 2: more, 4: more})
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path / "export", 2)
+    assert found.fewer == (2 if name == "mixpanel" else 1)
+    assert found.manifest.windows[0].fewer == (("Step 0", "Step 1", "Step 2") if name == "mixpanel" else ("",))
+    survey = pipeline.survey_export([str(tmp_path / "export")])
+    assert any("counts more events than it gave" in sentence for _, _, sentence in survey.notices)
+
+
+def test_a_count_that_is_refused_is_asked_for_once(tmp_path: Path) -> None:
+    """The fetch goes on without it, and says so: in a warning, and in the manifest."""
+    warnings: list[str] = []
+    api = replace(APIS["mixpanel"], faults={1: instead(403, b"no JQL for testMARKED-mixpanel")})
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path, 4, warn=warnings.append)
+        assert [one.path for one in server.asked].count("/api/query/jql") == 1
+    assert found.counted == 0
+    assert warnings == [
+        "Mixpanel does not count (the answer is 403: no JQL for ***), so that nothing proves its files complete"
+    ]
+
+
+def test_the_limits_of_a_tool_are_kept(tmp_path: Path) -> None:
+    """Mixpanel: 60 exports in any hour and 3 in any second, on the clock of the fetch."""
+    clock, times = FakeClock(), list[float]()
+
+    class Timed(Mixpanel):
+        def answer(self, asked: Asked) -> Said:
+            times.append(clock.time)
+            return Said(404)
+
+    with exporting(api := Timed([])) as server:
+        fetch(api, server, tmp_path, 130, clock=clock, count=False)
+    assert len(times) == 130
+    assert all(later - earlier >= 3600 for earlier, later in zip(times, times[60:], strict=False))
+    assert all(later - earlier >= 1 for earlier, later in zip(times, times[3:], strict=False))
+    assert times[-1] < 2 * 3600 + 60
+
+
+def test_a_day_of_posthog_is_counted_divided_and_paged(tmp_path: Path) -> None:
+    """A window of more than one page is divided; a second that is too large is read in pages by time and uuid."""
+    events = [START + 3 * HOUR + n / 4 for n in range(14_000)] + [float(START + 20 * HOUR)] * 10_001
+    api = PostHog(events)
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path)
+        limits = [one.json["query"]["query"].rpartition("limit ")[2] for one in server.asked]
+    lines = [
+        line
+        for one in found.manifest.files
+        for line in gzip.decompress((tmp_path / one.file).read_bytes()).splitlines()
+    ]
+    assert [json.loads(line)["uuid"] for line in lines] == [id for _, id, _ in api.rows()]
+    assert (found.rows, found.fewer, set(limits)) == (24_001, 0, {"1", "10000"})
+    assert b'"properties":{"price": 1.10, "big": 1180591620717411303424}' in lines[0]
+
+
+def test_a_query_of_posthog_that_takes_too_long_is_asked_for_less(tmp_path: Path) -> None:
+    """504 divides the window until it is answered."""
+    api = PostHog(spread(90, 1), slow=30)
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path)
+    assert (found.rows, found.fewer) == (90, 0)
+    assert len(found.manifest.windows) == 4
+
+
+def test_a_copy_in_posthog_at_the_edge_of_a_page_is_no_missing_event(tmp_path: Path) -> None:
+    """The service may still hold an event twice; distinct events are counted on both sides, so that copies hide no
+    missing event either."""
+
+    class Twice(PostHog):
+        def rows(self) -> list[tuple[float, str, int]]:
+            return sorted(super().rows() * 2)
+
+    without = lambda said: replace(said, body=said.body | {"results": said.body["results"][2:]})  # noqa: E731
+    with exporting(api := Twice(spread(50, 1), faults={1: without})) as server:
+        found = fetch(api, server, tmp_path)
+        assert len(server.asked) == 4
+    assert (found.rows, found.fewer, found.manifest.windows[0].counted) == (100, 0, 50)
+
+
+@pytest.mark.parametrize("name", APIS)
+def test_a_key_that_is_refused_stops_at_once(name: str, tmp_path: Path) -> None:
+    """401 is not tried again, and the key that the answer repeats is not shown."""
+    marks = b"bad key: testMARKED-account testMARKED-mixpanel testMARKED-amplitude phx_testMARKED"
+    api = replace(APIS[name], faults={number: instead(401, marks) for number in range(9)})
+    with exporting(api) as server, pytest.raises(Refused, match="401: bad key") as caught:
+        fetch(api, server, tmp_path)
+    with exporting(api) as server:
+        assert len(server.asked) == 0
+    shown = str(caught.value)
+    assert {"mixpanel": "testMARKED-mixpanel", "amplitude": "testMARKED-amplitude"}.get(name, "phx_test") not in shown
+    assert all(b"MARKED" not in content for content in files(tmp_path).values())
+
+
+def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    """The keys go to the host that was named, and the error names the other one."""
+    api = replace(APIS["mixpanel"], faults={0: instead(302, b"", {"Location": "https://other.example/x"})})
+    with exporting(api) as server, pytest.raises(Refused, match="302") as caught:
+        fetch(api, server, tmp_path)
+    assert "other.example" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("tool", "region", "address"),
+    [
+        ("mixpanel", "us", "https://data.mixpanel.com"), ("mixpanel", "eu", "https://data-eu.mixpanel.com"),
+        ("mixpanel", "in", "https://data-in.mixpanel.com"), ("amplitude", "us", "https://amplitude.com"),
+        ("amplitude", "eu", "https://analytics.eu.amplitude.com"), ("posthog", "us", "https://us.posthog.com"),
+        ("posthog", "eu", "https://eu.posthog.com"), ("posthog", "https://ph.example/", "https://ph.example"),
+    ],
+)  # fmt: skip
+def test_each_region_has_its_host(tool: str, region: str, address: str) -> None:
+    """Each tool has the hosts of its regions, and takes an address."""
+    assert tools()[tool].address(region) == address
+
+
+def test_a_region_that_a_tool_does_not_have_is_an_error() -> None:
+    """Amplitude has no host in India."""
+    with pytest.raises(UsageError, match="Amplitude has no region 'in'"):
+        tools()["amplitude"].address("in")
+
+
+def test_each_archive_stays_as_it_came(tmp_path: Path) -> None:
+    """The zip of Amplitude is the one that was sent, with its members."""
+    api = APIS["amplitude"]
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path)
+    with zipfile.ZipFile(tmp_path / found.manifest.files[0].file) as archive:
+        assert archive.namelist()[0] == f"7/7_{text(START, '%Y-%m-%d')}_0#0.json.gz"
+        rows = [
+            json.loads(line) for name in archive.namelist() for line in gzip.decompress(archive.read(name)).splitlines()
+        ]
+    assert {row["uuid"] for row in rows} <= {uuid(number) for number in range(91)}
+    assert len(rows) == found.rows

@@ -1,0 +1,177 @@
+"""A fetch that is killed goes on where it stopped, and no file of it is taken for whole before it is."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline
+from pipeline.errors import Busy, Refused, Unfinished, UnreadableExport, UsageError
+from pipeline.extractors.fetched import MANIFEST, NEW
+from tests.support.export_apis import (
+    DAY,
+    START,
+    Amplitude,
+    Api,
+    Mixpanel,
+    exporting,
+    fetch,
+    files,
+    instead,
+    kill_at,
+    spread,
+)
+from tests.support.scripted_server import Server, serving
+
+APIS: dict[str, Api] = {
+    "mixpanel": Mixpanel([*spread(30, 1), START + 2 * DAY + 5]),
+    "amplitude": Amplitude([*spread(30, 1), START + 2 * DAY + 5], most=20),
+}
+"""A day that is divided where the tool can, one without events, and one with a single event."""
+
+
+def files_if_any(folder: Path) -> dict[str, bytes]:
+    return files(folder) if folder.exists() else {}
+
+
+@pytest.mark.parametrize("name", ["amplitude", "mixpanel"])
+def test_a_fetch_that_is_killed_at_any_step_ends_with_the_same_folder(name: str, tmp_path: Path) -> None:
+    """Killed before each step that creates, renames or removes a file, and run again: the same files, byte for byte,
+    the manifest too. In between the folder is refused as an export, unless it is already whole."""
+    api = APIS[name]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pipeline.fetch.run", "pipeline.fetch.transport", "tests.support.export_apis"])
+    killed = 0
+    with exporting(api) as server:
+        fetch(api, server, tmp_path / "whole", 3)
+        expected = files(tmp_path / "whole")
+        for at in range(200):
+            folder = tmp_path / str(at)
+            process = context.Process(target=kill_at, args=(api, server, folder, at))
+            process.start()
+            process.join(60)
+            if process.exitcode == 0:
+                break
+            assert process.exitcode == -signal.SIGKILL
+            killed += 1
+            if files_if_any(folder) != expected:
+                with pytest.raises((UnreadableExport, UsageError)):
+                    pipeline.survey_export([str(folder)])
+            fetch(api, server, folder, 3)
+            assert files(folder) == expected
+    assert killed >= 14
+
+
+def test_a_fetch_goes_on_after_the_windows_that_it_has(tmp_path: Path) -> None:
+    """Nothing that was fetched is asked for again."""
+    api = replace(APIS["amplitude"], faults={number: instead(503) for number in range(2, 200)})
+    with exporting(api) as server, pytest.raises(Unfinished):
+        fetch(api, server, tmp_path, 3)
+    port = server.port
+    api = APIS["amplitude"]
+    (tmp_path / "amplitude-2023-03-09.zip").write_bytes(b"of a window that was then divided")
+    (tmp_path / "amplitude-notes.txt").write_text("somebody's own")
+    with serving(api, methods=("GET",), port=port) as server:
+        found = fetch(api, server, tmp_path, 3)
+        first = server.asked[0].query
+    assert (first["start"], first["end"]) == ("20230301T12", "20230301T12")  # not its half of the day, which failed
+    assert found.rows == 31
+    assert set(files(tmp_path)) == {one.file for one in found.manifest.files} | {MANIFEST, "amplitude-notes.txt"}
+
+
+def test_a_fetch_does_not_go_on_where_a_file_is_gone(tmp_path: Path) -> None:
+    """What the manifest names has to be there, or the next run would end with a hole."""
+    api = replace(APIS["mixpanel"], faults={number: instead(403) for number in range(4, 9)})
+    with exporting(api) as server, pytest.raises(Refused):
+        fetch(api, server, tmp_path, 3)
+    (tmp_path / "mixpanel-2023-03-01.jsonl.gz").unlink()
+    with (
+        serving(api, methods=("GET",), port=server.port) as server,
+        pytest.raises(UnreadableExport, match="is missing"),
+    ):
+        fetch(api, server, tmp_path, 3)
+
+
+def test_a_complete_fetch_is_checked_by_its_digests(tmp_path: Path) -> None:
+    """Run again it asks for nothing, and finds a file of the same size with other bytes."""
+    api = APIS["mixpanel"]
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path, 3)
+        asked = len(server.asked)
+        assert fetch(api, server, tmp_path, 3).fetched == 0
+        assert len(server.asked) == asked
+        file = tmp_path / found.manifest.files[0].file
+        file.write_bytes(bytes(255 - byte for byte in file.read_bytes()))
+        with pytest.raises(UnreadableExport, match="has changed since it was fetched"):
+            fetch(api, server, tmp_path, 3)
+
+
+@pytest.mark.parametrize("change", ["missing", "shorter"])
+def test_a_plan_refuses_a_fetch_with_a_changed_file(change: str, tmp_path: Path) -> None:
+    """A file that is gone or cut is found when the folder is read, before any row."""
+    api = APIS["mixpanel"]
+    with exporting(api) as server:
+        found = fetch(api, server, tmp_path, 3)
+    file = tmp_path / found.manifest.files[1].file
+    file.unlink() if change == "missing" else file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(UnreadableExport, match="is missing" if change == "missing" else "bytes and not"):
+        pipeline.survey_export([str(tmp_path / "*")])
+
+
+def test_a_fetch_of_something_else_has_another_folder(tmp_path: Path) -> None:
+    """Other dates, another project: refused, with the option that differs."""
+    api = APIS["mixpanel"]
+    with exporting(api) as server:
+        fetch(api, server, tmp_path, 2)
+        with pytest.raises(UsageError, match="--until was 2023-03-03 and is 2023-03-04"):
+            fetch(api, server, tmp_path, 3)
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    """A fetch writes into an empty folder only."""
+    (tmp_path / "thesis.txt").write_text("dear")
+    with exporting(APIS["mixpanel"]) as server, pytest.raises(UsageError, match="such as thesis"):
+        fetch(APIS["mixpanel"], server, tmp_path)
+    assert list(files(tmp_path)) == ["thesis.txt"]
+
+
+def test_two_fetches_do_not_share_a_folder(tmp_path: Path) -> None:
+    """The second one is refused while the first one runs."""
+    refused: list[str] = []
+
+    class Meeting(Mixpanel):
+        def answer(self, asked: Any) -> Any:
+            if not refused:
+                with pytest.raises(Busy) as caught:
+                    fetch(self, Server(f"http://{asked.headers['host']}", 0, []), tmp_path)
+                refused.append(caught.value.message)
+            return super().answer(asked)
+
+    with exporting(api := Meeting(spread(3, 1))) as server:
+        found = fetch(api, server, tmp_path)
+    assert (len(refused), found.rows) == (1, 3)
+
+
+def test_a_manifest_that_is_no_manifest_is_an_error(tmp_path: Path) -> None:
+    """Damaged by hand, it is named, and nothing is fetched over it."""
+    (tmp_path / MANIFEST).write_text('{"format": "backcast.fetch/1"')
+    with exporting(APIS["mixpanel"]) as server, pytest.raises(UnreadableExport, match="cannot be read as the manifest"):
+        fetch(APIS["mixpanel"], server, tmp_path)
+    assert not (tmp_path / NEW).exists()
+
+
+def test_the_manifest_has_no_key(tmp_path: Path) -> None:
+    """It names the host, the project and the windows, and neither keys nor times of day."""
+    with exporting(APIS["mixpanel"]) as server:
+        fetch(APIS["mixpanel"], server, tmp_path)
+    manifest = json.loads((tmp_path / MANIFEST).read_text())
+    assert set(manifest) == {
+        "format", "tool", "host", "project", "since", "until", "count", "window", "windows", "left"
+    }  # fmt: skip
+    assert all(b"MARKED" not in content for content in files(tmp_path).values())

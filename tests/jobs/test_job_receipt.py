@@ -1,0 +1,124 @@
+"""The receipt of a job: what each plan of its windows states, their sums, and a check that notices every change."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import api
+from pipeline.config import Secret
+from pipeline.errors import UsageError
+from pipeline.jobs.receipt_check import check_any_receipt
+from pipeline.local_service import LocalService
+from pipeline.options import ReceiptOptions
+from tests.proof.test_receipt import keys
+from tests.support.commands import in_process
+from tests.support.jobs import KEYS, PERSONAL_KEY, days, put, row, run, write_job
+
+pytestmark = pytest.mark.slow
+
+OWN = Secret(PERSONAL_KEY)
+CHECKS = ("signature", "rows", "events", "verification", "inputs", "plan", "ledger", "sums", "uuids")
+
+
+def ran(folder: Path) -> Path:
+    """The state of a job: two windows, a late file with one new row, and a window all of whose rows were settled."""
+    rows = days(folder, 1, 2)
+    put(folder, 3, rows[:5])
+    with LocalService(keys=KEYS) as service:
+        job = write_job(folder, service.url, until="2024-01-04", lookback="2")
+        run(job, personal_key=OWN)
+        put(folder, 2, [row(2, 0), row(2, 77)], "late.jsonl")
+        run(job, personal_key=OWN)
+    return folder / "state/nightly"
+
+
+def results(file: Path, **options: Any) -> dict[str, str]:
+    return {check.name: check.result for check in check_any_receipt(file, **options).checks}
+
+
+def test_a_receipt_of_a_job_is_checked_against_everything_that_it_names(tmp_path: Path) -> None:
+    """Each plan against its ledger, the export by its paths from the job file, the uuids against the state."""
+    state = ran(tmp_path)
+    key, public = keys(tmp_path / "keys")
+    receipt = api.write_job_receipt(state, ReceiptOptions(sign=key))
+    assert [(one.window, one.number, one.proof) for one in receipt.plans] == [
+        ("2024-01-01", 1, "proved"), ("2024-01-02", 1, "proved"), ("2024-01-03", 1, ""), ("2024-01-02", 2, "proved"),
+    ]  # fmt: skip
+    sums = receipt.sums
+    assert (sums.rows, sums.mapped, sums.skipped, sums.settled, receipt.uuids) == (27, 21, 6, 21, 21)
+    assert (sums.plans, sums.proved) == (4, 4)
+    assert receipt.plans[0].inputs[0].path == "exports/2024/01/01/a.jsonl"
+    every = dict.fromkeys(CHECKS, "ok")
+    file = state / "receipt.json"
+    assert results(file, source_root=tmp_path, public_key=public) == every
+    assert results(file) == every | {"inputs": "not checked"}
+    alone = tmp_path / "alone.json"
+    alone.write_bytes(file.read_bytes())
+    assert results(alone) == every | dict.fromkeys(("inputs", "plan", "ledger", "uuids"), "not checked")
+
+
+def test_every_change_of_a_job_is_noticed(tmp_path: Path) -> None:
+    """Of the receipt, an export, a ledger, the state."""
+    state = ran(tmp_path)
+    file = state / "receipt.json"
+    said = in_process("receipt", "write", state)
+    assert said.returncode == 0, said.stderr
+    assert "3 windows, 4 plans, 27 rows: 21 of 21 planned events settled" in " ".join(said.stdout.split())
+    assert in_process("receipt", "check", file, "--source-root", tmp_path).returncode == 0
+    whole = file.read_text()
+    edits: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "events": lambda content: content["plans"][1]["sending"]["phases"]["events"].update(planned=11),
+        "verification": lambda content: content["plans"][1].update(verification=None),
+        "plan": lambda content: content["plans"][1]["plan"].update(digest="0" * 64),
+        "ledger": lambda content: content["plans"][1]["sending"].update(digest="0" * 64),
+        "sums": lambda content: content["sums"].update(refused=1),
+        "uuids": lambda content: content.update(uuids_sha256="0" * 64),
+    }
+    for name, change in edits.items():
+        content = json.loads(whole)
+        change(content)
+        file.write_text(json.dumps(content))
+        found = results(file)
+        assert {check for check, result in found.items() if result == "failed"} - {"sums"} == {name} - {
+            "sums", "verification",
+        }  # fmt: skip
+        assert name != "sums" or found["sums"] == "failed"
+        assert name != "verification" or found["verification"] == "not checked"
+    file.write_text(whole)
+    (tmp_path / "exports/2024/01/02/late.jsonl").write_text("{}\n")
+    with sqlite3.connect(state / "state.sqlite") as database:
+        database.execute("delete from settled where uuid = (select min(uuid) from settled)")
+    found = results(file, source_root=tmp_path)
+    assert {check for check, result in found.items() if result == "failed"} == {"inputs", "uuids"}
+
+
+def test_an_event_that_two_plans_settled_fails_the_sums(tmp_path: Path) -> None:
+    """As many events were settled as there are uuids, or the receipt says that they were not."""
+    state = ran(tmp_path)
+    with sqlite3.connect(state / "state.sqlite") as database:
+        database.execute("delete from settled where uuid = (select min(uuid) from settled)")
+    api.write_job_receipt(state)
+    (found,) = (one for one in check_any_receipt(state / "receipt.json").checks if one.name == "sums")
+    assert (found.result, found.detail) == ("failed", "21 events were settled, under 20 uuids")
+
+
+def test_what_a_job_cannot_prove_is_stated_with_its_windows(tmp_path: Path) -> None:
+    """A window without files, a stopped one, one that nobody read back; a folder without a job has no receipt."""
+    with pytest.raises(UsageError, match="no job's state"):
+        api.write_job_receipt(tmp_path)
+    days(tmp_path, 1)
+    put(tmp_path, 3, [row(3, 1, distinct_id="")])
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, until="2024-01-04"))
+    unproved = api.write_job_receipt(tmp_path / "state/nightly").unproved
+    assert unproved[:2] == [
+        "That anything of them was exported: they have no files. 1 window: 2024-01-02.",
+        "That all of them was sent: they are stopped. 1 window: 2024-01-03.",
+    ]
+    assert "That anything landed: what is at the target was not compared with the ledger." in unproved

@@ -1,0 +1,161 @@
+"""A job's state belongs to one target, which it fills only up to the target's first live event."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pipeline import api
+from pipeline.config import Secret
+from pipeline.errors import UsageError
+from pipeline.jobs import load_job
+from pipeline.jobs.hooks import JobHooks
+from pipeline.jobs.run import run_due_windows
+from pipeline.local_service import Keyring, LocalService
+from pipeline.local_service.keys import Project
+from pipeline.options import RunOptions
+from tests.support.deliveries import KEY
+from tests.support.jobs import (
+    KEYS,
+    LATE,
+    PERSONAL_KEY,
+    code,
+    days,
+    identities,
+    landed,
+    micros,
+    outcomes,
+    put,
+    ran,
+    row,
+    run,
+    sent_once,
+    write_job,
+)
+from tests.support.plain_http import PLAIN
+
+pytestmark = pytest.mark.slow
+
+OWN = Secret(PERSONAL_KEY)
+TWO = Keyring(
+    (Project(1, "One", "phc_test_one"), Project(2, "Two", "phc_test_two")),
+    {"phx_test_one": frozenset({"*"}), "phx_test_two": frozenset({"*"})},
+    {"phx_test_one": frozenset({1}), "phx_test_two": frozenset({2})},
+)
+
+
+def run_with(job: Path, key: str, personal: str = "", warned: list[str] | None = None) -> Any:
+    hooks = JobHooks(warn=(warned if warned is not None else []).append)
+    return run_due_windows(
+        load_job(job), Secret(key), Secret(personal), RunOptions(workers=0), hooks, now=micros(LATE)
+    )  # fmt: skip
+
+
+def live(service: LocalService, moment: str) -> None:
+    """An event of an SDK at this moment."""
+    event = {"event": "Live", "distinct_id": "visitor", "timestamp": moment, "properties": {"distinct_id": "visitor"}}
+    body = {"api_key": KEY, "batch": [event]}
+    assert httpx.post(f"{service.url}/batch/", json=body, timeout=30, **PLAIN).status_code == 200
+
+
+def test_a_job_fills_up_to_the_first_live_event_and_remembers_it(tmp_path: Path) -> None:
+    """Rows from then on are left out and counted, also in runs that have no personal key any more."""
+    rows = days(tmp_path, 1, 2, 3)
+    warned: list[str] = []
+    with LocalService(keys=KEYS) as service:
+        live(service, "2024-01-02T10:00:05Z")
+        job = write_job(tmp_path, service.url, until="2024-01-03")
+        done = run(job, personal_key=OWN, hooks=JobHooks(warn=warned.append))
+        assert code(done) == 0, done.problem
+        assert [line for line in warned if "live events of the target begin at 2024-01-02T10:00:05" in line]
+        late = row(1, 500)
+        put(tmp_path, 4, [late])
+        run(write_job(tmp_path, service.url))
+        kept = [*rows[:15], late]
+        assert landed(service) >= identities(kept)
+        assert service.count() == len(kept) + 1
+        receipt = api.write_job_receipt(tmp_path / "state/nightly")
+        assert receipt.coverage["first_live"] == "2024-01-02T10:00:05Z"
+        assert (receipt.sums.settled, receipt.sums.skipped) == (16, 15)
+
+
+def test_windows_that_were_filled_before_live_events_were_known_are_named(tmp_path: Path) -> None:
+    """A run without a personal key says once that it could not ask; the first with one says what may be there twice."""
+    days(tmp_path, 1, 2)
+    warned: list[str] = []
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-03")
+        for _ in range(2):
+            run(job, hooks=JobHooks(warn=warned.append))
+        assert [line for line in warned if "without a personal key" in line] == warned[:1]
+        assert any("live events" in one for one in api.write_job_receipt(tmp_path / "state/nightly").unproved)
+        live(service, "2024-01-02T10:00:05Z")
+        run(job, personal_key=OWN, hooks=JobHooks(warn=warned.append))
+        assert "1 windows from 2024-01-02 on were filled before" in warned[-1]
+
+
+def test_a_job_may_allow_live_events(tmp_path: Path) -> None:
+    """`live: allow`."""
+    rows = days(tmp_path, 1, 2)
+    with LocalService(keys=KEYS) as service:
+        live(service, "2024-01-01T00:00:00Z")
+        run(write_job(tmp_path, service.url, until="2024-01-03", live="allow"), personal_key=OWN)
+        assert service.count() == len(rows) + 1
+
+
+def test_another_host_opens_all_windows_and_the_first_goes_on_where_it_was(tmp_path: Path) -> None:
+    """There and back: each target gets everything once."""
+    rows = days(tmp_path, 1, 2)
+    warned: list[str] = []
+    with LocalService(keys=KEYS) as first, LocalService(keys=KEYS) as second:
+        run(write_job(tmp_path, first.url, until="2024-01-03"))
+        job = write_job(tmp_path, second.url, until="2024-01-03")
+        done = run(job, hooks=JobHooks(warn=warned.append))
+        assert (code(done), set(outcomes(done).values())) == (0, {"done"})
+        assert "all windows are open for it" in warned[0]
+        assert run(job).windows == []
+        _, said, told = ran(job, "--history")
+        assert "2 done" in said
+        assert f"Another target of this job has its state in {tmp_path / 'state/nightly'}" in told
+        rows += days(tmp_path, 3)
+        assert list(outcomes(run(write_job(tmp_path, first.url, until="2024-01-04")))) == ["2024-01-03"]
+        assert sent_once(first, rows)
+        assert sent_once(second, rows[:20])
+
+
+def test_another_project_opens_all_windows(tmp_path: Path) -> None:
+    """As the personal key shows it."""
+    rows = days(tmp_path, 1, 2)
+    with LocalService(keys=TWO) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-03")
+        for key in ("one", "two", "one"):
+            done = run_with(job, f"phc_test_{key}", f"phx_test_{key}")
+            assert code(done) == 0, done.problem
+        assert [len(service.events(project)) for project in (1, 2)] == [len(rows), len(rows)]
+        assert (tmp_path / f"state/nightly/targets/{service.url[7:].replace(':', '-')}-2/state.sqlite").exists()
+
+
+def test_another_key_without_a_project_is_refused(tmp_path: Path) -> None:
+    """Nobody can say whether it is rotated or of another project; a personal key can."""
+    days(tmp_path, 1, 2)
+    with LocalService(keys=TWO) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-02")
+        run_with(job, "phc_test_one", "phx_test_one")
+        with pytest.raises(UsageError, match="the capture key is not the one"):
+            run_with(job, "phc_test_two")
+        assert service.count() == 10
+
+
+def test_a_lost_state_is_known_by_its_ledgers_to_be_of_another_target(tmp_path: Path) -> None:
+    """What was sent to the first host is not taken for sent to the second."""
+    rows = days(tmp_path, 1)
+    with LocalService(keys=KEYS) as first, LocalService(keys=KEYS) as second:
+        run(write_job(tmp_path, first.url, until="2024-01-02"))
+        for file in (tmp_path / "state/nightly").glob("state.sqlite*"):
+            file.unlink()
+        assert code(run(write_job(tmp_path, second.url, until="2024-01-02"))) == 0
+        assert sent_once(second, rows)
+        assert run(write_job(tmp_path, first.url, until="2024-01-02")).windows == []
