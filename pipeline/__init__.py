@@ -35,12 +35,14 @@ if TYPE_CHECKING:
         write_job_receipt,
         write_receipt,
     )
+    from pipeline.fetch.database import fetch_database
     from pipeline.fetch.query import fetch_query
     from pipeline.fetch.run import fetch_export
 
 __all__ = [
     "apply_plan",
     "diff_plans",
+    "fetch_database",
     "fetch_export",
     "fetch_query",
     "list_sent",
@@ -64,7 +66,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"pipeline.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = {"fetch_export": "pipeline.fetch.run", "fetch_query": "pipeline.fetch.query"}.get(name, "pipeline.api")
+    homes = {"fetch_database": "database", "fetch_export": "run", "fetch_query": "query"}
+    home = f"pipeline.fetch.{homes[name]}" if name in homes else "pipeline.api"
     found = globals()[name] = getattr(import_module(home), name)
     return found
 

@@ -28,7 +28,14 @@ LIBRARIES = {
     "httpx": {"delivery.transport", "management.transport", "fetch.transport"},
     "tenacity": {"delivery.retry", "management.transport", "fetch.transport"},
     "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
-    "duckdb": {"fetch.query", "identity.database", "local_service.store.database", "local_service.query.worker"},
+    "adbc_driver_manager": {"fetch.database"},
+    "duckdb": {
+        "fetch.database",
+        "fetch.query",
+        "identity.database",
+        "local_service.store.database",
+        "local_service.query.worker",
+    },
     "yaml": {"mapper.language.loader"},
     "openpyxl": {"extractors.excel_reader"},
     "pyarrow": {
@@ -37,6 +44,7 @@ LIBRARIES = {
         "extractors.parquet_reader",
         "extractors.parquet_footer",
         "extractors.parquet_values",
+        "fetch.database",
         "identity.database",
         "identity.observed_pairs",
         "identity.identities",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pipeline.options import FetchOptions
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pipeline.fetch.query import QueryResult
     from pipeline.fetch.run import FetchResult
     from pipeline.fetch.tool import Tool
 
@@ -48,25 +50,30 @@ def fetch() -> None:
     """
 
 
+def _query_options(command: Callable[..., int]) -> Callable[..., int]:
+    """The options of a query whose rows are written to a file."""
+    options = (
+        click.option("--query", required=True, metavar="SQL", help="One SELECT, or @FILE for the file that it is in."),
+        click.option(
+            "--out", "-o", "file", required=True, metavar="FILE", type=click.Path(path_type=Path),
+            help="A new file in .parquet.",
+        ),
+        common.as_json,
+        common.quiet,
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @fetch.command(
     "duckdb",
     short_help="Write the rows of a DuckDB query to a file.",
     epilog='Example: backcast fetch duckdb warehouse.duckdb --query "select * from events" -o events.parquet',
 )
 @click.argument("database", metavar="[DATABASE]", required=False, type=click.Path(path_type=Path))
-@click.option("--query", required=True, metavar="SQL", help="One SELECT, or @FILE for the file that it is in.")
-@click.option(
-    "--out",
-    "-o",
-    "file",
-    required=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="A new file in .parquet.",
-)
-@common.as_json
-@common.quiet
-def query(database: Path | None, query: str, file: Path, as_json: bool, quiet: bool) -> int:
+@_query_options
+def of_duckdb(database: Path | None, query: str, file: Path, as_json: bool, quiet: bool) -> int:
     """Write the rows of a query to a Parquet file, sorted by all columns, for `backcast plan`.
 
     DATABASE is a DuckDB file, opened for reading only. Without it the query names its files itself: select * from
@@ -74,18 +81,60 @@ def query(database: Path | None, query: str, file: Path, as_json: bool, quiet: b
     """
     from pipeline.fetch.query import fetch_query
 
-    if query.startswith("@"):
-        try:
-            query = Path(query[1:]).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read the query: {error}", hint="give --query SQL or --query @FILE") from None
-    found = fetch_query(database, query, file)
+    return _show_rows(fetch_query(database, _text_of(query), file), as_json=as_json, quiet=quiet)
+
+
+@fetch.command(
+    "adbc",
+    short_help="Write the rows of a warehouse query to a file, by a driver of ADBC.",
+    epilog='Example: backcast fetch adbc postgresql --query "select * from events" -o events.parquet',
+)
+@click.argument("driver", metavar="DRIVER")
+@click.option(
+    "--option", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the driver that is no secret.",
+)  # fmt: skip
+@_query_options
+def of_database(driver: str, pairs: tuple[str, ...], query: str, file: Path, as_json: bool, quiet: bool) -> int:
+    """Write the rows of a query to a Parquet file, sorted by all columns, for `backcast plan`.
+
+    DRIVER is the name of an installed driver of ADBC: postgresql for the package adbc-driver-postgresql, and so
+    snowflake, bigquery, flightsql, sqlite. The address of the database is read from BACKCAST_ADBC_URI, and a password
+    that is not part of it from BACKCAST_ADBC_PASSWORD. Nothing is committed in the database.
+    """
+    from pipeline.fetch.database import PASSWORD, URI, fetch_database, secret_option
+
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError("--option needs NAME=VALUE", hint="such as --option adbc.snowflake.sql.db=EVENTS")
+        if secret_option(name):
+            raise UsageError(f"--option {name} may be a secret", hint=f"put it into {URI} or {PASSWORD}")
+        options[name] = value
+    return _show_rows(fetch_database(driver, _text_of(query), file, options=options), as_json=as_json, quiet=quiet)
+
+
+def _text_of(query: str) -> str:
+    """The query itself, or the text of the file that `@FILE` names. Raises UsageError."""
+    if not query.startswith("@"):
+        return query
+    try:
+        return Path(query[1:]).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the query: {error}", hint="give --query SQL or --query @FILE") from None
+
+
+def _show_rows(found: QueryResult, *, as_json: bool, quiet: bool) -> int:
+    from pipeline.text import pluralize
+
     if not found.rows:
         common.warn("the query has no row")
     common.show(
         {"format": "backcast.fetch-query/1", **found._asdict(), "file": str(found.file)},
         lambda console: console.print(
-            f"Written: {found.rows:,} rows, {found.bytes:,} bytes, sha256 {found.digest}", markup=False, soft_wrap=True
+            f"Written: {pluralize(found.rows, 'row')}, {found.bytes:,} bytes, sha256 {found.digest}",
+            markup=False,
+            soft_wrap=True,
         ),
         as_json=as_json,
         quiet=quiet,

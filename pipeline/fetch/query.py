@@ -1,15 +1,17 @@
-"""`backcast fetch duckdb`: write the rows of a query to a Parquet file, which `plan` then reads like any export.
+"""The rows of a query as a Parquet file, which `plan` then reads like any export: `backcast fetch duckdb`.
 
 A plan reads its source again when it is applied, byte for byte, and a table changes; so the rows are written down
 first, and plans read files only. The rows are sorted by all their columns: the same rows make the same file, in
-whatever order the database gives them.
+whatever order the database gives them. Queries of other databases (`fetch.database`) are written by the same lines.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +37,63 @@ class QueryResult(NamedTuple):
     digest: str
 
 
+class SortedFile:
+    """A new Parquet file, and the DuckDB connection that sorts its rows; see `sorted_file`."""
+
+    def __init__(self, target: Path, partial: Path, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+        self._target, self._partial = target, partial
+
+    def write(self, query: str) -> QueryResult:
+        """Write the rows of a query of DuckDB. Raises UsageError for columns that Parquet cannot have as they are."""
+        self._refuse_inexact(query)
+        into = str(self._partial).replace("'", "''")
+        self.connection.execute(
+            f"copy (select * from (\n{query}\n) order by all) to '{into}'"
+            " (format parquet, compression zstd, use_tmp_file false)"
+        )
+        counted = self.connection.execute("select count(*) from read_parquet(?)", [str(self._partial)]).fetchone()
+        with self._partial.open("rb") as stream:
+            os.fsync(stream.fileno())
+        digest, size = digest_of(self._partial), self._partial.stat().st_size
+        self._partial.replace(self._target)
+        sync_folder(self._target.parent)
+        return QueryResult(self._target, counted[0] if counted else 0, size, digest)
+
+    def _refuse_inexact(self, query: str) -> None:
+        for name, kind, *_ in self.connection.execute(f"describe select * from (\n{query}\n)").fetchall():
+            if _INEXACT.search(kind):
+                raise UsageError(
+                    f"the column {name} is of the type {kind}, which a Parquet file has not",
+                    hint=f'cast it, such as cast("{name}" as bigint) or cast("{name}" as varchar)',
+                )
+
+
+@contextlib.contextmanager
+def sorted_file(file: str | os.PathLike[str], database: Path | None = None) -> Iterator[SortedFile]:
+    """A new Parquet file that appears when it is whole; without a database, DuckDB works in memory and beside the file.
+
+    Raises UsageError where the name is none of a Parquet file, or the file exists. On any error no part of it stays.
+    """
+    target = Path(file)
+    if target.suffix != ".parquet" or target.name.startswith("."):
+        raise UsageError(f"{target} is no name of a Parquet file", hint="give a file in .parquet to --out")
+    if target.exists():
+        raise UsageError(f"{target} exists already", hint="give a new file to --out, or remove that one")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial, spill = (target.with_name(f".{target.name}.{suffix}") for suffix in ("part", "spill"))
+    config: dict[str, str | bool | int | float | list[str]]
+    config = {"memory_limit": MEMORY, "temp_directory": str(spill), "autoinstall_known_extensions": False}
+    try:
+        with duckdb.connect(
+            ":memory:" if database is None else str(database), read_only=database is not None, config=config
+        ) as connection:
+            yield SortedFile(target, partial, connection)
+    finally:
+        partial.unlink(missing_ok=True)
+        shutil.rmtree(spill, ignore_errors=True)
+
+
 @private()
 @ctrl_c.as_keyboard_interrupt()
 def fetch_query(database: str | os.PathLike[str] | None, query: str, file: str | os.PathLike[str]) -> QueryResult:
@@ -43,50 +102,14 @@ def fetch_query(database: str | os.PathLike[str] | None, query: str, file: str |
     `database` is a DuckDB file, which is opened for reading only; None where the query names its files itself, as in
     `select * from 'events/*.csv'`. Extensions that are installed are loaded, and none is installed. Raises UsageError.
     """
-    target = Path(file)
-    if target.suffix != ".parquet" or target.name.startswith("."):
-        raise UsageError(f"{target} is no name of a Parquet file", hint="give a file in .parquet to --out")
-    if target.exists():
-        raise UsageError(f"{target} exists already", hint="give a new file to --out, or remove that one")
     if database is not None and not Path(database).is_file():
         raise UsageError(f"there is no database {database}", hint="give a DuckDB file, or leave it out")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial, spill = (target.with_name(f".{target.name}.{suffix}") for suffix in ("part", "spill"))
-    config: dict[str, str | bool | int | float | list[str]]
-    config = {"memory_limit": MEMORY, "temp_directory": str(spill), "autoinstall_known_extensions": False}
     try:
-        statements = duckdb.extract_statements(query)
-        if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
-            raise UsageError("the query is not one SELECT", hint="give one SELECT, which changes nothing")
-        one = query.strip().rstrip(";")
-        with duckdb.connect(
-            ":memory:" if database is None else str(database), read_only=database is not None, config=config
-        ) as connection:
-            _refuse_inexact(connection, one)
-            into = str(partial).replace("'", "''")
-            connection.execute(
-                f"copy (select * from (\n{one}\n) order by all) to '{into}'"
-                " (format parquet, compression zstd, use_tmp_file false)"
-            )
-            counted = connection.execute("select count(*) from read_parquet(?)", [str(partial)]).fetchone()
+        with sorted_file(file, None if database is None else Path(database)) as out:
+            statements = duckdb.extract_statements(query)
+            if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
+                raise UsageError("the query is not one SELECT", hint="give one SELECT, which changes nothing")
+            return out.write(query.strip().rstrip(";"))
     except duckdb.Error as error:
-        partial.unlink(missing_ok=True)
         message = " ".join(str(error).split())
         raise UsageError(f"DuckDB cannot answer the query: {message}", hint="correct the query") from None
-    finally:
-        shutil.rmtree(spill, ignore_errors=True)
-    with partial.open("rb") as stream:
-        os.fsync(stream.fileno())
-    digest, size = digest_of(partial), partial.stat().st_size
-    partial.replace(target)
-    sync_folder(target.parent)
-    return QueryResult(target, counted[0] if counted else 0, size, digest)
-
-
-def _refuse_inexact(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    for name, kind, *_ in connection.execute(f"describe select * from (\n{query}\n)").fetchall():
-        if _INEXACT.search(kind):
-            raise UsageError(
-                f"the column {name} is of the type {kind}, which a Parquet file has not",
-                hint=f'cast it, such as "{name}"::bigint or "{name}"::varchar',
-            )

@@ -1,0 +1,138 @@
+"""`backcast fetch adbc`: the rows of a query of any database that has a driver of ADBC, as a Parquet file.
+
+ADBC gives the rows as Arrow batches, one after the other, so that memory does not grow with them
+(https://arrow.apache.org/adbc/). A driver is a package of its own: `adbc-driver-postgresql`, `-snowflake`, `-bigquery`,
+`-flightsql`, `-sqlite`. Nothing is committed, so a query changes nothing in a database with transactions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import duckdb
+import pyarrow as pa
+
+from pipeline import ctrl_c
+from pipeline.config import Secret
+from pipeline.errors import UsageError
+from pipeline.fetch.query import QueryResult, sorted_file
+from pipeline.files import private
+
+if TYPE_CHECKING:
+    from adbc_driver_manager.dbapi import Connection
+
+URI = "BACKCAST_ADBC_URI"
+PASSWORD = "BACKCAST_ADBC_PASSWORD"
+_SECRETS = ("uri", "password", "passphrase", "token", "secret", "credential", "key")
+"""Parts of an option's name that the command line refuses, since every user of the machine can read that."""
+
+
+@private()
+@ctrl_c.as_keyboard_interrupt()
+def fetch_database(
+    driver: str,
+    query: str,
+    file: str | os.PathLike[str],
+    *,
+    options: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> QueryResult:
+    """Write the rows of one SELECT of a database to a new Parquet file, sorted by all columns in their order.
+
+    `driver` is the short name of an installed package (`postgresql` for adbc-driver-postgresql), or what the driver
+    manager of ADBC finds: the name of a manifest, or a shared library. `options` are the driver's own, without secrets;
+    the address is read from BACKCAST_ADBC_URI, and a password that is not part of it from BACKCAST_ADBC_PASSWORD.
+    The values are those that the driver gives: PostgreSQL's `numeric` is a text with all its digits. Raises UsageError.
+    """
+    secrets = {
+        name: Secret(environment[variable])
+        for name, variable in (("uri", URI), ("password", PASSWORD))
+        if environment.get(variable)
+    }
+    with (
+        _reported(driver, secrets),
+        sorted_file(file) as out,
+        _connected(driver, secrets, options or {}) as connection,
+        connection.cursor() as cursor,
+    ):
+        # In parentheses only a query is valid, so that neither a change nor a second statement is run.
+        cursor.execute(f"select * from (\n{query.strip().rstrip(';')}\n) as fetched")
+        batches = cursor.fetch_record_batch()
+        _refuse_opaque(batches.schema)
+        out.connection.register("fetched", batches)
+        return out.write("from fetched")
+
+
+def secret_option(name: str) -> bool:
+    """Whether a driver's option is one that belongs into the environment, by its name."""
+    last = name.lower().rpartition(".")[2]
+    return any(part in last for part in _SECRETS)
+
+
+def _manager() -> ModuleType:
+    try:
+        return import_module("adbc_driver_manager.dbapi")
+    except ImportError:
+        hint = "install it with the driver's package: pip install 'backcast[adbc]' adbc-driver-postgresql"
+        raise UsageError("the driver manager of ADBC is not installed", hint=hint) from None
+
+
+def _connected(driver: str, secrets: Mapping[str, Secret], options: Mapping[str, str]) -> Connection:
+    manager = _manager()
+    given = dict(options) | {name: secret.reveal() for name, secret in secrets.items()}
+    connection: Connection = manager.connect(driver=_library(driver), db_kwargs=given, autocommit=False)
+    return connection
+
+
+def _library(driver: str) -> str:
+    """The shared library of an installed package, else the name as it is, for the driver manager to find."""
+    if not driver.isidentifier():
+        return driver
+    try:
+        package: Any = import_module(f"adbc_driver_{driver}")
+    except ImportError:
+        return driver
+    return str(package._driver_path()) if hasattr(package, "_driver_path") else driver
+
+
+@contextlib.contextmanager
+def _reported(driver: str, secrets: Mapping[str, Secret]) -> Iterator[None]:
+    """Errors of the driver, of the connection and while rows arrive, in one sentence and without a secret."""
+    errors = _manager().Error
+    try:
+        yield
+    except (errors, pa.ArrowException, duckdb.Error, OSError) as error:
+        message = " ".join(str(error).split())
+        for text in _texts(secrets):
+            message = message.replace(text, "***")
+        if "Could not load" in message:
+            hint = f"install it: pip install adbc-driver-{driver}"
+            raise UsageError(f"there is no driver {driver} of ADBC here", hint=hint) from None
+        hint = "correct the query or the options" + (f", or the address in {URI}" if secrets else f"; {URI} is not set")
+        raise UsageError(f"the driver {driver} cannot answer the query: {message}", hint=hint) from None
+
+
+def _texts(secrets: Mapping[str, Secret]) -> list[str]:
+    """What must not be shown: the secrets, and the password in the address as it stands there and as it is meant."""
+    texts = [secret.reveal() for secret in secrets.values()]
+    for text in list(texts):
+        with contextlib.suppress(ValueError):
+            password = urlsplit(text).password
+            texts += [password, unquote(password)] if password else []
+    return sorted(texts, key=len, reverse=True)
+
+
+def _refuse_opaque(schema: pa.Schema) -> None:
+    """A value of a type that the driver does not know is bytes of the database's own protocol."""
+    for field in schema:
+        if isinstance(field.type, pa.OpaqueType) and not pa.types.is_string(field.type.storage_type):
+            raise UsageError(
+                f"the column {field.name} is of the type {field.type.type_name}, which the driver gives as bytes",
+                hint=f'cast it in the query, such as cast("{field.name}" as varchar)',
+            )
