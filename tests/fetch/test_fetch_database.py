@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ COLUMNS = {"event": "name", "distinct_id": "person", "timestamp": "at"}
 def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a SQLite database with a table of events and the same rows in another order."""
     file = tmp_path / "warehouse.sqlite"
-    with sqlite3.connect(file) as connection:
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("create table events (name text, person text, at text, big integer, share real, raw blob)")
         connection.executemany(
             "insert into events values (?, ?, ?, ?, ?, null)",

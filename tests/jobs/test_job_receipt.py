@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def test_every_change_of_a_job_is_noticed(tmp_path: Path) -> None:
         assert name != "verification" or found["verification"] == "not checked"
     file.write_text(whole)
     (tmp_path / "exports/2024/01/02/late.jsonl").write_text("{}\n")
-    with sqlite3.connect(state / "state.sqlite") as database:
+    with closing(sqlite3.connect(state / "state.sqlite")) as database, database:
         database.execute("delete from settled where uuid = (select min(uuid) from settled)")
     found = results(file, source_root=tmp_path)
     assert {check for check, result in found.items() if result == "failed"} == {"inputs", "uuids"}
@@ -101,7 +102,7 @@ def test_every_change_of_a_job_is_noticed(tmp_path: Path) -> None:
 def test_an_event_that_two_plans_settled_fails_the_sums(tmp_path: Path) -> None:
     """As many events were settled as there are uuids, or the receipt says that they were not."""
     state = ran(tmp_path)
-    with sqlite3.connect(state / "state.sqlite") as database:
+    with closing(sqlite3.connect(state / "state.sqlite")) as database, database:
         database.execute("delete from settled where uuid = (select min(uuid) from settled)")
     api.write_job_receipt(state)
     (found,) = (one for one in check_any_receipt(state / "receipt.json").checks if one.name == "sums")
