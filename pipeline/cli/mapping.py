@@ -266,6 +266,7 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool) -> int:
     if output is None:
         click.echo(draft.text, nl=False)
     else:
+        output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(draft.text, encoding="utf-8")
     choices = parse(draft.text, "new mapping").open
     name = str(output or "the mapping")

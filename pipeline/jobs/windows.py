@@ -41,7 +41,7 @@ from pipeline.rehearsal import rehearse, report_rehearsal
 from pipeline.report.machine import update_report, write_report
 from pipeline.report.rejects import refusal
 from pipeline.report.state import check_rehearsed, read_status
-from pipeline.text import pluralize
+from pipeline.text import are, pluralize
 
 if TYPE_CHECKING:
     pass
@@ -318,7 +318,7 @@ class WindowRunner:
                 self._replace(attempt, plan, directory, outcome.problem)
                 return
             if outcome.problem is not None or not outcome.balanced:
-                detail = f"{outcome.unsent} events unsent, {outcome.counts.in_doubt} in doubt"
+                detail = f"{pluralize(outcome.unsent, 'event')} unsent, {outcome.counts.in_doubt} in doubt"
                 self._report(attempt.window, "unfinished", detail, attempt, plan)
                 raise outcome.problem or Unfinished(
                     f"window {attempt.window} is not completely sent: {detail}",
@@ -339,7 +339,7 @@ class WindowRunner:
         """The files of a sealed plan changed: what was settled stays, and a new plan sends the rest."""
         totals = read_totals(directory.ledger)
         doubt = f", {totals.in_doubt} in doubt are planned again with the same uuids" if totals.in_doubt else ""
-        detail = f"{totals.settled} events are settled{doubt}; {error.message}"
+        detail = f"{pluralize(totals.settled, 'event')} {are(totals.settled)} settled{doubt}; {error.message}"
         self.state.replace(attempt, directory, detail)
         self._report(attempt.window, "replaced", detail, self.state.attempt(attempt.id), plan)
 

@@ -67,6 +67,7 @@ from pipeline.ledger.queries import (
     read_refused_events,
     read_summary,
     read_totals,
+    read_unanswered,
 )
 from pipeline.ledger.reopening import reopen
 from pipeline.ledger.schema import (
@@ -109,6 +110,7 @@ __all__ = [
     "read_refused_events",
     "read_summary",
     "read_totals",
+    "read_unanswered",
     "reopen",
     "unlock",
     "was_ever_applied",

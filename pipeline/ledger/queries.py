@@ -25,6 +25,8 @@ from pipeline.ledger.schema import (
     read_meta,
 )
 
+# A batch that is begun may have been sent; the requests of one that waits and got no response never were.
+_REACHED = "(state = 'begun' or (tries > 0 and not (state = 'waiting' and status is null)))"
 _REFUSAL = ", ".join(RefusalRecord.__struct_fields__)
 
 
@@ -145,6 +147,22 @@ def read_batches(path: Path, state: str) -> Iterator[BatchKey]:
         yield BatchKey(*row)
 
 
+def read_unanswered(path: Path) -> Iterator[BatchKey]:
+    """Every batch of which the service may have events without having said so, in phase and block order.
+
+    It is in doubt, or it waits after the service answered for it, or for a larger request that it was a part of.
+    Raises BrokenLedger.
+    """
+    query = (
+        "select phase, block, first, last from batches as batch where state = 'begun' or (state = 'waiting'"
+        f" and ({_REACHED} or exists (select 1 from batches as whole where whole.state = 'split'"
+        " and whole.phase = batch.phase and whole.block = batch.block"
+        " and whole.first <= batch.first and whole.last >= batch.last))) order by phase, block, first"
+    )
+    for row in _rows(path, query):
+        yield BatchKey(*row)
+
+
 def read_doubts(path: Path) -> tuple[int, int]:
     """Batches, and their events, of which a response was lost and that were sent again until one came.
 
@@ -206,10 +224,9 @@ def warnings_in(database: sqlite3.Connection) -> list[WarningCount]:
 
 def batches_in(database: sqlite3.Connection, run: int | None = None) -> tuple[int, int, int, int]:
     """Batches of an open ledger that were made, sent, retried and split (`schema.Totals`): all, or those of one run."""
-    # A batch that is begun may have been sent; the requests of one that waits and got no response never were.
     made, sent, retried, split = database.execute(
-        "select count(*), total(state = 'begun' or (tries > 0 and not (state = 'waiting' and status is null))),"
-        " total(tries > 1), total(state = 'split') from batches where :run is null or run = :run",
+        f"select count(*), total({_REACHED}), total(tries > 1 and {_REACHED}), total(state = 'split')"
+        " from batches where :run is null or run = :run",
         {"run": run},
     ).fetchone()
     return made, int(sent), int(retried), int(split)

@@ -78,8 +78,8 @@ class Totals:
     """Events by state over all runs, in all and by phase, and their batches. `outcome` is the last run's.
 
     A batch counts once, whatever number of runs and tries it took: as `sent` when a request of it may have reached a
-    server, as `retried` when it took more than one, in any run. `batches_made` counts also those that were split, and
-    parts of a batch that have a state of their own and were never sent by themselves.
+    server, as `retried` when it then took more than one, in any run. `batches_made` counts also those that were split,
+    and parts of a batch that have a state of their own and were never sent by themselves.
     """
 
     settled: int = 0

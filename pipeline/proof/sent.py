@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from pipeline.encoder.encoded import read_event
-from pipeline.ledger import read_batches
+from pipeline.ledger import read_batches, read_unanswered
 from pipeline.models import Step
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.sealed.directory import Directory
@@ -22,7 +22,6 @@ from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.transform.workers import Workers
 
 SETTLED, IN_DOUBT = "settled", "in doubt"
-_STATES = {"settled": SETTLED, "begun": IN_DOUBT, "waiting": IN_DOUBT}
 
 Ranges = list[tuple[int, int]]
 
@@ -69,8 +68,11 @@ def sent_events(
     """
     ranges: dict[tuple[str, int], tuple[Ranges, Ranges]] = {}
     total = done = 0
-    for name, state in _STATES.items():
-        for key in read_batches(directory.ledger, name):
+    for state, batches in (
+        (SETTLED, read_batches(directory.ledger, "settled")),
+        (IN_DOUBT, read_unanswered(directory.ledger)),
+    ):
+        for key in batches:
             ranges.setdefault((key.phase, key.block), ([], []))[state == IN_DOUBT].append((key.first, key.last))
             total += key.events
     for event in _events(plan, directory, config, workers, ranges):

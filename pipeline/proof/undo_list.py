@@ -20,7 +20,7 @@ from msgspec import Raw
 from pipeline.encoder.encoded import read_properties
 from pipeline.errors import UsageError
 from pipeline.files import private, sync_folder, write_atomically
-from pipeline.ledger import read_summary
+from pipeline.ledger import read_summary, read_unanswered
 from pipeline.management.moments import UTC_DAY
 from pipeline.models import Step
 from pipeline.options import UndoListOptions
@@ -99,8 +99,9 @@ def write_undo_list(
     StalePlan.
     """
     to = directory.undo_list if options.out is None else Path(options.out)
-    history = read_summary(directory.ledger, most=0).history
-    if history is None:
+    summary = read_summary(directory.ledger, most=0)
+    history = summary.history
+    if history is None or not (summary.totals.settled or any(read_unanswered(directory.ledger))):
         raise UsageError(f"nothing of {directory.path} was sent, so there is nothing to take back")
     _may_replace(to)
     root = None if options.source_root is None else Path(options.source_root)

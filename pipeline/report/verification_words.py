@@ -88,8 +88,8 @@ def sent_again(repair: RepairCounts) -> str:
 
 def counted_people(people: PeopleCheck) -> str:
     """What was compared of people, to continue a sentence; "" where nothing was."""
-    parts = [f"{count:,} {kind}" for kind, count in people.compared.items() if count]
-    kept = f", of which {people.kept:,} profiles keep values that were there before" if people.kept else ""
+    parts = [pluralize(count, kind.removesuffix("s")) for kind, count in people.compared.items() if count]
+    kept = f", of which {pluralize(people.kept, 'profile')} kept values that were there before" if people.kept else ""
     unknown = f"; not compared: {people.unknown}" if people.unknown else ""
     return (f"; {', '.join(parts)}{kept}" if parts else "") + unknown
 

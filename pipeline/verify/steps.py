@@ -11,7 +11,7 @@ from pipeline.config import Secret
 from pipeline.delivery.outcome import Outcome
 from pipeline.delivery.send import Hooks, send_unchecked
 from pipeline.errors import UnsafePlan, UsageError
-from pipeline.ledger import Ledger, check_target, read_batches, read_summary, read_totals, reopen
+from pipeline.ledger import Ledger, check_target, read_batches, read_summary, read_totals, read_unanswered, reopen
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
 from pipeline.plan.sealed.directory import Directory
@@ -19,7 +19,7 @@ from pipeline.plan.sealed.freshness import check_applicable, check_export, trans
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.sealed.phases import PHASES
 from pipeline.targets import address_of, is_loopback
-from pipeline.text import are, pluralize
+from pipeline.text import are, pluralize, quoted
 from pipeline.verify.earlier import Earlier
 from pipeline.verify.event_set import EventSet
 from pipeline.verify.findings import Verification
@@ -54,11 +54,12 @@ def compare(
 ) -> Verification:
     """Compare what landed with the ledger after the settle time; `missing` is called with the missing events.
 
-    Raises UsageError where the project is not known, BrokenLedger where the plan was sent to another target, and the
-    errors of `pipeline.api.verify_plan`.
+    Raises UsageError where nothing was sent or the project is not known, BrokenLedger where the plan was sent to
+    another target, and the errors of `pipeline.api.verify_plan`.
     """
     from pipeline.management import ManagementClient
 
+    check_sent(plan, directory, to)
     check_target(directory.ledger, address_of(to))
     check_project(to, options)
     local = is_loopback(address_of(to))
@@ -74,6 +75,16 @@ def compare(
             plan, directory, config, client,
             workers=workers, depth=depth, missing=missing, progress=progress,
         )  # fmt: skip
+
+
+def check_sent(plan: Plan, directory: Directory, to: str) -> None:
+    """Raise UsageError where nothing was sent of a plan that has events: that nothing differs would prove nothing."""
+    totals = read_totals(directory.ledger)
+    if plan.events.made and not totals.settled + totals.refused and not any(read_unanswered(directory.ledger)):
+        raise UsageError(
+            f"nothing of {directory.path} was sent yet, so there is nothing to verify",
+            hint=f"send it first: backcast apply {quoted(str(directory.path))} --to {quoted(to)}",
+        )
 
 
 def check_project(to: str, options: VerifyOptions) -> None:

@@ -92,7 +92,7 @@ def test_a_run_that_met_nobody_has_sent_nothing(tmp_path: Path) -> None:
         CallDestination(lambda body: NOBODY),
         send_limits=SendLimits(1, RetryPolicy(seconds=60, first=0, tries=22)),
     )
-    assert batches(outcome) == told(directory) == (1, 0, 1, 0)
+    assert batches(outcome) == told(directory) == (1, 0, 0, 0)
     assert in_ledger(directory, "select tries, state from batches") == [(23, "waiting")]
 
 

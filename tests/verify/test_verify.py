@@ -17,10 +17,11 @@ from pipeline.config import Secret
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import BrokenLedger, Refused, Unfinished, UsageError
+from pipeline.ledger import read_totals
 from pipeline.local_service import LocalService
 from pipeline.local_service.settings import Settings
 from pipeline.management import ManagementClient
-from pipeline.options import VerifyOptions
+from pipeline.options import UndoListOptions, VerifyOptions
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.verify import Verification
 from pipeline.verify.comparison import COUNTS
@@ -191,12 +192,21 @@ def test_what_is_in_doubt_may_have_landed_or_not(tmp_path: Path, taken: bool) ->
     assert found.events["expected"] == found.events["found"] == (10 if taken else 0)
 
 
-def test_a_plan_that_was_never_applied_expects_nothing(tmp_path: Path) -> None:
-    """Without a ledger nothing is expected, and nothing is found."""
+@pytest.mark.parametrize("tried", [False, True])
+def test_a_plan_of_which_nothing_was_sent_is_not_proved(tried: bool, tmp_path: Path) -> None:
+    """Without a ledger, and after a run that never reached the service: there is nothing to verify or to undo."""
     directory = planned(tmp_path, 10)
     with LocalService() as service:
-        found = verify(directory, service)
-    assert (found.proved, found.events["expected"], found.cells["match"]) == (True, 0, 0)
+        if tried:
+            nowhere = "http://127.0.0.1:9"
+            limits = SendLimits(1, RetryPolicy(tries=1, first=0))
+            for _ in range(2):
+                run(directory, nowhere, key=service.capture_key, send_limits=limits)
+            assert read_totals(directory / "ledger.sqlite").batches_retried == 0
+        with pytest.raises(UsageError, match="nothing to verify"):
+            verify(directory, service)
+        with pytest.raises(UsageError, match="nothing to take back"):
+            api.list_sent(directory, UndoListOptions())
 
 
 def test_every_difference_is_counted_and_few_are_named(tmp_path: Path) -> None:
@@ -267,8 +277,10 @@ def test_windows_cover_every_day_once_and_stay_small(cells: dict[tuple[str, date
 def test_a_wrong_personal_key_is_refused(tmp_path: Path) -> None:
     """The service's 401 is exit 5, with its own words."""
     directory = planned(tmp_path, 3)
-    with LocalService() as service, pytest.raises(Refused) as told:
-        api.verify_plan(directory, service.url, personal_key="phx_wrong")
+    with LocalService() as service:
+        applied(directory, service)
+        with pytest.raises(Refused) as told:
+            api.verify_plan(directory, service.url, personal_key="phx_wrong")
     assert (told.value.status, told.value.exit_code) == (401, 5)
     assert "phx_wrong" not in str(told.value)
 
@@ -277,9 +289,9 @@ def test_a_service_that_is_away_is_unfinished(tmp_path: Path) -> None:
     """No answer is exit 6: run again."""
     directory = planned(tmp_path, 3)
     with LocalService() as service:
-        url = service.url
+        applied(directory, service)
     with pytest.raises(Unfinished):
-        api.verify_plan(directory, url, personal_key="phx_any")
+        api.verify_plan(directory, service.url, personal_key="phx_any")
 
 
 @pytest.mark.parametrize("to", ["us", "https://eu.i.posthog.com", "nonsense"])
