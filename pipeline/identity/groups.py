@@ -95,5 +95,11 @@ def _sealed(group: LastValues, hasher: Hasher, counts: GroupCounts, by_content: 
     counts.groups += 1
     counts.properties += len(properties)
     written = encode_object(properties)
-    names = ("group", type_, key, xxhash.xxh3_128_hexdigest(written)) if by_content else ("group", type_, key)
-    return SealedGroup(type_, key, max(0, group.time), hasher(SEPARATOR.join(names)), Raw(written))
+    uuid = group_uuid(hasher, type_, key, written if by_content else None)
+    return SealedGroup(type_, key, max(0, group.time), uuid, Raw(written))
+
+
+def group_uuid(hasher: Hasher, type_: str, key: str, written: bytes | None) -> str:
+    """The uuid of a group's update: by its properties as JSON, `written`, in a plan that follows another one."""
+    names = ("group", type_, key) if written is None else ("group", type_, key, xxhash.xxh3_128_hexdigest(written))
+    return hasher(SEPARATOR.join(names))

@@ -30,8 +30,13 @@ class SettledIndex:
         self._schemas = schemas
         database.execute("create temp table requested (number integer primary key, uuid blob not null)")
 
-    def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
-        """Which of these uuids are settled, and the first half of the content digest that each was sent with."""
+    def find(
+        self, hi: NDArray[np.uint64], lo: NDArray[np.uint64], ordinals: NDArray[np.uint32] | None = None
+    ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+        """Which of these uuids are settled, and the first half of the content digest that each was sent with.
+
+        Windows cannot number copies together, so all copies of a row are settled once one is.
+        """
         settled, contents = np.zeros(len(hi), bool), np.zeros(len(hi), np.uint64)
         with translated_errors(self._path), self._database:
             tables = [f"{schema}.settled" for schema in self._schemas]

@@ -68,6 +68,7 @@ from pipeline.ledger.queries import (
     read_summary,
     read_totals,
     read_unanswered,
+    state_digest,
 )
 from pipeline.ledger.reopening import reopen
 from pipeline.ledger.schema import (
@@ -112,6 +113,7 @@ __all__ = [
     "read_totals",
     "read_unanswered",
     "reopen",
+    "state_digest",
     "unlock",
     "was_ever_applied",
 ]

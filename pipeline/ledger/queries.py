@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -145,6 +146,18 @@ def read_batches(path: Path, state: str) -> Iterator[BatchKey]:
     query = "select phase, block, first, last from batches where state = ? order by phase, block, first"
     for row in _rows(path, query, state):
         yield BatchKey(*row)
+
+
+def state_digest(path: Path) -> str:
+    """The sha256 of a line for each batch, `phase block first last state` with tabs, sorted by state, phase, place.
+
+    Raises BrokenLedger.
+    """
+    digest = hashlib.sha256()
+    for state in ("settled", "refused", "begun", "waiting"):
+        for key in read_batches(path, state):
+            digest.update("\t".join(map(str, (*key, state))).encode() + b"\n")
+    return digest.hexdigest()
 
 
 def read_unanswered(path: Path) -> Iterator[BatchKey]:

@@ -28,6 +28,7 @@ from pipeline.plan.duplicates import (
     Decisions,
     Replaced,
     SentEvents,
+    Settled,
     copies_of,
     decide,
     rows_out,
@@ -44,6 +45,7 @@ from pipeline.plan.sealed.contents import planned_blocks
 from pipeline.plan.sealed.digests import BackgroundDigests
 from pipeline.plan.sealed.directory import LinesWriter
 from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
+from pipeline.plan.settled_events import SettledEvents
 from pipeline.plan.statistics.activity import Activity, ActivityRecords
 from pipeline.plan.statistics.activity_facts import activity_facts, limits_of
 from pipeline.plan.statistics.coverage import Coverage
@@ -76,14 +78,13 @@ def build(
     """
     directory = request.directory
     directory.scratch.mkdir(parents=True)
-    builder = _PlanBuilder(request, progress, step)
     try:
-        plan = builder.build()
-        if builder.source.code_cost is not None:
-            notice(builder.source.code_cost)
-        return plan
+        with closing(_PlanBuilder(request, progress, step)) as builder:
+            plan = builder.build()
+            if builder.source.code_cost is not None:
+                notice(builder.source.code_cost)
+            return plan
     finally:
-        builder.close()
         shutil.rmtree(directory.scratch, ignore_errors=True)
 
 
@@ -93,10 +94,17 @@ class _PlanBuilder:
         paths = [part.path for part in config.parts]
         self.request = request
         self.step = step
+        self.replayed: SettledEvents | None = None
+        self.settled: Settled | None = None if request.series is None else request.series.settled
+        if request.replay is not None:
+            scratch = request.directory.scratch / "settled"
+            self.settled = self.replayed = request.replay.read(scratch, request.workers.count, step)
         self.directory = request.directory
         self.config = config
         self.mapper = config.compile(config.options)
-        self.people = PeopleBuilder(self.directory, self.mapper, config, request.identity_inputs, request.series)
+        self.people = PeopleBuilder(
+            self.directory, self.mapper, config, request.identity_inputs, request.series, self.settled
+        )
         self.source = Walk(request, self.people, progress)
         self.source_examples = SourceExamples(self.directory, paths)
         self.files = dict(request.files)
@@ -116,6 +124,8 @@ class _PlanBuilder:
         """Release memory and files."""
         self.source.keys.close()
         self.people.close()
+        if self.replayed is not None:
+            self.replayed.close()
 
     def build(self) -> Plan:
         with BackgroundDigests(self.config.parts) as digests:
@@ -186,7 +196,6 @@ class _PlanBuilder:
     def write_duplicates(self) -> None:
         """Decide on duplicates and write copies.jsonl, and uuids.bin where the plan is one of a series."""
         source, series, scratch = self.source, self.request.series, self.directory.scratch
-        settled = series.settled if series is not None else None
         remaining = Decisions(scratch / "remaining", record=REMAINING) if series is not None else None
         decisions = Decisions(scratch / "decisions")
         activity = ActivityRecords(scratch)
@@ -197,7 +206,12 @@ class _PlanBuilder:
         collapse = self.config.options.collapse_identical
         with closing(activity):
             for decided in decide(
-                source.keys, decisions, collapse=collapse, settled=settled, remaining=remaining, receivers=receivers
+                source.keys,
+                decisions,
+                collapse=collapse,
+                settled=self.settled,
+                remaining=remaining,
+                receivers=receivers,
             ):
                 if self.cancelled:
                     return
@@ -355,6 +369,7 @@ class _PlanBuilder:
                 thresholds=request.thresholds,
                 in_series=request.series is not None,
                 max_merges=request.series.max_merges if request.series is not None else None,
+                replay=request.replay.facts(self.replayed) if request.replay and self.replayed else None,
             )
         )
         for name in {one.name for one in findings}:  # what a check reports is not a warning, too
@@ -391,5 +406,6 @@ class _PlanBuilder:
             event_bytes=source.event_bytes,
             files=dict(sorted(self.files.items())),  # sorted, because two threads write them
             plugins=list(request.plugins) or UNSET,
+            replays=UNSET if request.replay is None else request.replay.seal,
             notices=[*request.notices, *((n.code, n.where, n.detail) for n in request.source.notes)],
         )

@@ -30,6 +30,7 @@ from pipeline.plan.determinism import check_deterministic
 from pipeline.plan.lookups import read_lookups, save_lookups
 from pipeline.plan.plugins import broken_plugins, used_plugins
 from pipeline.plan.precheck import check_first_rows, detect_settings, with_tables_apart
+from pipeline.plan.replay import Replay, inherited, open_replay
 from pipeline.plan.sealed.directory import Directory, digest_file
 from pipeline.plan.sealed.freshness import dialect_of, read_ids, workers_for
 from pipeline.plan.sealed.manifest import MappingSeal, Plan
@@ -68,12 +69,15 @@ def create_plan(
     """
     from pipeline.plan.sealed.commit import staged_plan
 
+    replay = open_replay(options)
+    if replay is not None:
+        options = inherited(options, replay)
     _check_options(options)
     target_directory = Directory(directory)
     with staged_plan(target_directory) as work:
         name, mapping, source = _open_export(sources, options, work, step)
         with Workers(workers_for(options.workers, source.parts)) as workers:
-            request = prepare_request(source, (name, mapping), options, target_directory, work, workers, series)
+            request = prepare_request(source, (name, mapping), options, target_directory, work, workers, series, replay)
             from pipeline.plan.build import build  # while the workers prepare
 
             return build(request, progress, notice, step)
@@ -139,6 +143,7 @@ def prepare_request(
     work: Directory,
     workers: Workers,
     series: Series | None,
+    replay: Replay | None = None,
 ) -> Request:
     """Seal the options and configure the workers. Returns what `plan.build` needs.
 
@@ -193,9 +198,10 @@ def prepare_request(
         document=mapping,
         lookups=lookups.tables,
         references=references,
-        notices=[*notices, *lookups.notices],
+        notices=[*notices, *lookups.notices, *(replay.notices if replay is not None else ())],
         files=save_lookups(work, mapping, lookups),
         series=series,
+        replay=replay,
         identity_inputs=IdentityInputs(identities, earlier_links(earlier), bool(earlier)),
         plugins=used_plugins(name, mapping, parts),
     )

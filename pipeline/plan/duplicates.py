@@ -14,7 +14,8 @@ The decisions (docs/change/architecture.md#uuids):
 * Identical rows without a source key stay separate events, distinguished by an ordinal, unless `collapse` makes them
   one event (the others are duplicates then, even where they write the same record differently). It does not matter
   which row gets which ordinal: the rows are interchangeable and the set of uuids is the same.
-* In a plan that is one of a series, events that an earlier plan settled are left out: `already_settled`.
+* In a plan that is one of a series, or that replays another one, events that an earlier plan settled are left out:
+  `already_settled`. They retain the number of their copy.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ DECISION = np.dtype(
     [("block", "<u4"), ("row", "<u4"), ("position", "<u2"), ("row_events", "<u2"), ("kind", "<u4"), ("ordinal", "<u4")]
 )
 _DUPLICATE, _SUPERSEDED, _ORDINAL, _SETTLED = 0, 1, 2, 3
-CODES = {_DUPLICATE: "duplicate_event", _SUPERSEDED: "superseded", _SETTLED: "already_settled"}
+ALREADY_SETTLED = "already_settled"
+CODES = {_DUPLICATE: "duplicate_event", _SUPERSEDED: "superseded", _SETTLED: ALREADY_SETTLED}
 
 REMAINING = np.dtype(
     [("block", "<u4"), ("row", "<u4"), ("position", "<u2"), ("hi", "<u8"), ("lo", "<u8"), ("content", "<u8")]
@@ -49,10 +51,15 @@ REMAINING = np.dtype(
 
 
 class Settled(Protocol):
-    """The events that earlier plans of a series settled."""
+    """The events that earlier plans settled."""
 
-    def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
-        """Which of these uuids, ascending, are settled; the first half of the content digest each was sent with."""
+    def find(
+        self, hi: NDArray[np.uint64], lo: NDArray[np.uint64], ordinals: NDArray[np.uint32] | None = None
+    ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+        """Which of these uuids, ascending, are settled; the first half of the content digest each was sent with.
+
+        `ordinals` number the copies of a row without a source key, which have one uuid here.
+        """
         ...
 
 
@@ -204,15 +211,17 @@ def decide(
             kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
             clashes, clashing = _clashes(copies, copies[winners])
             replaced = _first_replaced(copies, copies[winners], kinds[member])
-        changed = 0 if settled is None else _mark_settled(run, kinds, settled)
+        changed = 0 if settled is None else _mark_settled(run, kinds, ordinals, settled)
         counts = _record(run, kinds, ordinals, decisions, remaining, receivers, changed)
         yield counts._replace(clashes=clashes, clashing=clashing, replaced=replaced)
 
 
-def _mark_settled(run: NDArray[np.void], kinds: NDArray[np.uint32], settled: Settled) -> int:
+def _mark_settled(
+    run: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32], settled: Settled
+) -> int:
     """Mark the events of a run that were settled before. Returns how many of them have another content now."""
     sent = np.flatnonzero(kinds == _ORDINAL)
-    before, content = settled.find(run["hi"][sent], run["lo"][sent])
+    before, content = settled.find(run["hi"][sent], run["lo"][sent], ordinals[sent])
     kinds[sent[before]] = _SETTLED
     return int((run["content_hi"][sent[before]] != content[before]).sum())
 
@@ -379,6 +388,6 @@ def _decide_one(
         winners = best[np.zeros(len(chunk), np.int64)]
         clashes, clashing = _clashes(chunk, winners)
         replaced = _first_replaced(chunk, winners, kinds)
-        changed = 0 if settled is None else _mark_settled(chunk, kinds, settled)
+        changed = 0 if settled is None else _mark_settled(chunk, kinds, ordinals, settled)
         counts = _record(chunk, kinds, ordinals, decisions, remaining, receivers, changed)
         yield counts._replace(clashes=clashes, clashing=clashing, replaced=replaced)

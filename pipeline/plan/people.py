@@ -36,6 +36,7 @@ from pipeline.identity.promotion import PromotedUpdate
 from pipeline.identity.resolve import resolve
 from pipeline.identity.settings import choose_types, parse_policy
 from pipeline.identity.summary import MergeSummary
+from pipeline.plan.duplicates import Settled
 from pipeline.plan.sealed.directory import Directory, LinesWriter, digest_file
 from pipeline.plan.sealed.manifest import (
     GroupsSeal,
@@ -81,6 +82,7 @@ class PeopleBuilder:
         config: TransformConfig,
         identity_inputs: IdentityInputs,
         series: Series | None,
+        settled: Settled | None,
     ) -> None:
         self._directory = directory
         self._mapper = mapper
@@ -89,6 +91,7 @@ class PeopleBuilder:
         self._parts = [part.path for part in config.parts]
         self._inputs = identity_inputs
         self._series = series
+        self._settled = settled
         self._database = Database(directory.scratch)
         self._observed = ObservedPairs(self._database)
         self._persons = UpdateTable(self._database, "person_updates")
@@ -163,7 +166,10 @@ class PeopleBuilder:
     def _seal_identities(self, identities: Identities, warnings: Counter[str], files: dict[str, str]) -> MergeSummary:
         with LinesWriter(self._directory.identities) as writer:
             links = identities.links(self._mapper.hasher, self._options.as_of)
-            writer.write_all(links if self._series is None else new_links(links, self._series, warnings))
+            if self._settled is not None:
+                withhold = self._series is not None and self._series.max_merges is None
+                links = new_links(links, self._settled, warnings, withhold=withhold)
+            writer.write_all(links)
             files["identities.jsonl"] = writer.close()
         named = self._inputs.pair_file.name if self._inputs.pair_file is not None else ""
         identities.write(self._directory.pairs, [*self._parts, EARLIER], named)
@@ -195,7 +201,7 @@ class PeopleBuilder:
             fitting = self._fitting(groups, encode_group, counts.left_out, "large_group")
             writer.write_all(self._new(fitting, "settled_group", warnings))
             count = writer.count
-            writer.write_all(initials or ())
+            writer.write_all(self._new(initials, "settled_person", warnings) if initials is not None else ())
             files["groups.jsonl"] = writer.close()
         shown = [GroupTypeSeal(type_, rows[type_], True) for type_ in types.chosen]
         shown += [GroupTypeSeal(type_, rows[type_], False) for type_ in types.left_out]
@@ -261,8 +267,8 @@ class PeopleBuilder:
                 left_out[code] += 1
 
     def _new(self, updates: Iterator[T], code: str, warnings: Counter[str]) -> Iterator[T]:
-        """The updates that no earlier plan of the series settled."""
-        return updates if self._series is None else unsettled(updates, self._series.settled, code, warnings)
+        """The updates that no earlier plan settled."""
+        return updates if self._settled is None else unsettled(updates, self._settled, code, warnings)
 
 
 @contextmanager

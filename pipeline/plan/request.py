@@ -13,6 +13,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan.checks import CountLimit
 from pipeline.plan.people import IdentityInputs
 from pipeline.plan.plugins import PluginSeal
+from pipeline.plan.replay import Replay
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import MappingSeal
 from pipeline.plan.series import Series
@@ -29,7 +30,7 @@ class Request:
     `files` are the digests of files of the plan that are already written. `open_choices` are those that the mapping
     lists under `open`: the plan is not ready while there is one. `plugins` are what it uses of installed packages.
     `document` is the mapping file, None for a mapper written by hand, `lookups` the entries of its lookup files,
-    and `references` those that some row should have.
+    and `references` those that some row should have. `replay` is the earlier plan of which the rest is planned.
     """
 
     source: Source
@@ -45,6 +46,7 @@ class Request:
     notices: Sequence[tuple[str, str, str]] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     series: Series | None = None
+    replay: Replay | None = None
     open_choices: Mapping[str, str] = field(default_factory=dict)
     document: MappingFile | None = None
     lookups: Tables = field(default_factory=lambda: NO_TABLES)

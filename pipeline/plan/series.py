@@ -39,13 +39,15 @@ class Series:
     max_merges: int | None
 
 
-def new_links(links: Iterator[SealedLink], series: Series, warnings: Counter[str]) -> Iterator[SealedLink]:
+def new_links(
+    links: Iterator[SealedLink], settled: Settled, warnings: Counter[str], *, withhold: bool
+) -> Iterator[SealedLink]:
     """The merges to send, without those that are settled or withheld; both are counted in `warnings`."""
     while some := list(islice(links, AT_ONCE)):
-        for link, is_settled in zip(some, _are_settled(some, series.settled), strict=True):
+        for link, is_settled in zip(some, _are_settled(some, settled), strict=True):
             if is_settled:
                 warnings["settled_link"] += 1
-            elif series.max_merges is None:
+            elif withhold:
                 warnings["held_link"] += 1
             else:
                 yield link

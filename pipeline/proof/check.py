@@ -11,6 +11,7 @@ import msgspec
 
 from pipeline.errors import BackcastError, UsageError
 from pipeline.extractors import digest_of
+from pipeline.ledger import state_digest
 from pipeline.models import Dialect, Part, Step
 from pipeline.plan.sealed.directory import Directory, digest_file
 from pipeline.plan.sealed.manifest import load
@@ -20,7 +21,6 @@ from pipeline.proof.receipt import (
     Receipt,
     Signature,
     Stated,
-    ledger_digest,
     signed_bytes,
     signing,
 )
@@ -217,7 +217,7 @@ def check_ledger(receipt: Stated, directory: Directory) -> Checked:
     if not directory.ledger.exists():
         return Checked(name, "not checked", "ledger.sqlite is not beside the receipt")
     try:
-        digest = ledger_digest(directory.ledger)
+        digest = state_digest(directory.ledger)
     except BackcastError as error:
         return Checked(name, "failed", error.message)
     wrong = [] if digest == receipt.sending.digest else ["the ledger was changed, or more was sent, since the receipt"]

@@ -6,7 +6,6 @@ receipt without the program that wrote it having to be believed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,7 +17,7 @@ import msgspec
 
 from pipeline.errors import UsageError
 from pipeline.files import may_replace, private, write_atomically
-from pipeline.ledger import FailureCount, read_batches, read_doubts, read_summary
+from pipeline.ledger import FailureCount, read_doubts, read_summary, state_digest
 from pipeline.options import ReceiptOptions
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import PartSeal, Plan
@@ -32,7 +31,6 @@ from pipeline.text import pluralize
 R = TypeVar("R", bound=msgspec.Struct)
 
 FORMAT = "backcast.receipt/1"
-STATES = ("settled", "refused", "begun", "waiting")
 """States of a batch in a ledger whose events are counted."""
 
 
@@ -94,7 +92,7 @@ class Phase(msgspec.Struct, frozen=True):
 
 
 class Sending(msgspec.Struct, frozen=True):
-    """What the ledger has of the sending. `digest` is the sha256 of its batches and their states (`ledger_digest`).
+    """What the ledger has of the sending. `digest` is of its batches and their states (`ledger.state_digest`).
 
     `resolved_doubts` are batches whose response was lost and that were sent again with the same uuids until one came.
     """
@@ -226,15 +224,6 @@ def signed_bytes(receipt: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode({name: value for name, value in receipt.items() if name != "signature"}, order="sorted")
 
 
-def ledger_digest(path: Path) -> str:
-    """The sha256 of a line for each batch, `phase block first last state` with tabs, sorted by state, phase, place."""
-    digest = hashlib.sha256()
-    for state in STATES:
-        for key in read_batches(path, state):
-            digest.update("\t".join(map(str, (*key, state))).encode() + b"\n")
-    return digest.hexdigest()
-
-
 def input_of(part: PartSeal, path: str = "") -> Input:
     """What a receipt states of a file; `path` is its name there, if not that in the plan."""
     return Input(
@@ -287,7 +276,7 @@ def sending_of(plan: Plan, directory: Directory) -> Sending | None:
         summary.failures,
         refusal_causes(plan, directory) if totals.refused else [],
         {"batches": batches, "events": events},
-        ledger_digest(directory.ledger),
+        state_digest(directory.ledger),
     )
 
 

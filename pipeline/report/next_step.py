@@ -118,7 +118,11 @@ def _step(
     if state == "sent":
         return NextStep(f"Compare what landed with what was sent.{asks}", verify)
     if state == "sent-with-refusals":
-        return NextStep("Read which events were refused, and why:", refused)
+        return NextStep(
+            "Read which events were refused, and why. Once the mapping or the rows are corrected,"
+            f" `backcast plan EXPORT --replay {name} -o NEW` plans only these:",
+            refused,
+        )
     last = results.verification
     if last is not None and last.values.fields == "all":
         verify += " --fields all"  # as deep as what found the difference

@@ -99,6 +99,8 @@ ADVICE = {
     "cut_values": "look whether the tool can export them whole; --cut-values N allows more",
     "property_names": "ids or values are used as names: drop them in the mapping, or move them into one property; the"
     " service stores every name for good. --property-names N allows more",
+    "replayed_rows": "a correction may change what an event is, not its source key or the rows that were accepted: give"
+    " their rows and their key back, and correct the others",
     "group_types": "the service stores five types of groups: choose them with --group-types a,b,c",
 }
 """What to do about a check, for those whose detail is not enough."""

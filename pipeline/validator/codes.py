@@ -108,7 +108,7 @@ _OTHERS = (
     # duplicates
     Code("duplicate_event", SKIP, "an exact duplicate of an event that is sent"),
     Code("superseded", SKIP, "another version of an event that is sent"),
-    Code("already_settled", SKIP, "sent by an earlier window of the job"),
+    Code("already_settled", SKIP, "sent by an earlier plan"),
     Code("near_duplicate", WARNING, "two events differ only slightly"),
     Code("partly_duplicate_row", WARNING, "some events of the row are duplicates and are left out"),
     Code("changed_since_settled", WARNING, "changed since it was sent; what was sent cannot be changed"),
@@ -120,9 +120,9 @@ _OTHERS = (
     ),
     # people and groups
     Code("held_link", SKIP, "a merge that the job does not send (merges: hold)"),
-    Code("settled_link", SKIP, "a merge that an earlier window of the job sent"),
-    Code("settled_group", SKIP, "a group that an earlier window of the job sent unchanged"),
-    Code("settled_person", SKIP, "a profile that an earlier window of the job sent unchanged"),
+    Code("settled_link", SKIP, "a merge that an earlier plan sent"),
+    Code("settled_group", SKIP, "a group that an earlier plan sent unchanged"),
+    Code("settled_person", SKIP, "a profile that an earlier plan sent unchanged"),
     Code("junk_group", SKIP, "the group key is a placeholder such as null"),
     Code("long_group", SKIP, "the group type or key is longer than the service stores"),
     Code("large_group", SKIP, "the group properties are larger than the service stores"),

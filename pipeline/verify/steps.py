@@ -59,11 +59,11 @@ def compare(
     """
     from pipeline.management import ManagementClient
 
-    check_sent(plan, directory, to)
     check_target(directory.ledger, address_of(to))
     check_project(to, options)
     local = is_loopback(address_of(to))
     config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
+    check_sent(plan, directory, to)
     check_export(plan, config, directory, progress)
     if options.settle is not None or not local:
         wait_to_settle(directory.ledger, SETTLE_SECONDS if options.settle is None else options.settle, progress)

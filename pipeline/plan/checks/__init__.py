@@ -23,6 +23,7 @@ import msgspec
 from pipeline.errors import UsageError
 from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
+from pipeline.plan.replay import ReplayFacts
 from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
 from pipeline.plan.statistics.activity_facts import ActivityFacts
 from pipeline.plan.statistics.coverage import Coverage
@@ -99,7 +100,7 @@ class PlanFacts:
     `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them.
     `drift` has the properties by month, and `row_at` the file and row of a place in it, in words. `activity` is what
     the events of each person show. `copies` has the rows that are duplicates, by the path of their file. `thresholds`
-    has the options from which on a check reports something.
+    has the options from which on a check reports something. `replay` is what a replay met of the earlier plan.
     """
 
     rows: RowCounts
@@ -128,6 +129,7 @@ class PlanFacts:
     activity: ActivityFacts = field(default_factory=ActivityFacts)
     paths: Sequence[str] = ()
     thresholds: PlanOptions = field(default_factory=PlanOptions)
+    replay: ReplayFacts | None = None
 
 
 Find = Callable[[PlanFacts], str | Finding | None]

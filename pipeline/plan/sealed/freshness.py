@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pipeline.errors import MappingError, StalePlan, UnsafePlan, UsageError
-from pipeline.ledger import read_totals
+from pipeline.ledger import read_totals, state_digest
 from pipeline.mapper import Compile
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper.own_code import OwnCode
@@ -84,6 +84,7 @@ def differences(
     stale = stale_parts(plan, config.parts, step)
     stale.extend(_mapping_differences(plan))
     stale.extend(_code_differences(plan))
+    stale.extend(_replay_differences(plan))
     changed, warnings = plugin_differences(plan.plugins or ())
     stale.extend(changed)
     version = importlib.metadata.version("backcast")
@@ -121,6 +122,21 @@ def _code_differences(plan: Plan) -> list[str]:
     if hashlib.sha256(content).hexdigest() == code.digest:
         return []
     return [_first_difference(f"code {code.file}", code.text, content.decode("utf-8-sig", "backslashreplace"))]
+
+
+def _replay_differences(plan: Plan) -> list[str]:
+    """What changed since in the earlier plan whose settled events are left out of this one."""
+    replayed = plan.replays
+    if replayed is msgspec.UNSET:
+        return []
+    earlier = Directory(Path(replayed.directory))
+    if not earlier.plan.exists():
+        return [f"the plan {earlier.path} that it replays is gone"]
+    if load(earlier).digest != replayed.digest:
+        return [f"{earlier.path} has another plan than the one that it replays"]
+    if state_digest(earlier.ledger) != replayed.ledger:
+        return [f"the plan {earlier.path} that it replays was sent on since"]
+    return []
 
 
 def _first_difference(what: str, before: str, after: str) -> str:

@@ -226,11 +226,21 @@ class Example(msgspec.Struct, frozen=True):
     detail: str
 
 
+class ReplayedPlan(msgspec.Struct, frozen=True):
+    """The earlier plan whose settled events are left out: its digest, that of its ledger (`ledger.state_digest`), how
+    many events of all phases it settled, and its directory on this machine."""
+
+    digest: str
+    ledger: str
+    settled: int
+    directory: str
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A sealed plan: what was read, what would be sent, and everything that decides it. `plugins` are what it used of
     installed packages; a plan that used nothing of any does not have it. Nor has one a `coverage` that was made before
     there was one, or by no mapping file, and `hours`, `drift` and `source_pairs` that was made before
-    there were any."""
+    there were any. `replays` is there under `--replay` alone."""
 
     format: str = FORMAT
     digest: str = ""
@@ -265,6 +275,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     hours: HoursSeal | msgspec.UnsetType = msgspec.UNSET
     drift: Drift | msgspec.UnsetType = msgspec.UNSET
     source_pairs: SourcePairs | msgspec.UnsetType = msgspec.UNSET
+    replays: ReplayedPlan | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def ready(self) -> bool:
@@ -312,7 +323,10 @@ def digest_of_plan(plan: Plan) -> str:
     """A sha256 over all of a plan except the paths and times of its files on this machine."""
     parts = [msgspec.structs.replace(part, file="", mtime_ns=0) for part in plan.parts]
     mapping = msgspec.structs.replace(plan.mapping, name=PurePath(plan.mapping.name).name)
-    bare = msgspec.structs.replace(plan, digest="", parts=parts, mapping=mapping)
+    replays = plan.replays
+    if replays is not msgspec.UNSET:
+        replays = msgspec.structs.replace(replays, directory="")
+    bare = msgspec.structs.replace(plan, digest="", parts=parts, mapping=mapping, replays=replays)
     return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
 
 

@@ -1,0 +1,21 @@
+"""A replay sends nothing again that the service has."""
+
+from __future__ import annotations
+
+from pipeline.models import Finding
+from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.text import are, pluralize
+
+
+@check("replayed_rows", "stop")
+def settled_events_have_other_uuids(facts: PlanFacts) -> Finding | None:
+    """Events that the earlier plan settled are not met again, so their rows may be sent a second time."""
+    replay = facts.replay
+    if replay is None or not replay.unmet:
+        return None
+    return finding_of(
+        f"{pluralize(replay.unmet, 'event')} of the {replay.settled:,} that the service has from the earlier plan"
+        f" {are(replay.unmet)} not met again under the same uuid, so their rows could be sent twice",
+        replay.examples,
+        replay.unmet,
+    )

@@ -1,0 +1,224 @@
+"""`plan --replay`: what an earlier plan did not deliver is planned, and nothing that the service has is sent again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline
+from pipeline.delivery.apply import SendLimits
+from pipeline.errors import StalePlan, UnsafePlan, UsageError
+from pipeline.local_service import LocalService
+from pipeline.options import PlanOptions
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.plan.sealed.manifest import Plan
+from tests.golden.samples import GOLDEN
+from tests.support.deliveries import AT_ONCE, in_ledger, planned, run
+from tests.support.sent_events import events_of
+
+pytestmark = pytest.mark.slow
+
+SAMPLES = Path(__file__).parent.parent.parent / "sample_data"
+AS_OF = 1_767_225_600_000_000
+MAPPING = """
+format: backcast.mapping/1
+tool: shop
+title: Rows of a shop
+event: name
+distinct_id: user
+time: {from: at, zone: utc}
+%s
+properties: {%s}
+"""
+
+
+def landed(service: LocalService) -> Counter[tuple[str, str, str]]:
+    """How often each (uuid, event, distinct_id) arrived, before copies collapsed."""
+    return Counter(service.select("select uuid, event, distinct_id from raw_events"))
+
+
+def sent(directory: Path, *faults: str) -> Counter[tuple[str, str, str]]:
+    """What lands of a plan at an empty service with these faults."""
+    with LocalService(faults=faults) as service:
+        outcome = run(
+            directory, service.url, key=service.capture_key, send_limits=SendLimits(4, AT_ONCE, max_refused=1_000)
+        )
+        assert outcome.unsent == 0
+        return landed(service)
+
+
+@pytest.mark.parametrize("sample", ["segment", "rudderstack", "mixpanel", "posthog", "amplitude"])
+def test_what_was_refused_is_planned_and_lands_once(sample: str, tmp_path: Path) -> None:
+    """Of events, merges, groups and profiles: what two plans deliver is what one delivers to a service that refuses
+    nothing, and nothing arrives twice. A replay of the replay is what is left then. (A refused group comes again under
+    the uuid of its content.)"""
+    golden = GOLDEN[sample]
+    sources = [str(SAMPLES / file) for file in golden.files]
+
+    def planned_as(name: str, **asked: Any) -> Path:
+        pipeline.plan_export(sources, tmp_path / name, PlanOptions(workers=0, **golden.asked | asked))
+        return tmp_path / name
+
+    whole = sent(planned_as("whole", as_of=AS_OF))
+    deliveries = [sent(planned_as("first", as_of=AS_OF), "poison:1/2")]
+    deliveries.append(sent(planned_as("second", replay=tmp_path / "first"), "poison:1/3"))
+    deliveries.append(sent(planned_as("third", replay=tmp_path / "second")))
+    assert all(deliveries)
+    assert content(sum(deliveries, Counter())) == content(whole)
+    assert set(sum(deliveries, Counter()).values()) == {1}
+
+
+def content(found: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
+    """The same, without the uuids of groups."""
+    return Counter(("" if event == "$group_identify" else uuid, event, id) for uuid, event, id in found.elements())
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    """Rows without an id of their own, some of them equal; every eleventh has a time that cannot be read."""
+    made = [
+        {"name": f"Step {n % 3}", "user": f"u{n % 7}", "at": f"2024-01-0{1 + n % 9}T0{n % 10}:00:{n % 60:02}Z", "n": n}
+        for n in range(count)
+    ]
+    return [
+        one | ({"at": "soon"} if number % 11 == 3 else {})
+        for number, one in enumerate([*made, *made[::5], *made[::10]])
+    ]
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return path
+
+
+def mapping(path: Path, key: str = "", properties: str = "") -> Path:
+    path.write_text(MAPPING % (key, properties))
+    return path
+
+
+def shop(tmp_path: Path, **asked: Any) -> Plan:
+    """The plan `first` of such rows, sent to a service that refused half of its events."""
+    write(tmp_path / "export/a.jsonl", rows(200))
+    mapping(tmp_path / "mine.yaml")
+    options = PlanOptions(mapping=tmp_path / "mine.yaml", workers=0, max_rejects="10%", as_of=AS_OF, **asked)
+    pipeline.plan_export(str(tmp_path / "export"), tmp_path / "first", options)
+    sent(tmp_path / "first", "poison:1/2")
+    return open_plan(tmp_path / "first")[0]
+
+
+def replayed(tmp_path: Path, source: Path, **asked: Any) -> Plan:
+    options = PlanOptions(workers=0, max_rejects="10%", replay=tmp_path / "first", **asked)
+    return pipeline.plan_export(str(source), tmp_path / "second", options)
+
+
+def test_a_corrected_mapping_and_corrected_rows(tmp_path: Path) -> None:
+    """Equal rows without an id each have their own uuid, also where some of them were refused. Rows that were rejected
+    and are corrected are sent as well; what was accepted keeps the values that it was sent with."""
+    plan = shop(tmp_path, name="Shop")
+    every = events_of(tmp_path / "first")
+    refused = {uuid for (uuid,) in in_ledger(tmp_path / "first", "select uuid from refused_events")}
+    assert 0 < len(refused) < len(every)
+    fixed = mapping(tmp_path / "fixed.yaml", properties="set: {checked: n}")
+    found = replayed(tmp_path, tmp_path / "export", mapping=fixed)
+    events = events_of(tmp_path / "second")
+    assert {one["uuid"] for one in events} == refused
+    assert len(events) == len(refused)
+    assert all(one["properties"]["checked"] == one["properties"]["n"] for one in events)
+    assert found.skips["already_settled"] == found.warnings["changed_since_settled"] == len(every) - len(refused)
+    assert found.options.name == plan.options.name == "Shop"
+    corrected = [one | ({"at": "2024-02-02T00:00:00Z"} if one["at"] == "soon" else {}) for one in rows(200)]
+    found = replayed(tmp_path, write(tmp_path / "corrected/a.jsonl", corrected))
+    uuids = {one["uuid"] for one in events_of(tmp_path / "second")}
+    assert refused < uuids
+    assert len(uuids) == found.events.made == len(refused) + plan.rows.rejected
+    assert uuids.isdisjoint({one["uuid"] for one in every} - refused)
+
+
+def test_accepted_rows_under_other_uuids_stop_the_plan(tmp_path: Path) -> None:
+    """Another key, another value in a row without a key, a file that is left out: each would be sent twice, or not be
+    known. The first rows are named."""
+    shop(tmp_path)
+    keyed = replayed(
+        tmp_path, tmp_path / "export", mapping=mapping(tmp_path / "keyed.yaml", "key: {of: [user, n, at]}")
+    )
+    (check,) = (one for one in keyed.gates if one.name == "replayed_rows")
+    assert (keyed.ready, check.level) == (False, "stop")
+    assert check.examples[0].startswith("row ")
+    lines = rows(200)
+    refused = {uuid for (uuid,) in in_ledger(tmp_path / "first", "select uuid from refused_events")}
+    accepted = next(
+        one for one in events_of(tmp_path / "first") if one["uuid"] not in refused and one["properties"]["n"] % 5
+    )
+    where = next(n for n, one in enumerate(lines) if one["n"] == accepted["properties"]["n"])
+    lines[where]["user"] = "somebody else"
+    changed = replayed(tmp_path, write(tmp_path / "changed/a.jsonl", lines))
+    assert [one.count for one in changed.gates if one.name == "replayed_rows"] == [1]
+    part = replayed(tmp_path, write(tmp_path / "part/a.jsonl", rows(200)[:100]))
+    assert "replayed_rows" in {one.name for one in part.gates}
+
+
+def test_a_replay_is_stale_once_the_earlier_plan_went_on(tmp_path: Path) -> None:
+    """Or once it is gone: then nothing proves what the service has."""
+    shop(tmp_path)
+    replayed(tmp_path, tmp_path / "export")
+    in_ledger(tmp_path / "first", "update batches set state = 'waiting' where block = 0 and state = 'settled'")
+    with LocalService() as service:
+
+        def stale() -> str:
+            with pytest.raises(StalePlan) as caught:
+                run(tmp_path / "second", service.url, key=service.capture_key)
+            return str(caught.value)
+
+        assert "was sent on since" in stale()
+        (tmp_path / "first").rename(tmp_path / "moved")
+        assert "is gone" in stale()
+        assert not landed(service)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        ({"collapse_identical": True}, UsageError, "--collapse-identical is not as in"),
+        ({"limit": 3}, UsageError, "--limit is not as in"),
+    ],
+)
+def test_other_options_of_uuids_are_refused(
+    asked: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    shop(tmp_path)
+    with pytest.raises(error, match=message):
+        replayed(tmp_path, tmp_path / "export", **asked)
+
+
+def not_sent(tmp_path: Path) -> None:
+    planned(tmp_path, 10).rename(tmp_path / "first")
+
+
+def in_doubt(tmp_path: Path) -> None:
+    shop(tmp_path)
+    in_ledger(tmp_path / "first", "update batches set state = 'begun' where block = 0 and state = 'settled'")
+
+
+def complete(tmp_path: Path) -> None:
+    planned(tmp_path, 10).rename(tmp_path / "first")
+    sent(tmp_path / "first")
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (not_sent, "10 events of .* are not sent yet"),
+        (in_doubt, "or in doubt"),
+        (complete, "nothing is left to replay"),
+    ],
+)
+def test_a_plan_that_is_not_to_be_replayed(made: Callable[[Path], None], message: str, tmp_path: Path) -> None:
+    """Not sent, with doubts open, or with nothing refused."""
+    made(tmp_path)
+    with pytest.raises((UnsafePlan, UsageError), match=message):
+        replayed(tmp_path, tmp_path / "export")
