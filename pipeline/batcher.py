@@ -8,7 +8,8 @@ from __future__ import annotations
 import builtins
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,6 +32,13 @@ HARD_LIMIT = 9 * 1024 * 1024
 (docs/know/service.md#encodings-and-sizes)."""
 
 
+class People(NamedTuple):
+    """Whose events a batch has: hashes of the distinct_ids, ascending, and how many events each has."""
+
+    ids: NDArray[np.uint64]
+    events: NDArray[np.int64]
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One request: events `first` to `last` (both inclusive, counted from 0 in their block), gzipped.
@@ -38,7 +46,7 @@ class Batch:
     `bytes` is the size before gzip. Of the per-event endpoint alone: `uuids` are those of its events, one after the
     other, so that an answer is compared without unpacking the body, and `attempt` counts the requests for it from 1. A
     batch of what a request of several events left open has the `request` id of that request, and may have gaps between
-    `first` and `last`.
+    `first` and `last`. `people` is there where the order of sending depends on it.
     """
 
     first: int
@@ -48,6 +56,7 @@ class Batch:
     uuids: str = ""
     request: str = ""
     attempt: int = 1
+    people: People | None = field(default=None, compare=False)
 
     @property
     def events(self) -> int:
@@ -171,6 +180,13 @@ def seal_batch(events: Sequence[bytes], first: int, envelope: Envelope) -> Batch
     body = envelope.seal(events)
     uuids = "".join(map(uuid_of, events)) if envelope.per_event else ""
     return Batch(first, first + len(events) - 1, len(body), gzip_body(body), uuids)
+
+
+def with_people(batches: Iterable[Batch], persons: NDArray[np.uint64]) -> Iterator[Batch]:
+    """Batches of one block with their people. `persons` has a hash for each event of the block."""
+    for batch in batches:
+        ids, events = np.unique(persons[batch.first : batch.last + 1], return_counts=True)
+        yield replace(batch, people=People(ids, events))
 
 
 def unpack(body: bytes) -> list[bytes]:

@@ -250,6 +250,7 @@ class Sending(_Line):
             "seconds_left": round(unsent / average) if average and unsent > 0 else None,
             "pause_seconds": round(counts.paused, 1),
             "quiet_seconds": round(counts.quiet, 1),
+            "held_seconds": round(counts.held, 1),
             "idle_seconds": round(counts.idle, 1),
             "last_failure": printable(counts.last_failure, MAX_MESSAGE),
         }
@@ -266,6 +267,7 @@ class Sending(_Line):
             f"{_long(unsent / average)} left" if average and unsent > 0 else "",
             f"quiet hours for {_long(counts.quiet)}" if counts.quiet >= 1 else "",
             f"waits {_long(counts.paused)} as asked" if counts.paused >= 1 else "",
+            f"one id waits {_long(counts.held)}" if counts.held >= 1 else "",
             f"last failure: {printable(counts.last_failure, FAILURE_CHARACTERS)}" if counts.last_failure else "",
             f"{now:,.0f}/s now, {average:,.0f}/s on average",
             f"{counts.in_doubt:,} in doubt",

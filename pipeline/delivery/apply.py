@@ -103,7 +103,9 @@ class Apply:
         interrupted: threading.Event | None = None,
         progress: Callable[[RunCounts], None] = lambda counts: None,
     ) -> None:
-        self._delivery = delivery = replace(delivery, config=_within_rate(delivery.config, delivery.limits.rates))
+        config = _within_rate(delivery.config, delivery.limits.rates)
+        config = replace(config, people=delivery.limits.ordered or delivery.limits.per_id is not None)
+        self._delivery = delivery = replace(delivery, config=config)
         self._plan = delivery.plan
         self._ledger = ledger
         self._workers = workers
@@ -314,6 +316,7 @@ class Apply:
         counts, throttle = self._counts, self._throttle
         counts.in_flight, counts.limit = throttle.controller.in_flight, throttle.controller.limit
         counts.paused, counts.quiet = throttle.controller.paused(throttle.now()), throttle.controller.quiet()
+        counts.held = max(0.0, self._senders.lanes.held_until - throttle.now())
         counts.idle = throttle.idle(self._senders.oldest())
         counts.gives_up_in = max(0.0, self._delivery.limits.retry.seconds - counts.idle)
         self._progress(counts)

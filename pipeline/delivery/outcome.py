@@ -20,7 +20,8 @@ class SendLimits:
 
     `concurrency` bounds requests in flight, `rates` events and bytes a second, by time of day (none: as fast as the
     service accepts them), and in the hours `quiet` nothing is sent; `zone` is the clock of both, "" for this machine's.
-    More than `max_refused` refused events stop the run; so does `max_seconds` (None: no limit).
+    More than `max_refused` refused events stop the run; so does `max_seconds` (None: no limit). `ordered` and `per_id`
+    are those of `pipeline.delivery.lanes.Lanes`.
     """
 
     concurrency: int = 8
@@ -30,6 +31,8 @@ class SendLimits:
     quiet: tuple[Hours, ...] = ()
     zone: str = ""
     max_seconds: float | None = None
+    ordered: bool = False
+    per_id: int | None = None
 
 
 class ResultCounts(msgspec.Struct):
@@ -65,7 +68,7 @@ class RunCounts(ResultCounts):
     `phases` has the same counts for each phase, `phase` is the one that is being sent, and `other_phases` counts the
     unsent events of phases that this run does not send. While the run goes on, `limit` is how many requests may be in
     flight, `paused` for how many more seconds the service asked for no requests, `quiet` for how many more quiet hours
-    last, and `last_failure` the last failure of
+    last, `held` for how many more seconds a batch waits for the rate of one id, and `last_failure` the last failure of
     a batch that is still being sent, "" where there is none. `idle` is for how many seconds no batch settled while a
     request was in flight; in `gives_up_in` more seconds of that the run gives up.
     """
@@ -82,6 +85,7 @@ class RunCounts(ResultCounts):
     limit: int = 0
     paused: float = 0.0
     quiet: float = 0.0
+    held: float = 0.0
     last_failure: str = ""
     idle: float = 0.0
     gives_up_in: float = 0.0

@@ -15,6 +15,7 @@ from pipeline.config import Secret
 from pipeline.delivery.phases import check_merges, check_phases, choose_phases
 from pipeline.errors import UsageError
 from pipeline.files import private
+from pipeline.identity.event_ids import EVENTS_PER_MINUTE
 from pipeline.ledger import Ledger, read_totals
 from pipeline.models import Step
 from pipeline.options import ApplyOptions
@@ -153,6 +154,8 @@ def send_unchecked(
         () if options.quiet_hours is None else read_hours(options.quiet_hours),
         options.hours_timezone or "",
         options.max_duration,
+        folder is None and (options.order == "person" or (options.order == "auto" and plan.order_decides)),
+        _per_id(plan, to, options),
     )
     phases = choose_phases(options.phases)
     ca_file = None if options.ca_file is None else str(options.ca_file)
@@ -203,6 +206,14 @@ def send_unchecked(
         if files is not None and outcome.balanced:
             files.finish()
         return outcome
+
+
+def _per_id(plan: Plan, to: str, options: ApplyOptions) -> int | None:
+    """The most events of one id in a minute; by default none where no id has so many, or on this machine."""
+    if options.per_id is not None or folder_of(to) is not None:
+        return options.per_id
+    slow = options.dry_run or is_loopback(address_of(to)) or not plan.warnings.get("hot_distinct_id")
+    return None if slow else EVENTS_PER_MINUTE
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """The sender threads: each takes a batch, waits until the throttle admits a request, sends it, and reports the result.
 
 Batches that earlier runs left in doubt are taken first, then the pieces of split batches, then all others in their
-order. So no batch is begun while an older one is in doubt, and a refused batch is bisected before the next ones leave.
+order, as far as `pipeline.delivery.lanes` lets them. So no batch is begun while an older one is in doubt, and a refused
+batch is bisected before the next ones leave.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 
 from pipeline.batcher import Batch, Envelope
 from pipeline.delivery.destination import Destination, Response, ResponseKind
+from pipeline.delivery.lanes import Lanes, first_ready
 from pipeline.delivery.outcome import SendLimits
 from pipeline.delivery.recorder import FinishedBatch, Recorder
 from pipeline.delivery.retry import SendResult, send_with_retries
@@ -40,6 +42,7 @@ class Senders:
         stop: StopSignal,
     ) -> None:
         self.in_order = False
+        self.lanes = Lanes(throttle.now, ordered=send_limits.ordered, per_id=send_limits.per_id)
         self._destination = destination
         self._throttle = throttle
         self._send_limits = send_limits
@@ -51,7 +54,7 @@ class Senders:
         self._queued = threading.Condition(lock)
         self._changed = threading.Condition(lock)
         self._in_doubt: deque[KeyedBatch] = deque()
-        self._pieces: list[KeyedBatch] = []
+        self._pieces: deque[KeyedBatch] = deque()
         self._others: deque[KeyedBatch] = deque()
         self._taken_at: dict[BatchKey, float] = {}
         self._threads: list[threading.Thread] = []
@@ -62,6 +65,7 @@ class Senders:
     def put(self, batch: KeyedBatch, *, first: bool = False) -> None:
         """Queue a batch: before all others where it is in doubt (`first`), else after those that are queued."""
         with self._queued:
+            self.lanes.add(batch.key, batch.batch.people)
             (self._in_doubt if first else self._others).append(batch)
             if len(self._threads) < self._send_limits.concurrency:
                 thread = threading.Thread(target=self._run, name="sender", daemon=True)
@@ -123,23 +127,27 @@ class Senders:
                 taken = None if self.in_order and self._taken_at else self._pop()
                 if taken is not None:
                     self._taken_at[taken.key] = self._throttle.now()
+                    self.lanes.begin(taken.key)
                     self._changed.notify_all()
                     return taken
                 self._queued.wait(TICK)
         return None
 
     def _pop(self) -> KeyedBatch | None:
-        if self._in_doubt:
-            return self._in_doubt.popleft()
-        if self._pieces:
-            return self._pieces.pop()
-        return self._others.popleft() if self._others else None
+        for queue in [self._in_doubt] if self._in_doubt else [self._pieces, self._others]:
+            number = first_ready(self.lanes, (batch.key for batch in queue))
+            if number is not None:
+                taken = queue[number]
+                del queue[number]
+                return taken
+        return None
 
     def _cut(self, key: BatchKey, batch: Batch) -> tuple[BatchKey, Batch]:
         """Cut a batch to the size that the service accepts. Returns the first piece; the others are sent next."""
         first, *others = pieces = cut(key, batch, self._size.learned_bytes or batch.bytes, self._envelope)
         self._recorder.cut(key, batch, pieces)
         with self._queued:
+            self.lanes.end(key, [piece.key for piece in pieces])
             self._others.extendleft(reversed(others))
             self._queued.notify_all()
             self._taken_at[first.key] = self._taken_at.pop(key)
@@ -180,8 +188,9 @@ class Senders:
         """Report a result to the recorder before its pieces are queued, so that the ledger has it first."""
         with self._queued:
             self._recorder.finished(finished._replace(learned=self._learn(finished)))
-            # The last piece is taken first: one half down to the poison before the other, so few halves are open.
-            self._pieces.extend(reversed(finished.pieces))
+            self.lanes.end(taken, [piece.key for piece in finished.pieces])
+            # The newest pieces are taken first: one half down to the poison before the other, so few halves are open.
+            self._pieces.extendleft(reversed(finished.pieces))
             del self._taken_at[taken]
             self._queued.notify_all()
             self._changed.notify_all()

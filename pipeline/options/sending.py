@@ -156,6 +156,18 @@ class ApplyOptions(Checked):
         help="The zone of the hours of --rate and --quiet-hours.", without="that of this machine",
         job_help="the zone of the hours of rate and quiet_hours [default: that of this machine]",
     )  # fmt: skip
+    order: str = option(
+        "auto", "--order", choices=("auto", "person", "any"), shown=True, job="order",
+        help="person: requests with events of one person go one after the other, in the order of the export; any: none"
+        " waits for another; auto: person where events set what the service keeps of a person.",
+        job_help="person, any or auto: whether requests with events of one person go one after the other",
+    )  # fmt: skip
+    per_id: int | None = option(
+        None, "--per-id", least=1, metavar="N", job="per_id",
+        help="Maximum events a minute of one id; others go on. The service updates no person of a faster one."
+        "  [default: 5,000; none on this machine]",
+        job_help="maximum events a minute of one id [default: 5,000; none on this machine]",
+    )  # fmt: skip
     max_concurrency: int = option(
         8, "--max-concurrency", least=1, most=256, metavar="N", shown=True,
         help="Maximum requests in flight; fewer while the service is slow or returns errors.",

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from pipeline.batcher import Envelope, pack, pack_runs
+import numpy as np
+
+from pipeline.batcher import Envelope, pack, pack_runs, with_people
 from pipeline.clock_offsets import count_offsets
 from pipeline.encoder.encoded import replace_uuid, without_profiles
 from pipeline.encoder.event import Encoder
+from pipeline.encoder.fingerprints import fingerprints
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
@@ -215,7 +218,12 @@ def make_batches(transformer: BlockTransformer, task: Task) -> BatchedBlock:
     whole = not (task.duplicates or task.ended or task.doubtful or transformer.identified is not None)
     if whole and not envelope.per_event:
         batches = list(pack_runs(events.runs, events.sizes, envelope, limits, most=task.most))
+        if transformer.config.people:
+            batches = list(with_people(batches, fingerprints(events.runs, events.sizes)[:, 0]))
         return BatchedBlock(events.digest, events.rows, events.count, batches)
     sent, skipped = transformer.apply_tables(events, task)
     batches = list(pack(sent, envelope, limits, task.ended, task.doubtful, most=task.most))
+    if transformer.config.people and sent:
+        sizes = np.fromiter(map(len, sent), np.int64, len(sent))
+        batches = list(with_people(batches, fingerprints([b",".join((*sent, b""))], sizes)[:, 0]))
     return BatchedBlock(events.digest, events.rows, len(sent), batches, skipped)

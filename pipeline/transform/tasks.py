@@ -23,7 +23,7 @@ class TransformConfig:
 
     `identified` is the plan's table of ids that get a profile; without it all do. `counted` is what a plan counts
     of the fields of rows; it changes no event. `other` is the config
-    of another plan, with which the events of this one are compared.
+    of another plan, with which the events of this one are compared. With `people` each batch names whose events it has.
     """
 
     compile: Callable[[SealedOptions], Mapper]
@@ -34,6 +34,7 @@ class TransformConfig:
     identified: Path | None = None
     counted: Counted | None = None
     other: TransformConfig | None = None
+    people: bool = False
 
 
 class Task(NamedTuple):

@@ -282,6 +282,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict != "not-ready"
 
     @property
+    def order_decides(self) -> bool:
+        """Whether the service makes of a person what depends on the order of its events: they set properties of the
+        person, or have such as the service copies (docs/know/service.md#persons) and nothing sends final values."""
+        copied = bool(self.people.profiles.promoted) and not self.people.promotes
+        return copied or bool(self.warnings.get("overwrites_person"))
+
+    @property
     def to_send(self) -> str:
         """What the plan sends, each phase by its own name: `2,998 events and 40 merges`."""
         events = self.events
