@@ -3,7 +3,7 @@
 The service makes of a person what its events set in the order in which they come (docs/know/service.md#persons), so
 requests with events of one person must not overtake each other. And it updates no person of an id that has more than
 about 5,000 events a minute, so a batch that would exceed that waits, while batches without that id go on
-(docs/know/service.md#limits).
+(docs/know/service.md#answers).
 """
 
 from __future__ import annotations

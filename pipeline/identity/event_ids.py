@@ -195,9 +195,10 @@ class HotIds(NamedTuple):
     block: int
     row: int
 
-    def rate(self, total: int) -> int:
-        """Events a second of a sending of `total` events at which the largest id stays at EVENTS_PER_MINUTE."""
-        return max(1, EVENTS_PER_MINUTE * total // (60 * self.events))
+    @property
+    def minutes(self) -> int:
+        """The least minutes that the events of the largest id take at EVENTS_PER_MINUTE."""
+        return -(-self.events // EVENTS_PER_MINUTE)
 
 
 def hot_ids(ids: EventIds) -> HotIds | None:

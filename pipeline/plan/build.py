@@ -150,7 +150,7 @@ class _PlanBuilder:
         self.source.warnings["hot_distinct_id"] = hot.ids
         self.source.examples["hot_distinct_id"] = self.source_examples.at(
             hot.block, hot.row,
-            f"{hot.events:,} of {events:,} events are of one id; at --rate {hot.rate(events)} it stays below",
+            f"{hot.events:,} of {events:,} events are of one id; sending them takes at least {hot.minutes:,} minutes",
         )  # fmt: skip
 
     # -- duplicates and identities -------------------------------------------------------------------

@@ -103,7 +103,7 @@ _OTHERS = (
         "hot_distinct_id",
         WARNING,
         "the id has more events than the service processes per id and minute (about 5,000): sent faster, they are"
-        " stored without person processing; slow down with apply --rate",
+        " stored without person processing, so apply sends no more of one id (--per-id)",
     ),
     # duplicates
     Code("duplicate_event", SKIP, "an exact duplicate of an event that is sent"),

@@ -65,15 +65,14 @@ def test_pieces_and_order_change_nothing(counts: list[int], cut: int, seed: int)
         assert found == hot(whole)
 
 
-def test_the_rate_keeps_the_hottest_id_at_the_limit() -> None:
-    """An id with half of all events allows twice the limit a minute."""
-    assert HotIds(1, 6_000, 0, 0).rate(12_000) == EVENTS_PER_MINUTE * 2 // 60
-    assert HotIds(1, 10_000_000, 0, 0).rate(10_000_000) == 83
+def test_the_events_of_the_hottest_id_take_their_minutes() -> None:
+    """So many as its events are times the limit, rounded up."""
+    assert [HotIds(1, events, 0, 0).minutes for events in (5_001, 10_000, 10_000_000)] == [2, 2, 2_000]
 
 
 @pytest.mark.parametrize("limit", [EVENTS_PER_MINUTE, EVENTS_PER_MINUTE + 1])
 def test_a_plan_warns_of_a_hot_id_and_says_where(tmp_path: Path, limit: int) -> None:
-    """The warning counts ids, and its example names the first row of the one with most and a rate that suits."""
+    """The warning counts ids, and its example names the first row of the one with most and how long it takes."""
     rows = [("quiet", 3), ("busy", limit), ("quiet", 10)]
     lines, second = [], 0
     for name, count in rows:
@@ -96,5 +95,5 @@ def test_a_plan_warns_of_a_hot_id_and_says_where(tmp_path: Path, limit: int) -> 
     assert plan.warnings["hot_distinct_id"] == 1
     example = plan.examples["hot_distinct_id"]
     assert (example.part, example.row) == ("export.jsonl", 4)
-    assert example.detail == "5,001 of 5,014 events are of one id; at --rate 83 it stays below"
+    assert example.detail == "5,001 of 5,014 events are of one id; sending them takes at least 2 minutes"
     assert plan.ready

@@ -439,9 +439,9 @@ def test_the_duration_is_of_what_was_measured(tmp_path: Path) -> None:
         earlier, results=Results(rehearsal, applied=half), rate=SendingRate({100: 100, 109: 100, 5_000: 100}, {})
     )
     assert dict(lines_of(sent))["duration"] == "3 min for the rest at 27 events a second"
-    hot = {"hot_distinct_id": Example("a", 1, 0, "8 of 9 events are of one id; at --rate 20 it stays below")}
+    hot = {"hot_distinct_id": Example("a", 1, 0, "8 of 9 events are of one id: at least 1,200 minutes")}
     slow = dict(lines_of(msgspec.structs.replace(earlier, plan=msgspec.structs.replace(report.plan, examples=hot))))
-    assert (slow["duration"], "--rate 20" in slow["limit"]) == ("8 min at 20 events a second", True)
+    assert (slow["duration"], "--per-id" in slow["limit"]) == ("at least 20.0 h, for the events of one id", True)
 
 
 def test_the_report_of_ten_million_rows_is_small(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pipeline.text import are, pluralize
 
 IMPORTERS_RATE = 1_000
 """Events a second that the service's own importer sends (docs/know/service.md#own-importer)."""
-_HOT_RATE = re.compile(r"--rate (\d+)", re.ASCII)
+_HOT_MINUTES = re.compile(r"at least ([\d,]+) minutes", re.ASCII)
 
 
 @on_first_screen(90, "effort")
@@ -54,11 +54,14 @@ def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
         return [("duration", took), ("limit", _limit(found))]
     left = plan.events.made if applied is None else applied.events.unsent + applied.events.in_doubt
     rest = "" if applied is None else " for the rest"
-    hot = _HOT_RATE.search(plan.examples["hot_distinct_id"].detail) if "hot_distinct_id" in plan.examples else None
-    if hot is not None and (found is None or int(hot[1]) < found.events):
-        rate = int(hot[1])
-        why = f"the service updates no person of an id with over 5,000 events a minute: apply --rate {rate} stays below"
-        return [("duration", f"{duration_text(left / rate)}{rest} at {_rate(rate)}"), ("limit", why)]
+    hot = _HOT_MINUTES.search(plan.examples["hot_distinct_id"].detail) if "hot_distinct_id" in plan.examples else None
+    rate = IMPORTERS_RATE if found is None or found.step == "rehearsed" else found.events
+    seconds = 60.0 * int(hot[1].replace(",", "")) * left / plan.events.made if hot is not None else 0.0
+    if seconds > left / rate:
+        why = (
+            "the service updates no person of an id with over 5,000 events a minute, so apply sends no more (--per-id)"
+        )
+        return [("duration", f"at least {duration_text(seconds)}{rest}, for the events of one id"), ("limit", why)]
     if found is None:
         text = f"{duration_text(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
         return [
