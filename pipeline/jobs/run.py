@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from pipeline.config import Secret
-from pipeline.errors import BackcastError
+from pipeline.errors import BackcastError, UsageError
 from pipeline.files import private
 from pipeline.jobs.coverage import at_target, find_first_live, project_of_keys, remember_target
 from pipeline.jobs.functions import functions_off
@@ -61,12 +61,18 @@ def run_due_windows(
     now = time.time_ns() // 1_000 if now is None else now
     hooks = hooks or JobHooks()
     read_back = bool(personal_key) and not options.dry_run
+    if job.apply.canary is not None and not (read_back or options.dry_run):
+        raise UsageError(
+            "a job with `canary` reads it back, for which it needs the personal key",
+            hint="set BACKCAST_PERSONAL_KEY, or leave `canary` out of the job file",
+        )
     checks = replace(job.checks, reach=False, events=False, allow_firing=options.allow_firing)
     request = PreflightRequest(job.to, project_key, personal_key if read_back else NO_KEY, checks)
     project = project_of_keys(request)
     job = at_target(job, project, project_key, hooks.warn)
     with open_state(job, dry_run=options.dry_run) as (state, root):
-        runner = WindowRunner(job, state, root, project_key, options, hooks, read_back=read_back)
+        reader = personal_key if read_back else NO_KEY
+        runner = WindowRunner(job, state, root, project_key, options, hooks, reader=reader)
         proofs: list[Proof] = []
         fatal: BackcastError | None = None
         try:

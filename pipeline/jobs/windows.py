@@ -27,6 +27,7 @@ from pipeline.errors import (
 )
 from pipeline.jobs.arrivals import Arrivals, find_arrivals, may_have_changed, name_of
 from pipeline.jobs.calendar import Window
+from pipeline.jobs.canary import send_canary
 from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job, plan_directory, windows_folder
 from pipeline.jobs.state import EXPORTED_AGAIN, Attempt, State, plan_counts
@@ -57,13 +58,13 @@ _URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refus
 class WindowRunner:
     """Processes the windows of one run, with their plans below `root`.
 
-    `runs` is what was done about each; `problems` are the errors of windows that did not end the run. `read_back`: what
-    is sent is compared with what landed afterwards (`pipeline.jobs.proof`). `before_sending` is called with each plan
-    that is about to be sent. Events from `until` on (µs UTC) are left out.
+    `runs` is what was done about each; `problems` are the errors of windows that did not end the run. `reader` is the
+    personal key, if any, with which what is sent is compared with what landed (`pipeline.jobs.proof`). `before_sending`
+    is called with each plan that is about to be sent. Events from `until` on (µs UTC) are left out.
     """
 
     def __init__(
-        self, job: Job, state: State, root: Path, key: Secret, options: RunOptions, hooks: JobHooks, *, read_back: bool
+        self, job: Job, state: State, root: Path, key: Secret, options: RunOptions, hooks: JobHooks, *, reader: Secret
     ) -> None:
         self.job = job
         self.state = state
@@ -73,7 +74,7 @@ class WindowRunner:
         self.hooks = hooks
         self.before_sending: BeforeSending = lambda plan, directory: None
         self.until: int | None = None
-        self.read_back = read_back
+        self.reader = reader
         self.runs: list[WindowRun] = []
         self.problems: list[BackcastError] = []
 
@@ -302,14 +303,19 @@ class WindowRunner:
             try:
                 self.before_sending(plan, directory)
                 with self.hooks.sending(attempt.window, plan.events.made) as progress:
+                    hooks, known = Hooks(progress, self.hooks.warn, self.hooks.interrupted), self.state.sent_before()
+                    keys = self.key, self.reader
+                    send_canary(self.job, plan, directory, options, keys, hooks, target_known=known)
+                    options = replace(options, canary=None)
                     outcome = send_plan(
-                        plan, directory, self.job.to, self.key, options,
-                        Hooks(progress, self.hooks.warn, self.hooks.interrupted),
-                        target_known=self.state.sent_before(),
+                        plan, directory, self.job.to, self.key, options, hooks, target_known=known,
                     )  # fmt: skip
             except StalePlan as error:
                 self._replace(attempt, plan, directory, error)
                 return
+            except (Differences, Refused) as error:  # the canary's: the rest stays unsent, and a later run goes on
+                self._report(attempt.window, "unfinished", error.message, attempt, plan)
+                raise
             update_report(directory, plan, self.hooks.warn)
             totals = read_totals(directory.ledger)
             seconds = attempt.seconds + outcome.seconds
@@ -328,7 +334,7 @@ class WindowRunner:
 
     def _record(self, attempt: Attempt, plan: Plan, directory: Directory) -> None:
         """Everything of the plan is settled or refused: the window is done."""
-        attempt = self.state.record(attempt, plan, directory, self.job.folder, read_back=self.read_back)
+        attempt = self.state.record(attempt, plan, directory, self.job.folder, read_back=bool(self.reader))
         self._report(attempt.window, "done", attempt=attempt, plan=plan)
         if attempt.refused:
             error = refusal(directory)

@@ -136,6 +136,8 @@ class ApplyOptions(Checked):
         None, "--canary", least=1, most=100_000, metavar="N",
         help="Send a sample of at most N events, whole persons that show each event name, year, rule, merge and profile"
         " update; read all of it back and compare it. The next apply sends the rest.  Exit 6, or 7 where it differs.",
+        job="canary",
+        job_help="of each window a sample of at most so many events is sent first and read back, then the rest",
     )  # fmt: skip
     rotated_key: bool = option(
         False, "--rotated-key", help="The key of the same project was changed since the plan was first applied."

@@ -25,12 +25,13 @@ def plan_canary(
     directory: Directory,
     to: str,
     options: ApplyOptions,
-    reading: VerifyOptions,
+    reading: VerifyOptions | None,
     *,
     progress: Step,
     warn: Callable[[str], None],
 ) -> CanarySample | None:
-    """The sample that `options.canary` asks for, None where it asks for none; `reading` is how it will be read back.
+    """The sample that `options.canary` asks for, None where it asks for none; `reading` is how it will be read back,
+    None where the caller knows the project.
 
     Raises UsageError where that is impossible, before anything is sent; StalePlan, UnsafePlan, UnreadableExport.
     """
@@ -40,7 +41,7 @@ def plan_canary(
         raise UsageError(
             "--canary sends its events of all phases, and --phases leaves some out", hint="leave one of the two out"
         )
-    if not options.dry_run:
+    if reading is not None and not options.dry_run:
         check_project(to, reading)
     config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
     for line in check_fresh(plan, config, directory, progress):
