@@ -252,6 +252,7 @@ class Sending(_Line):
             "quiet_seconds": round(counts.quiet, 1),
             "held_seconds": round(counts.held, 1),
             "idle_seconds": round(counts.idle, 1),
+            **({} if counts.behind is None else {"behind_seconds": round(counts.behind)}),
             "last_failure": printable(counts.last_failure, MAX_MESSAGE),
         }
 

@@ -83,6 +83,14 @@ def _of_counts(counts: RunCounts) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "backcast_pause_seconds", "For how much longer the service asked for no requests.", counts.paused
     )
+    yield GaugeMetricFamily("backcast_quiet_seconds", "For how much longer the quiet hours last.", counts.quiet)
+    yield GaugeMetricFamily(
+        "backcast_held_seconds", "For how much longer a batch waits for the rate of one id.", counts.held
+    )
+    if counts.behind is not None:
+        yield GaugeMetricFamily(
+            "backcast_job_behind_seconds", "How long ago the window of the job ended that is being sent.", counts.behind
+        )
     yield GaugeMetricFamily(
         "backcast_idle_seconds", "For how long no batch settled while a request was in flight.", counts.idle
     )

@@ -147,7 +147,7 @@ def _value(field: Field[Any], option: Option, table: _Table, key: str, folder: P
     if option.choices:
         return table.choice(key, option.choices)
     if option.path:
-        return table.value(key, lambda text: _existing(folder / text))
+        return table.value(key, lambda text: _existing(folder / text) if option.exists else folder / _filled(text))
     if option.many:
         return table.values(key, str)
     if option.read is not None:
@@ -239,7 +239,7 @@ def _name(text: str) -> str:
 
 def _filled(text: str) -> str:
     if not text:
-        raise UsageError("it is empty", hint="name a folder")
+        raise UsageError("it is empty", hint="name a path")
     return text
 
 

@@ -43,9 +43,10 @@ from pipeline.report.machine import update_report, write_report
 from pipeline.report.rejects import refusal
 from pipeline.report.state import check_rehearsed, read_status
 from pipeline.text import are, pluralize
+from pipeline.timestamps import SECOND
 
 if TYPE_CHECKING:
-    pass
+    from pipeline.delivery.outcome import RunCounts
 
 
 MOST_NAMED = 3
@@ -303,6 +304,7 @@ class WindowRunner:
             try:
                 self.before_sending(plan, directory)
                 with self.hooks.sending(attempt.window, plan.events.made) as progress:
+                    progress = self._with_lag(attempt.window, progress)
                     hooks, known = Hooks(progress, self.hooks.warn, self.hooks.interrupted), self.state.sent_before()
                     keys = self.key, self.reader
                     send_canary(self.job, plan, directory, options, keys, hooks, target_known=known)
@@ -331,6 +333,16 @@ class WindowRunner:
                     hint="run the same command again to resume",
                 )
         self._record(attempt, plan, directory)
+
+    def _with_lag(self, label: str, progress: Callable[[RunCounts], None]) -> Callable[[RunCounts], None]:
+        """The progress hook, whose counts say how long ago the window ended."""
+        end = self.job.calendar.window(label).end / SECOND
+
+        def report(counts: RunCounts) -> None:
+            counts.behind = time.time() - end
+            progress(counts)
+
+        return report
 
     def _record(self, attempt: Attempt, plan: Plan, directory: Directory) -> None:
         """Everything of the plan is settled or refused: the window is done."""

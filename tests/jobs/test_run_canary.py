@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,13 @@ def test_a_canary_that_is_refused_or_differs_holds_the_window(tmp_path: Path) ->
         refused_and_lost = identities(made) - landed(service)
         assert 1 < len(refused_and_lost) <= 4
         assert set(copies(service).values()) == {1}
+
+
+def test_metrics_say_how_far_a_job_is_behind(tmp_path: Path) -> None:
+    """The window that was sent last, of the first of January 2024, ended years ago."""
+    days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        run(write_job(tmp_path, service.url, until="2024-01-02", metrics="run.prom"))
+    lines = dict(line.rsplit(" ", 1) for line in (tmp_path / "run.prom").read_text("utf-8").splitlines())
+    behind = float(lines["backcast_job_behind_seconds"])
+    assert abs(behind - (time.time() - datetime(2024, 1, 2, tzinfo=UTC).timestamp())) < 3600
