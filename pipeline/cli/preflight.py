@@ -39,6 +39,8 @@ def preflight(
     from pipeline.preflight.written_files import check_files
     from pipeline.report.contents import Results, project_of
     from pipeline.report.machine import update_report
+    from pipeline.report.next_step import step_after
+    from pipeline.report.state import read_status
     from pipeline.report.terminal import preflight_view
     from pipeline.targets import folder_of
 
@@ -52,9 +54,12 @@ def preflight(
     if plan is not None and folder is not None and personal and folder_of(to) is None:
         _record(plan, folder, to, options, result)
         update_report(folder, plan, common.warn, Results(project=project_of(result.project, to)))
+    following = None
+    if plan is not None and folder is not None:
+        following = step_after(plan, read_status(plan, folder), str(directory), to=to, project=options.project)
     common.show(
         preflight_view.preflight_object(result),
-        lambda console: preflight_view.show_preflight(console, result),
+        lambda console: preflight_view.show_preflight(console, result, following),
         as_json=as_json,
     )
     return 4 if result.stops else 0
@@ -80,6 +85,7 @@ def before_sending(
     `as_json` the object has it as a field, and the line goes to stderr. Other checks that are not ok go to stderr,
     unless `quiet`. Raises UnsafePlan for what would do harm.
     """
+    from pipeline.preflight.checks.export import EXPORT
     from pipeline.preflight.run import check_target
     from pipeline.report.preflight_record import read_preflight
     from pipeline.report.terminal.preflight_view import key_line, preflight_line, show_key
@@ -102,8 +108,9 @@ def before_sending(
             show_key(common.console(), result)
     if lines and not quiet:
         click.echo("\n".join(lines), err=True)
-    if result.stops:
-        first, *others = result.stops
+    stops = [check for check in result.stops if check.name != EXPORT]  # sending refuses that itself, in its own words
+    if stops:
+        first, *others = stops
         more = f", and {len(others)} more, which `backcast preflight` lists" if others else ""
         raise UnsafePlan(f"the target is not ready: {first.detail}{more}; nothing was sent", hint=first.hint)
     return result

@@ -17,7 +17,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from pipeline.errors import BackcastError, Refused, Unfinished, UnreadableExport
+from pipeline.errors import BackcastError, Refused, StalePlan, Unfinished, UnreadableExport
 from pipeline.management.problems import Forbidden, ServiceProblem, Unauthenticated
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class RegisteredCheck(NamedTuple):
             try:
                 result = self.function(target)
                 yield from [result] if isinstance(result, Check) else result or ()
-            except (Refused, Unfinished, UnreadableExport) as error:
+            except (Refused, Unfinished, StalePlan, UnreadableExport) as error:
                 if self.needs != "events":
                     raise
                 target.interrupted = target.interrupted or isinstance(error, Unfinished)

@@ -35,7 +35,7 @@ def test_a_ready_target_is_ok_and_what_cannot_be_told_is_unknown(ask: Asking, pl
     assert found["project"][1] == "A (1)"
     assert set(found) == {
         "address", "capture_key", "capture_host", "clock", "project", "capture_key_project", "paid_plan",
-        "dropped_events", "functions", "workflows", "plan", "dialect", "recent_events", "size", "duration",
+        "dropped_events", "functions", "workflows", "plan", "dialect", "export", "recent_events", "size", "duration",
         "cut_over", "already_there", "live_profiles", "promoted_values", "live_merges",
     }  # fmt: skip
 

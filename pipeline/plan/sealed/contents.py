@@ -129,6 +129,10 @@ def task_of(plan: Plan, planned: PlannedBlock) -> Task:
     )
 
 
+_DIGESTS: dict[tuple[str, str, int, int], str] = {}
+"""Digests of touched files, by path, member, size and time: several steps of a command compare the same files."""
+
+
 def stale_parts(plan: Plan, parts: Sequence[Part], step: Step = lambda name, done, total: None) -> list[str]:
     """The differences between the parts and their seals, a sentence each.
 
@@ -151,7 +155,9 @@ def stale_parts(plan: Plan, parts: Sequence[Part], step: Step = lambda name, don
 
     differences = []
     for sealed, part in touched:
-        digest = digest_of(part, read)
+        status = os.stat(part.file)
+        key = part.file, part.member, status.st_size, status.st_mtime_ns
+        digest = _DIGESTS.get(key) or _DIGESTS.setdefault(key, digest_of(part, read))
         if digest != sealed.digest:
             differences.append(f"{sealed.path}: sealed sha256 {sealed.digest[:12]}…, now {digest[:12]}…")
     return differences

@@ -15,6 +15,7 @@ from pipeline.text import printable
 if TYPE_CHECKING:
     from pipeline.preflight.check import Check
     from pipeline.preflight.run import Preflight
+    from pipeline.report.next_step import NextStep
 
 _STYLES = {"ok": "green", "warning": "yellow", "stop": "bold red", "unknown": "cyan"}
 _WIDE = 2_000
@@ -55,16 +56,26 @@ def key_status(preflight: Preflight) -> CaptureKeyStatus:
     return CaptureKeyStatus(preflight.key_proved, key_line(preflight))
 
 
-def show_preflight(console: Console, preflight: Preflight) -> None:
-    """A row for each check, then what to do, then the verdict."""
+def show_preflight(console: Console, preflight: Preflight, next_step: NextStep | None = None) -> None:
+    """A row for each check, one for all that are unknown for one reason, then the verdict and the next step."""
     shown = table("check", "", "")
-    for check in preflight.checks:
-        detail = text(check.detail, _WIDE)
-        if check.hint and check.level != "ok":
-            detail.append(f"\n→ {printable(check.hint, _WIDE)}", style="dim")
-        shown.add_row(text(check.name, 80), Text(LEVELS[check.level], style=_STYLES[check.level]), detail)
+    reasons: dict[tuple[str, str, str], list[str]] = {}
+    for number, check in enumerate(preflight.checks):
+        apart = "" if check.level == "unknown" else str(number)
+        reasons.setdefault((apart, check.detail, check.hint), []).append(check.name)
+    levels = {check.name: check.level for check in preflight.checks}
+    for (_, reason, hint), names in reasons.items():
+        level = levels[names[0]]
+        detail = text(reason, _WIDE)
+        if hint and level != "ok":
+            detail.append(f"\n→ {printable(hint, _WIDE)}", style="dim")
+        named = Text("\n".join(printable(name, 80) for name in names))
+        shown.add_row(named, Text(LEVELS[level], style=_STYLES[level]), detail)
     console.print(shown)
     console.print(Text(verdict(preflight), style="bold"))
+    if next_step is not None and not preflight.stops:
+        console.print(Text(f"Next: {next_step.sentence}"))
+        console.print(Text(f"  {next_step.command}", style="bold"), soft_wrap=True)
 
 
 def verdict(preflight: Preflight) -> str:
