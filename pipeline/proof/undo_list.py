@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,15 @@ from pipeline.plan.sealed.directory import Directory, LinesWriter
 from pipeline.plan.sealed.freshness import check_export, transform_config_for, workers_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.statistics.spilled_counts import SpilledTable
-from pipeline.proof.sent import IN_DOUBT, SentEvent, sent_events
+from pipeline.proof.sent import IN_DOUBT, SentEvent, SentLine, sent_events
+from pipeline.report.profiles_before import ProfileBefore, read_profiles_before
 from pipeline.text import pluralize
 from pipeline.verify.provenance import having, provenance_of
 
 FORMAT = "backcast.undo-list/1"
 README, QUERIES = "README.txt", "queries.sql"
-EVENTS, UUIDS, IDS, MERGES, GROUPS, PROFILES = (
-    "events.jsonl", "uuids.txt", "ids.jsonl", "merges.jsonl", "groups.jsonl", "profiles.jsonl",
+EVENTS, UUIDS, IDS, MERGES, GROUPS, PROFILES, BEFORE = (
+    "events.jsonl", "uuids.txt", "ids.jsonl", "merges.jsonl", "groups.jsonl", "profiles.jsonl", "profiles-before.jsonl",
 )  # fmt: skip
 _OF_PHASE = {"identities": MERGES, "groups": GROUPS, "persons": PROFILES}
 _WRITTEN = ("$set", "$set_once", "$unset")
@@ -43,7 +44,8 @@ _WRITTEN = ("$set", "$set_once", "$unset")
 
 class UndoList(msgspec.Struct, frozen=True):
     """What the lists contain. `events` counts all phases, `in_doubt` those of them that the service may not have;
-    `ids` the distinct_ids of all of them. `target` is where they were sent, `files` the names in `directory`."""
+    `ids` the distinct_ids of all of them. `target` is where they were sent, `files` the names in `directory`;
+    of `profiles_before` profiles a preflight read the values before anything was sent."""
 
     directory: str
     digest: str
@@ -54,6 +56,7 @@ class UndoList(msgspec.Struct, frozen=True):
     merges: int
     groups: int
     profiles: int
+    profiles_before: int
     files: list[str]
     format: str = FORMAT
 
@@ -80,6 +83,9 @@ class _Profile(msgspec.Struct, frozen=True):
     uuid: str
     timestamp: str
     state: str
+
+
+_FILES: dict[type, str] = {_Group: GROUPS, _Profile: PROFILES, ProfileBefore: BEFORE}
 
 
 class _Id(msgspec.Struct, frozen=True):
@@ -112,11 +118,12 @@ def write_undo_list(
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
-        counts = _write_lists(sent_events(plan, directory, config, workers, progress), unfinished)
+        before = {one.distinct_id: one for one in read_profiles_before(directory, plan.digest)}
+        counts = _write_lists(sent_events(plan, directory, config, workers, progress), unfinished, before)
         found = UndoList(
             str(to), plan.digest, history.to, counts["events"], counts["in doubt"], counts["ids"],
-            counts[MERGES], counts[GROUPS], counts[PROFILES],
-            [README, QUERIES, EVENTS, UUIDS, IDS, *(name for name in _OF_PHASE.values() if counts[name])],
+            counts[MERGES], counts[GROUPS], counts[PROFILES], counts[BEFORE],
+            [README, QUERIES, EVENTS, UUIDS, IDS, *(name for name in (*_OF_PHASE.values(), BEFORE) if counts[name])],
         )  # fmt: skip
         marks = provenance_of(plan)
         write_atomically(unfinished / QUERIES, _queries(marks).encode())
@@ -139,11 +146,12 @@ def _may_replace(to: Path) -> None:
         UUIDS,
         IDS,
         *_OF_PHASE.values(),
+        BEFORE,
     }:
         raise UsageError(f"--out: {to} has other files", hint="name a folder that is not there yet")
 
 
-def _write_lists(events: Iterator[SentEvent], folder: Path) -> Counter[str]:
+def _write_lists(events: Iterator[SentEvent], folder: Path, before: Mapping[str, ProfileBefore]) -> Counter[str]:
     counts: Counter[str] = Counter()
     ids: SpilledTable[tuple[int, str, str]] = SpilledTable(folder, "ids", tuple[str], tuple[int, str, str], _both)
     with ExitStack() as stack:
@@ -158,8 +166,8 @@ def _write_lists(events: Iterator[SentEvent], folder: Path) -> Counter[str]:
             counts["in doubt"] += line.state == IN_DOUBT
             name = _OF_PHASE.get(line.phase)
             if name is not None:
-                for record in _records(SentEvent(line, encoded)):
-                    own = GROUPS if isinstance(record, _Group) else PROFILES if isinstance(record, _Profile) else name
+                for record in [*_records(SentEvent(line, encoded)), *_earlier(line, before)]:
+                    own = _FILES.get(type(record), name)
                     if own not in writers:
                         writers[own] = stack.enter_context(LinesWriter(folder / own))
                     writers[own].write(record)
@@ -174,6 +182,12 @@ def _write_lists(events: Iterator[SentEvent], folder: Path) -> Counter[str]:
     for run in folder.glob("ids-*.run"):
         run.unlink()
     return counts
+
+
+def _earlier(line: SentLine, before: Mapping[str, ProfileBefore]) -> list[ProfileBefore]:
+    """What the profile that an event wrote had before."""
+    found = before.get(line.distinct_id) if line.phase == "persons" else None
+    return [] if found is None else [found]
 
 
 def _both(a: tuple[int, str, str], b: tuple[int, str, str]) -> tuple[int, str, str]:
@@ -234,10 +248,14 @@ def _readme(found: UndoList, plan: Plan, marks: dict[str, str]) -> str:
         MERGES: f"{pluralize(found.merges, 'merge')}: the id that stays, and the id that it absorbed",
         GROUPS: f"{pluralize(found.groups, 'group update')}: type, key, names of the properties written",
         PROFILES: f"{pluralize(found.profiles, 'profile update')}: distinct_id, names of the properties written",
+        BEFORE: f"what {pluralize(found.profiles_before, 'profile')} had before, as the preflight read it",
         QUERIES: "queries that find the import at the service",
     }
-    files = "\n".join(f"{name:<16}{lists[name]}" for name in lists if name in found.files)
+    files = "\n".join(f"{name:<23}{lists[name]}" for name in lists if name in found.files)
     filters = " and ".join(f"{name} = {value}" for name, value in marks.items()) or "none (--no-provenance)"
+    before = "Values from before are not known: no preflight read them."
+    if found.profiles_before:
+        before = f"{BEFORE} has the values from before of {found.profiles_before:,} of {found.profiles:,} profiles."
     doubt = f", of which {found.in_doubt:,} are in doubt: the service may not have them" if found.in_doubt else ""
     return f"""What the import of plan {plan.digest[:12]} ({plan.tool}) sent to {found.target}
 {pluralize(found.events, "event")} of all phases{doubt}. Nothing was deleted by making these lists.
@@ -252,7 +270,7 @@ WHAT THE SERVICE CAN TAKE BACK, AND WHAT NOT
 - Persons with all their events: yes (PostHog: Persons API, delete_events=true, up to 1,000 ids a request). It deletes
   events of these persons that this import did not send, too, and their distinct_ids should not be used again.
 - Merges: no. Two ids that are one person stay so; PostHog can split a person into its ids, not its events.
-- Profile and group values: they can be set again, or unset, by another update; values from before are not in this list.
+- Profile and group values: they can be set again, or unset, by another update. {before}
 - A whole project: yes, with everything in it.
 - A self-hosted service: its operator can delete by uuid in the database. {UUIDS} is what they need.
 """

@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from pipeline import api
-from pipeline.options import PlanOptions
+from pipeline.options import PlanOptions, UndoListOptions
+from tests.support.deliveries import run
 from tests.support.management_service import Asking, asking
 from tests.support.plain_http import PLAIN
 from tests.support.preflight import A, look
@@ -59,7 +60,8 @@ def people(tmp_path: Path, policy: str) -> Path:
 def test_values_of_live_persons_are_counted_by_policy(
     ask: Asking, tmp_path: Path, policy: str, level: str, changed: dict[str, int]
 ) -> None:
-    """Three persons live there; two have another value, one has the plan's."""
+    """Three persons live there; two have another value, one has the plan's. What they had stands in the undo list of
+    what is sent afterwards, by the names that the plan writes."""
     for number, value in ((0, "new"), (1, "new"), (2, "old")):
         send(ask, live("$set", f"u-{number}", **{"$set": {"plan": value}}))
     directory = people(tmp_path, policy)
@@ -67,6 +69,16 @@ def test_values_of_live_persons_are_counted_by_policy(
     assert found[0] == level
     assert "3 of 20 profiles are of live persons" in found[1]
     assert ("2 persons would get other values: plan (2)" in found[1]) == bool(changed)
+    assert run(directory, ask.service.url, key=A).balanced
+    assert look(ask.service.url, directory)
+    undo = api.list_sent(directory, UndoListOptions(workers=0))
+    before = [json.loads(line) for line in (directory / "undo-list/profiles-before.jsonl").read_text().splitlines()]
+    name = "mp_" if policy.startswith("prefix") else ""
+    had = {one["distinct_id"]: (one["properties"], f"{name}city" in one["absent"]) for one in before}
+    values = [{}, {}, {}] if name else [{"plan": "new"}, {"plan": "new"}, {"plan": "old"}]
+    assert had == {f"u-{number}": (value, True) for number, value in enumerate(values)}
+    assert (undo.profiles, undo.profiles_before) == (20, 3)
+    assert "the values from before of 3 of 20 profiles" in (directory / "undo-list/README.txt").read_text()
 
 
 def test_merges_with_identified_persons_are_told(ask: Asking, tmp_path: Path) -> None:

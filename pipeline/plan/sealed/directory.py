@@ -70,6 +70,8 @@ class Directory:
     """Some rows of the source beside the events that they become."""
     rejects = _File("rejects.jsonl")
     """Rejected rows: file, row, offset, code, text."""
+    profiles_before = _File("profiles-before.jsonl")
+    """Values of live profiles that the plan writes, as a preflight read them."""
     ledger = _File("ledger.sqlite")
     """What was sent, and the responses."""
     lookups = _File("lookups.json")

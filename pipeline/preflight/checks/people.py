@@ -6,6 +6,7 @@ something of the plan was sent, its own persons cannot be distinguished from oth
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from pipeline.encoder.updates import SealedLink, SealedPerson
 from pipeline.preflight.check import Check, check
 from pipeline.preflight.live_persons import (
+    LivePerson,
     count_live_events,
     has_begun,
     most_frequent,
@@ -21,6 +23,7 @@ from pipeline.preflight.live_persons import (
     share_of,
 )
 from pipeline.preflight.target import Target
+from pipeline.report.profiles_before import ProfileBefore, write_profiles_before
 from pipeline.text import are, pluralize
 
 PROFILES = "live_profiles"
@@ -41,16 +44,20 @@ def check_live_profiles(target: Target) -> Check | None:
     persons = read_persons(target.questions, [update.distinct_id for update in updates])
     changed, filled, kept = Counter[str](), Counter[str](), Counter[str]()
     touched = 0
+    earlier: list[ProfileBefore] = []
     for update in updates:
         person = persons.get(update.distinct_id)
         if person is None:
             continue
+        earlier.append(_before(update, person))
         before = changed.total()
         written, once = msgspec.json.decode(update.set), msgspec.json.decode(update.set_once)
         changed.update(name for name, value in written.items() if person.properties.get(name) not in (None, value))
         filled.update(name for name in written | once if person.properties.get(name) is None)
         kept.update(name for name in once if person.properties.get(name) is not None)
         touched += changed.total() > before
+    with contextlib.suppress(OSError):  # a directory that cannot be written has its warning from preflight.json
+        write_profiles_before(directory, plan.digest, earlier)
     facts = {
         "policy": plan.options.profile_policy,
         "looked_up": len(updates),
@@ -67,6 +74,16 @@ def check_live_profiles(target: Target) -> Check | None:
     detail = f"{who}; {policy} {pluralize(touched, 'person')} would get other values: {most_frequent(changed)}"
     hint = "plan with --profile-policy fill-only, which changes none, or prefix=TEXT, which writes beside them"
     return Check(PROFILES, "warning", detail, hint, facts)
+
+
+def _before(update: SealedPerson, person: LivePerson) -> ProfileBefore:
+    """What a live person has where an update writes."""
+    names = [*msgspec.json.decode(update.set), *msgspec.json.decode(update.set_once)]
+    if isinstance(update.unset, msgspec.Raw):
+        names += msgspec.json.decode(update.unset)
+    properties = {name: person.properties[name] for name in names if name in person.properties}
+    absent = [name for name in names if name not in properties]
+    return ProfileBefore(update.distinct_id, person.id, properties, absent)
 
 
 @check(170, MERGES, needs="events")
