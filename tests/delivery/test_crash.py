@@ -23,11 +23,11 @@ from tests.support.deliveries import Asked, Reply, identities, passed_on, planne
 pytestmark = pytest.mark.slow
 
 SEED = 413
-AT_POINTS = {"halving": 12, "bisecting": 5, "plain": 3, "verdicts": 8, "canary": 8}
-AT_REQUESTS = {"halving": 4, "bisecting": 3, "plain": 2, "verdicts": 3, "canary": 2}
+AT_POINTS = {"halving": 12, "bisecting": 5, "plain": 3, "verdicts": 8, "canary": 8, "in order": 8}
+AT_REQUESTS = {"halving": 4, "bisecting": 3, "plain": 2, "verdicts": 3, "canary": 2, "in order": 3}
 OWN: dict[str, set[str]] = {
     "halving": {"split", "learn", "cut"}, "bisecting": {"split", "refuse"}, "plain": set(),
-    "verdicts": {"divide", "warn", "try"}, "canary": set(),
+    "verdicts": {"divide", "warn", "try"}, "canary": set(), "in order": {"split", "refuse"},
 }  # fmt: skip
 """Steps of the ledger that a scene alone shows."""
 

@@ -56,7 +56,7 @@ class Scene:
     """A plan and a service that make a run go through certain steps. `poison` is an event name that is refused.
 
     `per_event`: it is sent to the endpoint that answers for each event. `canary`: a sample of so many events is sent
-    first.
+    first. `ordered`: batches of one person go one after the other.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Scene:
     files: int = 2
     per_event: bool = False
     canary: int | None = None
+    ordered: bool = False
 
     def plan(self, folder: Path) -> Path:
         """The plan's directory, made once; each run gets a copy of it."""
@@ -76,6 +77,10 @@ class Scene:
 
     def service(self) -> LocalService:
         return LocalService(keys=KEYS, faults=self.faults, settings=Settings(per_event="on"))
+
+    @property
+    def limits(self) -> SendLimits:
+        return SendLimits(self.concurrency, AT_ONCE, ordered=self.ordered)
 
     @property
     def expected(self) -> set[Identity]:
@@ -97,6 +102,7 @@ SCENES = (
         2, poison="Step 1", per_event=True,
     ),
     Scene("canary", 70, 10, (), 3, canary=24),
+    Scene("in order", 24, 4, ("poison,event=Step 1", "large:900"), 3, poison="Step 1", ordered=True),
 )  # fmt: skip
 
 
@@ -136,7 +142,7 @@ class CountedDestination:
         self._destination.close()
 
 
-def go(directory: Path, url: str, concurrency: int, at: int | None = None, canary: int | None = None) -> list[str]:
+def go(directory: Path, url: str, limits: SendLimits, at: int | None = None, canary: int | None = None) -> list[str]:
     """Apply a plan in this process, which ends at point `at`; else the names of the points that were passed.
 
     With `canary` a sample is sent by a run of its own first.
@@ -145,12 +151,12 @@ def go(directory: Path, url: str, concurrency: int, at: int | None = None, canar
     if canary is not None:
         plan, place = open_plan(directory)
         sample = choose_canary(plan, place, transform_config_for(plan, place), canary, workers=0)
-        go_once(directory, url, concurrency, count, sample.ranges)
-    go_once(directory, url, concurrency, count)
+        go_once(directory, url, limits, count, sample.ranges)
+    go_once(directory, url, limits, count)
     return count.names
 
 
-def go_once(directory: Path, url: str, concurrency: int, count: Counting, only: Ranges | None = None) -> None:
+def go_once(directory: Path, url: str, limits: SendLimits, count: Counting, only: Ranges | None = None) -> None:
     """One run over a plan, or over some ranges of it."""
     plan, place = open_plan(directory)
     per_event = plan.options.dialect == "posthog"
@@ -159,7 +165,6 @@ def go_once(directory: Path, url: str, concurrency: int, count: Counting, only: 
     ledger = Ledger(place.ledger, count.watch)
     ledger.open(plan.digest, "test", destination.address, Secret(KEY))
     ledger.choose_transport("v1" if per_event else "batch")
-    limits = SendLimits(concurrency, AT_ONCE)
     try:
         applying(plan, place, destination, ledger, limits, per_event=per_event, only=only).run()
     finally:
@@ -167,9 +172,11 @@ def go_once(directory: Path, url: str, concurrency: int, count: Counting, only: 
         destination.close()
 
 
-def start(directory: Path, url: str, concurrency: int, at: int | None = None, canary: int | None = None) -> BaseProcess:
+def start(
+    directory: Path, url: str, limits: SendLimits, at: int | None = None, canary: int | None = None
+) -> BaseProcess:
     """The same in a process of its own."""
-    return forked(go, directory, url, concurrency, at, canary)
+    return forked(go, directory, url, limits, at, canary)
 
 
 def forked(target: Callable[..., object], *args: object) -> BaseProcess:
@@ -195,7 +202,7 @@ def points(scene: Scene, plan: Path, folder: Path) -> list[str]:
     """The points that a run passes when nothing happens to it."""
     directory = copied(plan, folder)
     with scene.service() as service:
-        return go(directory, service.url, scene.concurrency, canary=scene.canary)
+        return go(directory, service.url, scene.limits, canary=scene.canary)
 
 
 def copied(plan: Path, folder: Path) -> Path:
@@ -219,7 +226,7 @@ def die_at_point(scene: Scene, plan: Path, folder: Path, at: int) -> None:
     """Die at a point, by SIGKILL from within, and finish."""
     directory = copied(plan, folder)
     with scene.service() as service:
-        code = ended(start(directory, service.url, scene.concurrency, at, scene.canary))
+        code = ended(start(directory, service.url, scene.limits, at, scene.canary))
         # A run may have fewer points than the one that was counted: a failure and what came of it in one moment.
         assert code in (-signal.SIGKILL, 0)
         finish(scene, directory, service)
@@ -229,7 +236,7 @@ def die_at_request(scene: Scene, plan: Path, folder: Path, at: int, *, after: bo
     """Die by somebody else's SIGKILL while the service has request `at`: before it is taken, or after."""
     directory = copied(plan, folder)
     with scene.service() as service, killing(service, at, after=after) as (url, victim):
-        victim.process = start(directory, url, scene.concurrency, canary=scene.canary)
+        victim.process = start(directory, url, scene.limits, canary=scene.canary)
         victim.known.set()
         code = ended(victim.process)
         assert code == (-signal.SIGKILL if victim.hit.is_set() else 0)
@@ -347,7 +354,7 @@ def finish(scene: Scene, directory: Path, service: LocalService, url: str | None
     assert len(doubts) <= scene.concurrency or scene.per_event
     assert sum(place.events for place in doubts) <= scene.concurrency * scene.batch
     adds_up(ledger, parts=scene.per_event)
-    outcome = run(directory, url or service.url, send_limits=SendLimits(scene.concurrency, AT_ONCE))
+    outcome = run(directory, url or service.url, send_limits=scene.limits)
     assert (outcome.problem, outcome.balanced) == (None, True)
     assert outcome.counts.refused == scene.refused
     totals = adds_up(ledger, parts=scene.per_event)
