@@ -79,6 +79,8 @@ ADVICE = {
     " --per-day allow more",
     "near_duplicate": "look at both rows: a tag that fires twice, or an export that has rows twice with other ids."
     " Remove one kind from the export, or leave its name out in the mapping; --repeated PERCENT allows more",
+    "not_in_time_order": "plan with --promoted-properties final, which sends the final values by themselves; or sort"
+    " the export by time",
     "renamed_event": "if they are one event, give both one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
     "similar_names": "if they are one event, give them one name: in the mapping, `OLD NAME: NEW NAME` under `events`",
     "missing_files": "export these days and give their files to the same plan; if they had no events, nothing is"

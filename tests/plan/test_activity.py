@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,18 @@ def activity_of(acts: list[Act], folder: Path, most: int = 1_000_000) -> Activit
     return records.finish(LIMITS)
 
 
+def late_of(acts: list[Act]) -> list[int]:
+    """The last event of each time, by its place, that stands behind one of the next time of its person and day."""
+    times: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for place, (person, time, _) in enumerate(acts):
+        times[person, (START + time * SECOND) // UNITS["day"]][time].append(place)
+    late = []
+    for found in times.values():
+        for now, following in pairwise(sorted(found)):
+            late += [max(found[now])] if max(found[now]) > min(found[following]) else []
+    return sorted(late)
+
+
 def slowly(acts: list[Act]) -> tuple[int, dict[int, int]]:
     """The same counts, found without sorting."""
     windows: Counter[tuple[str, int, int]] = Counter()
@@ -77,6 +90,8 @@ def test_counts_are_those_of_the_slow_way(acts: list[Act], most: int, tmp_path_f
     found = activity_of(acts, tmp_path_factory.mktemp("acts"), max(most, 4))
     fast, repeated = slowly(acts)
     assert found.fast_ids == fast
+    late = late_of(acts)
+    assert (found.late, found.late_rows) == (len(late), tuple(divmod(place, 10) for place in late[:20]))
     if most > 60:  # a day of one person that is cut may lose a repeat at the cut
         assert found.repeated == repeated
 
@@ -273,3 +288,26 @@ def test_events_of_ids_that_never_return_are_counted(call: Any, tmp_path: Path) 
         source = visits(tmp_path, days=days, returning=returning)
         gates = call("plan", source, *device, "-o", tmp_path / "p2", "--json", *words).json["gates"]
         assert "one_day_ids" not in {one["name"] for one in gates}, (days, returning, words)
+
+
+def test_rows_that_are_not_in_time_order_are_told_where_the_last_one_stays(call: Any, tmp_path: Path) -> None:
+    """Where the service copies a property of the events; with final values of their own nothing depends on it."""
+    rows = [
+        {"event": "Seen", "distinct_id": "u", "timestamp": f"2023-01-02T00:00:{second:02}Z", "$browser": "Firefox"}
+        for second in range(12, 0, -1)
+    ]
+    found = {}
+    for name, some, more in (
+        ("late", rows, ()),
+        ("sorted", rows[::-1], ()),
+        ("final", rows, ("--promoted-properties", "final")),
+        ("plain", [{name.lstrip("$"): value for name, value in row.items()} for row in rows], ()),
+    ):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+        columns = [word for column in ("event", "distinct_id", "timestamp") for word in ("--set", f"{column}={column}")]
+        done = call("plan", tmp_path / f"{name}.jsonl", "-m", "generic", *columns, "-o", tmp_path / name, *more)
+        assert done.code == 0
+        found[name] = [one for one in open_plan(tmp_path / name)[0].gates if one.name == "not_in_time_order"]
+    (late,) = found.pop("late")
+    assert (late.count, late.examples[0]) == (11, "row 2 of late.jsonl")
+    assert not any(found.values())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
-from pipeline.text import pluralize, printable
+from pipeline.text import are, pluralize, printable
 
 _LEAST_REPEATED = 10
 _NAMES_SHOWN = 3
+_LEAST_LATE = 10
 
 
 @check("inhuman_rate", "warning")
@@ -39,4 +40,18 @@ def near_duplicates(facts: PlanFacts) -> Finding | None:
         f" and second in all but their uuid ({shown}{more})",
         found.repeats,
         count,
+    )
+
+
+@check("not_in_time_order", "warning")
+def rows_not_in_time_order(facts: PlanFacts) -> Finding | None:
+    """The service keeps of a person what arrives last, and rows are sent as they stand in the export."""
+    found = facts.activity
+    if found.late < _LEAST_LATE or not facts.people.profiles.promoted or facts.people.promotes:
+        return None
+    return finding_of(
+        f"{pluralize(found.late, 'event')} {are(found.late)} behind a later event of the same person and UTC day in the"
+        " export, and have properties that the service copies to the person: the one that arrives last stays",
+        found.late_rows,
+        found.late,
     )

@@ -60,13 +60,16 @@ class Activity(NamedTuple):
 
     `fast_ids` have more events within a unit of time than a limit, and `busy` are those that exceed one most.
     `repeated` counts the events that equal an earlier one of the same second, by the number of their name, and
-    `repeats` are the first of them in the source.
+    `repeats` are the first of them in the source. `late` counts events that stand in the source behind a later event of
+    the same person and UTC day; `late_rows` are the (block, row) of the first of them.
     """
 
     fast_ids: int = 0
     busy: tuple[Busy, ...] = ()
     repeated: Mapping[int, int] = {}
     repeats: tuple[Repeat, ...] = ()
+    late: int = 0
+    late_rows: tuple[tuple[int, int], ...] = ()
 
 
 class ActivityRecords:
@@ -91,11 +94,13 @@ class ActivityRecords:
         """Look through all records; `limits` are the most events of a person by the names of UNITS."""
         busy = _BusyPeople(self._directory, limits)
         repeats = _Repeats()
+        late = _Late()
         for acts in self._sorted():
+            late.add(acts)
             busy.add(acts)
             repeats.add(acts)
         self._records.remove()
-        return Activity(*busy.result(), *repeats.result())
+        return Activity(*busy.result(), *repeats.result(), late.count, tuple(late.rows))
 
     def close(self) -> None:
         self._records.close()
@@ -163,6 +168,28 @@ class _BusyPeople:
     def result(self) -> tuple[int, tuple[Busy, ...]]:
         people = sum(1 for _ in self._people.items())
         return people, tuple(sorted(self._most.values(), key=self._rank)[:MOST_BUSY])
+
+
+class _Late:
+    """Counts events behind a later one of the same person and day: of each time, the last one in the source, where an
+    event of that person's next time stands before it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.rows: list[tuple[int, int]] = []
+        self._last = np.zeros(0, ACT)
+
+    def add(self, acts: NDArray[np.void]) -> None:
+        acts = np.concatenate((self._last, acts))
+        hi, lo = acts["hi"], acts["lo"]
+        place = acts["block"].astype(np.int64) << 32 | acts["row"]
+        starts = np.flatnonzero(np.concatenate(([True], (hi[1:] != hi[:-1]) | (lo[1:] != lo[:-1]))))
+        lasts, firsts = np.maximum.reduceat(place, starts), np.minimum.reduceat(place, starts)
+        person = hi[starts]
+        late = np.sort(lasts[:-1][(person[1:] == person[:-1]) & (lasts[:-1] > firsts[1:])])
+        self.count += len(late)
+        self.rows = sorted([*self.rows, *(divmod(one, 1 << 32) for one in late[:MOST_REPEATS].tolist())])[:MOST_REPEATS]
+        self._last = acts[starts[-1] + np.argmax(place[starts[-1] :]) :][:1]
 
 
 class _Repeats:

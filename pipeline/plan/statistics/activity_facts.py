@@ -20,12 +20,15 @@ class ActivityFacts(NamedTuple):
     """`fast_ids` ids have more events within a second, a minute or a day than permitted; `fast` are some in words.
 
     `repeated` counts by name the events that equal an earlier one of the same second; `repeats` are some in words.
+    `late` events stand behind a later one of the same person and UTC day; `late_rows` are some in words.
     """
 
     fast_ids: int = 0
     fast: Sequence[str] = ()
     repeated: Mapping[str, int] = {}
     repeats: Sequence[str] = ()
+    late: int = 0
+    late_rows: Sequence[str] = ()
 
 
 def limits_of(thresholds: PlanOptions) -> dict[str, int]:
@@ -54,4 +57,5 @@ def activity_facts(
         )
     repeated = {names[name]: count for name, count in activity.repeated.items()}
     ordered = dict(sorted(repeated.items(), key=lambda one: (-one[1], one[0])))
-    return ActivityFacts(activity.fast_ids, fast, ordered, repeats)
+    late = [examples.row_at(block << PLACE_SHIFT | row) for block, row in activity.late_rows]
+    return ActivityFacts(activity.fast_ids, fast, ordered, repeats, activity.late, late)
