@@ -316,7 +316,7 @@ class Apply:
         counts, throttle = self._counts, self._throttle
         counts.in_flight, counts.limit = throttle.controller.in_flight, throttle.controller.limit
         counts.paused, counts.quiet = throttle.controller.paused(throttle.now()), throttle.controller.quiet()
-        counts.held = max(0.0, self._senders.lanes.held_until - throttle.now())
+        counts.id_wait = max(0.0, self._senders.lanes.wait_until - throttle.now())
         counts.idle = throttle.idle(self._senders.oldest())
         counts.gives_up_in = max(0.0, self._delivery.limits.retry.seconds - counts.idle)
         self._progress(counts)

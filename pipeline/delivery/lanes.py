@@ -38,7 +38,7 @@ class Lanes:
         self._waits: dict[BatchKey, set[BatchKey]] = {}
         self._hot: dict[BatchKey, list[tuple[int, int]]] = {}
         self._sent: dict[int, deque[tuple[float, int]]] = {}
-        self.held_until = 0.0
+        self.wait_until = 0.0
         """When the batch that waits for the rate of an id may be sent, by the clock; in the past where none waits."""
 
     def add(self, key: BatchKey, people: People | None) -> None:
@@ -58,7 +58,7 @@ class Lanes:
             return False
         until = max((self._until(*one) for one in self._hot.get(key, ())), default=0.0)
         if until > self._now():
-            self.held_until = until
+            self.wait_until = until
             return False
         return True
 

@@ -85,7 +85,7 @@ def _of_counts(counts: RunCounts) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily("backcast_quiet_seconds", "For how much longer the quiet hours last.", counts.quiet)
     yield GaugeMetricFamily(
-        "backcast_held_seconds", "For how much longer a batch waits for the rate of one id.", counts.held
+        "backcast_id_wait_seconds", "For how much longer a batch waits for the rate of one id.", counts.id_wait
     )
     if counts.behind is not None:
         yield GaugeMetricFamily(

@@ -68,7 +68,7 @@ class RunCounts(ResultCounts):
     `phases` has the same counts for each phase, `phase` is the one that is being sent, and `other_phases` counts the
     unsent events of phases that this run does not send. While the run goes on, `limit` is how many requests may be in
     flight, `paused` for how many more seconds the service asked for no requests, `quiet` for how many more quiet hours
-    last, `held` for how many more seconds a batch waits for the rate of one id, `behind` how many seconds
+    last, `id_wait` for how many more seconds a batch waits for the rate of one id, `behind` how many seconds
     ago the window of a job ended that is being sent (None for no job), and `last_failure` the last failure of
     a batch that is still being sent, "" where there is none. `idle` is for how many seconds no batch settled while a
     request was in flight; in `gives_up_in` more seconds of that the run gives up.
@@ -86,7 +86,7 @@ class RunCounts(ResultCounts):
     limit: int = 0
     paused: float = 0.0
     quiet: float = 0.0
-    held: float = 0.0
+    id_wait: float = 0.0
     behind: float | None = None
     last_failure: str = ""
     idle: float = 0.0

@@ -74,7 +74,7 @@ def test_progress_has_its_numbers(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     expected = {
         "phase": "events", "done": 500, "total": 1_000, "settled": 500, "in_doubt": 3, "in_flight": 4, "limit": 8,
         "retried": 2, "rate": 10.0, "seconds_left": 50, "pause_seconds": 2.5, "quiet_seconds": 60.0,
-        "held_seconds": 0.0,
+        "id_wait_seconds": 0.0,
         "last_failure": "503 busy",
     }  # fmt: skip
     assert {name: line[name] for name in expected} == expected

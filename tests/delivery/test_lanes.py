@@ -129,8 +129,8 @@ def test_no_id_is_sent_faster_than_it_may_be(batches: list[dict[int, int]], per_
     while queue:
         number = first_ready(lanes, queue)
         if number is None:
-            assert lanes.held_until > now
-            now = lanes.held_until
+            assert lanes.wait_until > now
+            now = lanes.wait_until
             continue
         key = queue.pop(number)
         lanes.begin(key)
