@@ -180,6 +180,9 @@ def prepare_request(
     earlier = [Directory(Path(path)) for path in options.earlier or ()]
     if options.earlier is None:
         earlier = plans_beside(directory, options.target)
+    if replay is not None:
+        known = {one.path.resolve() for one in earlier}
+        earlier += [one for _, one in replay.chain if one.path.resolve() not in known]
     identities = None if options.identities is None else Path(options.identities)
     return Request(
         source=source,

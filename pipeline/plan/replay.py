@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.encoder.updates import SealedGroup
-from pipeline.errors import UnsafePlan, UsageError
+from pipeline.errors import StalePlan, UnsafePlan, UsageError
 from pipeline.identity.groups import group_uuid
 from pipeline.ledger import BatchKey, read_batches, read_summary, state_digest
 from pipeline.models import SealedOptions, Step
@@ -28,7 +28,13 @@ from pipeline.options import PlanOptions
 from pipeline.plan.duplicates import ALREADY_SETTLED
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.freshness import check_export, open_plan, transform_config_for, workers_for
+from pipeline.plan.sealed.freshness import (
+    check_export,
+    open_plan,
+    replay_differences,
+    transform_config_for,
+    workers_for,
+)
 from pipeline.plan.sealed.manifest import Plan, ReplayedPlan
 from pipeline.plan.sealed.phases import EVENTS, PHASES, line_blocks, sealed_file
 from pipeline.plan.settled_events import ENTRY, NO_BLOCK, SettledEvents, mixed
@@ -114,7 +120,7 @@ def open_replay(options: PlanOptions) -> Replay | None:
     """The plan that --replay names, and those that it replays; None without the option.
 
     Raises UsageError for a plan of which nothing is left or that belongs to a job, UnsafePlan for one that is not
-    wholly sent, BrokenLedger.
+    wholly sent, StalePlan where a plan that it replays itself is gone or was sent on, BrokenLedger.
     """
     if options.replay is None:
         if options.source_root is not None:
@@ -123,6 +129,10 @@ def open_replay(options: PlanOptions) -> Replay | None:
     root = None if options.source_root is None else Path(options.source_root)
     chain = [open_plan(options.replay)]
     while (before := chain[-1][0].replays) is not msgspec.UNSET:
+        if stale := replay_differences(chain[-1][0]):
+            raise StalePlan(
+                f"{chain[-1][1].path} cannot be replayed: {stale[0]}", differences=stale, hint="bring that plan back"
+            )
         chain.append(open_plan(before.directory))
     plan, directory = chain[0]
     name = quoted(str(directory.path))
@@ -171,8 +181,7 @@ def inherited(options: PlanOptions, replay: Replay) -> PlanOptions:
     given["max_batch_events"], given["max_batch_bytes"] = plan.limits.batch_events, plan.limits.batch_bytes
     given["settings"] = {**sealed.settings, **options.settings}
     own = {one.name for one in fields(PlanOptions) if getattr(options, one.name) != _default(one)} - {"settings"}
-    earlier = [*(options.earlier or ()), *(place.path for _, place in replay.chain)]
-    merged = replace(options, earlier=earlier, **{name: value for name, value in given.items() if name not in own})
+    merged = replace(options, **{name: value for name, value in given.items() if name not in own})
     for name in ("collapse_identical", "limit"):
         if getattr(merged, name) != given[name]:
             raise UsageError(

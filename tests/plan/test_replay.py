@@ -177,6 +177,8 @@ def test_a_replay_is_stale_once_the_earlier_plan_went_on(tmp_path: Path) -> None
         assert "was sent on since" in stale()
         (tmp_path / "first").rename(tmp_path / "moved")
         assert "is gone" in stale()
+        with pytest.raises(StalePlan, match="cannot be replayed: the plan .* is gone"):
+            pipeline.plan_export(str(tmp_path / "export"), tmp_path / "third", PlanOptions(replay=tmp_path / "second"))
         assert not landed(service)
 
 

@@ -84,7 +84,7 @@ def differences(
     stale = stale_parts(plan, config.parts, step)
     stale.extend(_mapping_differences(plan))
     stale.extend(_code_differences(plan))
-    stale.extend(_replay_differences(plan))
+    stale.extend(replay_differences(plan))
     changed, warnings = plugin_differences(plan.plugins or ())
     stale.extend(changed)
     version = importlib.metadata.version("backcast")
@@ -124,7 +124,7 @@ def _code_differences(plan: Plan) -> list[str]:
     return [_first_difference(f"code {code.file}", code.text, content.decode("utf-8-sig", "backslashreplace"))]
 
 
-def _replay_differences(plan: Plan) -> list[str]:
+def replay_differences(plan: Plan) -> list[str]:
     """What changed since in the earlier plan whose settled events are left out of this one."""
     replayed = plan.replays
     if replayed is msgspec.UNSET:
