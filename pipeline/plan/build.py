@@ -312,6 +312,12 @@ class _PlanBuilder:
             self.files["source-pairs.jsonl"] = writer.close()
         return SourcePairs(sample.kinds, *shown, len(pairs))
 
+    @property
+    def event_bytes(self) -> int:
+        """Bytes of the events; of a replay, which sends few of those that were read, as many as its share of them."""
+        read = self.source.event_bytes
+        return read if self.replayed is None else read * self.events // max(self.source.events, 1)
+
     # -- check and seal ------------------------------------------------------------------------------
 
     def manifest(self, parts: list[PartSeal], people: PeopleSeal, names: Counter[str]) -> Plan:
@@ -403,7 +409,7 @@ class _PlanBuilder:
             version=importlib.metadata.version("backcast"),
             libraries={name: importlib.metadata.version(name) for name in SEALING_LIBRARIES},
             blocks=len(source.block_parts),
-            event_bytes=source.event_bytes,
+            event_bytes=self.event_bytes,
             files=dict(sorted(self.files.items())),  # sorted, because two threads write them
             plugins=list(request.plugins) or UNSET,
             replays=UNSET if request.replay is None else request.replay.seal,

@@ -131,6 +131,10 @@ def test_a_corrected_mapping_and_corrected_rows(tmp_path: Path) -> None:
     assert all(one["properties"]["checked"] == one["properties"]["n"] for one in events)
     assert found.skips["already_settled"] == found.warnings["changed_since_settled"] == len(every) - len(refused)
     assert found.options.name == plan.options.name == "Shop"
+    assert found.sentence.startswith(
+        f"Plan of what plan {plan.digest[:12]} did not deliver: {len(refused)} events to send"
+    )
+    assert found.event_bytes < plan.event_bytes
     corrected = [one | ({"at": "2024-02-02T00:00:00Z"} if one["at"] == "soon" else {}) for one in rows(200)]
     found = replayed(tmp_path, write(tmp_path / "corrected/a.jsonl", corrected))
     uuids = {one["uuid"] for one in events_of(tmp_path / "second")}
@@ -177,7 +181,7 @@ def test_a_replay_is_stale_once_the_earlier_plan_went_on(tmp_path: Path) -> None
         assert "was sent on since" in stale()
         (tmp_path / "first").rename(tmp_path / "moved")
         assert "is gone" in stale()
-        with pytest.raises(StalePlan, match="cannot be replayed: the plan .* is gone"):
+        with pytest.raises(StalePlan, match=r"cannot be replayed: the plan .* is gone"):
             pipeline.plan_export(str(tmp_path / "export"), tmp_path / "third", PlanOptions(replay=tmp_path / "second"))
         assert not landed(service)
 

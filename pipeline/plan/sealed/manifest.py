@@ -312,7 +312,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         read = f"from {rows.mapped:,} of {pluralize(rows.read, 'row')} in {pluralize(len(self.parts), 'file')}"
         rejects = sum(self.rejects.values())
         items = f" ({pluralize(rejects, 'reject')} of rows and of items of rows)" if rejects > rows.rejected else ""
-        return f"Plan: {sent} to send, {read}; {rows.skipped:,} skipped, {rows.rejected:,} rejected{items}."
+        of = "" if self.replays is msgspec.UNSET else f" of what plan {self.replays.digest[:12]} did not deliver"
+        return f"Plan{of}: {sent} to send, {read}; {rows.skipped:,} skipped, {rows.rejected:,} rejected{items}."
 
 
 class _Format(msgspec.Struct):
