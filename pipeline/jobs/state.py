@@ -120,8 +120,9 @@ class State:
     @staticmethod
     def scratch(path: Path, scratch: Path, belongs: dict[str, str]) -> State:
         """A state for a dry run: it has what the one at `path` has, and writes to the file `scratch` alone."""
-        if not path.exists():
-            return State.open(scratch, belongs)
+        with _reading(path) as earlier:
+            if earlier is None:
+                return State.open(scratch, belongs)
         with translated_errors(path), _closed_on_error(connect(scratch, "memory")) as database:
             database.execute("attach ? as earlier", (read_only_uri(path),))
             _check(database, "earlier", path, belongs)
@@ -315,38 +316,40 @@ class History(msgspec.Struct, frozen=True):
 
 def read_whole_history(path: Path) -> History:
     """All of a state, also while the job runs. Raises UsageError where there is none, BrokenLedger."""
-    if not path.exists():
-        raise UsageError(f"there is no job's state in {path.parent}", hint="name the folder that a run wrote")
     with _reading(path) as database:
+        if database is None:
+            raise UsageError(f"there is no job's state in {path.parent}", hint="name the folder that a run wrote")
         belongs = dict(database.execute("select key, value from meta"))
         return History(belongs, _windows(database), _attempts(database), *digest_uuids(database))
 
 
 def read_history(path: Path) -> tuple[list[WindowState], list[Attempt]]:
     """Windows and attempts, also while the job runs; nothing where it never ran. Raises BrokenLedger."""
-    if not path.exists():
-        return [], []
     with _reading(path) as database:
-        return _windows(database), _attempts(database)
+        return (_windows(database), _attempts(database)) if database is not None else ([], [])
 
 
 def read_facts(path: Path) -> dict[str, str]:
     """What is kept about a job; nothing where it never ran. Raises BrokenLedger."""
-    if not path.exists():
-        return {}
     with _reading(path) as database:
-        return dict(database.execute("select key, value from meta"))
+        return dict(database.execute("select key, value from meta")) if database is not None else {}
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """One moment of a state, for reading."""
+def _reading(path: Path) -> Iterator[sqlite3.Connection | None]:
+    """One moment of a state, for reading; None where there is none yet.
+
+    A run creates the file before its tables, so another process can find it without any.
+    """
+    if not path.exists():
+        yield None
+        return
     with (
         translated_errors(path),
         contextlib.closing(sqlite3.connect(read_only_uri(path), uri=True, timeout=BUSY_SECONDS)) as database,
     ):
         database.execute("begin")
-        yield database
+        yield database if _has_tables(database) else None
 
 
 def _windows(database: sqlite3.Connection) -> list[WindowState]:
@@ -372,10 +375,14 @@ def _closed_on_error(database: sqlite3.Connection) -> Iterator[sqlite3.Connectio
         raise
 
 
+def _has_tables(database: sqlite3.Connection) -> bool:
+    return bool(database.execute("select 1 from main.sqlite_master where name = 'meta'").fetchone())
+
+
 def _prepare(database: sqlite3.Connection, path: Path, belongs: dict[str, str]) -> None:
     with database:
         database.execute("begin immediate")
-        if not database.execute("select 1 from main.sqlite_master where name = 'meta'").fetchone():
+        if not _has_tables(database):
             for statement in _SCHEMA:
                 database.execute(statement)
             database.executemany("insert into meta values (?, ?)", {"version": VERSION, **belongs}.items())

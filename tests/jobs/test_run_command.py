@@ -15,6 +15,7 @@ import pytest
 
 from pipeline.errors import Busy
 from pipeline.jobs.hooks import JobHooks, WindowRun
+from pipeline.jobs.state import read_facts, read_history
 from pipeline.ledger import lock_file, unlock
 from pipeline.local_service import LocalService
 from tests.support.deliveries import KEY
@@ -50,6 +51,20 @@ def test_two_processes_at_once_send_everything_once(tmp_path: Path) -> None:
         codes = sorted(one.ended()[0] for one in runs)
         assert codes in ([0, 2], [0, 0])
         assert sent_once(service, rows)
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_state_without_tables_is_none_yet(tmp_path: Path, dry: bool) -> None:
+    """A run creates the file before its tables, which another process sees, and a crash leaves."""
+    days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url)
+        state = tmp_path / "state/nightly/state.sqlite"
+        state.parent.mkdir(parents=True)
+        state.touch()
+        assert read_facts(state) == {}
+        assert read_history(state) == ([], [])
+        assert outcomes(run(job, dry_run=dry))["2024-01-01"] == ("planned" if dry else "done")
 
 
 @pytest.mark.parametrize(("key", "value"), [("window_timezone", "Asia/Tokyo"), ("job", "other")])

@@ -118,7 +118,8 @@ class Page:
         async def answer(request: Request) -> Response:
             asked = self._page_request(request)
             try:
-                if asked.project not in await self._projects():
+                asked = replace(asked, projects=await self._projects())
+                if asked.project not in asked.projects:
                     first = self._keys.projects[0].id
                     asked = replace(asked, project=first, links=Links(None), reader=self._project_reader(first))
                     raise PageNotFound("There is no such project.")
@@ -155,7 +156,7 @@ class Page:
     ) -> Response:
         shown = {
             "project": request.project,
-            "projects": await self._projects(),
+            "projects": request.projects,
             "address": request.address,
             "per_page": PAGE,
             "url": request.links,
@@ -179,14 +180,22 @@ class Page:
             f"http://{request.headers['host']}",
             self._project_reader(project),
             self._plain,
+            self._named_projects(),
         )
 
     async def _projects(self) -> dict[int, str]:
-        """The projects by id with their names: those that have a key, and those that the store has events of."""
+        """The projects by id with their names: those that have a key, and those that the store has events of.
+
+        Raises Unavailable.
+        """
         sql = "SELECT DISTINCT project FROM accepted ORDER BY project"
         stored = await run_in(self._reader, lambda: self._project_reader(0).cached_rows(sql))
-        named = {project.id: project.name for project in self._keys.projects}
+        named = self._named_projects()
         return named | {id: "without a key" for (id,) in stored if id not in named}
+
+    def _named_projects(self) -> dict[int, str]:
+        """The projects that have a key, which are known without the store."""
+        return {project.id: project.name for project in self._keys.projects}
 
     def _project_reader(self, project: int) -> ProjectReader:
         return ProjectReader(self._store, project, self._cached)

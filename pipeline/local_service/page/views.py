@@ -44,8 +44,8 @@ class PageNotFound(Exception):
 class PageRequest:
     """What a request asks for, and what a view reads.
 
-    `people_ready`: persons and groups include every event. `functions` are the hog functions of the project, where the
-    view asks for them.
+    `projects` are the names of the projects by id, for the page's list of them. `people_ready`: persons and groups
+    include every event. `functions` are the hog functions of the project, where the view asks for them.
     """
 
     project: int
@@ -55,6 +55,7 @@ class PageRequest:
     address: str
     reader: ProjectReader
     plain: PlainText
+    projects: Mapping[int, str]
     people_ready: bool = False
     functions: Sequence[Mapping[str, Any]] = ()
 
