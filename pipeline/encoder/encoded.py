@@ -23,10 +23,11 @@ _NO_PROFILE = b'"%b":false,' % _PROFILE_FLAG.encode()
 UUID_LENGTH, _END = 36, b'"}'
 _FALSE = Raw(b"false")
 _TEXT = rb'"(?:[^"\\]|\\.)*"'
-_HEAD = re.compile(
+match_head = re.compile(
     rb'{"event":(%b),"properties":{(%b)?"distinct_id":(%b)(?:,(?=")|(?=}))' % (_TEXT, re.escape(_NO_PROFILE), _TEXT),
     re.DOTALL,
 ).match
+"""Matches an encoded event from its start: its name, the flag that it gets no profile or None, its `distinct_id`."""
 _NO_SKEW = b'"options":{"disable_skew_correction":true}'
 """Without it the per-event endpoint would move the time of each event by the difference of two clocks."""
 
@@ -90,7 +91,7 @@ def spell_lines(events: Sequence[bytes]) -> list[bytes]:
 
 def _lift_id(event: bytes, options: bytes = b"") -> bytes:
     """The event with its `distinct_id` beside the properties, and `options` after it."""
-    head = _HEAD(event)
+    head = match_head(event)
     assert head is not None, "an encoded event"
     name, flag, distinct_id = head.groups(b"")
     rest = event[head.end() :]

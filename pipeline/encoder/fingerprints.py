@@ -5,7 +5,6 @@ They group events within one plan: the native part and Python have hashes of the
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 import numpy as np
@@ -13,10 +12,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from pipeline.encoder.buffer import ENDING
+from pipeline.encoder.encoded import match_head
 from pipeline.native import AVAILABLE, native
 
-_BEFORE_ID = b'"properties":{"distinct_id":'
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _TAIL = len(ENDING[20]) - 20
 
 
@@ -37,8 +35,8 @@ def _fingerprints(run: bytes, ends: bytes) -> bytes:
     digest = xxhash.xxh3_64_intdigest
     hashes: list[int] = []
     for start, end in pairwise([0, *np.frombuffer(ends, np.int64).tolist()]):
-        head = run.index(_BEFORE_ID, start) + len(_BEFORE_ID)
-        match = _STRING.match(run, head)
-        assert match is not None
-        hashes += (digest(match[0]), digest(run[start : run.rindex(b'"', head, end - _TAIL)]))
+        head = match_head(run, start)
+        if head is None:
+            raise ValueError(f"no event ends at {end}")
+        hashes += (digest(head[3]), digest(run[start : run.rindex(b'"', head.end(3) - 1, end - _TAIL)]))
     return np.array(hashes, np.uint64).tobytes()

@@ -150,8 +150,16 @@ uuids5(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count
 
 /* --- fingerprints ------------------------------------------------------------------------------------------ */
 
-static const char before_id[] = ",\"properties\":{\"distinct_id\":";
-enum { EVENT_NAME = sizeof("{\"event\":") - 1, BEFORE_ID = sizeof(before_id) - 1 };
+static const char properties[] = ",\"properties\":{", no_profile[] = "\"$process_person_profile\":false,",
+                  before_id[] = "\"distinct_id\":";
+enum { EVENT_NAME = sizeof("{\"event\":") - 1 };
+
+/* What follows a literal at `text`; NULL where `text` is NULL or another text. */
+#define AFTER_LITERAL(text, end, literal)                                                                              \
+    ((text) != NULL && (end) - (text) >= (Py_ssize_t)sizeof(literal) - 1 &&                                            \
+             memcmp((text), (literal), sizeof(literal) - 1) == 0                                                       \
+         ? (text) + sizeof(literal) - 1                                                                                \
+         : NULL)
 
 /* A hash of 64 bits, eight bytes at a time. It only groups equal texts, within one plan. */
 static uint64_t
@@ -200,13 +208,17 @@ fingerprints(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t
     for (Py_ssize_t i = 0; i < events; i++, to += 2 * sizeof(uint64_t)) {
         int64_t at;
         memcpy(&at, PyBytes_AS_STRING(arguments[1]) + i * (Py_ssize_t)sizeof(at), sizeof(at));
-        const char *id = NULL, *id_end = NULL, *end = run, *time = run;
+        const char *id = NULL, *id_end = NULL, *flag, *end = run, *time = run;
         if (at >= start - run + EVENT_NAME + AFTER + DIGITS + END && at <= PyBytes_GET_SIZE(arguments[0])) {
             end = run + at;
             time = end - (AFTER + DIGITS + END);
             id = string_end(start + EVENT_NAME, time);
+            id = AFTER_LITERAL(id, time, properties);
+            flag = AFTER_LITERAL(id, time, no_profile);
+            id = flag != NULL ? flag : id;
+            id = AFTER_LITERAL(id, time, before_id);
         }
-        if (id == NULL || time - id <= BEFORE_ID || (id_end = string_end(id += BEFORE_ID, time)) == NULL) {
+        if (id == NULL || (id_end = string_end(id, time)) == NULL) {
             Py_DECREF(hashes);
             return PyErr_Format(PyExc_ValueError, "no event ends at %lld", (long long)at);
         }

@@ -35,15 +35,26 @@ class Request(NamedTuple):
     status: int
 
 
-def planned(folder: Path, *, mixed: bool) -> Path:
-    """A plan of rows whose numbers rise in the export: person after person, or `mixed` so that requests share them."""
+def planned(folder: Path, *, mixed: bool, persons: str = "all") -> Path:
+    """A plan of rows whose numbers rise in the export: person after person, or `mixed` so that requests share them.
+
+    With `persons` "identified" none of them gets a profile: their ids are those of visitors.
+    """
     folder.mkdir(exist_ok=True)
     with (folder / "export.jsonl").open("w") as file:
         for number in range(PEOPLE * OF_EACH):
             person = number * 7 % 10 % PEOPLE if mixed else number // OF_EACH
-            row = {"event": "Step", "distinct_id": f"person-{person}", "number": number, "uuid": uuid(number)}
+            row = {
+                "event": "Step",
+                "distinct_id": f"person-{person}",
+                "number": number,
+                "uuid": uuid(number),
+                "user": None,
+            }
             file.write(json.dumps(row | {"timestamp": "2023-01-02T03:04:05Z"}) + "\n")
-    options = PlanOptions(mapping="generic", settings=COLUMNS, workers=0, max_batch_events=BATCH)
+    visitors = {"distinct_id": "user", "anonymous_id": "distinct_id"} if persons == "identified" else {}
+    asked = {"mapping": "generic", "settings": COLUMNS | visitors, "persons": persons}
+    options = PlanOptions(**asked, workers=0, max_batch_events=BATCH)
     pipeline.plan_export(str(folder / "export.jsonl"), folder / "plan", options)
     return folder / "plan"
 
@@ -83,10 +94,13 @@ def overtaking(requests: list[Request]) -> int:
     return found
 
 
-@pytest.mark.parametrize("poison", [frozenset(), frozenset({3, 77, 255})])
-def test_nothing_of_a_person_overtakes(poison: frozenset[int], tmp_path: Path) -> None:
-    """Also where a batch is halved down to the event that is refused; without the option it does happen."""
-    directory = planned(tmp_path, mixed=True)
+@pytest.mark.parametrize(
+    ("poison", "persons"), [(frozenset(), "all"), (frozenset({3, 77, 255}), "all"), (frozenset(), "identified")]
+)
+def test_nothing_of_a_person_overtakes(poison: frozenset[int], persons: str, tmp_path: Path) -> None:
+    """Also where a batch is halved down to the event that is refused, and where persons get no profiles; without the
+    option it does happen."""
+    directory = planned(tmp_path, mixed=True, persons=persons)
     assert overtaking(sent(directory, "person", poison)) == 0
     again = planned(tmp_path / "again", mixed=True)
     assert overtaking(sent(again, "any", poison)) > 0

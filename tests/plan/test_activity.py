@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +119,19 @@ def test_a_stream_of_equal_events_is_not_recorded_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hash_run", [_fingerprints, *([native.fingerprints] if AVAILABLE else [])])
 def test_fingerprints_group_events_by_person_and_by_all_but_time_and_uuid(hash_run: Any) -> None:
-    """Whatever is in names and ids; all lengths of times."""
+    """Whatever is in names and ids; all lengths of times; and an event that gets no profile is of the same person."""
     names = ['"properties":{"distinct_id":"x"', "A", "ü\\"]
     ids = ["u1", '"timestamp":"', "\\", "u" * 100]
     events, expected = [], []
     for name in names:
         for person in ids:
             for value in (1, 2):
-                for time in ("2020-12-30T12:00:00Z", "2020-12-30T12:00:00.123456Z", "2020-12-30T12:00:00.123Z"):
-                    properties = json.dumps({"distinct_id": person, "timestamp": value}, separators=(",", ":"))
+                for flag, time in product(
+                    ({}, {"$process_person_profile": False}),
+                    ("2020-12-30T12:00:00Z", "2020-12-30T12:00:00.123456Z", "2020-12-30T12:00:00.123Z"),
+                ):
+                    members = {**flag, "distinct_id": person, "timestamp": value}
+                    properties = json.dumps(members, separators=(",", ":"))
                     head = f'{{"event":{json.dumps(name)},"properties":{properties}'
                     events.append(f'{head},"timestamp":"{time}","uuid":"{"0" * 36}"}},'.encode())
                     expected.append((person, head))
