@@ -276,7 +276,7 @@ def read_rejects(
     count_refused(folder)  # a ledger that cannot be read is an error before the first line is written
     if options.code is not None:
         check_code(plan, folder, options.code)
-    rejects = rejected(plan, folder, None if options.source_root is None else Path(options.source_root), warn=warn)
+    rejects = rejected(plan, folder, options.source_root, warn=warn)
     return (reject for reject in rejects if options.code in (None, reject.code))
 
 
@@ -330,7 +330,7 @@ def diff_plans(
     return compare_plans(
         a, b,
         workers=options.workers,
-        source_root=None if options.source_root is None else Path(options.source_root),
+        source_root=options.source_root,
         counts_only=options.counts,
         values=options.show_values,
         ids=options.show_ids,

@@ -67,7 +67,7 @@ def compare_files(
         raise UnsafePlan(
             f"{folder} has no files of this plan", hint=f"write them first: backcast apply {directory.path} --to {to}"
         )
-    config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
+    config = transform_config_for(plan, directory, options.source_root)
     check_export(plan, config, directory, progress)
     faults = list(changed_files(folder, manifest))
     store = directory.path / "imported"

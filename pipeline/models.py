@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from pipeline.options import PlanOptions
+from pipeline.storage import FileStatus
 
 BLOCK_BYTES = 4 * 1024 * 1024
 """A block ends at the first record end after each 4 MiB of decompressed bytes."""
@@ -56,11 +57,12 @@ class Part:
     """One file, or one member of an archive, of an export.
 
     `path` is what people see: relative to the source's root, members after `!` (`jan.zip!1/1_2024-01-01_0#1.json.gz`).
-    `file` is where it lies on this machine; `member` the name inside the archive or "".
+    `file` is its path on this machine or its URL in a store; `member` the name inside the archive or "".
     `codecs` are the containers to take off, outermost first (`("gzip",)`, `("zip", "gzip")`); `format` is the name of a
     format inside them (`pipeline.extractors.format`).
-    `bytes` and `mtime_ns` are the file's own (the archive's, for a member); `digest` is the sha256 of the part's
-    stored bytes (of the member's, in an archive), as lower-case hex, "" until it was read to its end.
+    `bytes`, `mtime_ns` and `etag` are the file's own (the archive's, for a member), as in `FileStatus`. `digest` is the
+    sha256 of the part's stored bytes (of the member's, in an archive), as lower-case hex, "" until it was read to its
+    end.
     `table` is the table of its rows, where the mapping reads it from the path (`table_from_path`).
     """
 
@@ -75,6 +77,12 @@ class Part:
     mtime_ns: int
     digest: str = ""
     table: str = ""
+    etag: str = ""
+
+    @property
+    def status(self) -> FileStatus:
+        """The file as it was when the part was found."""
+        return FileStatus(self.bytes, self.mtime_ns, self.etag)
 
 
 @dataclass(frozen=True, slots=True)

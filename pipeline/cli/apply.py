@@ -130,7 +130,7 @@ def apply(
             str(directory),
             applied=result,
             project=checks.project,
-            refusals=refusal_causes(plan, folder, source_root=common.root(options.source_root)),
+            refusals=refusal_causes(plan, folder, source_root=options.source_root),
         ),
         as_json=as_json,
         quiet=quiet and outcome.problem is None and outcome.balanced and not outcome.counts.refused,

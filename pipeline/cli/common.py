@@ -33,11 +33,6 @@ target = click.option(
 )
 
 
-def root(folder: Path | str | None) -> Path | None:
-    """An option `--source-root` as a path."""
-    return None if folder is None else Path(folder)
-
-
 def warn(line: str) -> None:
     """One warning, on stderr."""
     click.echo(f"Warning: {line}", err=True)

@@ -83,7 +83,10 @@ def _type(field: Field[Any], hint: Any) -> click.ParamType[Any]:
         return click.Choice(option.choices)
     if option.path:
         return click.Path(
-            path_type=Path, exists=option.exists, file_okay=option.path == "file", dir_okay=option.path == "folder"
+            path_type=Path if kind is Path else str,  # a Path makes one slash of the two in a URL
+            exists=option.exists,
+            file_okay=option.path == "file",
+            dir_okay=option.path == "folder",
         )
     low = option.least if option.above is None else option.above
     if kind in (int, float) and (low, option.most) != (None, None):

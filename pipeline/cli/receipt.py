@@ -65,7 +65,7 @@ def check(file: Path, options: ReceiptCheckOptions, as_json: bool, quiet: bool) 
     with Verifying(quiet=quiet) as progress:
         found = check_any_receipt(
             file,
-            common.root(options.source_root),  # type: ignore[arg-type]
+            options.source_root,
             None if options.public_key is None else Path(options.public_key),
             progress.step,
         )

@@ -52,7 +52,7 @@ def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bo
             str(directory),
             applied=applied,
             verified=verified,
-            refusals=refusal_causes(plan, folder, rehearsed=True, source_root=common.root(options.source_root)),
+            refusals=refusal_causes(plan, folder, rehearsed=True, source_root=options.source_root),
         ),
         as_json=as_json,
         quiet=quiet and done.verification.proved and done.outcome.balanced and not done.outcome.counts.refused,

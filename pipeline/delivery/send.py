@@ -142,7 +142,7 @@ def send_unchecked(
     from pipeline.transform.workers import Workers
 
     hooks = hooks or Hooks()
-    config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
+    config = transform_config_for(plan, directory, options.source_root)
     for line in check_fresh(plan, config, directory, hooks.step):
         hooks.warn(line)
     folder = folder_of(to)

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
+from pipeline import storage
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import FETCH_AGAIN
 from pipeline.models import Part
@@ -26,20 +27,19 @@ class Listed(NamedTuple):
     records: int | None = None
 
 
-def manifests_beside(parts: Sequence[Part]) -> Iterator[Path]:
+def manifests_beside(parts: Sequence[Part]) -> Iterator[str]:
     """The manifests in the folders of the parts, which are no parts because they have no rows."""
-    for folder in sorted({Path(part.file).parent for part in parts}):
-        for path in sorted(folder.glob("*.txt")):
-            with path.open("rb") as stream:
-                beginning = stream.read(_BEGINNING_BYTES)
+    for folder in sorted({os.path.dirname(part.file) for part in parts}):
+        for path in (os.path.join(folder, name) for name in storage.names_in(folder) if name.endswith(".txt")):
+            beginning = storage.read_range(path, 0, _BEGINNING_BYTES)
             if b"Data-File" in beginning or b"Datafeed-Manifest-Version" in beginning:
                 yield path
 
 
-def listed_files(manifest: Path) -> list[Listed]:
+def listed_files(manifest: str) -> list[Listed]:
     """The files that a manifest lists."""
     files: list[Listed] = []
-    for line in manifest.read_text("utf-8", "replace").splitlines():
+    for line in storage.read(manifest).decode("utf-8", "replace").splitlines():
         key, _, value = (piece.strip() for piece in line.partition(":"))
         if key in ("Data-File", "Lookup-File"):
             files.append(Listed(value, key == "Data-File"))
@@ -50,21 +50,26 @@ def listed_files(manifest: Path) -> list[Listed]:
     return files
 
 
-def unpacked(parts: Sequence[Part], place: Path) -> list[Part]:
+def beside(manifest: str, name: str) -> str:
+    """The path of another file in the folder of a manifest."""
+    return os.path.join(os.path.dirname(manifest), name)
+
+
+def unpacked(parts: Sequence[Part], place: str) -> list[Part]:
     """The parts of a file that was decompressed, or unpacked into the folder or into a folder of its name."""
-    name = place.name
+    whole = name = os.path.basename(place)
     for ending in (".gz", ".tar", ".tgz", ".zip"):
         name = name.removesuffix(ending)
-    bare = place.with_name(name)
-    return [part for part in parts if bare in (Path(part.file), Path(part.file).parent)] or [
-        part for part in parts if name != place.name and Path(part.file) == place.with_name(HITS)
+    bare = beside(place, name)
+    return [part for part in parts if bare in (part.file, os.path.dirname(part.file))] or [
+        part for part in parts if name != whole and part.file == beside(place, HITS)
     ]
 
 
-def refuse_changed(place: Path, file: Listed, manifest_path: str) -> None:
+def refuse_changed(place: str, file: Listed, manifest_path: str) -> None:
     if not file.digest:
         return
-    with place.open("rb") as stream:
+    with storage.opened(place) as stream:
         actual = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if actual != file.digest:
         raise UnreadableExport(
@@ -77,7 +82,7 @@ def refuse_changed(place: Path, file: Listed, manifest_path: str) -> None:
 def refuse_other_count(parts: list[Part], file: Listed, manifest_path: str) -> None:
     from pipeline.extractors import blocks, rows
 
-    hits = [part for part in parts if Path(part.file).name in (HITS, file.name.removesuffix(".gz"))]
+    hits = [part for part in parts if os.path.basename(part.file) in (HITS, file.name.removesuffix(".gz"))]
     count = sum(1 for part in hits for block in blocks(part) for _ in rows(part, block, observe=False))
     if hits and count != file.records:
         raise UnreadableExport(

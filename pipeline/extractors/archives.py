@@ -15,8 +15,10 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import IO, Literal, NamedTuple, Self
 
+from pipeline import storage
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import BUFFER_BYTES, Damaged, broken, decompressed, stream_of
+from pipeline.storage import FileStatus
 
 UNPACK_BOTH = "unpack them under two names and name the folder instead; the second may be a newer copy of the first"
 
@@ -79,19 +81,18 @@ def _lost(path: str) -> UnreadableExport:
     )
 
 
-def _state(file: str) -> tuple[str, int, int, int]:
+def _state(file: str) -> tuple[str, FileStatus, int]:
     """The key of an open archive in a cache: it is opened again when it changed, and in a forked process."""
-    status = os.stat(file)
-    return file, status.st_size, status.st_mtime_ns, os.getpid()
+    return file, storage.status(file), os.getpid()
 
 
 # -- zip -------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
-def _zip(file: str, size: int, mtime_ns: int, process: int) -> zipfile.ZipFile:
+def _zip(file: str, status: FileStatus, process: int) -> zipfile.ZipFile:
     """The archive, open from one member to the next: its directory may name 20,000 of them."""
-    return zipfile.ZipFile(file)
+    return zipfile.ZipFile(storage.opened(file))
 
 
 def _zip_members(file: str, path: str) -> Iterator[Member]:
@@ -117,8 +118,8 @@ def _account(archive: zipfile.ZipFile, file: str) -> None:
     The library reads the directory alone: it ignores members that a damaged directory does not list, and a whole zip
     before the last one. (Layout: APPNOTE.TXT 6.3.10, sections 4.3.6 to 4.3.16.)
     """
-    size = os.path.getsize(file)
-    with open(file, "rb") as raw:
+    with storage.opened(file) as raw:
+        size = raw.seek(0, os.SEEK_END)
         first = raw.seek(max(0, size - _ZIP_END - _ZIP_COMMENT))
         tail = raw.read()
         at = tail.rindex(b"PK\x05\x06")  # the library searches for the last one, too
@@ -179,9 +180,9 @@ def _refuse_gap(raw: IO[bytes], position: int, until: int) -> None:
 
 
 @lru_cache(maxsize=1)
-def _tar_index(file: str, size: int, mtime_ns: int, process: int) -> dict[str, tarfile.TarInfo]:
+def _tar_index(file: str, status: FileStatus, process: int) -> dict[str, tarfile.TarInfo]:
     """The files of a tar that is not compressed, by name."""
-    with _Tar.open(file, "r:", ignore_zeros=True) as archive:
+    with storage.opened(file) as raw, _Tar.open(fileobj=raw, mode="r:", ignore_zeros=True) as archive:
         return {entry.name: entry for entry in archive if entry.isfile()}
 
 
@@ -189,10 +190,10 @@ def _tar_index(file: str, size: int, mtime_ns: int, process: int) -> dict[str, t
 def _tar_file(file: str, entry: tarfile.TarInfo) -> Iterator[IO[bytes] | None]:
     """A file of a tar that is not compressed."""
     if entry.issparse():
-        with tarfile.open(file, "r:") as archive:
+        with storage.opened(file) as raw, tarfile.open(fileobj=raw, mode="r:") as archive:
             yield archive.extractfile(entry)
         return
-    with open(file, "rb") as raw:
+    with storage.opened(file) as raw:
         raw.seek(entry.offset_data)
         yield stream_of(_slice(raw, entry.size))
 
@@ -254,7 +255,7 @@ class _Cursor:
 
     def __init__(self, file: str, codecs: tuple[str, ...], stack: ExitStack) -> None:
         self.passed: set[str] = set()
-        raw = stack.enter_context(open(file, "rb"))  # noqa: SIM115
+        raw = stack.enter_context(storage.opened(file))
         plain = codecs[0] == "tar"
         inner = raw if plain else stack.enter_context(decompressed(raw, codecs[0]))
         mode: Literal["r:", "r|"] = "r:" if plain else "r|"

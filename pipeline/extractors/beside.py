@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from pipeline import storage
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import archives
 from pipeline.extractors.containers import BUFFER_BYTES, broken
@@ -26,12 +27,11 @@ def beside(file: str, shown: str, codecs: tuple[str, ...], name: str) -> bytes:
         return content
     folder = os.path.dirname(file)
     try:
-        with open(os.path.join(folder, name), "rb") as stream:
-            return stream.read(BUFFER_BYTES)
+        return storage.read_range(os.path.join(folder, name), 0, BUFFER_BYTES)
     except OSError:
         pass
     for archive in _lookups(folder, file):
-        with open(archive, "rb") as stream:
+        with storage.opened(archive) as stream:
             sniffed = sniff(stream, archive)
         if isinstance(sniffed, Content) and sniffed.archive:
             content = _member(archive, archive, (*sniffed.codecs, sniffed.archive), name)
@@ -44,8 +44,8 @@ def _lookups(folder: str, file: str) -> list[str]:
     """The archives of lookups that belong to a file: those that begin with its name up to the first dot, and otherwise
     the only one of the folder. Columns differ from one delivery to the next, so another delivery's say nothing."""
     stem = _PAGE.sub("", os.path.basename(file).split(".")[0])
-    paths = [os.path.join(folder, entry) for entry in sorted(os.listdir(folder)) if _LOOKUP in entry]
-    paths = [path for path in paths if path != file and os.path.isfile(path)]
+    paths = [os.path.join(folder, entry) for entry in storage.names_in(folder) if _LOOKUP in entry]
+    paths = [path for path in paths if path != file]
     own = [path for path in paths if os.path.basename(path).startswith(stem)]
     return own or (paths if len(paths) == 1 else [])
 

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from pipeline.errors import UnreadableExport
+from pipeline.storage import StoreError
 from pipeline.text import pluralize
 
 if TYPE_CHECKING:
@@ -237,6 +238,9 @@ def broken(error: Exception, path: str, count: int = 0) -> UnreadableExport:
     elif isinstance(error, FileNotFoundError):
         hint = "check the path; --source-root finds files that moved"
         return UnreadableExport(f"{path} is not there", path=path, hint=hint)
+    elif isinstance(error, StoreError):
+        hint = "check the name, the credentials and the network, then run the same command again"
+        return UnreadableExport(f"{path} cannot be read from its store: {error}", path=path, hint=hint)
     elif isinstance(error, _DAMAGE) or type(error).__module__.split(".")[0] in _CODEC_MODULES:
         what = f"{path} is damaged, {count:,} decompressed bytes in: {error}"
     else:

@@ -19,6 +19,7 @@ from pipeline.extractors.csv_records import records
 from pipeline.extractors.line_blocks import BOM
 from pipeline.extractors.stream import MAX_RECORD_BYTES, is_plain, opened, too_long
 from pipeline.models import Block, Dialect, Part
+from pipeline.storage import is_remote
 
 Ends = NDArray[np.int64]
 
@@ -32,7 +33,7 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
     A header and a byte order mark belong to no block. Blocks of a plain file have no content.
     Raises UnreadableExport for a truncated or damaged container, and for a line of more than 64 MiB.
     """
-    plain = is_plain(part)
+    plain = is_plain(part) and not is_remote(part.file)  # an object would be read twice
     pieces: list[bytes] = []
     index = start = at = 0
     header = not part.dialect.headless

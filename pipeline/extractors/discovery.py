@@ -1,42 +1,33 @@
-"""Finds the parts of an export: files, folders, globs, archives, standard input; reports what is left out."""
+"""Finds the parts of an export in the files that a person names, by their content; reports what is left out."""
 
 from __future__ import annotations
 
-import glob
 import os
-import re
-import shutil
-import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from pipeline import storage
 from pipeline.errors import UnreadableExport, UsageError
 from pipeline.extractors import archives
 from pipeline.extractors.beside import beside
 from pipeline.extractors.containers import BUFFER_BYTES, broken
-from pipeline.extractors.fetched import MANIFEST, NEW, describe_fetched
 from pipeline.extractors.file_rules import HEADER, NO_RULES, FileRules
 from pipeline.extractors.formats import excel, format_of
 from pipeline.extractors.header import NO_HEADER
 from pipeline.extractors.manifests import LEFT_OUT
+from pipeline.extractors.named_files import File, files_of, is_hidden, natural, printable, shown
 from pipeline.extractors.patterns import matches
-from pipeline.extractors.plan_detection import is_plan
 from pipeline.extractors.sniffing import Content, NoRows, sniff
 from pipeline.extractors.stream import digest_of
 from pipeline.models import Dialect, Notice, Part, Source, Step
 
-_MARKERS = re.compile(r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|__MACOSX|Thumbs\.db")
-"""Files and folders that exporting programs write beside the rows."""
 SAME_FILE = "same_file"
 """The code of the notice about a file with the bytes of another."""
-_POSSIBLE_MARKERS = re.compile(r".*_complete|.*\.crc")
-_MARKER_BYTES = 64 * 1024
-"""Names that an export could also have: they are markers up to this size."""
-_File = tuple[str, bool]
-"""(absolute path, whether the command line names it and not its folder)."""
+_HEAD_BYTES = 256 * 1024
+"""What is read of each object to recognise it; most often this is enough."""
 
 
 @dataclass(slots=True)
@@ -57,6 +48,15 @@ class _Search:
         self.note(LEFT_OUT, path, "the mapping leaves such files out (`files: skip`)")
         return False
 
+    def wants_file(self, file: File, path: str) -> bool:
+        """The same of a file, which is wanted once."""
+        real = file.path if storage.is_remote(file.path) else os.path.realpath(file.path)
+        if real in self.files:
+            self.note(SAME_FILE, path, "given twice; read once")
+            return False
+        self.files.add(real)
+        return self.wants(path)
+
     def note(self, code: str, where: str, detail: str) -> None:
         self.notes.append(Notice(code, where, detail))
 
@@ -68,7 +68,7 @@ def open_source(
     rules: FileRules = NO_RULES,
     step: Step = lambda name, done, total: None,
 ) -> Source:
-    """The parts of an export, from files, folders, globs, archives, and `-` for standard input.
+    """The parts of an export, from files, folders, globs, archives, URLs in a store, and `-` for standard input.
 
     Each file is recognised by its content. Folders are read in natural order (`2024-1-1_9` before
     `2024-1-1_10`); members of an archive are parts of their own. A file that is left out has a Notice
@@ -86,17 +86,13 @@ def open_source(
     if not paths:
         raise UsageError("no export was named", hint="name files, folders or globs, or - for standard input")
     search = _Search(rules)
-    files: list[_File] = []
-    roots: list[str] = []
-    for path in paths:
-        root, expanded = _expand(path, spool, search)
-        roots.append(root)
-        files.extend(expanded)
+    files, root = files_of(paths, spool, search.note)
     if not files and not search.notes:
         raise UsageError(f"nothing was found in {', '.join(paths)}", hint="name the export's own folder")
-    root = os.path.commonpath(roots)
-    for file, named in sorted(files, key=lambda entry: natural(_shown(entry[0], root))):
-        _add_file(file, _shown(file, root), search, named=named)
+    wanted = [file for file in files if search.wants_file(file, shown(file.path, root))]
+    heads = storage.heads([(file.path, file.status.size if file.status else 0) for file in wanted], _HEAD_BYTES)
+    for file, head in zip(wanted, heads, strict=True):
+        _add_file(file, shown(file.path, root), head, search)
     if not search.parts and not any(note.code == "empty_file" for note in search.notes):
         reasons = "; ".join(f"{note.where}: {note.detail}" for note in search.notes[:5])
         raise UsageError(f"nothing to read was found in {', '.join(paths)} ({reasons})", hint="name the export itself")
@@ -105,151 +101,34 @@ def open_source(
     return Source(parts, tuple(search.notes), tuple(size for _, size in distinct), tuple(search.copies))
 
 
-def natural(path: str) -> tuple[tuple[int, int, str], ...]:
-    """A sorting key in which numbers count as numbers: `2024-1-1_9` comes before `2024-1-1_10`."""
-    pieces = re.split(r"([0-9]+)", path)
-    keys = ((1, int(piece), "") if number % 2 else (0, 0, piece) for number, piece in enumerate(pieces))
-    return (*keys, (2, 0, path))
-
-
-# -- from what was named to files --------------------------------------------------------------------------
-
-
-def _expand(path: str, spool: Path | None, search: _Search) -> tuple[str, list[_File]]:
-    """(the folder that shown paths are relative to, the files) of one argument."""
-    if path == "-":
-        file = _spooled(spool)
-        return os.path.dirname(file), [(file, True)]
-    if os.path.isdir(path):
-        if is_plan(Path(path)):
-            raise UsageError(f"{_printable(path)} is a plan of backcast, not an export", hint="name the export itself")
-        return os.path.abspath(path), list(_walk(path, search))
-    if os.path.lexists(path):
-        return os.path.dirname(os.path.abspath(path)), [(os.path.abspath(path), True)]
-    if path.startswith("duckdb:"):
-        hint = "write its rows with backcast fetch duckdb DATABASE --query SQL -o rows.parquet, and name that file"
-        raise UsageError(f"{path} is a query, and a plan reads files only", hint=hint)
-    if "://" in path:
-        raise UsageError(f"{path} is an address, not a path", hint="fetch it into a folder, and name that")
-    if glob.has_magic(path):
-        matches = sorted(glob.glob(path, recursive=True), key=natural)
-        if not matches:
-            raise UsageError(f"nothing matches {path}", hint="check the pattern and the folder")
-        folders = [os.path.dirname(os.path.abspath(match)) for match in matches]
-        files: list[_File] = []
-        for match in matches:
-            if os.path.isdir(match):
-                files.extend(_walk(match, search))
-            elif not _is_marker(match, search):
-                files.append((os.path.abspath(match), False))
-        return os.path.commonpath(folders), files
-    raise UnreadableExport(f"{path} does not exist", path=path, hint="check the path, or fetch it first")
-
-
-def _spooled(spool: Path | None) -> str:
-    """Standard input as a file, because a plan reads its source again when it is applied."""
-    if spool is None:
-        raise UsageError("there is no folder to save standard input in", hint="name a file, or a folder with -o")
-    if sys.stdin.isatty():
-        raise UsageError("standard input is a terminal", hint="pipe the export in: cat FILE | backcast … -")
-    spool.mkdir(parents=True, exist_ok=True)
-    target, partial = spool / "stdin", spool / "stdin.partial"
-    with partial.open("wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(target)
-    return str(target.absolute())
-
-
-def _walk(folder: str, search: _Search) -> Iterator[_File]:
-    """The files under a folder, links followed, no folder twice."""
-    visited: set[str] = set()
-
-    def fail(error: OSError) -> None:
-        raise broken(error, error.filename or folder)
-
-    for parent, folders, files in os.walk(os.path.abspath(folder), followlinks=True, onerror=fail):
-        real = os.path.realpath(parent)
-        if real in visited:
-            folders.clear()
-            continue
-        visited.add(real)
-        folders[:] = [name for name in folders if not _is_marker(os.path.join(parent, name), search)]
-        for name in files:
-            file = os.path.join(parent, name)
-            if not _is_marker(file, search):
-                yield file, False
-
-
-def _is_marker(file: str, search: _Search) -> bool:
-    """Whether a file or folder inside a named folder is ignored for its name, which a Notice reports."""
-    name = os.path.basename(file)
-    if name == "_delta_log" and os.path.isdir(file):
-        raise UnreadableExport(
-            f"{os.path.dirname(file)} is a Delta table, whose files also contain deleted rows",
-            path=file,
-            hint="write the table as plain Parquet first, and name that",
-        )
-    if os.path.isdir(file) and is_plan(Path(file)):
-        search.note("ignored_file", _printable(file), "a plan of backcast, not an export")
-        return True
-    if name in (MANIFEST, NEW):
-        search.note("ignored_file", _printable(file), describe_fetched(Path(file).parent))
-        return True
-    if name.startswith("."):
-        search.note("ignored_file", _printable(file), "its name begins with a dot")
-        return True
-    if _is_marker_name(name, os.path.getsize(file) if os.path.isfile(file) else 0):
-        search.note("ignored_file", _printable(file), "a marker that writers leave beside an export")
-        return True
-    return False
-
-
-def _is_marker_name(name: str, size: int) -> bool:
-    return bool(_MARKERS.fullmatch(name) or (_POSSIBLE_MARKERS.fullmatch(name) and size <= _MARKER_BYTES))
-
-
-def _shown(file: str, root: str) -> str:
-    return _printable(os.path.relpath(file, root).replace(os.sep, "/"))
-
-
-def _printable(path: str) -> str:
-    """A path as text for any report: bytes of a name that are not UTF-8 appear as escapes."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
 # -- from a file to parts ----------------------------------------------------------------------------------
 
 
-def _add_file(file: str, shown: str, search: _Search, *, named: bool) -> None:
-    real = os.path.realpath(file)
-    if real in search.files:
-        search.note("same_file", shown, "given twice; read once")
-        return
-    search.files.add(real)
-    if not search.wants(shown):
-        return
+def _add_file(found: File, shown: str, head: bytes | OSError | None, search: _Search) -> None:
+    """The parts of a file. `head` are its first bytes where they were read before, or why they cannot be read."""
+    file, named, status = found
     try:
-        status = os.stat(file)
-        if not os.path.isfile(file):
+        if isinstance(head, OSError):
+            raise head
+        status = status or storage.status(file)
+        if not storage.is_remote(file) and not os.path.isfile(file):
             if not named:
                 search.note("ignored_file", shown, "neither a file nor a folder")
                 return
             raise UsageError(f"{shown} is neither a file nor a folder", hint="pipe it in, and name it -")
-        with open(file, "rb") as stream:
+        with storage.opened_after(file, head, status.size) as stream:
             content = sniff(stream, shown, rules=search.rules, beside=partial(beside, file, shown, ()))
     except OSError as error:
         raise broken(error, shown) from error
-    template = Part(0, shown, file, "", (), "", Dialect(), status.st_size, status.st_mtime_ns)
+    template = Part(0, shown, file, "", (), "", Dialect(), status.size, status.mtime_ns, etag=status.etag)
     if isinstance(content, Content) and content.archive:
         if content.archive == "zip" and (book := excel.workbook(file, shown, search.rules)):
-            found = Content((), excel.NAME, book) if book.dialect.header else NoRows("an empty sheet", empty=True)
-            _add(found, template, status.st_size, search, named=named)
+            sheet = Content((), excel.NAME, book) if book.dialect.header else NoRows("an empty sheet", empty=True)
+            _add(sheet, template, status.size, search, named=named)
             return
         _add_members(template, (*content.codecs, content.archive), search)
     else:
-        _add(content, template, status.st_size, search, named=named)
+        _add(content, template, status.size, search, named=named)
 
 
 def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> None:
@@ -264,9 +143,9 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
                 path=template.path,
                 hint="save the sheet as .xlsx or CSV first",
             )
-        shown = f"{template.path}!{_printable(member.name)}"
+        shown = f"{template.path}!{printable(member.name)}"
         steps = member.name.split("/")
-        if any(_is_hidden(name, member.size) for name in steps if name not in ("", ".", "..")):
+        if any(is_hidden(name, member.size) for name in steps if name not in ("", ".", "..")):
             inside.note("ignored_file", shown, "a hidden file or a marker that writers leave beside an export")
             continue
         if not inside.wants(shown):
@@ -293,10 +172,6 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
     search.parts += [part for part, _ in sized]
     search.sizes += [size for _, size in sized]
     search.notes += inside.notes
-
-
-def _is_hidden(name: str, size: int) -> bool:
-    return name.startswith(".") or _is_marker_name(name, size)
 
 
 def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, named: bool) -> None:

@@ -20,6 +20,7 @@ import openpyxl
 from openpyxl.styles.numbers import is_datetime
 from openpyxl.utils.escape import unescape
 
+from pipeline import storage
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import FETCH_AGAIN
 from pipeline.extractors.dialect import unique
@@ -82,7 +83,12 @@ def notices(part: Part) -> Iterator[tuple[str, str]]:
         yield OTHER_SHEETS, f"the sheet {part.dialect.sheet!r} is read; not read: {named} (--set sheet=NAME)"
     merged = 0
     first = ""
-    with _readable(part.path), zipfile.ZipFile(part.file) as archive, archive.open(inside.lstrip("/")) as stream:
+    with (
+        _readable(part.path),
+        storage.opened(part.file) as book_file,
+        zipfile.ZipFile(book_file) as archive,
+        archive.open(inside.lstrip("/")) as stream,
+    ):
         seen = b""
         while piece := stream.read(_WINDOW):
             window = seen + piece
@@ -109,7 +115,7 @@ def notices(part: Part) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _book(file: str, path: str) -> Iterator[Any]:
-    with zipfile.ZipFile(file) as archive:
+    with storage.opened(file) as stream, zipfile.ZipFile(stream) as archive:
         texts = sum(one.file_size for one in archive.infolist() if one.filename.lower().endswith("sharedstrings.xml"))
     if texts > MAX_TEXT_BYTES:
         raise UnreadableExport(
@@ -117,7 +123,7 @@ def _book(file: str, path: str) -> Iterator[Any]:
             path=path,
             hint="save the sheet as CSV",
         )
-    with open(file, "rb") as stream:  # by its content: openpyxl refuses names that do not end in .xlsx
+    with storage.opened(file) as stream:  # by its content: openpyxl refuses names that do not end in .xlsx
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about styles and controls, which have no part in rows
             book = openpyxl.load_workbook(stream, read_only=True, data_only=True, keep_links=False)

@@ -6,10 +6,11 @@ were the whole export.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import msgspec
 
+from pipeline import storage
 from pipeline.errors import UnreadableExport
 from pipeline.text import pluralize
 
@@ -60,25 +61,25 @@ class FetchManifest(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(one for one in self.windows if one.file)
 
 
-def read_manifest(folder: Path) -> FetchManifest | None:
-    """The manifest of a folder; None where there is none. Raises UnreadableExport for one that cannot be read."""
-    path = folder / MANIFEST
+def read_manifest(folder: str) -> FetchManifest | None:
+    """The manifest of a folder or prefix; None where there is none. Raises UnreadableExport where it cannot be read."""
+    path = os.path.join(folder, MANIFEST)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=FetchManifest)
+        return msgspec.json.decode(storage.read(path), type=FetchManifest)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise UnreadableExport(
-            f"{path} cannot be read as the manifest of a fetch: {error}", path=str(path), hint=_AGAIN
+            f"{path} cannot be read as the manifest of a fetch: {error}", path=path, hint=_AGAIN
         ) from None
 
 
-def describe_fetched(folder: Path) -> str:
+def describe_fetched(folder: str) -> str:
     """The manifest of a complete fetch in a few words. Raises UnreadableExport unless all its files are there."""
     manifest = read_manifest(folder)
     if manifest is None or manifest.left:
         missing = "" if manifest is None else f": {pluralize(len(manifest.left), 'window')} left of {manifest.tool}"
-        raise UnreadableExport(f"the fetch into {folder} is not finished{missing}", path=str(folder), hint=_AGAIN)
+        raise UnreadableExport(f"the fetch into {folder} is not finished{missing}", path=folder, hint=_AGAIN)
     refuse_changed(folder, manifest)
     words = f"the manifest of a fetch from {manifest.tool}, with all its {pluralize(len(manifest.files), 'file')}"
     fewer = [one.since for one in manifest.windows if one.fewer]
@@ -88,18 +89,15 @@ def describe_fetched(folder: Path) -> str:
     return words
 
 
-def refuse_changed(folder: Path, manifest: FetchManifest) -> None:
+def refuse_changed(folder: str, manifest: FetchManifest) -> None:
     """Raise UnreadableExport for a file of a manifest that is missing or has another size."""
-    for one in manifest.files:
-        path = folder / one.file
-        try:
-            size = path.stat().st_size
-        except OSError:
-            size = -1
+    paths = [os.path.join(folder, one.file) for one in manifest.files]
+    for one, path, status in zip(manifest.files, paths, storage.statuses(paths), strict=True):
+        size = -1 if isinstance(status, OSError) else status.size
         if size != one.bytes:
             found = f"has {size:,} bytes and not {one.bytes:,}" if size >= 0 else "is missing"
             raise UnreadableExport(
                 f"{path}, which was fetched from {manifest.tool}, {found}",
-                path=str(path),
+                path=path,
                 hint=f"fetch into another folder, or restore {one.file}",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
+from pipeline import storage
 from pipeline.extractors.stream import MAX_RECORD_BYTES, is_plain, opened, too_long
 from pipeline.models import Block, Part
 
@@ -22,7 +23,7 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
     Raises UnreadableExport for a truncated or damaged container, and for a line of more than 64 MiB.
     """
     plain = is_plain(part)
-    with opened(part) if not plain else _file(part) as stream:
+    with opened(part) if not plain else _file(part, size) as stream:
         start = len(BOM) if stream.peek(len(BOM))[: len(BOM)] == BOM else 0
         stream.read(start)
         index = 0
@@ -39,11 +40,11 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
             index += 1
 
 
-def _file(part: Part) -> io.BufferedReader:
+def _file(part: Part, size: int) -> io.BufferedReader:
     from pipeline.extractors.containers import broken
 
     try:
-        return open(part.file, "rb")
+        return storage.opened_at_strides(part.file, size)
     except OSError as error:
         raise broken(error, part.path) from error
 

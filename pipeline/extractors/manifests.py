@@ -7,13 +7,14 @@ named by a mapping (`files: manifest: heap`). A file that a manifest lists and t
 from __future__ import annotations
 
 import codecs
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from pipeline import storage
 from pipeline.errors import UnfitExport, UnreadableExport
 from pipeline.extractors import adobe_feed
 from pipeline.extractors.containers import FETCH_AGAIN
@@ -56,7 +57,7 @@ class Listing:
         rowless = ("empty_file", "ignored_file", LEFT_OUT)
         by_path = {note.where: [] for note in source.notes if note.code in rowless} | by_path
         root = next((part.file.removesuffix(part.path.partition("!")[0]) for part in source.parts), "")
-        self.given = {str(Path(root + path.partition("!")[0])) for path in by_path}
+        self.given = {root + path.partition("!")[0] for path in by_path}
         self._by_name: dict[str, list[tuple[tuple[str, ...], list[Part]]]] = {}
         for path, parts in by_path.items():
             steps = tuple((root + path).replace("!", "/").split("/"))
@@ -346,25 +347,28 @@ def adobe(listing: Listing) -> Choice:
     for manifest_file in adobe_feed.manifests_beside(listing.parts):
         files = adobe_feed.listed_files(manifest_file)
         found = listing.files(file.name for file in files)
-        places = {file: manifest_file.with_name(file.name) for file in files}
-        given = [file for file in files if str(places[file]) in listing.given]
+        name = os.path.basename(manifest_file)
+        places = {file: adobe_feed.beside(manifest_file, file.name) for file in files}
+        given = [file for file in files if places[file] in listing.given]
         unpacked = {
-            file: adobe_feed.unpacked(listing.parts, places[file]) for file in files if not places[file].exists()
+            file: adobe_feed.unpacked(listing.parts, places[file])
+            for file in files
+            if not storage.is_file(places[file])
         }
         absent = [
             file
             for file, parts in unpacked.items()
             if not parts
             and found[file.name] is None
-            and (file.has_hits or not manifest_file.with_name(adobe_feed.HEADERS).exists())
+            and (file.has_hits or not storage.is_file(adobe_feed.beside(manifest_file, adobe_feed.HEADERS)))
         ]
         if not any(file.has_hits for file in (*given, *unpacked)):
             continue
-        _refuse_missing(manifest_file.name, (file.name for file in absent))
+        _refuse_missing(name, (file.name for file in absent))
         for file in given:
-            adobe_feed.refuse_changed(places[file], file, manifest_file.name)
+            adobe_feed.refuse_changed(places[file], file, name)
         for file, parts in unpacked.items():
             if file.has_hits and parts and file.records is not None:
-                adobe_feed.refuse_other_count(parts, file, manifest_file.name)
-        choice.notes.append((manifest_file.name, f"a manifest of {len(files)} files"))
+                adobe_feed.refuse_other_count(parts, file, name)
+        choice.notes.append((name, f"a manifest of {len(files)} files"))
     return choice

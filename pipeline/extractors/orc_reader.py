@@ -8,7 +8,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import orc
@@ -16,7 +17,7 @@ from pyarrow import orc
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import FETCH_AGAIN, Damaged
 from pipeline.extractors.parquet_reader import packed
-from pipeline.extractors.stream import opened
+from pipeline.extractors.stream import opened, stored
 from pipeline.models import Block, Part
 
 _READ_AHEAD = 1024 * 1024
@@ -49,12 +50,17 @@ def check(part: Part) -> tuple[str, ...]:
 
 @contextmanager
 def _opened(part: Part) -> Iterator[orc.ORCFile]:
-    with opened(part) as stream, tempfile.TemporaryFile(prefix="backcast-") as spool:
+    with ExitStack() as stack:
         if part.codecs:
+            stream = stack.enter_context(opened(part))
+            spool = stack.enter_context(tempfile.TemporaryFile(prefix="backcast-"))
             shutil.copyfileobj(stream, spool, _READ_AHEAD)
             spool.seek(0)
+            file: Any = pa.PythonFile(spool)
+        else:
+            file = pa.PythonFile(stack.enter_context(stored(part, in_places=True)))
         try:
-            yield orc.ORCFile(pa.PythonFile(spool) if part.codecs else part.file)
+            yield orc.ORCFile(file)
         except (pa.ArrowException, OSError, ValueError) as error:
             cause = str(error).split("\n")[0]
             raise UnreadableExport(

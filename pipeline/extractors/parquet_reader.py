@@ -68,7 +68,7 @@ def _opened(part: Part) -> Iterator[tuple[pq.ParquetFile, Footer]]:
             with _directory(part, spool) as opened_file:
                 yield opened_file
     else:
-        with stored(part) as plain, _directory(part, plain) as opened_file:
+        with stored(part, in_places=True) as plain, _directory(part, plain) as opened_file:
             yield opened_file
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+
+from pipeline import storage
 
 _HEAD = re.compile(rb'\s*\{\s*"format"\s*:\s*"backcast\.plan/')
 """The start of plan.json in every version."""
@@ -15,13 +18,13 @@ MARK = "not-finished.txt"
 
 def is_plan(folder: Path) -> bool:
     """Whether a folder contains a plan, finished or not; False for a folder that cannot be read."""
-    return _has_plan(folder) or any(_is_ours(folder / name) for name in (UNFINISHED, FINISHED))
+    return has_plan(str(folder)) or any(_is_ours(folder / name) for name in (UNFINISHED, FINISHED))
 
 
-def _has_plan(folder: Path) -> bool:
+def has_plan(folder: str) -> bool:
+    """Whether a folder or a prefix has a finished plan; False for one that cannot be read."""
     try:
-        with (folder / "plan.json").open("rb") as file:
-            return _HEAD.match(file.read(100)) is not None
+        return _HEAD.match(storage.read_range(os.path.join(folder, "plan.json"), 0, 100)) is not None
     except OSError:
         return False
 
@@ -29,6 +32,6 @@ def _has_plan(folder: Path) -> bool:
 def _is_ours(folder: Path) -> bool:
     """Whether a folder with one of our names is ours: empty, marked as unfinished, or with a plan."""
     try:
-        return (folder / MARK).exists() or _has_plan(folder) or (folder.is_dir() and not any(folder.iterdir()))
+        return (folder / MARK).exists() or has_plan(str(folder)) or (folder.is_dir() and not any(folder.iterdir()))
     except OSError:
         return False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import IO
 
+from pipeline import storage
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import BUFFER_BYTES, FETCH_AGAIN, Checked, broken, decompressed, stream_of
 from pipeline.models import Block, Part
@@ -49,8 +49,11 @@ def inner_codecs(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @contextmanager
-def stored(part: Part) -> Iterator[IO[bytes]]:
-    """The bytes that the digest is of: the file's, or the member's as the archive gives them."""
+def stored(part: Part, *, in_places: bool = False) -> Iterator[IO[bytes]]:
+    """The bytes that the digest is of: the file's, or the member's as the archive gives them.
+
+    `in_places`: an object is not read from its beginning to its end.
+    """
     if part.member:
         from pipeline.extractors import archives
 
@@ -59,7 +62,7 @@ def stored(part: Part) -> Iterator[IO[bytes]]:
         return
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(open(part.file, "rb", buffering=BUFFER_BYTES))
+            file = stack.enter_context(storage.opened(part.file, in_places=in_places))
         except OSError as error:
             raise broken(error, part.path) from error
         yield file
@@ -67,9 +70,10 @@ def stored(part: Part) -> Iterator[IO[bytes]]:
 
 def read_range(part: Part, offset: int, length: int) -> bytes:
     """`length` bytes of a plain part from `offset`. Raises UnreadableExport when the file is shorter now."""
-    with stored(part) as stream:
-        stream.seek(offset)
-        content = stream.read(length)
+    try:
+        content = storage.read_range(part.file, offset, length)
+    except OSError as error:
+        raise broken(error, part.path) from error
     if len(content) < length:
         raise UnreadableExport(
             f"{part.path} has become shorter since it was first read: it ends before byte {offset + length:,}",
@@ -94,18 +98,17 @@ def digest_of(part: Part, cancelled: Callable[[], bool] = lambda: False) -> str:
     return digest.hexdigest()
 
 
-def refuse_changed(part: Part) -> None:
-    """Raises UnreadableExport where the size or the time of the part's file is not that of when the plan began."""
-    try:
-        status = os.stat(part.file)
-    except OSError as error:
-        raise broken(error, part.path) from error
-    if (status.st_size, status.st_mtime_ns) != (part.bytes, part.mtime_ns):
-        raise UnreadableExport(
-            f"{part.path} changed while it was read: {part.bytes:,} bytes then, {status.st_size:,} now",
-            path=part.path,
-            hint="wait until the export is complete, then plan again",
-        )
+def refuse_changed(parts: Sequence[Part]) -> None:
+    """Raises UnreadableExport where the file of a part is not as it was when the plan began (`FileStatus`)."""
+    for part, status in zip(parts, storage.statuses([part.file for part in parts]), strict=True):
+        if isinstance(status, OSError):
+            raise broken(status, part.path) from status
+        if not status.is_same(part.status):
+            raise UnreadableExport(
+                f"{part.path} changed while it was read: {part.bytes:,} bytes then, {status.size:,} now",
+                path=part.path,
+                hint="wait until the export is complete, then plan again",
+            )
 
 
 def too_long(part: Part, offset: int) -> UnreadableExport:

@@ -91,7 +91,7 @@ def opened(path: Path, fresh: FetchManifest) -> Iterator[Folder]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Busy(f"another process fetches into {path}", hint="wait for it, or give another folder") from None
-        manifest = read_manifest(path)
+        manifest = read_manifest(str(path))
         if manifest is None:
             others = sorted({entry.name for entry in path.iterdir()} - {NEW, _PARTIAL})
             if others:
@@ -100,7 +100,7 @@ def opened(path: Path, fresh: FetchManifest) -> Iterator[Folder]:
             folder._write(())
         else:
             _refuse_other(path, manifest, fresh)
-            refuse_changed(path, manifest)
+            refuse_changed(str(path), manifest)
             folder = Folder(path, manifest)
             _remove_unnamed(folder)
         yield folder

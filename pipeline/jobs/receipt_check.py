@@ -12,6 +12,7 @@ from pipeline.jobs.job import plan_directory, state_file
 from pipeline.jobs.receipt import FORMAT, JobReceipt, sums_of
 from pipeline.jobs.state import read_whole_history
 from pipeline.models import Step
+from pipeline.options import PathText
 from pipeline.proof.check import (
     Checked,
     ReceiptCheck,
@@ -40,7 +41,7 @@ _RIGHT = {
 
 
 def check_any_receipt(
-    file: Path, source_root: Path | None = None, public_key: Path | None = None,
+    file: Path, source_root: PathText | None = None, public_key: Path | None = None,
     progress: Step = lambda name, done, total: None,
 ) -> ReceiptCheck:  # fmt: skip
     """Check the receipt of a plan or of a job, as `pipeline.proof.check.check_receipt` does. Raises UsageError."""
@@ -61,7 +62,7 @@ def check_any_receipt(
     return ReceiptCheck(str(file), all(check.result != "failed" for check in checks), checks)
 
 
-def _plans(receipt: JobReceipt, state: Path, source_root: Path | None, progress: Step) -> Iterator[Checked]:
+def _plans(receipt: JobReceipt, state: Path, source_root: PathText | None, progress: Step) -> Iterator[Checked]:
     """Each check of a plan's receipt, over all plans of the job."""
     found: dict[str, list[tuple[str, Checked]]] = {}
     for done, one in enumerate(receipt.plans):

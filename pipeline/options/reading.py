@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from pipeline.option_types import Checked, option, read_seconds
 from pipeline.options import shared
@@ -36,7 +35,7 @@ class VerifyOptions(Checked):
     )  # fmt: skip
     api: str | None = shared.api()
     project: str | None = shared.project("1 on this machine")
-    source_root: Path | str | None = shared.source_root()
+    source_root: PathText | None = shared.source_root()
     workers: int | None = shared.workers()
     whole: bool = option(False)
 
@@ -46,7 +45,7 @@ class RejectsOptions(Checked):
     """The options of listing rejected rows and refused events."""
 
     code: str | None = option(None, "--code", metavar="CODE", complete="codes", help="Only those with this code.")
-    source_root: Path | str | None = shared.source_root()
+    source_root: PathText | None = shared.source_root()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ class UndoListOptions(Checked):
         None, "--out", "-o", path="folder", exists=False, metavar="DIR",
         help="The folder for the lists.  [default: undo-list in the plan's directory]",
     )  # fmt: skip
-    source_root: Path | str | None = shared.source_root()
+    source_root: PathText | None = shared.source_root()
     workers: int | None = shared.workers()
 
 
@@ -79,7 +78,7 @@ class ReceiptCheckOptions(Checked):
     """The options of checking a receipt."""
 
     source_root: PathText | None = option(
-        None, "--source-root", path="folder", metavar="DIR",
+        None, "--source-root", path="folder", exists=False, metavar="DIR",
         help="The folder of the export, whose files are read and compared.",
     )  # fmt: skip
     public_key: PathText | None = option(
@@ -98,7 +97,7 @@ class DiffOptions(Checked):
     )  # fmt: skip
     show_values: bool = shared.show_values()
     show_ids: bool = shared.show_ids()
-    source_root: Path | str | None = option(
+    source_root: PathText | None = option(
         None, "--source-root", path="folder", exists=False, metavar="DIR",
         help="Where an export is now that is no longer where a plan read it.",
     )  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import fspath
-from pathlib import Path
 
 from pipeline.option_types import Checked, option, read_names, read_seconds, read_zone
 from pipeline.options import shared
@@ -47,7 +46,7 @@ class PreflightOptions(Checked):
     allow_already_there: bool = option(
         False, "--allow-already-there", help="Go on although the target has more events of the plan already than that."
     )
-    source_root: Path | str | None = shared.source_root()
+    source_root: PathText | None = shared.source_root()
     timeout: float = shared.timeout(20.0)
     ca_file: PathText | None = shared.ca_file()
     redirect_hosts: Sequence[str] = option(())
@@ -99,7 +98,7 @@ class FaultOptions(Checked):
 class RehearseOptions(FaultOptions):
     """The options of a rehearsal."""
 
-    source_root: Path | str | None = shared.source_root()
+    source_root: PathText | None = shared.source_root()
     workers: int | None = shared.workers()
 
 
@@ -212,7 +211,7 @@ class ApplyOptions(Checked):
         None, "--metrics-port", least=1, most=65_535, metavar="PORT",
         help="Serve the same counts on this port of this machine while the run goes on.",
     )  # fmt: skip
-    source_root: Path | str | None = shared.source_root()
+    source_root: PathText | None = shared.source_root()
     workers: int | None = shared.workers()
 
     def __post_init__(self) -> None:

@@ -14,7 +14,8 @@ from pipeline.errors import UnfitExport
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import has_fixed_columns
 from pipeline.extractors import rows as read_rows
-from pipeline.extractors.discovery import SAME_FILE, natural
+from pipeline.extractors.discovery import SAME_FILE
+from pipeline.extractors.named_files import natural
 from pipeline.mapper import Mapping
 from pipeline.mapper.program.blanks import blank_remover
 from pipeline.mapper.program.references import find

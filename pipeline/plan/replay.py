@@ -24,7 +24,7 @@ from pipeline.errors import StalePlan, UnsafePlan, UsageError
 from pipeline.identity.groups import group_uuid
 from pipeline.ledger import BatchKey, read_batches, read_summary, state_digest
 from pipeline.models import SealedOptions, Step
-from pipeline.options import PlanOptions
+from pipeline.options import PathText, PlanOptions
 from pipeline.plan.duplicates import ALREADY_SETTLED
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.sealed.directory import Directory
@@ -63,7 +63,7 @@ class Replay:
     replays itself, the last one first, and before them its own."""
 
     chain: Sequence[tuple[Plan, Directory]]
-    source_root: Path | None
+    source_root: PathText | None
     seal: ReplayedPlan
 
     @property
@@ -126,7 +126,7 @@ def open_replay(options: PlanOptions) -> Replay | None:
         if options.source_root is not None:
             raise UsageError("--source-root belongs to --replay", hint="leave it out: the export is named as SOURCE")
         return None
-    root = None if options.source_root is None else Path(options.source_root)
+    root = options.source_root
     chain = [open_plan(options.replay)]
     while (before := chain[-1][0].replays) is not msgspec.UNSET:
         if stale := replay_differences(chain[-1][0]):

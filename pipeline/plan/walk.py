@@ -70,6 +70,7 @@ class PartCounts:
         return PartSeal(
             part.path, part.bytes, digest, self.rows, self.mapped, self.skipped, self.rejected, part.format,
             part.codecs, part.dialect, as_text(part.file), as_text(part.member), part.mtime_ns, part.table,
+            part.etag or msgspec.UNSET,
         )  # fmt: skip
 
 

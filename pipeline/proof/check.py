@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
+from os import fspath
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from pipeline import storage
 from pipeline.errors import BackcastError, UsageError
 from pipeline.extractors import digest_of
 from pipeline.ledger import state_digest
 from pipeline.models import Dialect, Part, Step
+from pipeline.options import PathText
 from pipeline.plan.sealed.directory import Directory, digest_file
 from pipeline.plan.sealed.manifest import load
 from pipeline.proof.receipt import (
@@ -52,7 +56,7 @@ class ReceiptCheck(msgspec.Struct, frozen=True):
 
 def check_receipt(
     file: Path,
-    source_root: Path | None = None,
+    source_root: PathText | None = None,
     public_key: Path | None = None,
     progress: Step = lambda name, done, total: None,
 ) -> ReceiptCheck:
@@ -161,7 +165,7 @@ def check_sums(receipt: Stated) -> Iterator[Checked]:
     )
 
 
-def check_inputs(receipt: Stated, source_root: Path | None, progress: Step) -> Checked:
+def check_inputs(receipt: Stated, source_root: PathText | None, progress: Step) -> Checked:
     """The files of the export are those that were read."""
     name = "inputs"
     if source_root is None:
@@ -180,12 +184,12 @@ def check_inputs(receipt: Stated, source_root: Path | None, progress: Step) -> C
     return outcome(name, wrong, f"{pluralize(len(receipt.inputs), 'file')} of the export as they were read")
 
 
-def _part(one: Input, source_root: Path) -> Part:
+def _part(one: Input, source_root: PathText) -> Part:
     outer = one.path.split("!", 1)[0]
-    parts = Path(outer).parts
-    candidates = [source_root.joinpath(*parts), source_root.joinpath(*parts[1:] or parts), source_root / parts[-1]]
-    file = next((path for path in candidates if path.exists()), candidates[0])
-    return Part(0, one.path, str(file), one.member, one.codecs, "", Dialect(), one.bytes, 0, one.sha256)
+    parts, root = outer.split("/"), fspath(source_root)
+    candidates = [os.path.join(root, *names) for names in (parts, parts[1:] or parts, parts[-1:])]
+    file = next((path for path in candidates if storage.is_file(path)), candidates[0])
+    return Part(0, one.path, file, one.member, one.codecs, "", Dialect(), one.bytes, 0, one.sha256)
 
 
 def check_plan(receipt: Stated, directory: Directory) -> Checked:

@@ -110,7 +110,7 @@ def write_undo_list(
     if history is None or not (summary.totals.settled or any(read_unanswered(directory.ledger))):
         raise UsageError(f"nothing of {directory.path} was sent, so there is nothing to take back")
     _may_replace(to)
-    root = None if options.source_root is None else Path(options.source_root)
+    root = options.source_root
     config = transform_config_for(plan, directory, root)
     check_export(plan, config, directory, progress)
     workers = workers_for(options.workers, config.parts)

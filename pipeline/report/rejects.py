@@ -14,6 +14,7 @@ from typing import NamedTuple, TextIO
 from pipeline.errors import Refused, UnreadableExport, UnsafePlan, UsageError
 from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
 from pipeline.models import Reject
+from pipeline.options import PathText
 from pipeline.plan.samples.event_rows import BlockEvents, Place, find_lines, find_rows
 from pipeline.plan.sealed.directory import Directory, read_lines
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
@@ -48,7 +49,7 @@ class RefusedEvent(Reject, frozen=True, gc=False, kw_only=True):
 
 
 def rejected(
-    plan: Plan, directory: Directory, source_root: Path | None = None, warn: Warn = lambda line: None
+    plan: Plan, directory: Directory, source_root: PathText | None = None, warn: Warn = lambda line: None
 ) -> Iterator[Reject]:
     """The rejected rows of a plan, then its refused events. Raises BrokenLedger.
 
@@ -66,7 +67,7 @@ def _located(
     refusals: Iterable[RefusalRecord],
     numbers: Collection[int],
     stage: str,
-    source_root: Path | None,
+    source_root: PathText | None,
     warn: Warn,
 ) -> Iterator[RefusedEvent]:
     """Refused events with their rows, in the order of the ledger. `numbers` are the blocks of the phase events."""
@@ -86,7 +87,7 @@ class RefusalCause(NamedTuple):
 
 
 def refusal_causes(
-    plan: Plan, directory: Directory, *, rehearsed: bool = False, source_root: Path | None = None
+    plan: Plan, directory: Directory, *, rehearsed: bool = False, source_root: PathText | None = None
 ) -> list[RefusalCause]:
     """Why events of a plan, or of its rehearsal, were refused, the most frequent cause first. Raises BrokenLedger.
 
@@ -199,7 +200,7 @@ def _of_rows(
     refusals: Iterator[RefusalRecord],
     numbers: Collection[int],
     stage: str,
-    source_root: Path | None,
+    source_root: PathText | None,
     warn: Warn,
 ) -> Iterator[RefusedEvent]:
     """Refused events of rows. Their rows come from transforming their blocks again, as `verify` does."""
@@ -220,7 +221,7 @@ def _of_rows(
 
 
 def _find_rows(
-    plan: Plan, directory: Directory, numbers: Collection[int], source_root: Path | None
+    plan: Plan, directory: Directory, numbers: Collection[int], source_root: PathText | None
 ) -> Iterator[BlockEvents]:
     yield from find_rows(plan, directory, transform_config_for(plan, directory, source_root), numbers)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from pipeline.config import Secret
 from pipeline.errors import UsageError
@@ -43,7 +42,7 @@ def plan_canary(
         )
     if reading is not None and not options.dry_run:
         check_project(to, reading)
-    config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
+    config = transform_config_for(plan, directory, options.source_root)
     for line in check_fresh(plan, config, directory, progress):
         warn(line)
     workers = workers_for(options.workers, config.parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.config import Secret
@@ -62,7 +61,7 @@ def compare(
     check_target(directory.ledger, address_of(to))
     check_project(to, options)
     local = is_loopback(address_of(to))
-    config = transform_config_for(plan, directory, None if options.source_root is None else Path(options.source_root))
+    config = transform_config_for(plan, directory, options.source_root)
     check_sent(plan, directory, to)
     check_export(plan, config, directory, progress)
     if options.settle is not None or not local:

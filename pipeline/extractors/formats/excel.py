@@ -8,6 +8,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 
+from pipeline import storage
 from pipeline.extractors.dialect import name_notices
 from pipeline.extractors.file_rules import FileRules
 from pipeline.extractors.format import Format, Recognized, RowOptions
@@ -21,7 +22,7 @@ def workbook(file: str, path: str, rules: FileRules) -> Recognized | None:
     """The sheet to read of a zip that is a workbook, None for any other zip and for a damaged one. A sheet without
     rows has no header. Raises UnreadableExport for a workbook that cannot be read."""
     try:
-        with zipfile.ZipFile(file) as archive:
+        with storage.opened(file) as stream, zipfile.ZipFile(stream) as archive:
             if "xl/workbook.xml" not in archive.namelist():
                 return None
     except (zipfile.BadZipFile, ValueError, OSError):

@@ -28,6 +28,7 @@ from pipeline.files import private
 from pipeline.mapper import Compile
 from pipeline.mask import MASK
 from pipeline.models import Block
+from pipeline.options import PathText
 from pipeline.plan.diff.compare import SpillPair, compare_block, match_spilled
 from pipeline.plan.diff.result import (
     KINDS,
@@ -79,7 +80,7 @@ def compare_plans(
     b: Opened,
     *,
     workers: int | None = None,
-    source_root: Path | None = None,
+    source_root: PathText | None = None,
     counts_only: bool = False,
     values: bool = False,
     ids: bool = False,
@@ -117,7 +118,7 @@ class _Comparison:
         self.rekeyed = 0
         self._pairs = BlockPairs(a, b)
 
-    def run(self, workers: int | None, source_root: Path | None, progress: Progress) -> Diff:
+    def run(self, workers: int | None, source_root: PathText | None, progress: Progress) -> Diff:
         blocks = [(first, second) for _, _, first, second in self._pairs.differing()]
         total = sum(max(one.sealed.length for one in pair if one is not None) for pair in blocks)
         configs = self._configs(source_root) if blocks else None
@@ -139,7 +140,7 @@ class _Comparison:
         self.rekeyed = self._tags.common()
         return _diff(*self.sides, self)
 
-    def _configs(self, source_root: Path | None) -> tuple[TransformConfig, TransformConfig]:
+    def _configs(self, source_root: PathText | None) -> tuple[TransformConfig, TransformConfig]:
         """Both plans on this machine, the second one inside the first."""
         first, second = (_config(side, source_root) for side in self.sides)
         return replace(first, other=second), second
@@ -169,7 +170,7 @@ class _Comparison:
         self.tally.add(tally)
 
 
-def _config(side: Opened, source_root: Path | None) -> TransformConfig:
+def _config(side: Opened, source_root: PathText | None) -> TransformConfig:
     """A plan's config, its export having been looked at. Raises StalePlan, UnreadableExport."""
     try:
         try:

@@ -7,15 +7,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
-from pathlib import Path
+from os import fspath
 
+from pipeline import storage
 from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import digest_of
-from pipeline.extractors.containers import BUFFER_BYTES
+from pipeline.extractors.containers import BUFFER_BYTES, broken
 from pipeline.models import Block, Part, SealedOptions, Step
+from pipeline.options import PathText
 from pipeline.plan.sealed.directory import Directory, digest_file, read_lines
 from pipeline.plan.sealed.manifest import Plan, SealedBlock, as_name
+from pipeline.storage import FileStatus
 from pipeline.text import printable
 from pipeline.transform.events import Mapper
 from pipeline.transform.tasks import DuplicateDecision, Task, TransformConfig
@@ -33,23 +36,30 @@ class PlannedBlock:
         return self.sealed.events - sum(bool(copy.code) for copy in self.copies)
 
 
-def find_parts(plan: Plan, source_root: Path | None = None) -> tuple[Part, ...]:
-    """The plan's parts on this machine. Raises UnreadableExport naming the first that is missing."""
-    parts = []
-    for index, sealed in enumerate(plan.parts):
-        file = as_name(sealed.file)
-        if source_root is not None:
-            depth = sealed.path.split("!", 1)[0].count("/") + 1
-            candidates = [source_root.joinpath(*Path(file).parts[-depth:]), source_root / Path(file).name]
-            file = str(next((one for one in candidates if one.exists()), candidates[0]))
-        if not os.path.exists(file):
+def find_parts(plan: Plan, source_root: PathText | None = None) -> tuple[Part, ...]:
+    """The plan's parts where they are now. Raises UnreadableExport naming the first that is missing."""
+    files = [as_name(sealed.file) for sealed in plan.parts]
+    if source_root is not None:
+        files = list(_moved(plan, files, fspath(source_root)))
+    for sealed, file, status in zip(plan.parts, files, storage.statuses(files), strict=True):
+        if isinstance(status, FileNotFoundError):
             raise UnreadableExport(
                 f"{sealed.path} is gone: no file {printable(file, 1_000)}",
                 path=sealed.path,
                 hint="bring the export back, or name its folder with --source-root DIR",
             )
-        parts.append(sealed.part(index, file))
-    return tuple(parts)
+        if isinstance(status, OSError):
+            raise broken(status, sealed.path) from status
+    return tuple(sealed.part(index, file) for index, (sealed, file) in enumerate(zip(plan.parts, files, strict=True)))
+
+
+def _moved(plan: Plan, files: Sequence[str], root: str) -> Iterator[str]:
+    """The files below another root: at the end of the path that they had, or directly in it."""
+    ends = [sealed.path.split("!", 1)[0].count("/") + 1 for sealed in plan.parts]
+    nested = [os.path.join(root, *file.split("/")[-depth:]) for file, depth in zip(files, ends, strict=True)]
+    for file, place, status in zip(files, nested, storage.statuses(nested), strict=True):
+        flat = os.path.join(root, os.path.basename(file))
+        yield flat if isinstance(status, FileNotFoundError) and storage.is_file(flat) else place
 
 
 def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None = None) -> None:
@@ -129,23 +139,23 @@ def task_of(plan: Plan, planned: PlannedBlock) -> Task:
     )
 
 
-_DIGESTS: dict[tuple[str, str, int, int], str] = {}
-"""Digests of touched files, by path, member, size and time: several steps of a command compare the same files."""
+_DIGESTS: dict[tuple[str, str, FileStatus], str] = {}
+"""Digests of touched files, by path, member and status: several steps of a command compare the same files."""
 
 
 def stale_parts(plan: Plan, parts: Sequence[Part], step: Step = lambda name, done, total: None) -> list[str]:
     """The differences between the parts and their seals, a sentence each.
 
-    Only a part whose size or modification time differs is read again (for a member, those of its archive). `step` is
-    called with the MB that were read, and with all that are.
+    Only a part whose file has another status is read again (for a member, that of its archive). `step` is called with
+    the MB that were read, and with all that are.
     """
-    stats = [os.stat(part.file) for part in parts]
-    touched = [
-        (sealed, part)
-        for sealed, part, status in zip(plan.parts, parts, stats, strict=True)
-        if (status.st_size, status.st_mtime_ns) != (sealed.bytes, sealed.mtime_ns)
-    ]
-    total, done = sum(part.bytes for _, part in touched), 0
+    touched = []
+    for sealed, part, status in zip(plan.parts, parts, storage.statuses([part.file for part in parts]), strict=True):
+        if isinstance(status, OSError):
+            raise broken(status, part.path) from status
+        if not status.is_same(sealed.status):
+            touched.append((sealed, part, status))
+    total, done = sum(part.bytes for _, part, _ in touched), 0
 
     def read() -> bool:
         nonlocal done
@@ -154,9 +164,8 @@ def stale_parts(plan: Plan, parts: Sequence[Part], step: Step = lambda name, don
         return False
 
     differences = []
-    for sealed, part in touched:
-        status = os.stat(part.file)
-        key = part.file, part.member, status.st_size, status.st_mtime_ns
+    for sealed, part, status in touched:
+        key = part.file, part.member, status
         digest = _DIGESTS.get(key) or _DIGESTS.setdefault(key, digest_of(part, read))
         if digest != sealed.digest:
             differences.append(f"{sealed.path}: sealed sha256 {sealed.digest[:12]}…, now {digest[:12]}…")

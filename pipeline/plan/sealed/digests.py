@@ -52,8 +52,7 @@ class BackgroundDigests:
             while not wait([result], every).done:
                 step("MB for digests", min(self._read, self._total) // 1_000_000, self._total // 1_000_000)
             digests.append(result.result())
-        for part in self._parts:
-            refuse_changed(part)
+        refuse_changed(self._parts)
         return digests
 
     def _digest(self, part: Part) -> str:

@@ -17,6 +17,7 @@ from pipeline.mapper import Compile
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper.own_code import OwnCode
 from pipeline.models import Part, Step
+from pipeline.options import PathText
 from pipeline.plan.lookups import load_lookups
 from pipeline.plan.plugins import plugin_differences
 from pipeline.plan.sealed.directory import EXCLUDED, Directory, digest_file
@@ -45,7 +46,7 @@ def open_plan(path: str | Path) -> tuple[Plan, Directory]:
     return load(directory), directory
 
 
-def transform_config_for(plan: Plan, directory: Directory, source_root: Path | None = None) -> TransformConfig:
+def transform_config_for(plan: Plan, directory: Directory, source_root: PathText | None = None) -> TransformConfig:
     """The plan's config on this machine. Raises UnreadableExport for a missing file of the export, and StalePlan for a
     missing or changed file of the plan."""
     from pipeline.plan.sealed.contents import check_tables, config_of, find_parts

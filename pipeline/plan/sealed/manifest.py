@@ -24,6 +24,7 @@ from pipeline.plan.statistics.coverage import Coverage
 from pipeline.plan.statistics.drift import Drift
 from pipeline.plan.statistics.hours import HoursSeal
 from pipeline.plan.zone import MonthEvidence
+from pipeline.storage import FileStatus
 from pipeline.text import pluralize
 
 FORMAT = "backcast.plan/1"
@@ -48,9 +49,9 @@ def as_name(text: str) -> str:
 
 
 class PartSeal(msgspec.Struct, frozen=True):
-    """One file as it was read: enough to open it again, and to notice that it has changed.
+    """One file as it was read: enough to open it again, and to notice that it has changed (`FileStatus`).
 
-    `file` and `member` are names as `as_text` writes them.
+    `file` and `member` are names as `as_text` writes them. `etag` is only there for an object of a store.
     """
 
     path: str
@@ -67,6 +68,12 @@ class PartSeal(msgspec.Struct, frozen=True):
     member: str
     mtime_ns: int
     table: str = ""
+    etag: str | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def status(self) -> FileStatus:
+        """The file as it was read."""
+        return FileStatus(self.bytes, self.mtime_ns, self.etag or "")
 
     def part(self, index: int, file: str | None = None) -> Part:
         return Part(
@@ -81,6 +88,7 @@ class PartSeal(msgspec.Struct, frozen=True):
             self.mtime_ns,
             self.digest,
             self.table,
+            self.etag or "",
         )
 
 

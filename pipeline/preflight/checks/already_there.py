@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pipeline.plan.checks import parse_limit
@@ -43,7 +42,7 @@ def _results(target: Target) -> list[Check]:
     if not any(cell in target.cells for cell in target.planned_cells):
         return [Check(ALREADY_THERE, "ok", "the target has no event of a name and day of the plan")]
     root = target.request.options.source_root
-    config = transform_config_for(plan, directory, None if root is None else Path(root))
+    config = transform_config_for(plan, directory, root)
     comparison = Comparison(
         plan, directory, config, target.planned_cells, target.cells, target.questions,
         workers_for(None, config.parts),

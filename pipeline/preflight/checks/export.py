@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pipeline.errors import StalePlan, UnreadableExport
 from pipeline.plan.sealed.freshness import check_fresh, transform_config_for
 from pipeline.preflight.check import Check, check
@@ -20,7 +18,7 @@ def check_export_is_fresh(target: Target) -> Check | None:
         return None
     root = target.request.options.source_root
     try:
-        config = transform_config_for(plan, directory, None if root is None else Path(root))
+        config = transform_config_for(plan, directory, root)
         check_fresh(plan, config, directory)
     except (StalePlan, UnreadableExport) as error:
         return Check(EXPORT, "stop", error.message, error.hint)

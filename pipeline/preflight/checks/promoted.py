@@ -6,7 +6,6 @@ The service takes whatever arrives last, whatever its time is (docs/know/service
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 from pipeline.encoder.encoded import has_profile, read_event, read_properties
 from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks, task_of, tasks
@@ -60,7 +59,7 @@ def _ids(target: Target) -> list[str]:
     plan, directory, root = target.plan, target.directory, target.request.options.source_root
     assert plan is not None
     assert directory is not None
-    config = transform_config_for(plan, directory, None if root is None else Path(root))
+    config = transform_config_for(plan, directory, root)
     chosen = set(spread([one.sealed.number for one in planned_blocks(directory) if one.events], BLOCKS))
     transformer = BlockTransformer(config)
 

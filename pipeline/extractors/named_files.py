@@ -1,0 +1,274 @@
+"""From what a person names to files: folders, patterns, prefixes of a store, standard input; and what names say alone.
+
+A file that is left out for its name has a Notice.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline import storage
+from pipeline.errors import UnreadableExport, UsageError
+from pipeline.extractors.containers import broken
+from pipeline.extractors.fetched import MANIFEST, NEW, describe_fetched
+from pipeline.extractors.plan_detection import has_plan, is_plan
+
+Note = Callable[[str, str, str], None]
+"""Called with the code, the place and the detail of a Notice."""
+_MARKERS = re.compile(r"_SUCCESS|_(committed|started)_.*|_(common_)?metadata|__MACOSX|Thumbs\.db")
+"""Files and folders that exporting programs write beside the rows."""
+_POSSIBLE_MARKERS = re.compile(r".*_complete|.*\.crc")
+_MARKER_BYTES = 64 * 1024
+"""Names that an export could also have: they are markers up to this size."""
+
+
+class File(NamedTuple):
+    """A file by its absolute path or its URL, and whether the command line names it, and not its folder.
+
+    The listing of a store already has its `status`.
+    """
+
+    path: str
+    named: bool
+    status: storage.FileStatus | None = None
+
+
+def files_of(paths: Sequence[str], spool: Path | None, note: Note) -> tuple[list[File], str]:
+    """The files that were named, in natural order (`2024-1-1_9` before `2024-1-1_10`), and the folder or prefix that
+    all of them are in.
+
+    Standard input is saved as `spool`/stdin. Raises UsageError where nothing is there, UnreadableExport for what does
+    not exist or cannot be listed.
+    """
+    files: list[File] = []
+    roots: list[str] = []
+    for path in paths:
+        root, expanded = _expand(path, spool, note)
+        roots.append(root)
+        files.extend(expanded)
+    root = _common(roots)
+    return sorted(files, key=lambda file: natural(shown(file.path, root))), root
+
+
+def shown(file: str, root: str) -> str:
+    """The path of a file for any report, relative to the root of the export."""
+    if storage.is_remote(file) or not root:
+        return printable(file[len(root) + 1 :] if root else file)
+    return printable(os.path.relpath(file, root).replace(os.sep, "/"))
+
+
+def printable(path: str) -> str:
+    """A path as text for any report: bytes of a name that are not UTF-8 appear as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def is_hidden(name: str, size: int) -> bool:
+    """Whether a name is one of those that writers give to what is no part of an export."""
+    return name.startswith(".") or _is_marker_name(name, size)
+
+
+def natural(path: str) -> tuple[tuple[int, int, str], ...]:
+    """A sorting key in which numbers count as numbers: `2024-1-1_9` comes before `2024-1-1_10`."""
+    pieces = re.split(r"([0-9]+)", path)
+    keys = ((1, int(piece), "") if number % 2 else (0, 0, piece) for number, piece in enumerate(pieces))
+    return (*keys, (2, 0, path))
+
+
+def _expand(path: str, spool: Path | None, note: Note) -> tuple[str, list[File]]:
+    """(the folder that shown paths are relative to, the files) of one argument."""
+    if path == "-":
+        file = _spooled(spool)
+        return os.path.dirname(file), [File(file, True)]
+    storage.refuse_foreign(path)
+    if storage.is_remote(path):
+        return _expand_url(path, note)
+    if os.path.isdir(path):
+        if is_plan(Path(path)):
+            raise UsageError(f"{printable(path)} is a plan of backcast, not an export", hint="name the export itself")
+        return os.path.abspath(path), list(_walk(path, note))
+    if os.path.lexists(path):
+        return os.path.dirname(os.path.abspath(path)), [File(os.path.abspath(path), True)]
+    if path.startswith("duckdb:"):
+        hint = "write its rows with backcast fetch duckdb DATABASE --query SQL -o rows.parquet, and name that file"
+        raise UsageError(f"{path} is a query, and a plan reads files only", hint=hint)
+    if glob.has_magic(path):
+        matches = sorted(glob.glob(path, recursive=True), key=natural)
+        if not matches:
+            raise UsageError(f"nothing matches {path}", hint="check the pattern and the folder")
+        folders = [os.path.dirname(os.path.abspath(match)) for match in matches]
+        files: list[File] = []
+        for match in matches:
+            if os.path.isdir(match):
+                files.extend(_walk(match, note))
+            elif not _is_ignored_here(match, note):
+                files.append(File(os.path.abspath(match), False))
+        return os.path.commonpath(folders), files
+    raise UnreadableExport(f"{path} does not exist", path=path, hint="check the path, or fetch it first")
+
+
+def _common(roots: Sequence[str]) -> str:
+    """The folder or prefix that all of these are in; "" where some are in a store and others on this machine."""
+    if not any(map(storage.is_remote, roots)):
+        return os.path.commonpath(roots)
+    steps = zip(*(root.split("/") for root in roots), strict=False)
+    return "/".join(step[0] for step in takewhile(lambda step: len(set(step)) == 1, steps))
+
+
+# -- on this machine ---------------------------------------------------------------------------------------
+
+
+def _spooled(spool: Path | None) -> str:
+    """Standard input as a file, because a plan reads its source again when it is applied."""
+    if spool is None:
+        raise UsageError("there is no folder to save standard input in", hint="name a file, or a folder with -o")
+    if sys.stdin.isatty():
+        raise UsageError("standard input is a terminal", hint="pipe the export in: cat FILE | backcast … -")
+    spool.mkdir(parents=True, exist_ok=True)
+    target, partial = spool / "stdin", spool / "stdin.partial"
+    with partial.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(target)
+    return str(target.absolute())
+
+
+def _walk(folder: str, note: Note) -> Iterator[File]:
+    """The files under a folder, links followed, no folder twice."""
+    visited: set[str] = set()
+
+    def fail(error: OSError) -> None:
+        raise broken(error, error.filename or folder)
+
+    for parent, folders, files in os.walk(os.path.abspath(folder), followlinks=True, onerror=fail):
+        real = os.path.realpath(parent)
+        if real in visited:
+            folders.clear()
+            continue
+        visited.add(real)
+        folders[:] = [name for name in folders if not _is_ignored_here(os.path.join(parent, name), note)]
+        for name in files:
+            file = os.path.join(parent, name)
+            if not _is_ignored_here(file, note):
+                yield File(file, False)
+
+
+def _is_ignored_here(file: str, note: Note) -> bool:
+    """Whether a file or folder inside a named folder is ignored for its name, which a Notice reports."""
+    if not os.path.isdir(file):
+        return _is_ignored(file, os.path.getsize(file) if os.path.isfile(file) else 0, note)
+    if is_plan(Path(file)):
+        note("ignored_file", printable(file), _PLAN)
+        return True
+    return _is_ignored_folder(file, note)
+
+
+# -- in a store --------------------------------------------------------------------------------------------
+
+
+def _expand_url(url: str, note: Note) -> tuple[str, list[File]]:
+    """The same of a URL in a store: an object, all objects below a prefix, or those that a pattern stands for."""
+    try:
+        single = None if url.endswith("/") else _object(url)
+        if single is None and glob.has_magic(url):
+            objects, prefixes = storage.matching(url)
+            for prefix in prefixes:
+                objects |= storage.below(prefix)
+            if not objects:
+                raise UsageError(f"nothing matches {url}", hint="check the pattern and the prefix")
+            root = os.path.dirname(re.split(r"[*?[]", url, maxsplit=1)[0])
+            return root, list(_wanted(objects, root, note))
+        objects = _below(url)
+        if single is not None:
+            if objects:
+                raise UsageError(f"{url} is an object, and a prefix of others", hint=f"name {url}/ or {url}*")
+            return os.path.dirname(url), [File(url, True, single)]
+    except OSError as error:
+        raise broken(error, url) from error
+    root = url.rstrip("/")
+    if not objects:
+        hint = "check the bucket and the prefix; end it in * for names that only begin so"
+        raise UnreadableExport(f"{url} does not exist, and there is nothing below it", path=url, hint=hint)
+    if _is_plan_there(root, objects):
+        raise UsageError(f"{url} is a plan of backcast, not an export", hint="name the export itself")
+    return root, list(_wanted(objects, root, note))
+
+
+def _below(url: str) -> dict[str, storage.FileStatus]:
+    try:
+        return storage.below(url)
+    except FileNotFoundError:  # there is no such bucket
+        return {}
+
+
+def _object(url: str) -> storage.FileStatus | None:
+    try:
+        return storage.status(url)
+    except FileNotFoundError:
+        return None
+
+
+def _wanted(objects: Mapping[str, storage.FileStatus], root: str, note: Note) -> Iterator[File]:
+    """The objects below a prefix without those that are ignored for their names, each of which has a Notice."""
+
+    @cache
+    def is_ignored(folder: str) -> bool:
+        if folder == root:
+            return False
+        if is_ignored(os.path.dirname(folder)):
+            return True
+        if _is_plan_there(folder, objects):
+            note("ignored_file", printable(folder), _PLAN)
+            return True
+        return _is_ignored_folder(folder, note)
+
+    for url, status in objects.items():
+        if not is_ignored(os.path.dirname(url)) and not _is_ignored(url, status.size, note):
+            yield File(url, False, status)
+
+
+def _is_plan_there(prefix: str, objects: Mapping[str, storage.FileStatus]) -> bool:
+    return f"{prefix}/plan.json" in objects and has_plan(prefix)
+
+
+# -- what a name says --------------------------------------------------------------------------------------
+
+_PLAN = "a plan of backcast, not an export"
+
+
+def _is_ignored_folder(folder: str, note: Note) -> bool:
+    """Whether the name of a folder says that its files are not to be read, which a Notice reports."""
+    if os.path.basename(folder) == "_delta_log":
+        raise UnreadableExport(
+            f"{os.path.dirname(folder)} is a Delta table, whose files also contain deleted rows",
+            path=folder,
+            hint="write the table as plain Parquet first, and name that",
+        )
+    return _is_ignored(folder, 0, note)
+
+
+def _is_ignored(file: str, size: int, note: Note) -> bool:
+    """Whether the name of a file says that it has no rows, which a Notice reports."""
+    name = os.path.basename(file)
+    if name in (MANIFEST, NEW):
+        note("ignored_file", printable(file), describe_fetched(os.path.dirname(file)))
+    elif name.startswith("."):
+        note("ignored_file", printable(file), "its name begins with a dot")
+    elif _is_marker_name(name, size):
+        note("ignored_file", printable(file), "a marker that writers leave beside an export")
+    else:
+        return False
+    return True
+
+
+def _is_marker_name(name: str, size: int) -> bool:
+    return bool(_MARKERS.fullmatch(name) or (_POSSIBLE_MARKERS.fullmatch(name) and size <= _MARKER_BYTES))
