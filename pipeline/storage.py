@@ -13,11 +13,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from functools import cache
+from glob import has_magic
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from _typeshed import WriteableBuffer
 
 Item = TypeVar("Item")
@@ -28,17 +32,15 @@ EXTRAS: Mapping[str, str] = {"s3": "s3", "gs": "gcs", "az": "azure"}
 REQUESTS = 32
 """Requests to a store at once, where many small ones are due."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_AHEAD_BYTES, _AHEAD_BLOCKS = 4 << 20, 4
-"""What a stream that is read from its beginning to its end gets with one request, and has in memory at most."""
-_SPOT_BYTES, _SPOT_BLOCKS = 1 << 20, 64
-"""The same for a file that is read in places."""
+_FIRST_BYTES, _MOST_BYTES = 256 << 10, 8 << 20
+"""What the first request of a stream asks for, since a head is often enough, and at most each that follows."""
 
 
 class FileStatus(NamedTuple):
     """What says whether a file is still the same one.
 
-    `mtime_ns` is the time of its last change, in nanoseconds UTC. `etag` is the store's name for its content, "" on
-    this machine.
+    `mtime_ns` is the time of its last change, in nanoseconds UTC. `etag` is the store's name for its content, or its
+    generation; "" on this machine.
     """
 
     size: int
@@ -110,32 +112,25 @@ def is_file(name: str) -> bool:
     return True
 
 
-def opened(name: str, *, in_places: bool = False) -> io.BufferedReader:
+def opened(name: str, size: int | None = None, *, head: bytes = b"", in_places: bool = False) -> io.BufferedReader:
     """A file for reading. Raises OSError, also from a read.
 
-    An object is read ahead while its stream is consumed or, `in_places`, block by block where it is read.
+    Of an object, `size` and the first bytes (`heads`) are not requested again where they are given. It is read ahead
+    while its stream is consumed; `in_places`, only what is read is requested.
     """
     if not is_remote(name):
         return open(name, "rb", buffering=_BUFFER)  # type: ignore[return-value]  # a buffer of this size is one
-    return io.BufferedReader(_Object(name, in_places=in_places), _BUFFER)
+    return io.BufferedReader(_Object(name, status(name).size if size is None else size, head, in_places), _BUFFER)
 
 
-def opened_after(name: str, head: bytes | None, size: int) -> io.BufferedReader:
-    """A file of `size` bytes for reading, where `heads` gave its first bytes: no more is requested before they are
-    used up. Raises OSError, also from a read."""
-    if head is None:
-        return opened(name)
-    return io.BufferedReader(_Object(name, head, size), _BUFFER)
-
-
-def opened_at_strides(name: str, stride: int) -> io.BufferedReader:
-    """A file that is read a little before each multiple of `stride` bytes and at few other places.
+def opened_at_strides(name: str, size: int, stride: int) -> io.BufferedReader:
+    """A file of `size` bytes that is read a little before each multiple of `stride` bytes and at few other places.
 
     Raises OSError, also from a read.
     """
     if not is_remote(name):
         return open(name, "rb")
-    return io.BufferedReader(_Strides(name, stride), _STRIDE_BYTES)
+    return io.BufferedReader(_Strides(name, size, stride), _STRIDE_BYTES)
 
 
 _BUFFER = 256 * 1024
@@ -178,7 +173,9 @@ def below(url: str) -> dict[str, FileStatus]:
     prefix = url.rstrip("/") + "/"
     with _errors(url):
         found = _file_system(url).find(prefix, detail=True)
-    # Of a URL that names an object, the library finds that object.
+    # Of a URL that names an object, the libraries find that object, some as a list.
+    if not isinstance(found, dict):
+        return {}
     return {name: status for name, status in _statuses(url, found).items() if name.startswith(prefix)}
 
 
@@ -188,6 +185,26 @@ def matching(pattern: str) -> tuple[dict[str, FileStatus], list[str]]:
         found = _file_system(pattern).glob(pattern, detail=True)
     prefixes = [f"{_scheme(pattern)}://{name}" for name, info in found.items() if info["type"] == "directory"]
     return _statuses(pattern, found), prefixes
+
+
+def listed(url: str) -> dict[str, FileStatus]:
+    """Every object that a URL stands for: that of this name, those below it, or those that a pattern means; none where
+    there is no such bucket. Raises OSError."""
+    try:
+        single = None if url.endswith("/") else status(url)
+    except FileNotFoundError:
+        single = None
+    if single is not None:
+        return {url: single}
+    if not has_magic(url):
+        try:
+            return below(url)
+        except FileNotFoundError:
+            return {}
+    objects, prefixes = matching(url)
+    for prefix in prefixes:
+        objects |= below(prefix)
+    return objects
 
 
 def statuses(names: Sequence[str]) -> Iterator[FileStatus | OSError]:
@@ -229,14 +246,19 @@ def _of_each(
     if not any(is_remote(name(item)) for item in items):
         yield from map(work, items)
         return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(REQUESTS, "store") as pool:
-        for start in range(0, len(items), _AT_ONCE):
-            yield from pool.map(work, items[start : start + _AT_ONCE])
+    for start in range(0, len(items), _AT_ONCE):
+        yield from _pool().map(work, items[start : start + _AT_ONCE])
 
 
 _AT_ONCE = 4 * REQUESTS
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """The threads that wait for the store."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(REQUESTS, "store")
 
 
 # -- the store ---------------------------------------------------------------------------------------------------
@@ -272,7 +294,7 @@ def _statuses(url: str, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Fil
 
 
 def _status(info: Mapping[str, Any]) -> FileStatus:
-    etag = str(info.get("ETag") or info.get("etag") or "").strip('"')
+    etag = str(info.get("generation") or info.get("ETag") or info.get("etag") or "").strip('"')
     changed = next((info[key] for key in ("LastModified", "last_modified", "mtime", "updated") if info.get(key)), None)
     if isinstance(changed, str):
         changed = datetime.fromisoformat(changed)
@@ -297,75 +319,17 @@ def _errors(name: str) -> Iterator[None]:
         raise StoreError(cause) from error
 
 
-class _Object(io.RawIOBase):
-    """An object of a store as a stream, which is opened by the first read that its `head` cannot answer."""
+class _Ranges(io.RawIOBase):
+    """An object of a store as a stream, which is requested in ranges. `_fetch` returns bytes from a position on."""
 
-    def __init__(self, name: str, head: bytes = b"", size: int | None = None, *, in_places: bool = False) -> None:
+    def __init__(self, name: str, size: int) -> None:
         self._name = name
-        self._in_places = in_places
-        self._head = head
         self._size = size
         self._at = 0
-        self._stream: IO[bytes] | None = None
-        if size is None:
-            self._opened()
+        self._start, self._piece = 0, b""
 
-    def _opened(self) -> IO[bytes]:
-        if self._stream is None:
-            kind, size, count = (
-                ("blockcache", _SPOT_BYTES, _SPOT_BLOCKS) if self._in_places
-                else ("background", _AHEAD_BYTES, _AHEAD_BLOCKS)
-            )  # fmt: skip
-            with _errors(self._name):
-                self._stream = _file_system(self._name).open(
-                    self._name, "rb", block_size=size, cache_type=kind, cache_options={"maxblocks": count}
-                )
-        return self._stream
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence == io.SEEK_END:
-            with _errors(self._name):
-                self._at = self._opened().seek(offset, whence)
-        else:
-            self._at = offset + (self._at if whence == io.SEEK_CUR else 0)
-        return self._at
-
-    def readinto(self, target: WriteableBuffer) -> int:
-        view = memoryview(target).cast("B")
-        piece = self._head[self._at : self._at + len(view)]
-        if not piece and (self._size is None or self._at < self._size):
-            with _errors(self._name):
-                stream = self._opened()
-                stream.seek(self._at)
-                piece = stream.read(len(view))
-        view[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
-
-    def close(self) -> None:
-        if self._stream is not None and not self.closed:
-            self._stream.close()
-        super().close()
-
-
-class _Strides(io.RawIOBase):
-    """An object that is read at one byte before each multiple of `stride`, where many places are requested at once."""
-
-    def __init__(self, name: str, stride: int) -> None:
-        self._name = name
-        self._stride = stride
-        self._size = status(name).size
-        self._at = 0
-        self._read: dict[int, bytes | OSError] = {}
+    def _fetch(self, wanted: int) -> bytes:
+        raise NotImplementedError
 
     def readable(self) -> bool:
         return True
@@ -382,22 +346,65 @@ class _Strides(io.RawIOBase):
 
     def readinto(self, target: WriteableBuffer) -> int:
         view = memoryview(target).cast("B")
-        if self._at >= self._size:
+        if self._at >= self._size or not len(view):
             return 0
-        if self._at not in self._read:
-            count = _STRIDES if (self._at + 1) % self._stride == 0 else 1
-            places = [at for n in range(count) if (at := self._at + n * self._stride) < self._size]
-            pieces = _of_each(self._piece, places, lambda at: self._name) if count > 1 else map(self._piece, places)
-            self._read = dict(zip(places, pieces, strict=True))
-        piece = self._read[self._at]
-        if isinstance(piece, OSError):
-            raise piece
-        piece = piece[: len(view)]
+        if not self._start <= self._at < self._start + len(self._piece):
+            self._start, self._piece = self._at, self._fetch(len(view))
+        piece = memoryview(self._piece)[self._at - self._start :][: len(view)]
         view[: len(piece)] = piece
         self._at += len(piece)
         return len(piece)
 
-    def _piece(self, at: int) -> bytes | OSError:
+
+class _Object(_Ranges):
+    """One that is read from its beginning to its end, in ranges that grow, or in places."""
+
+    def __init__(self, name: str, size: int, head: bytes, in_places: bool) -> None:
+        super().__init__(name, size)
+        self._piece = head
+        self._in_places = in_places
+        self._length = _FIRST_BYTES
+        self._next: tuple[int, Future[bytes]] | None = None
+
+    def _fetch(self, wanted: int) -> bytes:
+        at = self._at
+        if self._in_places:
+            return read_range(self._name, at, min(max(wanted, _FIRST_BYTES), self._size - at))
+        if at != self._start + len(self._piece):
+            self._length, self._next = _FIRST_BYTES, None
+        elif at:
+            self._length = min(2 * self._length, _MOST_BYTES)
+        if self._next is not None and self._next[0] == at:
+            piece = self._next[1].result()
+        else:
+            piece = read_range(self._name, at, min(self._length, self._size - at))
+        after = at + len(piece)
+        self._next = None
+        if self._length > _FIRST_BYTES and after < self._size:
+            length = min(2 * self._length, _MOST_BYTES, self._size - after)
+            self._next = after, _pool().submit(read_range, self._name, after, length)
+        return piece
+
+
+class _Strides(_Ranges):
+    """One that is read at one byte before each multiple of `stride`, where many places are requested at once."""
+
+    def __init__(self, name: str, size: int, stride: int) -> None:
+        super().__init__(name, size)
+        self._stride = stride
+        self._read: dict[int, bytes | OSError] = {}
+
+    def _fetch(self, wanted: int) -> bytes:
+        if self._at not in self._read:
+            count = _STRIDES if (self._at + 1) % self._stride == 0 else 1
+            places = [at for n in range(count) if (at := self._at + n * self._stride) < self._size]
+            self._read = dict(zip(places, _pool().map(self._piece_at, places), strict=True))
+        piece = self._read[self._at]
+        if isinstance(piece, OSError):
+            raise piece
+        return piece
+
+    def _piece_at(self, at: int) -> bytes | OSError:
         try:
             return read_range(self._name, at, min(_STRIDE_BYTES, self._size - at))
         except OSError as error:

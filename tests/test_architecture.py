@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 ROOMS = (
-    "errors", "plugins", "native", "json_limits", "zone_hints", "timestamps", "option_types",
+    "errors", "plugins", "native", "storage", "json_limits", "zone_hints", "timestamps", "option_types",
     "options", "models", "uuids", "config", "values", "text", "charts", "mask", "files", "ctrl_c", "id_hash",
     "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher", "survey", "ledger",
     "identity", "transform", "plan", "delivery", "management", "fetch", "verify", "report", "preflight", "proof",
@@ -29,6 +29,7 @@ LIBRARIES = {
     "tenacity": {"delivery.retry", "management.transport", "fetch.transport"},
     "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
     "adbc_driver_manager": {"fetch.database"},
+    "fsspec": {"storage"},
     "duckdb": {
         "fetch.database",
         "fetch.query",

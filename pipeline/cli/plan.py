@@ -31,8 +31,8 @@ def plan(
 ) -> int:  # fmt: skip
     """Read everything, send nothing, write the sealed plan and its report.
 
-    SOURCE: files, folders, globs, archives, or - for stdin. Exit 4 when the plan is not ready. With --estimate, only a
-    sample is read, for at most half a minute or so, to say how long the import will take.
+    SOURCE: files, folders, globs, archives, s3:// gs:// az:// URLs, or - for stdin. Exit 4 when the plan is not ready.
+    With --estimate, only a sample is read, for at most half a minute or so, to say how long the import will take.
     """
     if estimating.estimate:
         return _estimate(sources, options, estimating.rate, as_json=as_json, quiet=quiet)

@@ -89,10 +89,26 @@ def _state(file: str) -> tuple[str, FileStatus, int]:
 # -- zip -------------------------------------------------------------------------------------------------
 
 
+class _Zip(zipfile.ZipFile):
+    """A zip that closes its file, which the library does only with one that it opened by a path."""
+
+    def __init__(self, file: str) -> None:
+        self._file = storage.opened(file)
+        try:
+            super().__init__(self._file)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+
 @lru_cache(maxsize=1)
 def _zip(file: str, status: FileStatus, process: int) -> zipfile.ZipFile:
     """The archive, open from one member to the next: its directory may name 20,000 of them."""
-    return zipfile.ZipFile(storage.opened(file))
+    return _Zip(file)
 
 
 def _zip_members(file: str, path: str) -> Iterator[Member]:

@@ -116,7 +116,7 @@ def _add_file(found: File, shown: str, head: bytes | OSError | None, search: _Se
                 search.note("ignored_file", shown, "neither a file nor a folder")
                 return
             raise UsageError(f"{shown} is neither a file nor a folder", hint="pipe it in, and name it -")
-        with storage.opened_after(file, head, status.size) as stream:
+        with storage.opened(file, status.size, head=head or b"") as stream:
             content = sniff(stream, shown, rules=search.rules, beside=partial(beside, file, shown, ()))
     except OSError as error:
         raise broken(error, shown) from error

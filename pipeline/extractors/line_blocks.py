@@ -44,7 +44,7 @@ def _file(part: Part, size: int) -> io.BufferedReader:
     from pipeline.extractors.containers import broken
 
     try:
-        return storage.opened_at_strides(part.file, size)
+        return storage.opened_at_strides(part.file, part.bytes, size)
     except OSError as error:
         raise broken(error, part.path) from error
 

@@ -178,22 +178,18 @@ def _is_ignored_here(file: str, note: Note) -> bool:
 def _expand_url(url: str, note: Note) -> tuple[str, list[File]]:
     """The same of a URL in a store: an object, all objects below a prefix, or those that a pattern stands for."""
     try:
-        single = None if url.endswith("/") else _object(url)
-        if single is None and glob.has_magic(url):
-            objects, prefixes = storage.matching(url)
-            for prefix in prefixes:
-                objects |= storage.below(prefix)
-            if not objects:
-                raise UsageError(f"nothing matches {url}", hint="check the pattern and the prefix")
-            root = os.path.dirname(re.split(r"[*?[]", url, maxsplit=1)[0])
-            return root, list(_wanted(objects, root, note))
-        objects = _below(url)
-        if single is not None:
-            if objects:
+        objects = storage.listed(url)
+        if url in objects:
+            if storage.listed(f"{url}/"):
                 raise UsageError(f"{url} is an object, and a prefix of others", hint=f"name {url}/ or {url}*")
-            return os.path.dirname(url), [File(url, True, single)]
+            return os.path.dirname(url), [File(url, True, objects[url])]
     except OSError as error:
         raise broken(error, url) from error
+    if glob.has_magic(url):
+        if not objects:
+            raise UsageError(f"nothing matches {url}", hint="check the pattern and the prefix")
+        root = os.path.dirname(re.split(r"[*?[]", url, maxsplit=1)[0])
+        return root, list(_wanted(objects, root, note))
     root = url.rstrip("/")
     if not objects:
         hint = "check the bucket and the prefix; end it in * for names that only begin so"
@@ -201,20 +197,6 @@ def _expand_url(url: str, note: Note) -> tuple[str, list[File]]:
     if _is_plan_there(root, objects):
         raise UsageError(f"{url} is a plan of backcast, not an export", hint="name the export itself")
     return root, list(_wanted(objects, root, note))
-
-
-def _below(url: str) -> dict[str, storage.FileStatus]:
-    try:
-        return storage.below(url)
-    except FileNotFoundError:  # there is no such bucket
-        return {}
-
-
-def _object(url: str) -> storage.FileStatus | None:
-    try:
-        return storage.status(url)
-    except FileNotFoundError:
-        return None
 
 
 def _wanted(objects: Mapping[str, storage.FileStatus], root: str, note: Note) -> Iterator[File]:

@@ -62,7 +62,7 @@ def stored(part: Part, *, in_places: bool = False) -> Iterator[IO[bytes]]:
         return
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(storage.opened(part.file, in_places=in_places))
+            file = stack.enter_context(storage.opened(part.file, part.bytes, in_places=in_places))
         except OSError as error:
             raise broken(error, part.path) from error
         yield file

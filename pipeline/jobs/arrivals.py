@@ -10,8 +10,10 @@ from os import fspath
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline import storage
 from pipeline.errors import UsageError
 from pipeline.extractors import choose_parts, digest_of, open_source
+from pipeline.extractors.containers import broken
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.job import Job
 from pipeline.mapper import load
@@ -20,10 +22,11 @@ from pipeline.mapper.table_names import names_in, table_in_path
 from pipeline.models import Part
 from pipeline.plan.precheck import with_tables_apart
 from pipeline.plan.sealed.manifest import Plan, as_name
+from pipeline.storage import FileStatus
 
 
 class RecordedPart(NamedTuple):
-    """A part as it was read. `path` is relative to the job's folder, with an archive's member after `!`."""
+    """A part as it was read. `path` is a URL or relative to the job's folder, with an archive's member after `!`."""
 
     path: str
     bytes: int
@@ -52,20 +55,28 @@ def may_have_changed(job: Job, window: Window, recorded: Mapping[str, RecordedPa
     known: dict[str, list[RecordedPart]] = {}
     for part in recorded.values():
         known.setdefault(part.path.partition("!")[0], []).append(part)
-    for file in _files(job.source.pattern(window.wall, job.folder)):
+    for file, status in _files(job.source.pattern(window.wall, job.folder)):
         parts = known.get(name_of(file, "", job.folder).partition("!")[0])
-        status = file.stat()
-        if parts is None or any(part.mtime_ns != status.st_mtime_ns for part in parts):
+        if parts is None or any(part.mtime_ns != status.mtime_ns for part in parts):
             return True
-        if "!" not in parts[0].path and parts[0].bytes != status.st_size:
+        if "!" not in parts[0].path and parts[0].bytes != status.size:
             return True
     return False
 
 
-def _files(pattern: str) -> Iterator[Path]:
+def _files(pattern: str) -> Iterator[tuple[str, FileStatus]]:
+    """The files at a path, by name. Raises UnreadableExport where a store does not answer."""
+    if storage.is_remote(pattern):
+        try:
+            yield from storage.listed(pattern).items()
+        except OSError as error:
+            raise broken(error, pattern) from error
+        return
     for match in glob.iglob(pattern, recursive=True):
         path = Path(match)
-        yield from (file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        for file in path.rglob("*") if path.is_dir() else [path]:
+            if path == file or file.is_file():
+                yield str(file), storage.status(str(file))
 
 
 def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]) -> Arrivals:
@@ -73,7 +84,7 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
     a bad `header` setting."""
     pattern = job.source.pattern(window.wall, job.folder)
     path = job.source.at(window.wall)
-    if not glob.glob(pattern, recursive=True):
+    if not (any(_files(pattern)) if storage.is_remote(pattern) else glob.glob(pattern, recursive=True)):
         return Arrivals(absent=f"nothing matches {path}")
     mapping = load(fspath(job.plan.mapping)) if job.plan.mapping else None
     tables = mapping.table_from_path.known if mapping is not None and mapping.table_from_path is not None else ()
@@ -113,7 +124,15 @@ def parts_of(plan: Plan, folder: Path) -> Iterator[RecordedPart]:
         yield RecordedPart(name_of(part.file, part.member, folder), part.bytes, part.mtime_ns, part.digest)
 
 
+def is_there(name: str, folder: Path) -> bool:
+    """Whether the file of a part, by its name in a job's state, is still there."""
+    file = name.partition("!")[0]
+    return storage.is_file(file if storage.is_remote(file) else os.path.join(folder, file))
+
+
 def name_of(file: str | Path, member: str, folder: Path) -> str:
     """The name of a part in a job's state. `file` and `member` may be as in a plan (`plan.manifest.as_text`)."""
-    path = os.path.relpath(as_name(fspath(file)), folder)
+    path = as_name(fspath(file))
+    if not storage.is_remote(path):
+        path = os.path.relpath(path, folder)
     return os.fsencode(f"{path}!{as_name(member)}" if member else path).decode("utf-8", "backslashreplace")

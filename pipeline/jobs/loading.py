@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 OWN_KEYS = {
     "job": "the job's name, in letters, digits, dots, hyphens and underscores",
-    "source": "where the files of a window are, such as exports/{date:%Y/%m/%d}/*.jsonl.gz",
+    "source": "where the files of a window are, such as exports/{date:%Y/%m/%d}/*.jsonl.gz or s3://BUCKET/{date:%Y/%m/%d}",
     "window": "day or hour",
     "window_timezone": "the calendar of the paths",
     "from": "the first window",

@@ -1,4 +1,4 @@
-"""The path of a window's files: a path or pattern in which `{date:%Y/%m/%d}` stands for the window's date."""
+"""The path of a window's files: a path, URL or pattern in which `{date:%Y/%m/%d}` stands for the window's date."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from pipeline.errors import UsageError
+from pipeline.storage import is_remote, refuse_foreign
 
 DIRECTIVES: Mapping[str, Callable[[datetime], str]] = {
     "%Y": lambda wall: f"{wall.year:04d}",
@@ -36,8 +37,7 @@ class PathTemplate:
     kind: str
 
     def __post_init__(self) -> None:
-        if "://" in self.text:
-            raise UsageError(f"{self.text} is an address, not a path", hint="fetch it into a folder, and name that")
+        refuse_foreign(self.text)
         rest = _DATE.sub("", self.text)
         if "{" in rest or "}" in rest:
             raise UsageError(f"only {{date:…}} is allowed in braces: {self.text!r}", hint=_HINT)
@@ -54,7 +54,9 @@ class PathTemplate:
         return _DATE.sub(lambda match: _formatted(match[1], wall), self.text)
 
     def pattern(self, wall: datetime, folder: Path) -> str:
-        """The same as a pattern for `glob`, relative to a folder."""
+        """The same as a pattern for `glob`, relative to a folder; of a store, its URL."""
+        if is_remote(self.text):
+            return self.at(wall)
         return os.path.join(glob.escape(str(folder)), self.at(wall))
 
 

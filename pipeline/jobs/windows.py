@@ -25,7 +25,7 @@ from pipeline.errors import (
     UnreadableExport,
     UnsafePlan,
 )
-from pipeline.jobs.arrivals import Arrivals, find_arrivals, may_have_changed, name_of
+from pipeline.jobs.arrivals import Arrivals, find_arrivals, is_there, may_have_changed, name_of
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.canary import send_canary
 from pipeline.jobs.hooks import JobHooks, WindowRun
@@ -179,8 +179,7 @@ class WindowRunner:
         if rule != "ignore":
             self._plan(window, arrivals.files, again=detail if rule == "stop" else "")
             if rule == "send-new":
-                folder = self.job.folder
-                gone = [name for name in arrivals.replaced if not (folder / name.partition("!")[0]).exists()]
+                gone = [name for name in arrivals.replaced if not is_there(name, self.job.folder)]
                 self.state.forget(window.label, gone)
         elif noticed != (ignored := f"{detail}; ignored"):
             self._mark(window.label, "done", ignored)

@@ -7,6 +7,7 @@ import os
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from pipeline.jobs.calendar import Window
 from pipeline.jobs.opening import open_state
 from pipeline.local_service import LocalService
 from tests.support.jobs import KEYS, code, counts, days, outcomes, put, ran, row, run, sent_once, write_job
+from tests.support.stores import a_bucket
 
 pytestmark = pytest.mark.slow
 
@@ -216,3 +218,28 @@ def test_files_that_were_only_touched_are_read_once(tmp_path: Path) -> None:
         assert may_have_changed(job, window, recorded())
         assert run(path).windows == []
         assert not may_have_changed(job, window, recorded())
+
+
+# -- in a store ------------------------------------------------------------------------------------------------
+
+
+def test_a_job_reads_the_days_of_a_bucket(tmp_path: Path) -> None:
+    """New objects are sent, the same ones at another time are not, a day without any is waited for."""
+    with LocalService(keys=KEYS) as service, a_bucket() as bucket:
+
+        def put_there(day: int, rows: list[dict[str, Any]], name: str = "a.jsonl") -> None:
+            bucket.put(f"x/2024/01/{day:02d}/{name}", "".join(json.dumps(one) + "\n" for one in rows).encode())
+
+        rows = [row(day, number) for day in (1, 2) for number in range(10)]
+        put_there(1, rows[:10])
+        put_there(2, rows[10:])
+        job = write_job(tmp_path, service.url, source=f"{bucket.url}/x/{{date:%Y/%m/%d}}", lookback="9")
+        first = outcomes(run(job))
+        assert first == {"2024-01-01": "done", "2024-01-02": "done", "2024-01-03": "waiting", "2024-01-04": "waiting"}
+        put_there(1, rows[:10])
+        late = [row(2, 90), row(3, 1)]
+        put_there(2, late[:1], "late.jsonl")
+        put_there(3, late[1:])
+        assert outcomes(run(job)) == {"2024-01-02": "done", "2024-01-03": "done", "2024-01-04": "waiting"}
+        assert sent_once(service, rows + late)
+        assert outcomes(run(job)) == {"2024-01-04": "waiting"}
