@@ -17,8 +17,9 @@ import click
 
 from pipeline import ctrl_c
 from pipeline.cli.streams import discard_output, stderr_that_may_close
-from pipeline.errors import BackcastError
+from pipeline.errors import BackcastError, UnreadableExport
 from pipeline.files import private
+from pipeline.storage import StoreError
 from pipeline.text import printable
 
 MAX_MESSAGE = 4_000
@@ -159,6 +160,9 @@ def run(arguments: list[str] | None = None) -> int:
     except _OutputClosed:
         discard_output(sys.stdout)
         return 0
+    except StoreError as error:
+        hint = "check the credentials and the network, then run the same command again"
+        return _print_error(f"the store did not answer as expected: {error}", hint, UnreadableExport.exit_code)
     except OSError as error:
         return _print_error(
             f"the system refused: {error}", "free disk space or fix the permission, then run the same command again", 2

@@ -28,6 +28,8 @@ def beside(file: str, shown: str, codecs: tuple[str, ...], name: str) -> bytes:
     folder = os.path.dirname(file)
     try:
         return storage.read_range(os.path.join(folder, name), 0, BUFFER_BYTES)
+    except storage.StoreError as error:
+        raise broken(error, shown) from error
     except OSError:
         pass
     for archive in _lookups(folder, file):
