@@ -222,11 +222,11 @@ def verify_plan(
     from pipeline.report.contents import Results, earlier_verification
     from pipeline.report.machine import update_report
     from pipeline.report.results import repair_counts, verify_result
-    from pipeline.targets import address_of, folder_of
+    from pipeline.targets import address_of, files_of
     from pipeline.verify.steps import Keys, Repair, compare, repair
 
     plan, folder = open_plan(fspath(directory))
-    if folder_of(to) is not None:
+    if files_of(to) is not None:
         from pipeline.imported import compare_files
 
         found, faults = compare_files(plan, folder, to, options, progress=progress)

@@ -1,18 +1,18 @@
-"""What the service makes of the files of `apply --to file:DIR`: they are imported into the embedded local service, line
-by line as its importer reads them, and compared there with the plan's ledger as any other target is."""
+"""What the service makes of the files of `apply --to file:DIR|s3://…`: they are imported into the embedded local
+service, line by line as its importer reads them, and compared there with the plan's ledger as any other target is."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipeline import storage
 from pipeline.batcher import Envelope, seal_batch
 from pipeline.config import Secret
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import ResponseKind
-from pipeline.delivery.written_files import PHASE_FOLDERS, changed_files, read_manifest
+from pipeline.delivery.written_files import changed_files, files_to_import, read_manifest
 from pipeline.errors import Differences, Unfinished, UnsafePlan, UsageError
 from pipeline.files import private
 from pipeline.ledger import check_target
@@ -20,7 +20,7 @@ from pipeline.local_service import LocalService
 from pipeline.management import ManagementClient
 from pipeline.options import VerifyOptions
 from pipeline.plan.sealed.freshness import check_export, transform_config_for, workers_for
-from pipeline.targets import address_of, folder_of
+from pipeline.targets import address_of, files_of
 from pipeline.verify.reconcile import Depth, verify
 
 if TYPE_CHECKING:
@@ -54,22 +54,22 @@ def compare_files(
     Raises UsageError where a repair is asked for, UnsafePlan where nothing was written there, and Differences where the
     files were changed and still have the events of the plan.
     """
-    folder = folder_of(to)
-    assert folder is not None
+    place = files_of(to)
+    assert place is not None
     if options.repair:
         raise UsageError(
             "files are not repaired",
             hint="restore them; or plan again, and write that plan to another folder: its events have the same uuids",
         )
     check_target(directory.ledger, address_of(to))
-    manifest = read_manifest(folder)
+    manifest = read_manifest(place)
     if manifest is None or manifest.plan != plan.digest:
         raise UnsafePlan(
-            f"{folder} has no files of this plan", hint=f"write them first: backcast apply {directory.path} --to {to}"
+            f"{place} has no files of this plan", hint=f"write them first: backcast apply {directory.path} --to {to}"
         )
     config = transform_config_for(plan, directory, options.source_root)
     check_export(plan, config, directory, progress)
-    faults = list(changed_files(folder, manifest))
+    faults = list(changed_files(place, manifest))
     store = directory.path / "imported"
     shutil.rmtree(store, ignore_errors=True)
     store.mkdir()
@@ -78,7 +78,7 @@ def compare_files(
             destination = CaptureDestination(service.url, key=Secret(service.capture_key))
             try:
                 lines = 0
-                for number, chunk in _chunks(folder):
+                for number, chunk in _chunks(place):
                     faults += _send(destination, Envelope(service.capture_key), number, chunk)
                     lines += len(chunk)
                     progress("lines of the files", lines, max(manifest.events, lines))
@@ -101,26 +101,25 @@ def compare_files(
 
 
 class _Line(NamedTuple):
-    path: Path
+    path: str
     number: int
 
 
-def _chunks(folder: Path) -> Iterator[tuple[_Line, list[bytes]]]:
+def _chunks(place: str) -> Iterator[tuple[_Line, list[bytes]]]:
     """The lines of all files, phase by phase, some at a time, with the place of the first."""
-    for name in PHASE_FOLDERS.values():
-        for path in sorted(path for path in (folder / name).rglob("*") if path.is_file()):
-            chunk: list[bytes] = []
-            size = first = 0
-            with path.open("rb") as file:
-                for number, line in enumerate(file, 1):
-                    first = first or number
-                    chunk.append(line.rstrip(b"\r\n"))
-                    size += len(line)
-                    if len(chunk) == LINES or size >= BYTES:
-                        yield _Line(path, first), chunk
-                        chunk, size, first = [], 0, 0
-            if chunk:
-                yield _Line(path, first), chunk
+    for path in files_to_import(place):
+        chunk: list[bytes] = []
+        size = first = 0
+        with storage.opened(path) as file:
+            for number, line in enumerate(file, 1):
+                first = first or number
+                chunk.append(line.rstrip(b"\r\n"))
+                size += len(line)
+                if len(chunk) == LINES or size >= BYTES:
+                    yield _Line(path, first), chunk
+                    chunk, size, first = [], 0, 0
+        if chunk:
+            yield _Line(path, first), chunk
 
 
 def _send(destination: CaptureDestination, envelope: Envelope, place: _Line, lines: Sequence[bytes]) -> list[str]:

@@ -1,32 +1,31 @@
-"""Where a target is: `us`, `eu`, a URL or a folder as an address. Nothing is asked of it here."""
+"""Where a target is: `us`, `eu`, a URL, a folder or a bucket as an address. Nothing is asked of it here."""
 
 from __future__ import annotations
 
 import os
 import re
+from glob import has_magic
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipeline.errors import UsageError
+from pipeline.storage import is_remote, refuse_foreign
 
 REGIONS = {"us": "https://us.i.posthog.com", "eu": "https://eu.i.posthog.com"}
 """Capture hosts (docs/know/service.md#routes-and-hosts)."""
-_NO_TARGET = "give us, eu or a URL such as http://127.0.0.1:8100; or file:DIR for files to import"
+_NO_TARGET = "give us, eu or a URL such as http://127.0.0.1:8100; or file:DIR or s3://BUCKET/PREFIX for files to import"
 _FILE = "file:"
-_BUCKETS = ("s3:", "gs:", "az:")
 
 
 def address_of(target: str) -> str:
-    """The base address of a target: `us`, `eu`, an http(s) URL, or `file:` and a whole path. Raises UsageError."""
+    """The base address of a target: `us`, `eu`, an http(s) URL, `file:` and a whole path, or the URL of a bucket.
+
+    Raises UsageError.
+    """
     if target in REGIONS:
         return REGIONS[target]
-    if (folder := folder_of(target)) is not None:
-        return f"{_FILE}{folder}"
-    if target.startswith(_BUCKETS):
-        raise UsageError(
-            f"cannot write to a bucket: {target!r}",
-            hint="write to a folder with --to file:DIR, and copy its subfolders to the bucket with the bucket's tool",
-        )
+    if (files := files_of(target)) is not None:
+        return files if is_remote(files) else f"{_FILE}{files}"
     try:
         parts = urlsplit(target)
         plain = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
@@ -41,8 +40,14 @@ def address_of(target: str) -> str:
     return target.rstrip("/")
 
 
-def folder_of(target: str) -> Path | None:
-    """The folder of a target `file:DIR`, as a whole path; None for a service. Raises UsageError."""
+def files_of(target: str) -> str | None:
+    """Where a target has files: the folder of `file:DIR` as a whole path, or the URL of a bucket without a slash at its
+    end; None for a service. Raises UsageError."""
+    if is_remote(target):
+        refuse_foreign(target)
+        if not target.isprintable() or has_magic(target):
+            raise UsageError(f"not a prefix of a bucket: {target!r}", hint="give s3://BUCKET/PREFIX")
+        return target.rstrip("/")
     if not target.startswith(_FILE):
         return None
     name = target.removeprefix(_FILE)
@@ -52,7 +57,12 @@ def folder_of(target: str) -> Path | None:
             raise UsageError(f"not a folder of this machine: {target!r}", hint="give file:DIR")
     if not name or not name.isprintable():
         raise UsageError(f"not a folder: {target!r}", hint="give file:DIR")
-    return Path(os.path.abspath(Path(name).expanduser()))
+    return os.path.abspath(Path(name).expanduser())
+
+
+def has_files(address: str) -> bool:
+    """Whether an address is one of files, and not of a service."""
+    return address.startswith(_FILE) or is_remote(address)
 
 
 def region_of(target: str) -> str:
@@ -63,5 +73,7 @@ def region_of(target: str) -> str:
 
 def is_loopback(address: str) -> bool:
     """Whether a target is this machine."""
+    if is_remote(address):
+        return False
     host = urlsplit(address).hostname or ""
     return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None

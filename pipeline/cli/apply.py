@@ -35,10 +35,11 @@ def apply(
 ) -> int:  # fmt: skip
     """Send exactly the plan; run again to resume.
 
-    The key comes from BACKCAST_PROJECT_KEY or a file, never from the command line. --to file:DIR writes files for the
-    service's own importer instead, without a key and without asking: nothing leaves this machine. Exit 5: the service
-    refused events or refused us. Exit 6: not finished, a --canary was sent, --phases left a phase out, or a hog
-    function is still off; run again. Exit 7: the canary did not land as it was sent. Exit 130: interrupted, run again.
+    The key comes from BACKCAST_PROJECT_KEY or a file, never from the command line. --to file:DIR or s3://BUCKET/PREFIX
+    writes files for the service's own importer instead, without a key and without asking: the service gets nothing.
+    Exit 5: the service refused events or refused us. Exit 6: not finished, a --canary was sent, --phases left a phase
+    out, or a hog function is still off; run again. Exit 7: the canary did not land as it was sent. Exit 130:
+    interrupted, run again.
     """
     import msgspec
 
@@ -58,7 +59,7 @@ def apply(
     from pipeline.report.state import check_required, read_status
     from pipeline.report.terminal import steps
     from pipeline.report.terminal.preflight_view import key_status, preflight_line
-    from pipeline.targets import address_of, folder_of, is_loopback
+    from pipeline.targets import address_of, files_of, is_loopback
     from pipeline.verify.canary import plan_canary, read_canary
     from pipeline.verify.settle import SETTLE_SECONDS
 
@@ -80,7 +81,7 @@ def apply(
     events = {phase: (plan.events.phases if sample is None else sample.events).get(phase, 0) for phase in phases}
     preflight, off = None, False
     local = is_loopback(address)
-    online = not options.dry_run and folder_of(to) is None
+    online = not options.dry_run and files_of(to) is None
     totals = read_totals(folder.ledger)
     pauses = checks.pause_functions and totals.settled + totals.refused < plan.events.made
     checks = replace(
@@ -139,7 +140,7 @@ def apply(
         update_report(folder, plan, common.warn, Results(project=project, canary=canary))
     if outcome.problem is not None:
         raise outcome.problem
-    if outcome.balanced and folder_of(to) is not None and not (quiet or options.dry_run):
+    if outcome.balanced and files_of(to) is not None and not (quiet or options.dry_run):
         for check in check_files(plan).checks:
             if check.level != "ok":
                 click.echo(preflight_line(check), err=True)

@@ -27,7 +27,7 @@ quiet = click.option(
 target = click.option(
     "--to",
     required=True,
-    metavar="us|eu|URL|file:DIR",
+    metavar="us|eu|URL|file:DIR|s3://…",
     help="The target service, or a folder for files to import.",
     shell_complete=completing.targets,
 )

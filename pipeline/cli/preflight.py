@@ -42,16 +42,16 @@ def preflight(
     from pipeline.report.next_step import step_after
     from pipeline.report.state import read_status
     from pipeline.report.terminal import preflight_view
-    from pipeline.targets import folder_of
+    from pipeline.targets import files_of
 
     key = config.given_project_key(keys.project_key_file)
     personal = config.personal_key(keys.personal_key_file)
     plan, folder = open_plan(directory) if directory is not None else (None, None)
-    if folder_of(to) is not None:
+    if files_of(to) is not None:
         result = check_files(plan)
     else:
         result = check_target(PreflightRequest(to, key, personal, options), plan, folder)
-    if plan is not None and folder is not None and personal and folder_of(to) is None:
+    if plan is not None and folder is not None and personal and files_of(to) is None:
         _record(plan, folder, to, options, result)
         update_report(folder, plan, common.warn, Results(project=project_of(result.project, to)))
     following = None

@@ -30,8 +30,8 @@ def verify(
 
     Every event is compared by (uuid, event, distinct_id, timestamp), and of some or all every property; each difference
     is named with its row, all of them in DIR/differences.jsonl. Exit 7 when anything differs. Interrupted (exit 130),
-    the next run continues. --repair needs the capture key too; altered and extra events are never sent over. The files
-    of --to file:DIR are compared by their digests, and by what an import into the local service makes of them.
+    the next run continues. --repair needs the capture key too; altered and extra events are never sent over. Files
+    (--to file:DIR or s3://…) are compared by their digests, and by what an import into the local service makes of them.
     """
     import msgspec
 
@@ -46,11 +46,11 @@ def verify(
     from pipeline.report.results import repair_counts, verify_result
     from pipeline.report.state import read_status
     from pipeline.report.terminal import steps
-    from pipeline.targets import address_of, folder_of, is_loopback
+    from pipeline.targets import address_of, files_of, is_loopback
     from pipeline.verify.steps import Keys, Repair, compare, repair
 
     plan, folder = open_plan(directory)
-    files = folder_of(to) is not None
+    files = files_of(to) is not None
     key = config.Secret("") if files else config.required_personal_key(keys.personal_key_file)
     faults: Sequence[str] = ()
     address, earlier = address_of(to), earlier_verification(folder, plan)

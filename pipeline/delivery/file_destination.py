@@ -1,9 +1,12 @@
-"""Writes a plan to files for the service's own importer: the destination of `--to file:DIR`.
+"""Writes a plan to files for the service's own importer: the destination of `--to file:DIR` and `--to s3://…`.
 
 A batch settles when its lines are durable. They are appended to a file with the ending `.part`, and then their end and
 digest to `writing.jsonl` beside the manifest; a run that was killed cuts the file after the last batch that is written
 there, and recognises by its digest the batch that was written and not settled. A file that is full is renamed, and
 then listed in the manifest. One batch is written after the other, so the same plan gives the same files.
+
+Objects of a store cannot be appended to. So files for a store are written in a folder of the plan directory, and each
+is copied into the store when it is full, before the manifest lists it; then it is removed here.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from pipeline import storage
 from pipeline.batcher import Batch, unpack
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.written_files import (
@@ -24,6 +28,7 @@ from pipeline.delivery.written_files import (
     FilesManifest,
     WrittenFile,
     digest_of,
+    encoded,
     read_manifest,
     write_manifest,
 )
@@ -90,15 +95,17 @@ class _Part:
 
 
 class FileDestination:
-    """Writes to one folder, which has to be new, empty, or the same plan's.
+    """Writes to one place, which has to be new, empty, or the same plan's: a folder, or a `bucket` by way of a folder.
 
-    `send` is for one thread. Raises UsageError and Busy for a folder that cannot be used, UnsafePlan for one whose
-    files are not as they were written.
+    `send` is for one thread. Raises UsageError and Busy for a place that cannot be used, UnsafePlan for one whose files
+    are not as they were written.
     """
 
-    def __init__(self, folder: Path, plan: str, tool: str, *, file_bytes: int = FILE_BYTES) -> None:
-        self.address = f"file:{folder}"
+    def __init__(self, folder: Path, plan: str, tool: str, *, bucket: str = "", file_bytes: int = FILE_BYTES) -> None:
+        self.address = bucket or f"file:{folder}"
         self._folder = folder
+        self._place = bucket or str(folder)
+        self._bucket = bucket
         self._file_bytes = file_bytes
         self._phase = ""
         self._part: _Part | None = None
@@ -110,21 +117,25 @@ class FileDestination:
             ) from None
         self._lock = lock_file(folder / MANIFEST, str(folder))
         try:
-            self._manifest = _manifest_for(folder, plan, tool)
+            self._manifest = _manifest_for(folder, plan, tool, bucket)
             self._resume()
         except OSError as error:
             self.close()
-            raise UsageError(f"cannot use {folder}: {error}", hint="make it readable and writable") from None
+            raise UsageError(f"cannot use {self._place}: {error}", hint="make it readable and writable") from None
         except BaseException:
             self.close()
             raise
 
     def _resume(self) -> None:
         """Go on where an earlier run stopped, at any step of its writing."""
-        for file in self._manifest.files:
-            path = self._folder / file.path
-            if not path.is_file() or path.stat().st_size != file.bytes:
-                raise _damaged(path)
+        places = [os.path.join(self._place, file.path) for file in self._manifest.files]
+        for file, place, status in zip(self._manifest.files, places, storage.statuses(places), strict=True):
+            if isinstance(status, storage.StoreError):
+                raise status
+            if isinstance(status, OSError) or status.size != file.bytes:
+                raise _damaged(place)
+            if self._bucket:  # it was copied and listed, and not removed yet
+                (self._folder / file.path).unlink(missing_ok=True)
         state = self._folder / WRITING
         if not state.exists():
             return
@@ -142,7 +153,7 @@ class FileDestination:
         written = self._manifest.events + (self._part.events if self._part is not None else 0)
         if not totals.settled <= written <= totals.settled + totals.in_doubt:
             raise UnsafePlan(
-                f"{self._folder} has {pluralize(written, 'event')}, and by its ledger the plan wrote"
+                f"{self._place} has {pluralize(written, 'event')}, and by its ledger the plan wrote"
                 f" {totals.settled:,} there",
                 hint="restore the files or the ledger; or plan again, and write that plan to another folder: its events"
                 " have the same uuids",
@@ -162,7 +173,7 @@ class FileDestination:
                 self._room_for(len(content)).add(content, len(lines), digest)
             except OSError as error:
                 raise Unfinished(
-                    f"cannot write to {self._folder}: {error.strerror or error}",
+                    f"cannot write to {self._place}: {error.strerror or error}",
                     hint="make room there, or make it writable, and run the same command again; nothing is lost",
                 ) from None
         return Response(ResponseKind.SETTLED, 200)
@@ -190,9 +201,13 @@ class FileDestination:
         final = self._folder / part.header.path
         final.with_name(final.name + ".part").rename(final)
         sync_folder(final.parent)
+        self._part = None
+        if self._bucket:
+            storage.upload(str(final), f"{self._bucket}/{part.header.path}")
         self._manifest = self._manifest.with_file(part.written(), part.last)
         write_manifest(self._folder, self._manifest)
-        self._part = None
+        if self._bucket:
+            final.unlink()
 
     def finish(self) -> None:
         """Finish the last file, and the manifest: all of the plan is written. Raises Unfinished."""
@@ -201,11 +216,13 @@ class FileDestination:
                 self._finish_part(self._part)
             if not self._manifest.complete:
                 self._manifest = msgspec.structs.replace(self._manifest, complete=True)
+                if self._bucket:
+                    storage.write(f"{self._bucket}/{MANIFEST}", encoded(self._manifest))
                 write_manifest(self._folder, self._manifest)
             (self._folder / WRITING).unlink(missing_ok=True)
         except OSError as error:
             raise Unfinished(
-                f"cannot write to {self._folder}: {error.strerror or error}",
+                f"cannot write to {self._place}: {error.strerror or error}",
                 hint="make room there, and run the same command again; nothing is lost",
             ) from None
 
@@ -215,18 +232,35 @@ class FileDestination:
         unlock(self._lock)
 
 
-def _manifest_for(folder: Path, plan: str, tool: str) -> FilesManifest:
-    """The manifest of a folder, new where that is empty."""
-    manifest = read_manifest(folder)
+def _manifest_for(folder: Path, plan: str, tool: str, bucket: str) -> FilesManifest:
+    """The manifest of a folder, new where that is empty; and the same of a bucket, which one plan directory has."""
+    manifest = read_manifest(str(folder))
     if manifest is None:
         others = [path.name for path in folder.iterdir() if path.name != f"{MANIFEST}.lock"]
         if others:
             raise UsageError(f"{folder} is not empty: it has {min(others)}", hint="name a folder that is new or empty")
-        manifest = FilesManifest(plan, tool)
+        manifest = FilesManifest(plan, tool, writer=os.urandom(16).hex() if bucket else msgspec.UNSET)
         write_manifest(folder, manifest)
     if manifest.plan != plan:
         raise UsageError(f"{folder} has the files of another plan", hint="name a folder that is new or empty")
+    if bucket:
+        _claim(bucket, manifest)
     return manifest
+
+
+def _claim(bucket: str, manifest: FilesManifest) -> None:
+    """Make the manifest of a bucket, which only one writer can, where there is nothing else; or find that of ours."""
+    there = read_manifest(bucket)
+    if there is None and not manifest.files:
+        if others := storage.below(bucket):
+            raise UsageError(f"{bucket} is not empty: it has {min(others)}", hint="name a prefix that is new or empty")
+        if storage.create(f"{bucket}/{MANIFEST}", encoded(manifest)):
+            return
+        there = read_manifest(bucket)
+    if there is None:
+        raise _damaged(f"{bucket}/{MANIFEST}")
+    if there.writer != manifest.writer:
+        raise UsageError(f"{bucket} has the files of another plan directory", hint="name a prefix that is new or empty")
 
 
 def _read_state(path: Path) -> tuple[_Header | None, list[_Entry]]:
@@ -254,7 +288,7 @@ def _append(file: BinaryIO, content: bytes) -> None:
     os.fsync(file.fileno())
 
 
-def _damaged(path: Path) -> UnsafePlan:
+def _damaged(path: Path | str) -> UnsafePlan:
     return UnsafePlan(
         f"{path} is not as it was written",
         hint="restore it; or plan again, and write that plan to another folder: its events have the same uuids",

@@ -23,7 +23,8 @@ from pipeline.options.pace import read_hours, read_limits
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import check_applicable, check_fresh, transform_config_for, workers_for
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.targets import address_of, folder_of, is_loopback, region_of
+from pipeline.storage import is_remote
+from pipeline.targets import address_of, files_of, is_loopback, region_of
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, RunCounts
@@ -61,7 +62,7 @@ def capture_key(
     A dry run needs none, but one that is there is checked all the same, and a file that is named has to contain one.
     Files are written without any. Raises UsageError.
     """
-    if folder_of(to) is not None:
+    if files_of(to) is not None:
         return FILES_KEY
     if not key:
         key = keys.given_project_key(file)
@@ -80,7 +81,7 @@ def check_send(plan: Plan, directory: Directory, to: str, key: Secret, options: 
     check_applicable(plan, to)
     read_totals(directory.ledger)  # a ledger that was lost is noticed before anybody is asked anything
     check_phases(plan, directory, phases)
-    if folder_of(to) is not None:
+    if files_of(to) is not None:
         _check_files(options)
     local = options.dry_run or is_loopback(address_of(to))
     check_merges(plan, directory, phases, options.approve_merges, loopback=local)
@@ -145,16 +146,16 @@ def send_unchecked(
     config = transform_config_for(plan, directory, options.source_root)
     for line in check_fresh(plan, config, directory, hooks.step):
         hooks.warn(line)
-    folder = folder_of(to)
+    place = files_of(to)
     limits = SendLimits(
-        options.max_concurrency if folder is None else 1,
+        options.max_concurrency if place is None else 1,
         RetryPolicy(options.retry_for, options.max_retries, options.first_pause, options.longest_pause),
         options.max_refused,
         () if options.rate is None else read_limits(options.rate),
         () if options.quiet_hours is None else read_hours(options.quiet_hours),
         options.hours_timezone or "",
         options.max_duration,
-        folder is None and (options.order == "person" or (options.order == "auto" and plan.order_decides)),
+        place is None and (options.order == "person" or (options.order == "auto" and plan.order_decides)),
         _per_id(plan, to, options),
     )
     phases = choose_phases(options.phases)
@@ -164,7 +165,7 @@ def send_unchecked(
     per_event: PerEventDestination | None = None
     files: FileDestination | None = None
     with ExitStack() as stack:
-        if folder is None:
+        if place is None:
             batch = CaptureDestination(
                 to, key=key, dialect=dialect, timeout=options.timeout, ca_file=ca_file,
                 redirect_hosts=tuple(options.redirect_hosts),
@@ -176,10 +177,12 @@ def send_unchecked(
         stack.callback(ledger.close)
         ledger.open(
             plan.digest, importlib.metadata.version("backcast"), address_of(to),
-            None if options.dry_run or folder is not None else key, rotated=options.rotated_key,
+            None if options.dry_run or place is not None else key, rotated=options.rotated_key,
         )  # fmt: skip
-        if folder is not None and not options.dry_run:
-            files = FileDestination(folder, plan.digest, plan.tool)
+        if place is not None and not options.dry_run:
+            bucket = place if is_remote(place) else ""
+            folder = directory.files_for(bucket) if bucket else Path(place)
+            files = FileDestination(folder, plan.digest, plan.tool, bucket=bucket)
             stack.callback(files.close)
             files.check(read_totals(directory.ledger))
         choice = Choice(BATCH)
@@ -210,7 +213,7 @@ def send_unchecked(
 
 def _per_id(plan: Plan, to: str, options: ApplyOptions) -> int | None:
     """The most events of one id in a minute; by default none where no id has so many, or on this machine."""
-    if options.per_id is not None or folder_of(to) is not None:
+    if options.per_id is not None or files_of(to) is not None:
         return options.per_id
     slow = options.dry_run or is_loopback(address_of(to)) or not plan.warnings.get("hot_distinct_id")
     return None if slow else EVENTS_PER_MINUTE

@@ -1,4 +1,6 @@
-"""The files that `apply --to file:DIR` writes for the service's own importer, and the manifest beside them.
+"""The files that `apply --to file:DIR|s3://…` writes for the service's own importer, and the manifest beside them.
+
+A place is a folder by its path, or a prefix of a store by its URL.
 
     DIR/manifest.json           counts and digests, of each file and in all
     DIR/1-identities/00001.jsonl, DIR/2-groups/…, DIR/3-events/…, DIR/4-persons/…
@@ -11,12 +13,14 @@ phase has a folder of its own to be imported by itself, and the manifest is in n
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from pipeline import storage
 from pipeline.errors import UnsafePlan
 from pipeline.files import write_atomically
 from pipeline.plan.sealed.phases import PHASES
@@ -39,7 +43,7 @@ class FilesManifest(msgspec.Struct, frozen=True, omit_defaults=False):
     """`manifest.json`: what is written of the plan with the digest `plan`. `complete`: all of it is.
 
     `sha256` is over the lines that `sha256sum` prints for the files in their order. `last` is the digest of the batch
-    that was written last, by which the next run recognises it.
+    that was written last, by which the next run recognises it. `writer` is that of a plan directory, for a store.
     """
 
     plan: str
@@ -50,6 +54,7 @@ class FilesManifest(msgspec.Struct, frozen=True, omit_defaults=False):
     sha256: str = ""
     files: Sequence[WrittenFile] = ()
     last: str = ""
+    writer: str | msgspec.UnsetType = msgspec.UNSET
     format: str = "backcast.files/1"
 
     def with_file(self, file: WrittenFile, last: str) -> FilesManifest:
@@ -65,11 +70,11 @@ class FilesManifest(msgspec.Struct, frozen=True, omit_defaults=False):
         )
 
 
-def read_manifest(folder: Path) -> FilesManifest | None:
-    """The manifest of a folder, None where it has none. Raises UnsafePlan for one that cannot be read."""
-    path = folder / MANIFEST
+def read_manifest(place: str) -> FilesManifest | None:
+    """The manifest of a place, None where it has none. Raises UnsafePlan for one that cannot be read."""
+    path = os.path.join(place, MANIFEST)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=FilesManifest)
+        return msgspec.json.decode(storage.read(path), type=FilesManifest)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
@@ -78,9 +83,14 @@ def read_manifest(folder: Path) -> FilesManifest | None:
         ) from None
 
 
+def encoded(manifest: FilesManifest) -> bytes:
+    """The manifest as it stands in its file."""
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+
+
 def write_manifest(folder: Path, manifest: FilesManifest) -> None:
     """Write the manifest whole or not at all, durably."""
-    write_atomically(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+    write_atomically(folder / MANIFEST, encoded(manifest))
 
 
 def digest_of(file: BinaryIO) -> tuple[hashlib._Hash, int]:
@@ -92,20 +102,28 @@ def digest_of(file: BinaryIO) -> tuple[hashlib._Hash, int]:
     return digest, lines
 
 
-def changed_files(folder: Path, manifest: FilesManifest) -> Iterator[str]:
-    """What is wrong with the files below the folder, by their digests: one sentence for each that is not as written."""
+def changed_files(place: str, manifest: FilesManifest) -> Iterator[str]:
+    """What is wrong with the files of a place, by their digests: one sentence for each that is not as written.
+
+    Raises OSError where a store does not list them.
+    """
     for file in manifest.files:
-        path = folder / file.path
+        path = os.path.join(place, file.path)
         try:
-            with path.open("rb") as content:
+            with storage.opened(path) as content:
                 digest, _ = digest_of(content)
         except OSError as error:
-            yield f"{path} cannot be read: {error.strerror}"
+            yield f"{path} cannot be read: {error.strerror or error}"
             continue
         if digest.hexdigest() != file.sha256:
             yield f"{path} was changed after it was written: its digest differs from that in {MANIFEST}"
-    known = {file.path for file in manifest.files}
+    known = {os.path.join(place, file.path) for file in manifest.files}
+    for path in files_to_import(place):
+        if path not in known:
+            yield f"{path} is not of the plan, and would be imported too"
+
+
+def files_to_import(place: str) -> Iterator[str]:
+    """The files in the folders of the phases, in their order. Raises OSError."""
     for name in PHASE_FOLDERS.values():
-        for path in sorted((folder / name).rglob("*")):
-            if path.is_file() and str(path.relative_to(folder)) not in known:
-                yield f"{path} is not of the plan, and would be imported too"
+        yield from storage.below(os.path.join(place, name))

@@ -323,11 +323,13 @@ def _allowed(text: str) -> str:
 
 
 def _target(text: str) -> str:
-    from pipeline.targets import address_of, folder_of
+    from pipeline.targets import address_of, files_of
 
     address_of(text)
-    if folder_of(text) is not None:
-        raise UsageError(f"a job sends to a service: {text!r}", hint="write files with `backcast apply --to file:DIR`")
+    if files_of(text) is not None:
+        raise UsageError(
+            f"a job sends to a service: {text!r}", hint="write files with `backcast apply --to file:DIR|s3://…`"
+        )
     return text
 
 

@@ -76,7 +76,7 @@ class PlanOptions(Checked):
         job="mapping", job_help="a shipped mapping, or a file relative to the job file",
     )  # fmt: skip
     target: str = option(
-        "", "--for", metavar="us|eu|URL|file:DIR", complete="targets",
+        "", "--for", metavar="us|eu|URL|file:DIR|s3://…", complete="targets",
         help="The intended target; decides which spelling of events (dialect) is written.",
     )  # fmt: skip
     dialect: str | None = option(

@@ -18,7 +18,7 @@ JOB_RATE = 1_000
 
 
 def check_files(plan: Plan | None) -> Preflight:
-    """The checks of a target `file:DIR`, with those that are about a plan."""
+    """The checks of a target `file:DIR` or a bucket, with those that are about a plan."""
     return Preflight(tuple(_checks(plan)))
 
 

@@ -92,7 +92,7 @@ def _step(
     ended: int,
 ) -> NextStep:
     """The step; `ended` are the merges that are settled or refused, which need no approval any more."""
-    from pipeline.targets import is_loopback
+    from pipeline.targets import has_files, is_loopback
 
     name = quoted(directory)
     # The dialect `posthog` without a target was chosen for the service itself; `contract` is that of any other.
@@ -107,7 +107,7 @@ def _step(
     apply, verify = f"backcast apply {name} --to {target}{approve}", f"backcast verify {name} --to {target}{of_project}"
     elsewhere = {"us": " Write eu for the EU.", ANY_TARGET: NO_TARGET}[default] if address == default else ""
     refused = f"backcast rejects {name} --code refused_event"
-    if address.startswith("file:") and (step := _with_files(state, name, target)) is not None:
+    if has_files(address) and (step := _with_files(state, name, target)) is not None:
         return step
     if state == "sending":
         return NextStep("A run is sending now. To see how far it is:", f"backcast status {name}")
@@ -165,8 +165,8 @@ def _with_files(state: str, name: str, target: str) -> NextStep | None:
         )
     if state == "verified":
         return NextStep(
-            "The files have every planned event once. Copy the folder of each phase to a bucket, and import one after"
-            " the other: a managed migration from S3 at the service, content type posthog. What to know before:",
+            "The files have every planned event once. Import the folder of each phase from a bucket, one after the"
+            " other: a managed migration from S3 at the service, content type posthog. What to know before:",
             f"backcast preflight {name} --to {target}",
         )
     return None

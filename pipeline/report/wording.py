@@ -158,7 +158,9 @@ def state_in_words(state: str, refused: int, checks: int = 0, to: str = "") -> s
 
     `to` is the address that the plan is sent to, where that began.
     """
-    if to.startswith("file:") and state in _FILES:
+    from pipeline.targets import has_files
+
+    if has_files(to) and state in _FILES:
         return _FILES[state]
     words = STATES.get(state, state).format(refused=refused)
     return f"{words}, {pluralize(checks, 'thing')} to check" if checks and state in ("ready", "rehearsed") else words

@@ -20,6 +20,7 @@ from pipeline.options import ApplyOptions, PlanOptions, VerifyOptions
 from tests.support.commands import Printed, calling
 from tests.support.crashes import chosen, copied, die_writing, write_files
 from tests.support.deliveries import Identity, identities, planned, row
+from tests.support.stores import Bucket, a_bucket
 
 ROWS = 90
 
@@ -106,6 +107,58 @@ def test_a_run_killed_at_any_step_of_writing_is_finished_by_the_next(whole: tupl
     for number in chosen(names, 16, 415):
         found = die_writing(plan, tmp_path / str(number), number)
         assert content(found) == content(files), names[number]
+
+
+def bucket_content(bucket: Bucket) -> dict[str, bytes]:
+    """All objects; the manifest without the name of its writer."""
+    objects = bucket.objects()
+    manifest = json.loads(objects["manifest.json"])
+    assert len(manifest.pop("writer")) == 32
+    return objects | {"manifest.json": json.dumps(manifest).encode()}
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_step_of_writing_to_a_bucket_is_finished_by_the_next(
+    whole: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The objects are the files of a run to a folder, and nothing is left on this machine but the manifest."""
+    plan, files = whole
+    expected = content(files)
+    expected["manifest.json"] = json.dumps(json.loads(expected["manifest.json"])).encode()
+    (tmp_path / "counted").mkdir()
+    with a_bucket() as bucket:
+        names = write_files(copied(plan, tmp_path / "counted"), tmp_path / "none", bucket=bucket.url)
+        assert bucket_content(bucket) == expected
+    assert {"before create", "after create", "before upload", "after upload", "before write"} <= set(names)
+    for number in chosen(names, 20, 416):
+        with a_bucket() as bucket:
+            die_writing(plan, tmp_path / str(number), number, bucket.url)
+            assert bucket_content(bucket) == expected, names[number]
+        left = [path.name for path in (tmp_path / str(number) / "copy").glob("files-*/**/*") if path.is_file()]
+        assert sorted(left) == ["manifest.json", "manifest.json.lock"], names[number]
+
+
+def test_a_bucket_is_written_by_one_plan_directory_only(tmp_path: Path) -> None:
+    """One with other objects, or with those of a copy of the plan, is refused; lost and changed objects are found."""
+    plan = planned(tmp_path, 30, dialect="posthog")
+    copy = copied(plan, tmp_path / "elsewhere")
+    with a_bucket() as bucket:
+        bucket.put("used/other.jsonl", b"")
+        with pytest.raises(UsageError, match="used is not empty: it has "):
+            pipeline.apply_plan(plan, f"{bucket.url}/used", ApplyOptions(workers=0))
+        to = f"{bucket.url}/new/"
+        pipeline.apply_plan(plan, to, ApplyOptions(workers=0))
+        pipeline.apply_plan(plan, to, ApplyOptions(workers=0))
+        with pytest.raises(UsageError, match="has the files of another plan directory"):
+            pipeline.apply_plan(copy, to, ApplyOptions(workers=0))
+        assert pipeline.verify_plan(plan, to, VerifyOptions(workers=0)).proved
+        text = bucket.objects()["new/3-events/00001.jsonl"]
+        bucket.put("new/3-events/00001.jsonl", text.replace(b'"number":7', b'"number":9'))
+        bucket.put("new/3-events/more.jsonl", text.splitlines(keepends=True)[0])
+        assert pipeline.verify_plan(plan, to, VerifyOptions(workers=0)).differs
+        bucket.delete("new/3-events/00001.jsonl")
+        with pytest.raises(UnsafePlan, match="is not as it was written"):
+            pipeline.apply_plan(plan, to, ApplyOptions(workers=0))
 
 
 def test_what_a_kill_left_half_written_is_cut(tmp_path: Path) -> None:
@@ -240,7 +293,9 @@ def test_the_command_needs_no_key_and_asks_nothing(call: Callable[..., Printed],
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--to", "s3://bucket/prefix"], 2, "cannot write to a bucket"),
+        (["--to", "s3://"], 2, "names no bucket"),
+        (["--to", "s3://bucket/*"], 2, "not a prefix of a bucket"),
+        (["--to", "ftp://host/prefix"], 2, "not a target"),
         (["--to", "file:"], 2, "not a folder"),
         (["--to", "file://host/out"], 2, "not a folder of this machine"),
         (["--to", "file:out", "--canary", "5"], 2, "--canary reads events back from a service"),

@@ -13,13 +13,15 @@ import shutil
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from pipeline import storage
 from pipeline.batcher import Batch
 from pipeline.config import Secret
 from pipeline.delivery.apply import SendLimits
@@ -290,17 +292,22 @@ def kill(victim: Victim) -> None:
 # -- writing files ----------------------------------------------------------------------------------------------
 
 
-def write_files(directory: Path, folder: Path, at: int | None = None) -> list[str]:
+def write_files(
+    directory: Path, folder: Path, at: int | None = None, bucket: str = "", environment: Mapping[str, str] = {}
+) -> list[str]:
     """Write a plan to small files in this process, which ends at point `at`; else the names of the points.
 
-    The points are each commit of the ledger, and before and after each sync and rename of a file.
+    The points are each commit of the ledger, and before and after each sync and rename of a file and each writing of an
+    object. With a `bucket` the files are for it, and its store is found in the `environment`.
     """
+    os.environ.update(environment)
     count = Counting(at)
     plan, place = open_plan(directory)
     ledger = Ledger(place.ledger, count.watch)
-    ledger.open(plan.digest, "test", f"file:{folder}")
+    ledger.open(plan.digest, "test", bucket or f"file:{folder}")
     with counted_writes(count):
-        files = FileDestination(folder, plan.digest, plan.tool, file_bytes=FILE_BYTES)
+        here = place.files_for(bucket) if bucket else folder
+        files = FileDestination(here, plan.digest, plan.tool, bucket=bucket, file_bytes=FILE_BYTES)
         files.check(read_totals(place.ledger))
         outcome = applying(plan, place, files, ledger, SendLimits(1, AT_ONCE)).run()
         assert (outcome.problem, outcome.balanced) == (None, True)
@@ -315,8 +322,10 @@ FILE_BYTES = 6_000
 
 @contextmanager
 def counted_writes(count: Counting) -> Iterator[None]:
-    """Inside, each sync and rename of a file by this process is a point, before and after."""
-    sync, rename = os.fsync, Path.rename
+    """Inside, each sync and rename of a file and each writing of an object by this process is a point, before and
+    after."""
+    doing = [(os, "fsync", "sync"), (Path, "rename", "rename")]
+    doing += [(storage, name, name) for name in ("create", "upload", "write")]
 
     def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def counting(*given: Any) -> Any:
@@ -327,19 +336,18 @@ def counted_writes(count: Counting) -> Iterator[None]:
 
         return counting
 
-    os.fsync, Path.rename = counted("sync", sync), counted("rename", rename)  # type: ignore[method-assign]
-    try:
+    with ExitStack() as stack:
+        for owner, attribute, name in doing:
+            stack.enter_context(patch.object(owner, attribute, counted(name, getattr(owner, attribute))))
         yield
-    finally:
-        os.fsync, Path.rename = sync, rename  # type: ignore[method-assign]
 
 
-def die_writing(plan: Path, folder: Path, at: int) -> Path:
+def die_writing(plan: Path, folder: Path, at: int, bucket: str = "") -> Path:
     """Die at a point of writing files, by SIGKILL from within, and finish. Returns the folder of the files."""
     directory = copied(plan, folder)
-    code = ended(forked(write_files, directory, folder / "out", at))
+    code = ended(forked(write_files, directory, folder / "out", at, bucket, dict(os.environ)))
     assert code in (-signal.SIGKILL, 0)  # commits of several steps at once make fewer points
-    write_files(directory, folder / "out")
+    write_files(directory, folder / "out", bucket=bucket)
     return folder / "out"
 
 

@@ -103,6 +103,10 @@ class Directory:
     scratch = _File("scratch")
     """What planning needs only while it runs."""
 
+    def files_for(self, url: str) -> Path:
+        """The folder in which files for a bucket are written, before they are copied there."""
+        return self.path / f"files-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
+
     @property
     def replaced(self) -> tuple[Path, ...]:
         """The files beside plan.json that are removed when another plan replaces this one."""

@@ -192,9 +192,9 @@ def dialect_of(target: str) -> str:
     `contract` (docs/know/service.md#two-spellings). Raises UsageError."""
     if not target:
         return "contract"
-    from pipeline.targets import folder_of, region_of
+    from pipeline.targets import files_of, region_of
 
-    return "posthog" if folder_of(target) or region_of(target) else "contract"
+    return "posthog" if files_of(target) or region_of(target) else "contract"
 
 
 def check_applicable(plan: Plan, target: str) -> None:
