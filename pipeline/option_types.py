@@ -142,6 +142,18 @@ def read_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
+ENGINES = ("local", "dask", "spark")
+"""Each is a file of `pipeline.engines`."""
+
+
+def read_engine(text: str) -> str:
+    """`NAME` or `NAME=ADDRESS`. Raises UsageError for another name."""
+    name, equals, address = text.partition("=")
+    if name not in ENGINES or bool(equals) != bool(address):
+        raise UsageError(f"no such engine: {text!r}", hint=f"give {', '.join(ENGINES)}, or dask=tcp://HOST:8786")
+    return text
+
+
 def micros(moment: Instant | FirstLive | None, name: str) -> int | None:
     """A moment in µs since 1970 in UTC. Raises UsageError for a datetime without an offset, and for `first-live`, which
     only the target knows."""

@@ -55,7 +55,7 @@ def rehearse(
         read_script(options.faults)
     except BadFault as error:
         raise UsageError(f"not a fault: {error}", hint=error.hint) from None
-    sending = ApplyOptions(workers=options.workers, source_root=options.source_root)
+    sending = ApplyOptions(workers=options.workers, engine=options.engine, source_root=options.source_root)
     with _rehearsal_directory(plan, directory) as inner:
         store = inner.path / "store.duckdb"
         # A target of this dialect is likely to have it: the rehearsal sends as `apply` would.

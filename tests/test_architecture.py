@@ -18,8 +18,8 @@ ROOMS = (
     "errors", "plugins", "native", "storage", "json_limits", "zone_hints", "timestamps", "option_types",
     "options", "models", "uuids", "config", "values", "text", "charts", "mask", "files", "ctrl_c", "id_hash",
     "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher", "survey", "ledger",
-    "identity", "transform", "plan", "delivery", "management", "fetch", "verify", "report", "preflight", "proof",
-    "local_service", "rehearsal", "imported", "jobs", "api", "demo", "cli",
+    "identity", "transform", "engines", "plan", "delivery", "management", "fetch", "verify", "report", "preflight",
+    "proof", "local_service", "rehearsal", "imported", "jobs", "api", "demo", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 
@@ -30,6 +30,9 @@ LIBRARIES = {
     "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
     "adbc_driver_manager": {"fetch.database"},
     "fsspec": {"storage"},
+    "dask": {"engines.dask"},
+    "distributed": {"engines.dask"},
+    "pyspark": {"engines.spark"},
     "duckdb": {
         "fetch.database",
         "fetch.query",
@@ -40,6 +43,7 @@ LIBRARIES = {
     "yaml": {"mapper.language.loader"},
     "openpyxl": {"extractors.excel_reader"},
     "pyarrow": {
+        "engines.spark",
         "extractors.brotli_reader",
         "extractors.orc_reader",
         "extractors.parquet_reader",

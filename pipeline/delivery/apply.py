@@ -20,6 +20,7 @@ from pipeline.delivery.senders import Senders
 from pipeline.delivery.size import KeyedBatch, RequestSize
 from pipeline.delivery.stopping import StopSignal
 from pipeline.delivery.throttle import RateController, Throttle
+from pipeline.engines import Engine
 from pipeline.errors import BackcastError, Interrupted, Unfinished
 from pipeline.ledger import BatchKey, Ledger, Totals
 from pipeline.options.pace import BYTES, Limit, slowest
@@ -31,7 +32,6 @@ from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks
 from pipeline.timestamps import format_utc
 from pipeline.transform.block import make_batches
 from pipeline.transform.tasks import Task, TransformConfig
-from pipeline.transform.workers import Workers
 
 if TYPE_CHECKING:
     from pipeline.plan.canary import Ranges
@@ -98,7 +98,7 @@ class Apply:
         delivery: Delivery,
         destination: Destination,
         ledger: Ledger,
-        workers: Workers,
+        engine: Engine,
         *,
         interrupted: threading.Event | None = None,
         progress: Callable[[RunCounts], None] = lambda counts: None,
@@ -108,7 +108,7 @@ class Apply:
         self._delivery = delivery = replace(delivery, config=config)
         self._plan = delivery.plan
         self._ledger = ledger
-        self._workers = workers
+        self._engine = engine
         self._destination = destination
         self._phases = [phase for phase in PHASES if phase in delivery.phases]
         self._progress = progress
@@ -205,21 +205,21 @@ class Apply:
         if isinstance(self._destination, SeparatesPhases):
             self._destination.begin_phase(phase)
         if phase == EVENTS:
-            with self._workers as workers:
-                workers.configure(self._delivery.config, self._envelope)
-                self._send(phase, self._event_blocks(workers))
-                self._drain()  # before the workers end, which takes a while
+            with self._engine as engine:
+                engine.configure(self._delivery.config, self._envelope)
+                self._send(phase, self._event_blocks(engine))
+                self._drain()  # before its processes end, which takes a while
         else:
             self._send(phase, self._sealed_blocks(phase))
             self._drain()
         self._check()
 
-    def _event_blocks(self, workers: Workers) -> Iterator[_Block]:
+    def _event_blocks(self, engine: Engine) -> Iterator[_Block]:
         begun = self._ledger.blocks_begun(EVENTS)
         work = tasks(
             self._plan, self._delivery.directory, self._delivery.config.parts, lambda block: self._task(block, begun)
         )
-        for task, batched in workers.walk(make_batches, work):
+        for task, batched in engine.walk(make_batches, work):
             yield _Block(task.number, batched.batches, task.doubtful)
 
     def _task(self, planned: PlannedBlock, begun: Collection[int]) -> Task | None:

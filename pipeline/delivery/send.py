@@ -21,7 +21,7 @@ from pipeline.models import Step
 from pipeline.options import ApplyOptions
 from pipeline.options.pace import read_hours, read_limits
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.freshness import check_applicable, check_fresh, transform_config_for, workers_for
+from pipeline.plan.sealed.freshness import check_applicable, check_fresh, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.storage import is_remote
 from pipeline.targets import address_of, files_of, is_loopback, region_of
@@ -140,7 +140,8 @@ def send_unchecked(
     from pipeline.delivery.destination import Destination, DryRunDestination
     from pipeline.delivery.file_destination import FileDestination
     from pipeline.delivery.retry import RetryPolicy
-    from pipeline.transform.workers import Workers
+    from pipeline.engines import open_engine
+    from pipeline.engines.local import Workers
 
     hooks = hooks or Hooks()
     config = transform_config_for(plan, directory, options.source_root)
@@ -200,9 +201,10 @@ def send_unchecked(
             destination = DryRunDestination()
         rows = plan.events.phases.get("events", 0)
         rows_left = "events" in phases and not read_totals(directory.ledger).of("events").is_all(rows)
-        workers = Workers(workers_for(options.workers, config.parts) if rows_left else 0)
+        size = sum(part.bytes for part in config.parts)
+        engine = open_engine(options.engine, options.workers, size) if rows_left else Workers(0)
         with _progress(plan, options, hooks) as progress:
-            run = Apply(delivery, destination, ledger, workers, interrupted=hooks.interrupted, progress=progress)
+            run = Apply(delivery, destination, ledger, engine, interrupted=hooks.interrupted, progress=progress)
             if choice.problem is not None:
                 run.stop_with(choice.problem)
             outcome = run.run()

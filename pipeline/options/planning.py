@@ -257,6 +257,7 @@ class PlanOptions(Checked):
         help="Also write the checks for a pipeline: junit=FILE, sarif=FILE or csv=FILE; repeat.",
     )  # fmt: skip
     workers: int | None = shared.workers()
+    engine: str = shared.engine()
 
     @property
     def limits(self) -> Limits:

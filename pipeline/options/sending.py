@@ -100,6 +100,7 @@ class RehearseOptions(FaultOptions):
 
     source_root: PathText | None = shared.source_root()
     workers: int | None = shared.workers()
+    engine: str = shared.engine()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +214,7 @@ class ApplyOptions(Checked):
     )  # fmt: skip
     source_root: PathText | None = shared.source_root()
     workers: int | None = shared.workers()
+    engine: str = shared.engine()
 
     def __post_init__(self) -> None:
         super().__post_init__()

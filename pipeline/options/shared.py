@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.option_types import option
+from pipeline.option_types import option, read_engine
 
 
 def workers() -> Any:
     return option(
         None, "--workers", least=0, most=256, metavar="N",
         help="Processes that read and encode; 0 works in this one.  [default: one per processor]",
+    )  # fmt: skip
+
+
+def engine() -> Any:
+    return option(
+        "local", "--engine", metavar="NAME[=ADDRESS]", read=read_engine, shown=True,
+        help="Where rows are read and encoded: local, dask or spark; dask=tcp://HOST:8786 is a cluster that runs.",
     )  # fmt: skip
 
 

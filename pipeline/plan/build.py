@@ -14,6 +14,8 @@ from contextlib import closing
 
 from msgspec import UNSET, UnsetType
 
+from pipeline.engines import Rest
+from pipeline.engines.units import SEALING_LIBRARIES
 from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.identity.promotion import PromotedUpdate
@@ -59,10 +61,6 @@ from pipeline.plan.zone import judge_zone
 from pipeline.timestamps import format_utc
 from pipeline.transform.block import observe_promoted, take_promoted
 from pipeline.transform.tasks import Task
-from pipeline.transform.workers import Workers
-
-SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-builtins")
-"""Libraries whose version can change an event; recorded, and named when a block's digest differs."""
 
 
 def build(
@@ -98,7 +96,7 @@ class _PlanBuilder:
         self.settled: Settled | None = None if request.series is None else request.series.settled
         if request.replay is not None:
             scratch = request.directory.scratch / "settled"
-            self.settled = self.replayed = request.replay.read(scratch, request.workers.count, step)
+            self.settled = self.replayed = request.replay.read(scratch, request.engine.count, step)
         self.directory = request.directory
         self.config = config
         self.mapper = config.compile(config.options)
@@ -177,11 +175,15 @@ class _PlanBuilder:
     def promoted_updates(self) -> Iterator[list[tuple[str, list[PromotedUpdate]]]]:
         """Read the source once more: the properties that the events to be sent promote to persons."""
         self.write_duplicates()
-        with Workers(self.request.workers.count, self.config) as workers:
-            for _, updates in workers.walk(observe_promoted, self.planned_tasks()):
+        taken: list[list[tuple[str, list[PromotedUpdate]]]] = []
+        with self.request.engine as engine:
+            engine.configure(self.config)
+            for _, updates in engine.walk(observe_promoted, self.planned_tasks(), Rest(take_promoted, taken.append)):
                 if updates is not None:
                     yield updates
-            yield from workers.ask_each(take_promoted)
+                yield from taken
+                taken.clear()
+        yield from taken
 
     def planned_tasks(self) -> Iterator[Task]:
         """The blocks of which events are sent, with the decisions on their duplicates."""

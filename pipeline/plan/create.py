@@ -1,4 +1,4 @@
-"""Create a plan from an export: check the options, choose the mapping, start the workers, and build."""
+"""Create a plan from an export: check the options, choose the mapping, start the engine, and build."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
+from pipeline.engines import Engine, open_engine
 from pipeline.errors import UsageError
 from pipeline.extractors import choose_parts, open_source, refuse_unnamed
 from pipeline.files import private
@@ -32,13 +33,12 @@ from pipeline.plan.plugins import broken_plugins, used_plugins
 from pipeline.plan.precheck import check_first_rows, detect_settings, with_tables_apart
 from pipeline.plan.replay import Replay, inherited, open_replay
 from pipeline.plan.sealed.directory import Directory, digest_file
-from pipeline.plan.sealed.freshness import dialect_of, read_ids, workers_for
+from pipeline.plan.sealed.freshness import dialect_of, read_ids
 from pipeline.plan.sealed.manifest import MappingSeal, Plan
 from pipeline.survey.recognition import guess_mapping, opened_pages
 from pipeline.targets import address_of
 from pipeline.timestamps import format_utc
 from pipeline.transform.field_counts import Counted
-from pipeline.transform.workers import Workers
 
 if TYPE_CHECKING:
     from pipeline.plan.request import Request
@@ -76,9 +76,9 @@ def create_plan(
     target_directory = Directory(directory)
     with staged_plan(target_directory) as work:
         name, mapping, source = _open_export(sources, options, work, step)
-        with Workers(workers_for(options.workers, source.parts)) as workers:
-            request = prepare_request(source, (name, mapping), options, target_directory, work, workers, series, replay)
-            from pipeline.plan.build import build  # while the workers prepare
+        with open_engine(options.engine, options.workers, sum(part.bytes for part in source.parts)) as engine:
+            request = prepare_request(source, (name, mapping), options, target_directory, work, engine, series, replay)
+            from pipeline.plan.build import build  # while its processes prepare
 
             return build(request, progress, notice, step)
 
@@ -141,11 +141,11 @@ def prepare_request(
     options: PlanOptions,
     directory: Directory,
     work: Directory,
-    workers: Workers,
+    engine: Engine,
     series: Series | None,
     replay: Replay | None = None,
 ) -> Request:
-    """Seal the options and configure the workers. Returns what `plan.build` needs.
+    """Seal the options and configure the engine. Returns what `plan.build` needs.
 
     `named` is the mapping's name or path, and the mapping. The plan is written in `work`, before it becomes that of
     `directory`.
@@ -172,7 +172,7 @@ def prepare_request(
     )
     if mapping.code is not None:
         check_deterministic(mapping, config)
-    workers.configure(config)
+    engine.configure(config)
     from pipeline.plan.earlier import earlier_links, plans_beside
     from pipeline.plan.people import IdentityInputs
     from pipeline.plan.request import Request
@@ -191,7 +191,7 @@ def prepare_request(
             name, hashlib.sha256(mapping.text.encode()).hexdigest(), mapping.text, mapping.code or UNSET
         ),
         directory=work,
-        workers=workers,
+        engine=engine,
         target=options.target,
         reject_limit=parse_limit(options.max_rejects),
         unmapped_limit=_unmapped_limit(options),

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from pipeline.batcher import Envelope
+from pipeline.engines.local import Workers, default_workers
 from pipeline.errors import EmptyExport, UsageError
 from pipeline.extractors import blocks as read_blocks
 from pipeline.models import Block, Part, Source
@@ -27,7 +28,6 @@ from pipeline.plan.create import open_export, prepare_request
 from pipeline.plan.sealed.directory import Directory
 from pipeline.transform.block import BlockTransformer, make_batches, observe_block
 from pipeline.transform.tasks import Task
-from pipeline.transform.workers import Workers, default_workers
 
 FILES, BLOCKS = 24, 2
 """Files that are sampled, and blocks of each that are transformed."""

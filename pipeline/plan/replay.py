@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.encoder.updates import SealedGroup
+from pipeline.engines.local import Workers
 from pipeline.errors import StalePlan, UnsafePlan, UsageError
 from pipeline.identity.groups import group_uuid
 from pipeline.ledger import BatchKey, read_batches, read_summary, state_digest
@@ -41,7 +42,6 @@ from pipeline.plan.settled_events import ENTRY, NO_BLOCK, SettledEvents, mixed
 from pipeline.text import are, pluralize, quoted
 from pipeline.transform.block import BlockTransformer
 from pipeline.transform.tasks import Task
-from pipeline.transform.workers import Workers
 from pipeline.uuids import Hasher
 
 EXAMPLES = 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.engines import Engine
 from pipeline.mapper import Mapping as MappingFile
 from pipeline.mapper.program.builder import NO_TABLES, Tables
 from pipeline.mapper.program.required_fields import Reference
@@ -18,14 +19,13 @@ from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import MappingSeal
 from pipeline.plan.series import Series
 from pipeline.transform.tasks import TransformConfig
-from pipeline.transform.workers import Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A source, the `config` that decides its events, and what a person permits.
 
-    `workers` are started and configured; they are ended when everything was read. Under `allow_key_conflicts` rows of
+    `engine` is started and configured; it is ended when everything was read. Under `allow_key_conflicts` rows of
     one key are one event even where their event names or days differ. `notices` are (code, file, sentence).
     `files` are the digests of files of the plan that are already written. `open_choices` are those that the mapping
     lists under `open`: the plan is not ready while there is one. `plugins` are what it uses of installed packages.
@@ -37,7 +37,7 @@ class Request:
     config: TransformConfig
     mapping: MappingSeal
     directory: Directory
-    workers: Workers
+    engine: Engine
     target: str = ""
     reject_limit: CountLimit = field(default_factory=CountLimit)
     unmapped_limit: CountLimit | None = None

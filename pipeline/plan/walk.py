@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
+from pipeline.engines import Rest
 from pipeline.errors import BackcastError
 from pipeline.extractors import blocks as read_blocks
 from pipeline.identity.aggregator import IdentityColumns
 from pipeline.identity.event_ids import EventIdAggregator
-from pipeline.mapper.own_code import OwnCode
+from pipeline.mapper.own_code import Cost, OwnCode
 from pipeline.models import Part
 from pipeline.plan.checks.rows import remedy_of
 from pipeline.plan.key_records import KeyRecords
@@ -29,10 +30,9 @@ from pipeline.plan.statistics.coverage import CoverageCounts
 from pipeline.plan.statistics.daily_counts import DailyCounts, day_name
 from pipeline.plan.statistics.drift import DriftCollector
 from pipeline.text import pluralize
-from pipeline.transform.block import code_cost, observe_block, take_aggregate, take_drift
+from pipeline.transform.block import observe_block, take_retained
 from pipeline.transform.event_keys import KEY, KEYLESS, NAME
-from pipeline.transform.tasks import BlockStats, Task
-from pipeline.transform.workers import Workers
+from pipeline.transform.tasks import BlockStats, Retained, Task
 
 SAME_FILE = "same_file"
 """The one notice of the extractors that is a warning, too: the same bytes were given twice."""
@@ -111,6 +111,7 @@ class Walk:
         self.ids = EventIdAggregator(scratch / "ids-of-events")
         self.cells = DailyCounts(scratch)
         self.code_cost: str | None = None
+        self._cost = Cost()
         self._bytes_read = 0
 
     def run(self, files: dict[str, str]) -> None:
@@ -119,38 +120,39 @@ class Walk:
         with (
             LinesWriter(self._directory.blocks) as blocks,
             LinesWriter(self._directory.rejects) as rejects,
-            self._request.workers as workers,
+            self._request.engine as engine,
         ):
+            rest = Rest(take_retained, self._add_retained)
             started = time.perf_counter()
             if limit is None:
-                for task, stats in workers.walk(observe_block, self.tasks()):
+                for task, stats in engine.walk(observe_block, self.tasks(), rest):
                     self._add(task, stats, blocks, rejects)
             else:
                 for task in self.tasks():
                     left = limit - sum(counts.rows for counts in self.parts)
                     if left <= 0:
                         break
-                    for _, stats in workers.walk(observe_block, [task._replace(limit=left)]):
+                    for _, stats in engine.walk(observe_block, [task._replace(limit=left)], rest):
                         self._add(task, stats, blocks, rejects)
-            elapsed = time.perf_counter() - started
-            for identities in workers.ask_each(take_aggregate):
-                self._add_identities(identities)
-            for taken in workers.ask_each(take_drift):
-                self.drift.add(taken)
-            self._add_cost(workers, elapsed)
+            self._show_cost((time.perf_counter() - started) * max(engine.count, 1))
             files["blocks.jsonl"] = blocks.close()
             files["rejects.jsonl"] = rejects.close()
 
-    def _add_cost(self, workers: Workers, elapsed: float) -> None:
+    def _add_retained(self, retained: Retained) -> None:
+        self._add_identities(retained.identities)
+        self.drift.add(retained.drift)
+        self._cost.events += retained.cost.events
+        self._cost.nanoseconds += retained.cost.nanoseconds
+
+    def _show_cost(self, elapsed: float) -> None:
+        """`elapsed` is the time of all processes together, in seconds."""
         code = self._request.mapping.python
         if not isinstance(code, OwnCode):
             return
-        costs = list(workers.ask_each(code_cost))
-        events, seconds = sum(cost.events for cost in costs), sum(cost.nanoseconds for cost in costs) / 1e9
-        share = seconds / max(elapsed * len(costs), seconds, 1e-9)
-        self.code_cost = (
-            f"{code.name}: {pluralize(events, 'event')}, {seconds:,.1f} s, {share:.0%} of the time of reading"
-        )
+        seconds = self._cost.nanoseconds / 1e9
+        share = seconds / max(elapsed, seconds, 1e-9)
+        events = pluralize(self._cost.events, "event")
+        self.code_cost = f"{code.name}: {events}, {seconds:,.1f} s, {share:.0%} of the time of reading"
 
     def reject_codes(self) -> list[str]:
         """The codes of rejected rows, most frequent first, each with its count and its first row in words."""

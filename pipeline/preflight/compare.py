@@ -19,12 +19,12 @@ import xxhash
 from numpy.typing import NDArray
 
 from pipeline.encoder.encoded import read_event
+from pipeline.engines.local import Workers
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
 from pipeline.preflight.live import Cell
 from pipeline.preflight.matches import Comparison, Matches, Ranges, has_day, looked, rows_of, second_of
 from pipeline.transform.block import BlockTransformer
 from pipeline.transform.tasks import Task
-from pipeline.transform.workers import Workers
 from pipeline.verify.landed import Row
 
 _FILES = 64

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from pipeline.encoder.encoded import read_event
+from pipeline.engines.local import Workers
 from pipeline.ledger import read_batches, read_unanswered
 from pipeline.models import Step
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
@@ -19,7 +20,6 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks, sealed_file
 from pipeline.transform.block import BlockTransformer, rows_sent
 from pipeline.transform.tasks import Task, TransformConfig
-from pipeline.transform.workers import Workers
 
 SETTLED, IN_DOUBT = "settled", "in doubt"
 

@@ -1,4 +1,4 @@
-"""From the rows of a block to encoded events, and on to request bodies, in worker processes.
+"""From the rows of a block to encoded events, and on to request bodies, block by block.
 
     extractors.rows(part, block)           the records of the block, or why a row cannot be read
     mapper.map_row(record)                 an UnvalidatedEvent, an update, a merge, a skip or a reject reason
@@ -6,8 +6,8 @@
     encoder.event.Encoder                  its bytes, in an EventBuffer
     batcher.pack_runs(…)                   request bodies
 
-`rows.make_events` is the loop over these, `block` the whole for one block, `workers` the processes, `tasks` what goes
-to them and comes back. Events depend on the rows, the mapper and the rules alone: no clock, randomness, network, locale
-or host time zone. A block's digest, taken before the plan's tables are applied, proves that plan and apply made the
-same events.
+`rows.make_events` is the loop over these, `block` the whole for one block, `tasks` what goes to the process that does
+it and comes back (`pipeline.engines`). Events depend on the rows, the mapper and the rules alone: no clock, randomness,
+network, locale or host time zone. A block's digest, taken before the plan's tables are applied, proves that plan and
+apply made the same events.
 """

@@ -20,17 +20,17 @@ from pipeline.encoder.fingerprints import fingerprints
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
-from pipeline.identity.aggregator import IdentityAggregator, IdentityColumns
+from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.identity.promotion import PromotedUpdate, PromotionAggregator, count_promoted
 from pipeline.mapper.own_code import Cost
 from pipeline.models import Part
-from pipeline.transform.drift import DriftAggregator, Taken
+from pipeline.transform.drift import DriftAggregator
 from pipeline.transform.event_keys import key_records
 from pipeline.transform.events import Events, Mapper
 from pipeline.transform.field_counts import FieldCounts
 from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import make_events
-from pipeline.transform.tasks import BatchedBlock, BlockStats, Task, TransformConfig
+from pipeline.transform.tasks import BatchedBlock, BlockStats, Retained, Task, TransformConfig
 from pipeline.uuids import content_key
 from pipeline.validator.rules import WITHOUT_TIME, ValidationContext
 
@@ -66,10 +66,15 @@ class BlockTransformer:
             mapper = self._mappers[part.table] = self.config.compile(replace(options, settings=settings))
         return mapper
 
-    @property
-    def code_cost(self) -> Cost:
-        costs = [cost for mapper in self._mappers.values() if (cost := getattr(mapper, "cost", None)) is not None]
-        return Cost(sum(cost.events for cost in costs), sum(cost.nanoseconds for cost in costs))
+    def take_cost(self) -> Cost:
+        """What the mapping's own code cost since this was asked last."""
+        taken = Cost()
+        for mapper in self._mappers.values():
+            cost: Cost | None = getattr(mapper, "cost", None)
+            if cost is not None:
+                taken.events, taken.nanoseconds = taken.events + cost.events, taken.nanoseconds + cost.nanoseconds
+                cost.events = cost.nanoseconds = 0
+        return taken
 
     def transform(self, task: Task, *, observe: bool, aggregator: IdentityAggregator | None = None) -> Events:
         """The encoded events of a block, before the plan's tables are applied.
@@ -148,8 +153,8 @@ def rows_sent(events: Events, task: Task) -> list[int]:
 def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
     """What a plan does with a block: count everything, and retain of the events only their key records.
 
-    Ids and updates stay in the transformer's aggregator until it is full (see `take_aggregate`), and so does what the
-    properties of the events are (see `take_drift`).
+    Ids and updates stay in the transformer's aggregator until it is full, and so does what the properties of the events
+    are (see `take_retained`).
     """
     aggregator = transformer.aggregator
     events = transformer.transform(task, observe=True, aggregator=aggregator)
@@ -179,19 +184,9 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
     )
 
 
-def take_aggregate(transformer: BlockTransformer) -> IdentityColumns:
-    """The ids and updates that this process has not handed over yet."""
-    return transformer.aggregator.take()
-
-
-def take_drift(transformer: BlockTransformer) -> list[Taken]:
-    """What the properties of events are that this process has not handed over yet."""
-    return transformer.drift.take()
-
-
-def code_cost(transformer: BlockTransformer) -> Cost:
-    """What the mapping's own code cost in this process."""
-    return transformer.code_cost
+def take_retained(transformer: BlockTransformer) -> Retained:
+    """What this process retained of the blocks that it observed, and has not handed over yet."""
+    return Retained(transformer.aggregator.take(), transformer.drift.take(), transformer.take_cost())
 
 
 def observe_promoted(transformer: BlockTransformer, task: Task) -> list[tuple[str, list[PromotedUpdate]]] | None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pipeline.batcher import Batch
 from pipeline.identity.aggregator import IdentityColumns
+from pipeline.mapper.own_code import Cost
 from pipeline.models import Block, Part, Reject, SealedOptions
 from pipeline.options import Limits
 from pipeline.transform.drift import Taken
@@ -98,6 +99,14 @@ class BlockStats(NamedTuple):
     identities: IdentityColumns | None
     fields: BlockFields
     drift: list[Taken] | None
+
+
+class Retained(NamedTuple):
+    """What a process retains of the blocks that it observes, until it is asked for it: see BlockStats."""
+
+    identities: IdentityColumns
+    drift: list[Taken]
+    cost: Cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
+from pipeline.engines.local import Workers
 from pipeline.ledger import read_batches
 from pipeline.models import Step
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
@@ -24,7 +25,6 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks
 from pipeline.transform.block import BlockTransformer
 from pipeline.transform.tasks import Task, TransformConfig
-from pipeline.transform.workers import Workers
 from pipeline.verify.comparison import LOST, MISSING, SUSPECT, Comparison, keys_of, uuid_of
 from pipeline.verify.earlier import Earlier, kept_kinds, with_earlier
 from pipeline.verify.event_set import EventSet

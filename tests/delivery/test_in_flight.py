@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from pipeline.delivery.apply import Outcome, RunCounts, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
+from pipeline.engines.local import Workers
 from pipeline.ledger import Ledger
 from pipeline.options.pace import Limit
 from pipeline.plan.sealed.freshness import open_plan
-from pipeline.transform.workers import Workers
 from tests.support.deliveries import AT_ONCE, OK, CallDestination, applying, forget, in_ledger, planned, uuid, uuids_in
 
 BEGUN = "select count(*) from batches where state = 'begun'"

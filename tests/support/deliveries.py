@@ -22,13 +22,13 @@ from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import Destination, Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.delivery.send import Hooks, send_plan
+from pipeline.engines.local import Workers
 from pipeline.ledger import Ledger
 from pipeline.local_service import LocalService
 from pipeline.options import ApplyOptions, PlanOptions
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.transform.workers import Workers
 from tests.support.scripted_server import Asked, Said
 from tests.support.scripted_server import scripted as scripted
 from tests.support.scripted_server import serving as serving

@@ -45,7 +45,7 @@ from pipeline.mapper.language.loader import parse
 from pipeline.models import SealedOptions
 from pipeline.native import AVAILABLE
 from pipeline.options import Limits
-from pipeline.transform.block import BlockTransformer, make_batches, observe_block, take_aggregate, take_drift
+from pipeline.transform.block import BlockTransformer, make_batches, observe_block, take_retained
 from pipeline.transform.drift import entries_of
 from pipeline.transform.event_keys import KEY
 from pipeline.transform.field_counts import Counted
@@ -218,11 +218,11 @@ def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
             )
         made = make_batches(transformer, task._replace(seal=notes.digest))
         yield f"block {block.index}: sent", [(batch.body, batch.first, batch.last) for batch in made.batches]
-    for field, identities in take_aggregate(transformer)._asdict().items():
+    retained = take_retained(transformer)
+    for field, identities in retained.identities._asdict().items():
         yield f"identities: {field}", rows_of(identities)
-    taken = take_drift(transformer)
-    yield "drift: events", sorted(series[:3] for series in taken)
-    yield "drift: properties", sorted(entries_of(taken))
+    yield "drift: events", sorted(series[:3] for series in retained.drift)
+    yield "drift: properties", sorted(entries_of(retained.drift))
 
 
 def grouped(keys: bytes) -> bytes:

@@ -19,6 +19,7 @@ import msgspec
 
 from pipeline.batcher import Envelope, unpack
 from pipeline.encoder.updates import SealedLink
+from pipeline.engines.local import Workers
 from pipeline.extractors import open_source
 from pipeline.models import Link, MapperResult, RejectReason, SealedOptions, Skip, UnvalidatedEvent
 from pipeline.options import Limits, PlanOptions
@@ -31,7 +32,6 @@ from pipeline.plan.sealed.directory import Directory, read_lines
 from pipeline.plan.sealed.manifest import MappingSeal, Plan, load
 from pipeline.transform.block import BlockTransformer, make_batches
 from pipeline.transform.tasks import Task, TransformConfig
-from pipeline.transform.workers import Workers
 from pipeline.uuids import Hasher, namespace
 from pipeline.values import Record, items, opened, text
 
@@ -179,7 +179,7 @@ def make_plan(
         seal = MappingSeal("tiny", "0" * 64, "tiny")
         build(
             Request(
-                source=source, config=config, mapping=seal, directory=work, workers=Workers(workers, config),
+                source=source, config=config, mapping=seal, directory=work, engine=Workers(workers, config),
                 reject_limit=allowed, allow_key_conflicts=key_conflicts, thresholds=thresholds,
             )
         )  # fmt: skip

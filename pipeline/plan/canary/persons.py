@@ -16,6 +16,7 @@ import numpy as np
 
 from pipeline.encoder.encoded import read_event, read_properties
 from pipeline.encoder.updates import SealedGroup, SealedLink, SealedPerson
+from pipeline.engines.local import Workers
 from pipeline.id_hash import hash_id
 from pipeline.models import Step
 from pipeline.plan.canary.strata import Stratum, stratum_of
@@ -25,7 +26,6 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.sealed.phases import EVENTS, PHASES, sealed_records
 from pipeline.transform.block import BlockTransformer
 from pipeline.transform.tasks import Task, TransformConfig
-from pipeline.transform.workers import Workers
 
 Place = tuple[str, int, int]
 """An event of the plan: its phase, its block, its index in the block."""

@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 
 from pipeline.encoder.updates import SealedLink, SealedPerson
+from pipeline.engines.local import Workers
 from pipeline.errors import UsageError
 from pipeline.id_hash import hash_id
 from pipeline.models import Step
@@ -24,7 +25,6 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.sealed.phases import EVENTS, PHASES, sealed_records
 from pipeline.text import pluralize
 from pipeline.transform.tasks import TransformConfig
-from pipeline.transform.workers import Workers
 
 LARGE_SHARE, LEAST_LARGE = 10, 10
 """A person is large with more than this part of a sample, or this many events in a small one."""

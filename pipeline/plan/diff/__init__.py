@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 import xxhash
 
+from pipeline.engines.local import Workers
 from pipeline.errors import UnreadableExport
 from pipeline.files import private
 from pipeline.mapper import Compile
@@ -58,7 +59,6 @@ from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks, sealed_fil
 from pipeline.plan.statistics.spilled_counts import SpilledCounts
 from pipeline.timestamps import format_utc
 from pipeline.transform.tasks import TransformConfig
-from pipeline.transform.workers import Workers
 from pipeline.validator.rules import WITHOUT_TIME
 
 K = TypeVar("K")

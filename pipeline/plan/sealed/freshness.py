@@ -35,7 +35,7 @@ def read_ids(path: Path) -> frozenset[str]:
 
 def workers_for(requested: int | None, parts: Sequence[Part]) -> int:
     """The number of worker processes for these parts: `requested`, or one that fits their size."""
-    from pipeline.transform.workers import count_for
+    from pipeline.engines.local import count_for
 
     return count_for(requested, sum(part.bytes for part in parts))
 

@@ -1,8 +1,7 @@
-"""Worker processes: blocks out, results back in order, memory bounded.
+"""The engine of one machine: worker processes, blocks out, results back in order, memory bounded.
 
-The parent alone owns the network, the ledger and the plan; a worker only transforms a block. The bytes of a block that
-a worker cannot read by itself (an archive's member) travel through shared memory, since a pipe copies them twice at a
-tenth of the speed.
+The bytes of a block that a worker cannot read by itself (an archive's member) travel through shared memory, since a
+pipe copies them twice at a tenth of the speed.
 
 `concurrent.futures.ProcessPoolExecutor` does not serve: its processes outlive a parent that is killed, take their
 configuration only as they start, and cannot be asked one by one for what they have aggregated.
@@ -31,10 +30,11 @@ from multiprocessing import connection, resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipeline.errors import BackcastError, Unfinished
+from pipeline.errors import BackcastError, Unfinished, UsageError
 
 if TYPE_CHECKING:
     from pipeline.batcher import Envelope
+    from pipeline.engines import Rest
     from pipeline.transform.block import BlockTransformer
     from pipeline.transform.tasks import TransformConfig
 
@@ -119,10 +119,8 @@ class Workers:
 
     def __enter__(self) -> Workers:
         if self.count and not self._workers:
-            # numpy would start a thread for each processor, for linear algebra that is not used here.
-            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             context = multiprocessing.get_context("spawn")
-            with _anonymous_main(), _interrupts_blocked():
+            with start_quietly():
                 for _ in range(self.count):
                     self._workers.append(_Worker(context))
         if self._config is not None:
@@ -158,12 +156,24 @@ class Workers:
         self._all.clear()
         self._free.clear()
 
-    def walk(self, function: Callable[[BlockTransformer, W], R], tasks: Iterable[W]) -> Iterator[tuple[W, R]]:
+    def walk(
+        self, function: Callable[[BlockTransformer, W], R], tasks: Iterable[W], rest: Rest[Any] | None = None
+    ) -> Iterator[tuple[W, R]]:
         """Each task with its result, in the order of the tasks, of which only a few are taken ahead."""
         if self._transformer is not None:
             for task in tasks:
                 yield task, function(self._transformer, task)
+            if rest is not None:
+                rest.add(rest.ask(self._transformer))
             return
+        yield from self._walk(function, tasks)
+        if rest is not None:
+            for worker in self._workers:
+                worker.send((rest.ask, None, None))
+            for worker in self._workers:
+                rest.add(worker.receive())
+
+    def _walk(self, function: Callable[[BlockTransformer, W], R], tasks: Iterable[W]) -> Iterator[tuple[W, R]]:
         window = len(self._workers) * AHEAD + 1
         remaining = iter(tasks)
         in_order: deque[_Sent] = deque()
@@ -181,16 +191,6 @@ class Workers:
             while in_order and in_order[0].done:
                 first = in_order.popleft()
                 yield first.task, first.result
-
-    def ask_each(self, function: Callable[[BlockTransformer], R]) -> Iterator[R]:
-        """The result of the function in each process, after a walk, in no particular order."""
-        if self._transformer is not None:
-            yield function(self._transformer)
-            return
-        for worker in self._workers:
-            worker.send((function, None, None))
-        for worker in self._workers:
-            yield worker.receive()
 
     def _send(self, worker: _Worker, function: Callable[[BlockTransformer, Any], R], task: Any) -> _Sent:
         content = task.block.content
@@ -238,9 +238,25 @@ def count_for(requested: int | None, size: int) -> int:
     return 0 if size < SMALL else default_workers()
 
 
+def open_engine(address: str, requested: int | None, size: int) -> Workers:
+    """The engine that runs where nothing else is asked for. Raises UsageError where it is given an address."""
+    if address:
+        raise UsageError(f"the engine local has no address, and {address!r} is given", hint="use --engine local")
+    return Workers(count_for(requested, size))
+
+
 def default_workers() -> int:
     """One for each processor that this process may use."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+@contextlib.contextmanager
+def start_quietly() -> Iterator[None]:
+    """Start processes that run nothing of the caller's, and that leave Ctrl-C to their parent."""
+    # numpy would start a thread for each processor, for linear algebra that is not used here.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with _anonymous_main(), _interrupts_blocked():
+        yield
 
 
 @contextlib.contextmanager
@@ -295,7 +311,7 @@ def _serve(pipe: connection.Connection) -> None:
                     task = task._replace(block=replace(task.block, content=_copy_shared(shared, attached)))
                 answer = False, function(transformer) if task is None else function(transformer, task)
             except Exception as error:
-                answer = True, error if isinstance(error, BackcastError) else _picklable(error)
+                answer = True, error if isinstance(error, BackcastError) else picklable(error)
             pipe.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
             if answered % _COLLECT_EVERY == 0:
                 gc.collect()
@@ -311,7 +327,7 @@ def _copy_shared(shared: tuple[str, int], attached: dict[str, SharedMemory]) -> 
     return bytes(memory.buf[:length])  # type: ignore[index]
 
 
-def _picklable(error: Exception) -> Exception:
+def picklable(error: Exception) -> Exception:
     """The error itself where it can be pickled, else an error with its name and message."""
     try:
         pickle.loads(pickle.dumps(error))

@@ -15,6 +15,7 @@ import pytest
 
 import pipeline
 from pipeline.batcher import Envelope
+from pipeline.engines.local import Workers
 from pipeline.errors import Unfinished
 from pipeline.ledger import Ledger
 from pipeline.options import PlanOptions
@@ -22,7 +23,6 @@ from pipeline.plan.sealed.contents import task_of, tasks
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.transform.block import make_batches
 from pipeline.transform.tasks import BatchedBlock
-from pipeline.transform.workers import Workers
 from tests.support.deliveries import COLUMNS, KEY, Asked, Reply, export, planned, scripted, serving
 
 
