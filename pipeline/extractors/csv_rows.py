@@ -20,6 +20,7 @@ writers that quote every cell quote nulls too, so quotes do not matter. A mappin
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,6 @@ from typing import Any
 
 from pipeline.extractors import csv_records
 from pipeline.extractors.csv_records import is_blank, parser, records
-from pipeline.extractors.line_index import LineIndex
 from pipeline.extractors.stream import WIDE
 from pipeline.models import BrokenRow, Dialect, Layout
 from pipeline.native import AVAILABLE, native
@@ -69,7 +69,6 @@ class DelimitedRows:
             ordered = tuple((number, 0, name) for name, number in self._sorted_names)
             self._make = native.Cells(len(header), places, layout.objects, blanks, layout.always)
             self._canonical = native.Cells(len(header), ordered, blanks=True)
-        self._suspect = False
         self._spans: list[tuple[int, int]] | None = None
         self._last: tuple[int, list[str]] = (-1, [])
         self.warnings: list[tuple[int, str, str]] = []
@@ -85,51 +84,38 @@ class DelimitedRows:
         return self._dialect.header
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
-        columns, make = len(self._dialect.header), self._make
-        errors = "strict"
-        try:
-            text = self._data.decode(self._encoding)
-        except UnicodeDecodeError:
-            errors = "surrogateescape"
-            text = self._data.decode(self._encoding, errors)
-            self._suspect = True
-        ordinary = not self._suspect
-        whole = io.StringIO(text, newline="\n")
-        line_index = LineIndex(self._data)
+        columns, make, size = len(self._dialect.header), self._make, len(self._data)
+        reader = self._reader()
         number = -1
-        line = 0
         while True:
-            before = line
-            rows = parser(whole, self._dialect)
-            try:
-                for cells in rows:
-                    lines = before + rows.line_num - line
-                    if lines > 1 and _may_be_too_long(lines, cells):
-                        break
-                    line += lines
-                    if ordinary and len(cells) == columns:
-                        number += 1
-                        self._last = number, cells
-                        yield make(cells)
-                    elif (row := self._row(number + 1, cells, lines)) is not None:
-                        number += 1
-                        yield row
-                else:
-                    return
-            except csv.Error:
-                pass
-            # `records` decides where a record ends that is broken, or may be for its length; reading continues there.
-            record = next(records(self._data, self._dialect, final=True, start=line_index.start(line)))
-            passed = self._data[record.end : line_index.start(before + rows.line_num)].decode(self._encoding, errors)
-            whole.seek(whole.tell() - len(passed))
-            line += record.lines
-            row = BrokenRow("bad_csv_row", record.problem)
+            for cells in reader:
+                if len(cells) == columns:
+                    number += 1
+                    self._last = number, cells
+                    yield make(cells)
+                elif (row := self._row(number + 1, cells, reader.lines)) is not None:
+                    number += 1
+                    yield row
+            if reader.at >= size:
+                return
+            # `records` decides where a record ends that is broken, or may be for its length or its bytes.
+            record = next(records(self._data, self._dialect, final=True, start=reader.at))
+            reader.at = record.end
+            odd: Record | BrokenRow | None = BrokenRow("bad_csv_row", record.problem)
             if record.cells is not None:
-                cells = [cell.encode("latin-1").decode(self._encoding, errors) for cell in record.cells]
-                row = self._row(number + 1, cells, record.lines)
-            if row is not None:
+                cells = [cell.encode("latin-1").decode(self._encoding, "surrogateescape") for cell in record.cells]
+                odd = self._row(number + 1, cells, record.lines)
+            if odd is not None:
                 number += 1
-                yield row
+                yield odd
+
+    def _reader(self) -> Any:
+        """Iterates over the cells of ordinary records: see `pipeline.native.Delimited`."""
+        dialect = self._dialect
+        if AVAILABLE and self._encoding == "utf-8" and dialect.delimiter.isascii() and not dialect.escape:
+            quote = ord(dialect.quote) if dialect.quote else -1
+            return native.Delimited(self._data, ord(dialect.delimiter), quote)
+        return OrdinaryRecords(self._data, dialect, self._encoding)
 
     def _row(self, number: int, cells: list[str], lines: int) -> Record | BrokenRow | None:
         """The row of one record's cells, None for a blank line."""
@@ -139,8 +125,8 @@ class DelimitedRows:
                 return None
             over = f" over {lines:,} lines" if lines > 1 else ""
             broken = BrokenRow("bad_csv_row", f"{pluralize(len(cells), 'cell')}{over}; the header has {len(header)}")
-            return (_undecodable(cells) if self._suspect else None) or broken
-        if self._suspect and (problem := _undecodable(cells)):
+            return _undecodable(cells) or broken
+        if (problem := _undecodable(cells)) is not None:
             return problem
         self._last = number, cells
         row: Record = self._make(cells)
@@ -179,6 +165,37 @@ class DelimitedRows:
                 if record.cells is None or len(record.cells) == columns or not is_blank(record.cells)
             ]
         return self._spans
+
+
+class OrdinaryRecords:
+    """`pipeline.native.Delimited` in Python, of any encoding and with an escape character."""
+
+    def __init__(self, data: bytes, dialect: Dialect, encoding: str) -> None:
+        self._data = data
+        self._dialect = dialect
+        self._encoding = encoding
+        self.at = 0
+        self.lines = 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        data, encoding, size = self._data, self._encoding, len(self._data)
+        end = self.at
+
+        def lines() -> Iterator[str]:
+            nonlocal end
+            while end < size:
+                start, end = end, data.find(b"\n", end) + 1 or size
+                yield data[start:end].decode(encoding)
+
+        rows = parser(lines(), self._dialect)
+        before = 0
+        with contextlib.suppress(csv.Error, UnicodeDecodeError):
+            for cells in rows:
+                self.lines = rows.line_num - before
+                if self.lines > 1 and _may_be_too_long(self.lines, cells):
+                    return
+                before, self.at = rows.line_num, end
+                yield cells
 
 
 def _may_be_too_long(lines: int, cells: list[str]) -> bool:

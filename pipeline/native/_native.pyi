@@ -298,6 +298,21 @@ class Cells:
     ) -> None: ...
     def __call__(self, cells: list[str], /) -> Any: ...
 
+class Delimited:
+    """Iterates over the records of delimited text as lists of str, from `at` on, one list for each: a blank line is an
+    empty one. It ends at the end of the data or before a record that is not ordinary: then `at` is where that begins,
+    and may be set to where reading goes on. `lines` are those of the last record.
+
+    `delimiter` and `quote` are the numbers of ASCII characters, which differ, else ValueError; `quote` is -1 for none.
+    """
+
+    at: int
+    def __init__(self, data: bytes, delimiter: int, quote: int, at: int = 0) -> None: ...
+    def __iter__(self) -> Delimited: ...
+    def __next__(self) -> list[str]: ...
+    @property
+    def lines(self) -> int: ...
+
 class AvroDecoder:
     """Decodes the rows of an Avro block, of which it is given the bytes and the number of rows: a list of dicts, or
     with `members` of Members without the nulls. Objects and lists in them are msgspec.Raw.

@@ -56,6 +56,7 @@ PyInit__native(void)
         &IdAccumulator_Type, &PairAccumulator_Type, &PropertyAccumulator_Type, &Observer_Type, &Tally_Type,
         &Drift_Type,         &Reader_Type,          &Header_Type,             &Blanks_Type,   &AvroDecoder_Type,
         &Opener_Type,        &Spread_Type,          &Cells_Type,              &Sets_Type, &Numbers_Type,
+        &Delimited_Type,
     };
     PyObject *module = init_files() < 0 ? NULL : PyModule_Create(&definition);
     for (size_t i = 0; module != NULL && i < sizeof(types) / sizeof(types[0]); i++)

@@ -185,6 +185,7 @@ extern PyTypeObject Drift_Type;    /* drift.c */
 extern PyTypeObject Reader_Type;   /* texts.c */
 extern PyTypeObject Header_Type;   /* header.c */
 extern PyTypeObject Cells_Type;    /* cells.c */
+extern PyTypeObject Delimited_Type; /* delimited.c */
 extern PyTypeObject Blanks_Type;   /* blanks.c */
 extern PyTypeObject AvroDecoder_Type; /* avro.c */
 int accumulators_init(void);

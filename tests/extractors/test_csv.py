@@ -345,3 +345,52 @@ def test_the_fast_path_is_taken_for_ordinary_quoting() -> None:
     ends = csv_blocks._regular_ends(data, Dialect(), final=True)
     assert ends is not None
     assert np.array_equal(ends, [18, 24, 31])
+
+
+pieces = st.lists(
+    st.sampled_from(
+        [
+            b"a",
+            b"b,",
+            b'"',
+            b'""',
+            b'"a""b,\n"',
+            b'"",',
+            b"a\n",
+            b",",
+            b"\n",
+            b"\r\n",
+            b"\r",
+            b" ",
+            b"\0",
+            b"\xff",
+            "é".encode(),
+        ]
+    )
+)
+
+
+@settings(max_examples=400)
+@given(pieces.map(b"".join), st.sampled_from(['"', ""]), st.integers(1, 3))
+@example(b'a,"b\r\n",\xff\n"x"y,b\n"open,\na,b\n', '"', 2)
+@example(b"a\rb\na,\n\r\n,\r", "", 2)
+def test_the_reader_in_c_reads_what_python_reads(data: bytes, quote: str, columns: int) -> None:
+    """Rows, broken ones and what is said of them, over all that one of the two leaves to the other."""
+    dialect = Dialect(header=tuple("xyz"[:columns]), quote=quote)
+    quick, plain = (csv_rows.DelimitedRows(data, 0, dialect, blanks=True) for _ in range(2))
+    reader = csv_rows.OrdinaryRecords(data, dialect, "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain, "_reader", lambda: reader)
+        assert list(quick) == list(plain)
+    whole = [record.cells for record in csv_records.records(data, dialect, final=True) if record.cells is not None]
+    counted = [cells for cells in whole if len(cells) == columns or not csv_records.is_blank(cells)]
+    assert len([row for row in quick if not isinstance(row, BrokenRow)]) == sum(
+        len(one) == columns and _is_utf8(one) for one in counted
+    )
+
+
+def _is_utf8(cells: list[str]) -> bool:
+    try:
+        return all(cell.encode("latin-1").decode() is not None for cell in cells)
+    except UnicodeDecodeError:
+        return False
