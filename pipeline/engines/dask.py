@@ -34,6 +34,8 @@ LOST_AFTER = 60
 """Seconds without any worker after which the run ends."""
 TICK = 5
 """Seconds after which a unit that has no result is looked after."""
+HERE = "127.0.0.1:0"
+"""Where a cluster that is started here answers HTTP, which cannot be turned off: a free port of this machine alone."""
 SETTINGS = {
     "distributed.worker.memory.target": False,  # a cluster that is started here writes no event to its disk
     "distributed.worker.memory.spill": False,
@@ -80,8 +82,8 @@ class DaskEngine(UnitEngine):
             if not self._address:
                 with start_quietly():
                     cluster = LocalCluster(
-                        n_workers=self.count, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
-                        silence_logs=logging.CRITICAL,
+                        n_workers=self.count, threads_per_worker=1, host="127.0.0.1", silence_logs=logging.CRITICAL,
+                        scheduler_kwargs={"dashboard": False}, dashboard_address=HERE, worker_dashboard_address=HERE,
                     )  # fmt: skip
                 self._opened.callback(cluster.close, timeout=10)
             self._client = Client(cluster, timeout=CONNECT, set_as_default=False)

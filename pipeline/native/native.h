@@ -10,7 +10,7 @@
  * Limits: 64 levels of nesting and 4 opened members in a line (lines.c); names of 1,000 bytes and 16,384 spellings of
  * them (names.c); 16,384 names while dicts or Avro are read (header.c, avro.c); 4,096 types of a schema, nested 64 deep
  * (avro.c); 62 levels inside of rows (tally.c); 256 words of 63 bytes (texts.c); 2^30 renames or columns (renames.c);
- * 16 objects of cells (cells.c); times from 1970 to 9999 (filling.c); 2^31 - 1 entries of an accumulator (accumulators.c). Lines, rows, blocks, texts
+ * 16 objects of cells (cells.c); 10,000 lines and 1 MiB of a record of several lines (delimited.c); times from 1970 to 9999 (filling.c); 2^31 - 1 entries of an accumulator (accumulators.c). Lines, rows, blocks, texts
  * and spellings beyond a limit are read by Python; nothing is cut. */
 
 #ifndef BACKCAST_NATIVE_H

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -62,15 +63,24 @@ def test_a_cluster_started_here_plans_sends_and_ends(tmp_path: Path) -> None:
     source = export(tmp_path / "export", 400, files=12)
     settings = [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
     words = ["plan", source, "-m", "generic", *settings, "-o", tmp_path / "plan", "--engine", "dask", "--workers", 2]
-    done = process(*words, "--promoted-properties", "final", "--json")
+    done = process(*words, "--promoted-properties", "final", "--json", env={"MARK": str(tmp_path)})
     assert (done.returncode, done.stderr) == (0, "")
     with LocalService(keys=KEYS) as service:
         words = ["apply", tmp_path / "plan", "--to", service.url, "--engine", "dask", "--workers", 2, "--json"]
-        done = process(*words, env={"BACKCAST_PROJECT_KEY": KEY})
+        done = process(*words, env={"BACKCAST_PROJECT_KEY": KEY, "MARK": str(tmp_path)})
         assert (done.returncode, done.stderr) == (0, "")
         assert json.loads(done.stdout)["events"]["accepted"] == 400
         assert landed(service) == identities(400)
-    assert b"dask" not in subprocess.run(["ps", "-o", "args", "--ppid", str(os.getpid())], capture_output=True).stdout
+    assert _processes_with(str(tmp_path)) == []
+
+
+def _processes_with(mark: str) -> list[str]:
+    """The processes of this machine whose environment has this text."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            found += [environment.parent.name] if mark.encode() in environment.read_bytes() else []
+    return found
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.delivery.apply import SendLimits
@@ -138,6 +138,12 @@ def test_every_script_of_faults_ends_in_the_planned_set(
     verdict=often(*VERDICTS),
     seed=st.integers(0, 999),
     concurrency=st.integers(1, 4),
+)
+@example(
+    script=["before:408,every=1,times=1", "verdict:warning,one-in=3,every=1,times=1,skip=5"],
+    verdict="verdict:retry,one-in=2,retry-after=0,every=1,times=1,skip=5",
+    seed=0,
+    concurrency=1,
 )
 def test_every_script_with_verdicts_ends_in_the_planned_set(
     per_event: Path, tmp_path: Path, script: list[str], verdict: str, seed: int, concurrency: int

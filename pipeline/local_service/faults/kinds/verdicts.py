@@ -51,6 +51,8 @@ class Verdict(Fault, example="verdict:retry"):
                 return ending
             results = msgspec.json.decode(ending.body, type=_Answer).results
         reason = self.reason or _REASONS.get(self.verdict, self.verdict)
+        if self.verdict in _ACCEPTED:  # of an event that another fault or the service did not store, nobody says so
+            chosen = {uuid for uuid in chosen if results.get(uuid, {}).get("result") in ("ok", *_ACCEPTED)}
         results |= {uuid: {"result": self.verdict, "details": reason} for uuid in chosen}
         in_order = {event.uuid: results[event.uuid] for event in events if event.uuid in results}
         headers = [(b"content-type", b"application/json")]
