@@ -21,6 +21,7 @@ class CompileNative(BuildHookInterface[Any]):
         folder = native if version == "editable" else Path(self.scratch.name)
         problem = compiler["build"](folder)
         if problem:
+            Path(folder, compiler["NAME"]).unlink(missing_ok=True)  # that of other sources
             self.app.display_warning(f"backcast is installed without its C part: {problem}")
         elif version != "editable":
             build_data["force_include"][str(folder / compiler["NAME"])] = f"pipeline/native/{compiler['NAME']}"

@@ -49,6 +49,8 @@ MAPPINGS = {
     "csv": TABLE,
     "parquet": TABLE,
 }
+FLAT = "jsonl"
+"""The input that the others are compared with by bytes."""
 KEY = {"BACKCAST_PROJECT_KEY": "phc_test_bench"}
 PROVED_EVENTS = 12_000
 Result = dict[str, Any]
@@ -66,6 +68,10 @@ class Bench:
     against: str | None = None
     besides: int = 0
     files: dict[tuple[str, int], Path] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
+    """By input, the bytes of the rows that backcast reads, without compression."""
+    written: dict[str, int] = field(default_factory=dict)
+    """By input, the bytes of the events that it makes of them."""
 
     def file(self, kind: str, events: int) -> Path:
         """The generated input, written once."""
@@ -93,6 +99,7 @@ class Bench:
         planned = measure.run(
             [*common, "plan", str(path), *MAPPINGS[kind], "-o", str(plan), "--quiet"], KEY, (to.pid,), fine=fine
         )
+        self.written[kind] = json.loads((plan / "plan.json").read_bytes())["event_bytes"]
         applied = measure.run(
             [*common, "apply", str(plan), "--to", to.url, "--json", "--quiet"], KEY, (to.pid,), fine=fine
         )
@@ -151,7 +158,7 @@ def prove(bench: Bench, kind: str) -> dict[str, Result]:
 def rounds(bench: Bench, kind: str, repeat: int) -> list[dict[str, Result]]:
     """That many rounds, each contender once in a round, in turn."""
     if bench.backcast:
-        bench.file(kind, bench.events)
+        bench.bytes[kind] = generate.row_bytes(kind, bench.file(kind, bench.events))
     if bench.peer_python:
         bench.file(kind, bench.peer_events)
     made = []
@@ -191,6 +198,21 @@ def middle(made: list[dict[str, Result]]) -> dict[str, Result]:
     return found
 
 
+def compare_bytes(
+    results: dict[str, dict[str, Result]], made: dict[str, list[dict[str, Result]]], bench: Bench
+) -> None:
+    """Add to plan and apply of each input how many bytes a CPU second reads and writes, beside flat JSON lines: above 1
+    is faster. Of the rounds the least time counts, so that what else the machine does hardly matters."""
+    for name in ("plan", "apply"):
+        seconds = {kind: min(one[name]["cpu_us"] for one in each) for kind, each in made.items() if name in each[0]}
+        for key, counted in (("read", bench.bytes), ("written", bench.written)):
+            for kind in seconds:
+                results[kind][name][f"bytes_{key}"] = counted[kind]
+                if FLAT in seconds:
+                    pace = counted[kind] / seconds[kind] * seconds[FLAT] / counted[FLAT]
+                    results[kind][name][f"to_jsonl_by_bytes_{key}"] = pace
+
+
 def table(results: dict[str, dict[str, Result]]) -> str:
     """The numbers as text; ratios are of rates, to posthog-python with default settings and to pandas."""
     head = [
@@ -200,6 +222,8 @@ def table(results: dict[str, dict[str, Result]]) -> str:
         "x posthog",
         "x pandas",
         "x apply",
+        "x jsonl by bytes read",
+        "by bytes written",
         "CPU us/event",
         "peak MB",
         "foreign CPU",
@@ -211,6 +235,8 @@ def table(results: dict[str, dict[str, Result]]) -> str:
         for name, r in contenders.items():
             ratios = [f"{r[key]:.1f}" if key in r else "" for key in ("to_posthog", "to_pandas")]
             ratios.append(f"{r['to_apply']:.2f}" if "to_apply" in r and name == "plan" else "")
+            for key in ("to_jsonl_by_bytes_read", "to_jsonl_by_bytes_written"):
+                ratios.append(f"{r[key]:.2f}" if key in r else "")
             rest = [f"{r['cpu_us']:.1f}", f"{r['peak_mb']:.0f}", f"{r['foreign']:.0%}"]
             lines.append([kind, names[name], f"{r['rate']:,.0f}", *ratios, *rest])
     return aligned(lines) + versions(results)
@@ -315,6 +341,7 @@ def main() -> int:
                 report["rounds"][kind] = rounds(bench, kind, asked.repeat)
                 report["inputs"][kind] = middle(report["rounds"][kind])
                 bench.forget(kind)
+            compare_bytes(report["inputs"], report["rounds"], bench)
             text = table(report["inputs"])
         if backcast:
             report["help_seconds"] = help_seconds(backcast)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import IO
 
 KINDS = {
     "jsonl": "mixpanel.jsonl",
@@ -65,6 +66,24 @@ def generate(kind: str, events: int, folder: Path, seed: int = 1) -> Path:
     else:
         _parquet(rng, events, path)
     return path
+
+
+def row_bytes(kind: str, path: Path) -> int:
+    """The bytes of the rows without compression: of text as it is, of Parquet as Arrow's columns."""
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as file:
+            return sum(batch.nbytes for batch in file.iter_batches(PARQUET_ROWS, use_threads=False))
+    if kind == "amplitude":
+        with zipfile.ZipFile(path) as archive:
+            return sum(_unpacked(archive.open(member)) for member in archive.namelist())
+    return _unpacked(path.open("rb")) if kind == "gz" else path.stat().st_size
+
+
+def _unpacked(packed: IO[bytes]) -> int:
+    with packed, gzip.open(packed) as plain:
+        return sum(iter(lambda: len(plain.read(1 << 20)), 0))
 
 
 def _times(rng: Random, events: int) -> Iterator[tuple[int, int]]:

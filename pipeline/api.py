@@ -55,10 +55,15 @@ if TYPE_CHECKING:
 
 
 @private()
-def survey_export(sources: PathText | Sequence[PathText], options: SurveyOptions = SurveyOptions()) -> Survey:
+def survey_export(
+    sources: PathText | Sequence[PathText],
+    options: SurveyOptions = SurveyOptions(),
+    *,
+    step: Step = lambda name, done, of: None,
+) -> Survey:
     """Describe an export before mapping it: its tool, fields, types, times and zone.
 
-    Raises UsageError, UnreadableExport.
+    `step` is called while its files are found and recognised. Raises UsageError, UnreadableExport.
     """
     from pipeline.extractors import open_source
     from pipeline.extractors.file_rules import HEADER, ROWS, SHEET
@@ -71,7 +76,7 @@ def survey_export(sources: PathText | Sequence[PathText], options: SurveyOptions
         raise UsageError(f"a survey has no setting {unknown[0]!r}", hint=f"its settings are: {HEADER}, {ROWS}, {SHEET}")
     with tempfile.TemporaryDirectory() as spool:
         rules = file_rules(None, settings)
-        source = open_source(_texts(sources), spool=Path(spool), rules=rules)
+        source = open_source(_texts(sources), spool=Path(spool), rules=rules, step=step)
         source = opened_pages(source, _texts(sources), Path(spool), rules)
         return survey(source, rows=None if options.every else options.rows)
 
@@ -90,24 +95,24 @@ def plan_export(
     The plan may be not ready: check `plan.ready` and `plan.gates`. `progress` is called with the rows and
     bytes that were read, `notice` with a line on what the mapping's own code cost, `step` with what is done before and
     after the rows are read, such as the digests of files, and how far it is. Raises UsageError, MappingError,
-    UnreadableExport, and Busy where the directory has the ledger of a plan that was applied.
+    UnreadableExport, and Busy where the directory has the ledger of a plan that was applied; for a URL Unfinished too.
     """
     from pipeline.plan.create import create_plan
-    from pipeline.plan.sealed.directory import Directory
+    from pipeline.plan.in_bucket import published_plan
     from pipeline.report.check_files import prepare, write_check_files
     from pipeline.report.machine import write_report
 
-    folder = Path(directory)
-    prepare(options.reports, folder)
-    if options.until == FIRST_LIVE:
-        from pipeline.preflight.first_live import find_first_live
+    with published_plan(directory) as folder:
+        prepare(options.reports, folder.path)
+        if options.until == FIRST_LIVE:
+            from pipeline.preflight.first_live import find_first_live
 
-        first = find_first_live(options, folder, config.personal_key())
-        notice(first.notice)
-        options = replace(options, until=first.moment)
-    plan = create_plan(_texts(sources), folder, options, progress=progress, notice=notice, step=step)
-    write_report(Directory(folder), plan)
-    write_check_files(options.reports, plan, Directory(folder))
+            first = find_first_live(options, folder.path, config.personal_key())
+            notice(first.notice)
+            options = replace(options, until=first.moment)
+        plan = create_plan(_texts(sources), folder.path, options, progress=progress, notice=notice, step=step)
+        write_report(folder, plan)
+        write_check_files(options.reports, plan, folder)
     return plan
 
 
@@ -281,21 +286,35 @@ def read_rejects(
 
 
 def list_sent(
-    directory: PathText, options: UndoListOptions = UndoListOptions(), *, progress: Step = lambda name, done, of: None
+    directory: PathText,
+    options: UndoListOptions = UndoListOptions(),
+    *,
+    progress: Step = lambda name, done, of: None,
+    warn: Callable[[str], None] = lambda line: None,
 ) -> UndoList:
     """Write what was sent as lists and queries. Raises UsageError, StalePlan, UnreadableExport, BrokenLedger."""
+    from pipeline.plan.in_bucket import copy_results
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.proof.undo_list import write_undo_list
 
-    return write_undo_list(*open_plan(fspath(directory)), options, progress=progress)
+    plan, folder = open_plan(fspath(directory))
+    written = write_undo_list(plan, folder, options, progress=progress)
+    copy_results(folder, warn)
+    return written
 
 
-def write_receipt(directory: PathText, options: ReceiptOptions = ReceiptOptions()) -> Receipt:
+def write_receipt(
+    directory: PathText, options: ReceiptOptions = ReceiptOptions(), *, warn: Callable[[str], None] = lambda line: None
+) -> Receipt:
     """Write the receipt of a plan that was applied. Raises UsageError, UnsafePlan, BrokenLedger."""
+    from pipeline.plan.in_bucket import copy_results
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.proof import receipt
 
-    return receipt.write_receipt(*open_plan(fspath(directory)), options)
+    plan, folder = open_plan(fspath(directory))
+    written = receipt.write_receipt(plan, folder, options)
+    copy_results(folder, warn)
+    return written
 
 
 def write_job_receipt(state: PathText, options: ReceiptOptions = ReceiptOptions()) -> JobReceipt:

@@ -159,8 +159,10 @@ def micros(moment: Instant | FirstLive | None, name: str) -> int | None:
     only the target knows."""
     if moment is None or isinstance(moment, int):
         return moment
-    if isinstance(moment, str):
+    if moment == FIRST_LIVE:
         raise UsageError(f"{name} is {moment!r}, which has to be asked of a target first", hint="give a time")
+    if not isinstance(moment, datetime):
+        raise UsageError(f"{name} is {moment!r}", hint="give a datetime with a tzinfo, or µs since 1970")
     if moment.tzinfo is None:
         raise UsageError(f"{name} has no offset: {moment.isoformat()}", hint="give a datetime with a tzinfo")
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)

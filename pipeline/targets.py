@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipeline.errors import UsageError
-from pipeline.storage import is_remote, refuse_foreign
+from pipeline.storage import is_remote, refuse_foreign, without_credentials
 
 REGIONS = {"us": "https://us.i.posthog.com", "eu": "https://eu.i.posthog.com"}
 """Capture hosts (docs/know/service.md#routes-and-hosts)."""
@@ -32,11 +32,12 @@ def address_of(target: str) -> str:
     except ValueError:
         plain = False
     if not plain or any(character.isspace() or not character.isprintable() for character in target):
-        raise UsageError(f"not a target: {target!r}", hint=_NO_TARGET)
+        raise UsageError(f"not a target: {without_credentials(target)!r}", hint=_NO_TARGET)
     if parts.username is not None or parts.password is not None:
         raise UsageError("a target holds no user or password", hint="a key comes from the environment or a file")
     if parts.query or parts.fragment:
-        raise UsageError(f"a target has no query and no fragment: {target!r}", hint=_NO_TARGET)
+        shown = without_credentials(target)
+        raise UsageError(f"a target has no query and no fragment: {shown!r}", hint=_NO_TARGET)
     return target.rstrip("/")
 
 

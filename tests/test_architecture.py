@@ -1,4 +1,4 @@
-"""The house is built as drawn: a room imports only rooms above it, and each library lives in its own rooms."""
+"""A package imports only packages above it, and each library is imported by few of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
-ROOMS = (
+PACKAGES = (
     "errors", "plugins", "native", "storage", "json_limits", "zone_hints", "timestamps", "option_types",
     "options", "models", "uuids", "config", "values", "text", "charts", "mask", "files", "ctrl_c", "id_hash",
     "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher", "survey", "ledger",
@@ -54,6 +54,10 @@ LIBRARIES = {
         "identity.observed_pairs",
         "identity.identities",
         "identity.last_values",
+        "identity.ranged_files",
+        "identity.stored_pairs",
+        "identity.stored_updates",
+        "plan.pair_tasks",
         "report.pairs",
         "local_service.store",
         "local_service.query",
@@ -73,7 +77,7 @@ LIBRARIES = {
     "isal": {"batcher", "extractors.containers", "local_service.capture.decoding"},
     "zstandard": {"extractors.containers", "plan.diff.spill"},
 }
-"""A library may be imported in these rooms (or files) alone."""
+"""A library may be imported in these packages (or modules) alone."""
 
 HEAVY = (
     "numpy", "openpyxl", "pyarrow", "duckdb", "httpx", "pydantic", "starlette", "uvicorn", "jinja2", "rich", "tenacity",
@@ -120,14 +124,14 @@ def _imports(path: Path) -> Iterator[tuple[str, int, bool]]:
                 yield base, node.lineno, node.lineno in typing_only
 
 
-def test_every_module_stands_in_a_room_that_is_drawn() -> None:
+def test_every_package_is_in_the_order() -> None:
     """A new top-level module or package has to be given its place in the list."""
-    rooms = {name_of(path).split(".")[0] for path in modules()} - {"", "__main__"}
-    assert rooms == set(ROOMS)
+    packages = {name_of(path).split(".")[0] for path in modules()} - {"", "__main__"}
+    assert packages == set(PACKAGES)
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
-def test_a_room_imports_only_rooms_above_it(path: Path) -> None:
+def test_a_package_imports_only_packages_above_it(path: Path) -> None:
     """Imports for types alone may look down; nothing else may."""
     own = name_of(path).split(".")[0]
     if own in ("", "__main__"):
@@ -136,8 +140,8 @@ def test_a_room_imports_only_rooms_above_it(path: Path) -> None:
     for module, line, typing_only in imports(path):
         if not module.startswith("pipeline.") or typing_only:
             continue
-        room = module.split(".")[1]
-        if room != own and ROOMS.index(room) > ROOMS.index(own):
+        package = module.split(".")[1]
+        if package != own and PACKAGES.index(package) > PACKAGES.index(own):
             wrong.append(f"line {line}: {module}")
     assert wrong == []
 
@@ -156,7 +160,7 @@ def test_the_local_service_judges_by_code_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_library_lives_in_its_own_rooms(library: str) -> None:
+def test_a_library_is_imported_by_few(library: str) -> None:
     """Each third-party library is imported in one place, or in the few that are drawn."""
     allowed = LIBRARIES[library]
     found = {
@@ -165,7 +169,7 @@ def test_a_library_lives_in_its_own_rooms(library: str) -> None:
         for module, _, typing_only in imports(path)
         if module.split(".")[0] == library and not typing_only
     }
-    assert {name for name in found if not any(name == room or name.startswith(f"{room}.") for room in allowed)} == set()
+    assert {name for name in found if not any(name == one or name.startswith(f"{one}.") for one in allowed)} == set()
 
 
 @pytest.mark.parametrize("statement", ["import pipeline", "import pipeline.cli; pipeline.cli.run(['--help'])"])

@@ -19,7 +19,7 @@ from pipeline import ctrl_c
 from pipeline.cli.streams import discard_output, stderr_that_may_close
 from pipeline.errors import BackcastError, UnreadableExport
 from pipeline.files import private
-from pipeline.storage import StoreError
+from pipeline.storage import StoreError, is_remote
 from pipeline.text import printable
 
 MAX_MESSAGE = 4_000
@@ -162,11 +162,14 @@ def run(arguments: list[str] | None = None) -> int:
         return 0
     except StoreError as error:
         hint = "check the credentials and the network, then run the same command again"
-        return _print_error(f"the store did not answer as expected: {error}", hint, UnreadableExport.exit_code)
-    except OSError as error:
         return _print_error(
-            f"the system refused: {error}", "free disk space or fix the permission, then run the same command again", 2
+            f"the store of {error.url} did not answer as expected: {error}", hint, UnreadableExport.exit_code
         )
+    except OSError as error:
+        who, fix = "system", "free disk space or fix the permission"
+        if is_remote(str(error.filename or "")):
+            who, fix = "store", "check what its credentials may do"
+        return _print_error(f"the {who} refused: {error}", f"{fix}, then run the same command again", 2)
     except Exception as error:
         if os.environ.get("BACKCAST_TRACEBACK"):
             raise

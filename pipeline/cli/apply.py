@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
@@ -30,7 +29,7 @@ from pipeline.options import ApplyOptions, KeyOptions, PauseOptions, VerifyOptio
 @log.option
 @common.quiet
 def apply(
-    directory: Path, to: str, options: ApplyOptions, checks: PauseOptions, yes: bool,
+    directory: str, to: str, options: ApplyOptions, checks: PauseOptions, yes: bool,
     keys: KeyOptions, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Send exactly the plan; run again to resume.
@@ -128,7 +127,7 @@ def apply(
             console,
             plan,
             status,
-            str(directory),
+            directory,
             applied=result,
             project=checks.project,
             refusals=refusal_causes(plan, folder, source_root=options.source_root),

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +18,21 @@ from pipeline.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-directory = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+
+class PlanDirectory(click.Path):
+    """The directory of a plan, as a text: a path of this machine, or the URL of one in a bucket, whose two slashes a
+    Path would make one."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=str)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from pipeline.plan.in_bucket import named
+
+        return named(os.fsdecode(super().convert(value, param, ctx)))
+
+
+directory = click.argument("directory", metavar="DIR", type=PlanDirectory())
 as_json = click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout, for a program.")
 quiet = click.option(
     "--quiet", "-q", is_flag=True, help="No progress; and no result either where the command succeeds."

@@ -13,8 +13,8 @@ from pipeline.options import DiffOptions
 
 
 @click.command(epilog="Example: backcast diff plan-before/ plan-after/ --html diff.html")
-@click.argument("plan_a", metavar="PLAN_A", type=click.Path(path_type=Path))
-@click.argument("plan_b", metavar="PLAN_B", type=click.Path(path_type=Path))
+@click.argument("plan_a", metavar="PLAN_A", type=common.PlanDirectory())
+@click.argument("plan_b", metavar="PLAN_B", type=common.PlanDirectory())
 @takes(DiffOptions)
 @click.option(
     "--html", metavar="FILE", type=click.Path(path_type=Path), help="Also write a page with all of it.  [default: none]"
@@ -23,7 +23,7 @@ from pipeline.options import DiffOptions
 @common.as_json
 @common.quiet
 def diff(
-    plan_a: Path, plan_b: Path, options: DiffOptions, html: Path | None, exit_zero: bool, as_json: bool, quiet: bool
+    plan_a: str, plan_b: str, options: DiffOptions, html: Path | None, exit_zero: bool, as_json: bool, quiet: bool
 ) -> int:
     """What a changed mapping or export changes: two plans compared event by event.
 

@@ -98,10 +98,11 @@ def of_database(driver: str, pairs: tuple[str, ...], query: str, file: Path, as_
     """Write the rows of a query to a Parquet file, sorted by all columns, for `backcast plan`.
 
     DRIVER is the name of an installed driver of ADBC: postgresql for the package adbc-driver-postgresql, and so
-    snowflake, bigquery, flightsql, sqlite. The address of the database is read from BACKCAST_ADBC_URI, and a password
-    that is not part of it from BACKCAST_ADBC_PASSWORD. Nothing is committed in the database.
+    snowflake, bigquery, flightsql, sqlite. The address of the database is read from BACKCAST_ADBC_URI, a password that
+    is not part of it from BACKCAST_ADBC_PASSWORD, and other options that are secrets from BACKCAST_ADBC_OPTIONS, a JSON
+    object. Nothing is committed in the database.
     """
-    from pipeline.fetch.database import PASSWORD, URI, fetch_database, secret_option
+    from pipeline.fetch.database import OPTIONS, PASSWORD, URI, fetch_database, secret_option
 
     options = {}
     for pair in pairs:
@@ -109,7 +110,7 @@ def of_database(driver: str, pairs: tuple[str, ...], query: str, file: Path, as_
         if not equals or not name:
             raise UsageError("--option needs NAME=VALUE", hint="such as --option adbc.snowflake.sql.db=EVENTS")
         if secret_option(name):
-            raise UsageError(f"--option {name} may be a secret", hint=f"put it into {URI} or {PASSWORD}")
+            raise UsageError(f"--option {name} may be a secret", hint=f"put it into {URI}, {PASSWORD} or {OPTIONS}")
         options[name] = value
     return _show_rows(fetch_database(driver, _text_of(query), file, options=options), as_json=as_json, quiet=quiet)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from pipeline.cli import common, log
@@ -17,7 +15,7 @@ from pipeline.text import printable
 @click.command(epilog="Example: backcast plan exports/ -m mixpanel --timezone America/New_York --for eu -o plan/")
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option(
-    "--output", "-o", "directory", metavar="DIR", type=click.Path(path_type=Path),
+    "--output", "-o", "directory", metavar="DIR", type=common.PlanDirectory(),
     help="Where the plan is written.  [default: none; required without --estimate]",
 )  # fmt: skip
 @takes(PlanOptions)
@@ -26,7 +24,7 @@ from pipeline.text import printable
 @log.option
 @common.quiet
 def plan(
-    sources: tuple[str, ...], directory: Path | None, options: PlanOptions, estimating: EstimateOptions,
+    sources: tuple[str, ...], directory: str | None, options: PlanOptions, estimating: EstimateOptions,
     as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Read everything, send nothing, write the sealed plan and its report.
@@ -41,7 +39,7 @@ def plan(
     if directory is None:
         raise UsageError("no option names where the plan is written", hint="name a new directory: -o DIR")
     from pipeline import api
-    from pipeline.plan.sealed.directory import Directory
+    from pipeline.plan.in_bucket import directory_at
     from pipeline.report import machine
     from pipeline.report.state import read_status
     from pipeline.report.terminal import steps
@@ -53,9 +51,10 @@ def plan(
         )
     for notice in () if quiet else notices:
         click.echo(printable(notice, 300), err=True)
+    written = directory_at(directory)
     common.show(
         machine.plan_object(plan, directory),
-        lambda console: steps.show_plan(console, plan, read_status(plan, Directory(directory)), str(directory)),
+        lambda console: steps.show_plan(console, plan, read_status(plan, written), directory),
         as_json=as_json,
         quiet=quiet and plan.ready,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: BACKCAST_PERSONAL_KEY=… BACKCAST_PROJECT_KEY=… backcast preflight plan/ --to eu")
-@click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.argument("directory", metavar="[DIR]", required=False, type=common.PlanDirectory())
 @common.target
 @takes(PreflightOptions)
 @takes(KeyOptions, "keys")
 @log.option
 @common.as_json
 def preflight(
-    directory: Path | None, to: str, options: PreflightOptions, keys: KeyOptions, as_json: bool,
+    directory: str | None, to: str, options: PreflightOptions, keys: KeyOptions, as_json: bool,
 ) -> int:  # fmt: skip
     """Check whether a target is ready for an import. Nothing is sent, and nothing is changed there.
 
@@ -55,8 +54,8 @@ def preflight(
         _record(plan, folder, to, options, result)
         update_report(folder, plan, common.warn, Results(project=project_of(result.project, to)))
     following = None
-    if plan is not None and folder is not None:
-        following = step_after(plan, read_status(plan, folder), str(directory), to=to, project=options.project)
+    if plan is not None and folder is not None and directory is not None:
+        following = step_after(plan, read_status(plan, folder), directory, to=to, project=options.project)
     common.show(
         preflight_view.preflight_object(result),
         lambda console: preflight_view.show_preflight(console, result, following),

@@ -152,6 +152,13 @@ class Reading(_Line):
         self.show(length, lambda: f"{pluralize(rows, 'row')}, {rows / self.seconds:,.0f} rows/s")
 
 
+class Surveying(_Line):
+    """Progress of a survey: the files that were found and recognised."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__("Surveying:", None, quiet=quiet)
+
+
 class Fetching(_Line):
     """Progress of a fetch: the window that is being asked for, and how much of the whole is done."""
 

@@ -22,7 +22,7 @@ def receipt() -> None:
 @takes(ReceiptOptions)
 @common.as_json
 @common.quiet
-def write(directory: Path, options: ReceiptOptions, as_json: bool, quiet: bool) -> int:
+def write(directory: str, options: ReceiptOptions, as_json: bool, quiet: bool) -> int:
     """Write the receipt of a plan that was sent, best after `backcast verify`; or of a job, by its state directory.
 
     It has the digests of the export and of the plan, the counts of every phase, refused events with their causes, the
@@ -30,13 +30,13 @@ def write(directory: Path, options: ReceiptOptions, as_json: bool, quiet: bool) 
     """
     from pipeline import api
     from pipeline.jobs import state_file
-    from pipeline.plan.sealed.directory import Directory
+    from pipeline.plan.in_bucket import directory_at
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.machine import update_report
     from pipeline.report.terminal.proof_view import show_job_receipt, show_receipt
 
-    path = str(Directory(directory).receipt if options.out is None else options.out)
-    if state_file(directory).exists():
+    path = str(options.out or directory_at(directory).receipt)
+    if state_file(Path(directory)).exists():
         of_job = api.write_job_receipt(directory, options)
         common.show(of_job, lambda console: show_job_receipt(console, of_job, path), as_json=as_json, quiet=quiet)
         return 0

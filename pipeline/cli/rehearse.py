@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from pipeline.cli import common, faults, log
@@ -18,7 +16,7 @@ from pipeline.options import RehearseOptions
 @common.as_json
 @log.option
 @common.quiet
-def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bool) -> int:
+def rehearse(directory: str, options: RehearseOptions, as_json: bool, quiet: bool) -> int:
     """Apply a plan to the embedded local service and verify it there.
 
     Nothing leaves this machine. A plan that is not ready can be rehearsed too. What landed stays in
@@ -49,7 +47,7 @@ def rehearse(directory: Path, options: RehearseOptions, as_json: bool, quiet: bo
             console,
             plan,
             status,
-            str(directory),
+            directory,
             applied=applied,
             verified=verified,
             refusals=refusal_causes(plan, folder, rehearsed=True, source_root=options.source_root),

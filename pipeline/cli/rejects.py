@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
 
 import click
 
@@ -23,7 +22,7 @@ from pipeline.options import RejectsOptions
     help="Text for people, or each of them as JSON lines or CSV.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as --format jsonl.")
-def rejects(directory: Path, options: RejectsOptions, every: bool, form: str, as_json: bool) -> int:
+def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_json: bool) -> int:
     """The rows that could not be sent, and the events that the service refused (code refused_event).
 
     They are grouped by code, each with its count and one example; --all lists them. Duplicates that differ from the
@@ -56,7 +55,7 @@ def rejects(directory: Path, options: RejectsOptions, every: bool, form: str, as
             rejects_view.show_each(console(), rows)
         else:
             code = "" if options.code is None else f" --code {shlex.quote(options.code)}"
-            command = f"backcast rejects {shlex.quote(str(directory))}{code}"
+            command = f"backcast rejects {shlex.quote(directory)}{code}"
             superseded = read_superseded(directory) if options.code is None else None
             rejects_view.show_groups(console(), rows, command, superseded)
     return 0

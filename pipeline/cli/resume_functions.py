@@ -22,7 +22,7 @@ _OTHERS = ("allow_firing", "max_already_there", "allow_already_there", "source_r
 @log.option
 @common.quiet
 def resume_functions(
-    directory: Path, to: str, options: PreflightOptions, keys: KeyOptions, as_json: bool, quiet: bool,
+    directory: str, to: str, options: PreflightOptions, keys: KeyOptions, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
     """Turn on the hog functions that `apply --pause-functions` left off, where a run was killed.
 
@@ -38,8 +38,8 @@ def resume_functions(
     from pipeline.preflight.run import PreflightRequest
     from pipeline.report.machine import update_report
 
-    job = state_file(directory).exists()
-    plan, folder = (None, Directory(directory)) if job else open_plan(directory)
+    job = state_file(Path(directory)).exists()
+    plan, folder = (None, Directory(Path(directory))) if job else open_plan(directory)
     key, personal = config.given_project_key(keys.project_key_file), config.personal_key(keys.personal_key_file)
     resumed = resume(PreflightRequest(to, key, personal, options), folder)
     if plan is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from pipeline.cli import common
@@ -12,7 +10,7 @@ from pipeline.cli import common
 @click.command(epilog="Example: backcast status plan/")
 @common.directory
 @common.as_json
-def status(directory: Path, as_json: bool) -> int:
+def status(directory: str, as_json: bool) -> int:
     """The state of a plan, and what is in doubt. Reads the ledger, also during a run."""
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.results import status_result
@@ -24,7 +22,7 @@ def status(directory: Path, as_json: bool) -> int:
     result = status_result(plan, found)
     common.show(
         result,
-        lambda console: steps.show_status(console, plan, found, result, str(directory)),
+        lambda console: steps.show_status(console, plan, found, result, directory),
         as_json=as_json,
     )
     return 0

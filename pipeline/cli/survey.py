@@ -6,6 +6,7 @@ import click
 
 from pipeline.cli import common
 from pipeline.cli.flags import takes
+from pipeline.cli.progress import Surveying
 from pipeline.options import SurveyOptions
 
 
@@ -13,7 +14,8 @@ from pipeline.options import SurveyOptions
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @takes(SurveyOptions)
 @common.as_json
-def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool) -> int:
+@common.quiet
+def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool, quiet: bool) -> int:
     """Describe an export before mapping it.
 
     Shows which tool it comes from, which fields and types it has, its time range, and the time zone of its timestamps.
@@ -24,10 +26,11 @@ def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool) -> i
     from pipeline.report.terminal.survey_view import show_survey
     from pipeline.survey.recognition import no_rows
 
-    result = api.survey_export(sources, options)
+    with Surveying(quiet=quiet) as progress:
+        result = api.survey_export(sources, options, step=progress.step)
     if options.report is not None:
         write_survey(options.report, result, sources)
-    common.show(result, lambda console: show_survey(console, result, sources), as_json=as_json)
+    common.show(result, lambda console: show_survey(console, result, sources), as_json=as_json, quiet=quiet)
     if not result.rows:
         raise no_rows(result.notices)
     return 0

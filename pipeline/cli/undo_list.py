@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from pipeline.cli import common
@@ -17,7 +15,7 @@ from pipeline.options import UndoListOptions
 @takes(UndoListOptions)
 @common.as_json
 @common.quiet
-def undo_list(directory: Path, options: UndoListOptions, as_json: bool, quiet: bool) -> int:
+def undo_list(directory: str, options: UndoListOptions, as_json: bool, quiet: bool) -> int:
     """Everything that was sent, as lists and queries, for a service that must take it back.
 
     The lists have the uuids, ids, merges, groups and profiles that were sent by the ledger, and those in doubt.
@@ -27,6 +25,6 @@ def undo_list(directory: Path, options: UndoListOptions, as_json: bool, quiet: b
     from pipeline.report.terminal.proof_view import show_undo_list
 
     with Verifying(quiet=quiet) as progress:
-        found = api.list_sent(directory, options, progress=progress.step)
+        found = api.list_sent(directory, options, progress=progress.step, warn=common.warn)
     common.show(found, lambda console: show_undo_list(console, found), as_json=as_json, quiet=quiet)
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -24,7 +23,7 @@ from pipeline.options import KeyOptions, VerifyOptions
 @log.option
 @common.quiet
 def verify(
-    directory: Path, to: str, options: VerifyOptions, yes: bool, keys: KeyOptions, as_json: bool, quiet: bool
+    directory: str, to: str, options: VerifyOptions, yes: bool, keys: KeyOptions, as_json: bool, quiet: bool
 ) -> int:
     """Compare what landed with the ledger: events, their values, and people.
 
@@ -73,9 +72,7 @@ def verify(
     status = read_status(plan, folder, Results(verification=result))
     common.show(
         msgspec.structs.replace(result, state=status.state),
-        lambda console: steps.show_results(
-            console, plan, status, str(directory), verified=result, project=options.project
-        ),
+        lambda console: steps.show_results(console, plan, status, directory, verified=result, project=options.project),
         as_json=as_json,
         quiet=quiet and not result.differs,
     )

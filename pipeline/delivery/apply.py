@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.batcher import Batch, Envelope, PerEventEnvelope, gaps, pack
+from pipeline.batcher import Batch, Envelope, PerEventEnvelope, gaps
 from pipeline.delivery.destination import Destination, SeparatesPhases
 from pipeline.delivery.outcome import Outcome, RunCounts, SendLimits
 from pipeline.delivery.pace import Pace
@@ -21,14 +22,23 @@ from pipeline.delivery.size import KeyedBatch, RequestSize
 from pipeline.delivery.stopping import StopSignal
 from pipeline.delivery.throttle import RateController, Throttle
 from pipeline.engines import Engine
+from pipeline.engines.local import SMALL, Workers
 from pipeline.errors import BackcastError, Interrupted, Unfinished
 from pipeline.ledger import BatchKey, Ledger, Totals
-from pipeline.options.pace import BYTES, Limit, slowest
+from pipeline.options.pace import BYTES, RateLimit, slowest
 from pipeline.options.pace import EVENTS as EVENTS_A_SECOND
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks
+from pipeline.plan.sealed.phases import (
+    EVENTS,
+    PHASES,
+    LinesTask,
+    SealedLines,
+    batch_lines,
+    line_blocks,
+    sealed_file,
+)
 from pipeline.timestamps import format_utc
 from pipeline.transform.block import make_batches
 from pipeline.transform.tasks import Task, TransformConfig
@@ -109,6 +119,8 @@ class Apply:
         self._plan = delivery.plan
         self._ledger = ledger
         self._engine = engine
+        self._processes = ExitStack()
+        self._started: Engine | None = None
         self._destination = destination
         self._phases = [phase for phase in PHASES if phase in delivery.phases]
         self._progress = progress
@@ -158,9 +170,10 @@ class Apply:
 
     def _send_all(self, before: Totals) -> None:
         try:
-            for phase in self._phases:
-                if not before.of(phase).is_all(self._plan.events.phases.get(phase, 0)):
-                    self._send_phase(phase)
+            with self._processes:
+                for phase in self._phases:
+                    if not before.of(phase).is_all(self._plan.events.phases.get(phase, 0)):
+                        self._send_phase(phase)
         except _Stopping:
             pass
         except Exception as error:
@@ -204,18 +217,24 @@ class Apply:
         self._counts.phase = phase
         if isinstance(self._destination, SeparatesPhases):
             self._destination.begin_phase(phase)
-        if phase == EVENTS:
-            with self._engine as engine:
-                engine.configure(self._delivery.config, self._envelope)
-                self._send(phase, self._event_blocks(engine))
-                self._drain()  # before its processes end, which takes a while
-        else:
-            self._send(phase, self._sealed_blocks(phase))
-            self._drain()
+        blocks = self._event_blocks if phase == EVENTS else self._sealed_blocks
+        self._send(phase, blocks(phase, self._engine_for(phase)))
+        self._drain()  # before the processes end, which takes a while
         self._check()
 
-    def _event_blocks(self, engine: Engine) -> Iterator[_Block]:
-        begun = self._ledger.blocks_begun(EVENTS)
+    def _engine_for(self, phase: str) -> Engine:
+        """The engine; in its place, this process, where it has not started yet and the phase would take no longer."""
+        if self._started is None:
+            if phase != EVENTS and sealed_file(phase, self._delivery.directory).stat().st_size < SMALL:
+                engine: Engine = Workers(0)
+            else:
+                engine = self._started = self._processes.enter_context(self._engine)
+            engine.configure(self._delivery.config, self._envelope)
+            return engine
+        return self._started
+
+    def _event_blocks(self, phase: str, engine: Engine) -> Iterator[_Block]:
+        begun = self._ledger.blocks_begun(phase)
         work = tasks(
             self._plan, self._delivery.directory, self._delivery.config.parts, lambda block: self._task(block, begun)
         )
@@ -245,28 +264,31 @@ class Apply:
         ranges = self._only.get((phase, block))
         return None if ranges is None else list(gaps(events, ranges))
 
-    def _sealed_blocks(self, phase: str) -> Iterator[_Block]:
+    def _sealed_blocks(self, phase: str, engine: Engine) -> Iterator[_Block]:
         """The batches of a phase that is sealed line by line.
 
         The first groups are one of each type, and the service numbers types as they come (docs/know/service.md#groups):
         so the first request of that phase goes alone, in halves one after the other where it is split.
         """
-        config = self._delivery.config
-        mapper = config.compile(config.options)
-        for number, events in phase_blocks(phase, self._plan, self._delivery.directory, mapper, config.options):
-            left_out = self._left_out(phase, number, len(events))
-            if left_out is None:
-                continue
-            ended, recorded = _ranges(self._ledger.rows_of(phase, number))
-            ended += left_out
-            batches = list(pack(events, self._envelope, config.limits, ended, recorded, most=self._size.learned_bytes))
-            if phase == "groups" and number == 0:
+        for task, batches in engine.walk(batch_lines, self._lines_tasks(phase)):
+            if phase == "groups" and task.number == 0:
                 self._senders.in_order = True
-                yield _Block(number, batches[:1], recorded)
+                yield _Block(task.number, batches[:1], task.doubtful)
                 self._drain()
                 self._senders.in_order = self._in_order
-                batches = batches[1:]
-            yield _Block(number, batches, recorded)
+                yield _Block(task.number, batches[1:], task.doubtful)
+            else:
+                yield _Block(task.number, batches, task.doubtful)
+
+    def _lines_tasks(self, phase: str) -> Iterator[LinesTask]:
+        """The blocks of a phase that is sealed line by line."""
+        for number, lines in enumerate(line_blocks(sealed_file(phase, self._delivery.directory))):
+            self._check()
+            left_out = self._left_out(phase, number, len(lines))
+            if left_out is not None:
+                ended, recorded = _ranges(self._ledger.rows_of(phase, number))
+                content = SealedLines(b"".join(lines))
+                yield LinesTask(phase, number, content, [*ended, *left_out], recorded, self._size.learned_bytes)
 
     # -- sending -------------------------------------------------------------------------------------
 
@@ -327,7 +349,7 @@ class Apply:
             raise _Stopping
 
 
-def _within_rate(config: TransformConfig, rates: Sequence[Limit]) -> TransformConfig:
+def _within_rate(config: TransformConfig, rates: Sequence[RateLimit]) -> TransformConfig:
     """The config with batches of at most RATE_SECONDS of the operator's lowest rate: a request arrives as a whole, so
     the rate can only be kept between requests. Batches that the ledger has are sent unchanged, whatever the rate is.
 

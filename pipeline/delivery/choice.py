@@ -30,7 +30,7 @@ class Choice(NamedTuple):
     problem: BackcastError | None = None
 
 
-class Asking:
+class EndpointQuestion:
     """Asks the target whether it has the per-event endpoint, with the retries of a batch."""
 
     def __init__(
@@ -54,8 +54,9 @@ class Asking:
         return send_with_retries(self, empty, self.retry, self._throttle, self._interrupted)
 
 
-def choose_transport(wanted: str, dialect: str, ledger: Ledger, asking: Asking | None) -> Choice:
-    """The transport of a plan in this dialect, with its open ledger. `asking` is None in a dry run, which asks nobody.
+def choose_transport(wanted: str, dialect: str, ledger: Ledger, question: EndpointQuestion | None) -> Choice:
+    """The transport of a plan in this dialect, with its open ledger. In a dry run `question` is
+    None.
 
     Raises UsageError where the transport that is wanted is not that of the plan's dialect, or not the one by which the
     plan was sent before.
@@ -75,9 +76,9 @@ def choose_transport(wanted: str, dialect: str, ledger: Ledger, asking: Asking |
         )
     if wanted != "auto" or dialect != "posthog":
         return _recorded(ledger, BATCH if wanted == "auto" else wanted)
-    if asking is None:
+    if question is None:
         return Choice(BATCH)
-    asked = asking.answer()
+    asked = question.answer()
     match asked.response.kind:
         case ResponseKind.SETTLED:
             return _recorded(ledger, V1)
@@ -85,7 +86,7 @@ def choose_transport(wanted: str, dialect: str, ledger: Ledger, asking: Asking |
             return _recorded(ledger, BATCH)
         case ResponseKind.STOP | ResponseKind.UNSENT:
             return Choice(BATCH)  # the first batch is stopped for the same reason, if it is one
-    return Choice(BATCH, gave_up(asking.address, asked, asking.retry))
+    return Choice(BATCH, gave_up(question.address, asked, question.retry))
 
 
 def _recorded(ledger: Ledger, transport: str) -> Choice:

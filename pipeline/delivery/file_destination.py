@@ -97,8 +97,8 @@ class _Part:
 class FileDestination:
     """Writes to one place, which has to be new, empty, or the same plan's: a folder, or a `bucket` by way of a folder.
 
-    `send` is for one thread. Raises UsageError and Busy for a place that cannot be used, UnsafePlan for one whose files
-    are not as they were written.
+    `send` is for one thread. Raises UsageError and Busy for a place that cannot be used, Unfinished for a store that
+    does not answer, and UnsafePlan for a place whose files are not as they were written.
     """
 
     def __init__(self, folder: Path, plan: str, tool: str, *, bucket: str = "", file_bytes: int = FILE_BYTES) -> None:
@@ -119,6 +119,12 @@ class FileDestination:
         try:
             self._manifest = _manifest_for(folder, plan, tool, bucket)
             self._resume()
+        except storage.StoreError as error:
+            self.close()
+            raise Unfinished(
+                f"the store of {error.url} did not answer as expected: {error}",
+                hint="check the credentials and the network, then run the same command again",
+            ) from None
         except OSError as error:
             self.close()
             raise UsageError(f"cannot use {self._place}: {error}", hint="make it readable and writable") from None
@@ -130,7 +136,7 @@ class FileDestination:
         """Go on where an earlier run stopped, at any step of its writing."""
         places = [os.path.join(self._place, file.path) for file in self._manifest.files]
         for file, place, status in zip(self._manifest.files, places, storage.statuses(places), strict=True):
-            if isinstance(status, storage.StoreError):
+            if isinstance(status, OSError) and not isinstance(status, FileNotFoundError):
                 raise status
             if isinstance(status, OSError) or status.size != file.bytes:
                 raise _damaged(place)
@@ -163,7 +169,7 @@ class FileDestination:
         self._phase = phase
 
     def send(self, batch: Batch) -> Response:
-        """Write one batch. Raises Unfinished where the disk does not take it."""
+        """Write one batch. Raises Unfinished where the disk or the store does not take it."""
         lines = spell_lines(unpack(batch.body))
         content = b"".join(line + b"\n" for line in lines)
         digest = hashlib.sha256(content).hexdigest()[:32]
@@ -172,10 +178,7 @@ class FileDestination:
             try:
                 self._room_for(len(content)).add(content, len(lines), digest)
             except OSError as error:
-                raise Unfinished(
-                    f"cannot write to {self._place}: {error.strerror or error}",
-                    hint="make room there, or make it writable, and run the same command again; nothing is lost",
-                ) from None
+                raise self._unfinished(error) from None
         return Response(ResponseKind.SETTLED, 200)
 
     def _room_for(self, size: int) -> _Part:
@@ -221,10 +224,15 @@ class FileDestination:
                 write_manifest(self._folder, self._manifest)
             (self._folder / WRITING).unlink(missing_ok=True)
         except OSError as error:
-            raise Unfinished(
-                f"cannot write to {self._place}: {error.strerror or error}",
-                hint="make room there, and run the same command again; nothing is lost",
-            ) from None
+            raise self._unfinished(error) from None
+
+    def _unfinished(self, error: OSError) -> Unfinished:
+        of_store = isinstance(error, storage.StoreError)
+        hint = "check the credentials and the network" if of_store else "make room there, or make it writable"
+        return Unfinished(
+            f"cannot write to {self._place}: {error.strerror or error}",
+            hint=f"{hint}, and run the same command again; nothing is lost",
+        )
 
     def close(self) -> None:
         if self._part is not None:
@@ -250,17 +258,23 @@ def _manifest_for(folder: Path, plan: str, tool: str, bucket: str) -> FilesManif
 
 def _claim(bucket: str, manifest: FilesManifest) -> None:
     """Make the manifest of a bucket, which only one writer can, where there is nothing else; or find that of ours."""
+    place = f"{bucket}/{MANIFEST}"
     there = read_manifest(bucket)
     if there is None and not manifest.files:
         if others := storage.below(bucket):
             raise UsageError(f"{bucket} is not empty: it has {min(others)}", hint="name a prefix that is new or empty")
-        if storage.create(f"{bucket}/{MANIFEST}", encoded(manifest)):
-            return
+        try:
+            storage.create(place, encoded(manifest))
+        except FileNotFoundError:
+            raise UsageError(
+                f"there is no bucket for {bucket}", hint="make the bucket first, or correct its name"
+            ) from None
         there = read_manifest(bucket)
     if there is None:
-        raise _damaged(f"{bucket}/{MANIFEST}")
+        raise _damaged(place)
     if there.writer != manifest.writer:
         raise UsageError(f"{bucket} has the files of another plan directory", hint="name a prefix that is new or empty")
+    storage.refuse_replacing(place, encoded(there))
 
 
 def _read_state(path: Path) -> tuple[_Header | None, list[_Entry]]:

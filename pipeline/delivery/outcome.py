@@ -10,7 +10,7 @@ import msgspec
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import BackcastError
 from pipeline.ledger import PhaseTotals, Totals
-from pipeline.options.pace import Hours, Limit
+from pipeline.options.pace import Hours, RateLimit
 from pipeline.plan.sealed.phases import PHASES
 
 
@@ -27,7 +27,7 @@ class SendLimits:
     concurrency: int = 8
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_refused: int = 100
-    rates: tuple[Limit, ...] = ()
+    rates: tuple[RateLimit, ...] = ()
     quiet: tuple[Hours, ...] = ()
     zone: str = ""
     max_seconds: float | None = None

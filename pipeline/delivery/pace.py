@@ -7,7 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from pipeline.options.pace import BYTES, EVENTS, Hours, Limit
+from pipeline.options.pace import BYTES, EVENTS, Hours, RateLimit
 
 
 class Allowed(NamedTuple):
@@ -26,7 +26,7 @@ class Pace:
 
     def __init__(
         self,
-        limits: Sequence[Limit] = (),
+        limits: Sequence[RateLimit] = (),
         quiet: Sequence[Hours] = (),
         zone: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),

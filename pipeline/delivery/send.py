@@ -20,6 +20,7 @@ from pipeline.ledger import Ledger, read_totals
 from pipeline.models import Step
 from pipeline.options import ApplyOptions
 from pipeline.options.pace import read_hours, read_limits
+from pipeline.plan.in_bucket import claim
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import check_applicable, check_fresh, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
@@ -136,12 +137,11 @@ def send_unchecked(
     from pipeline.delivery.apply import Apply, Delivery, SendLimits
     from pipeline.delivery.capture import CaptureDestination
     from pipeline.delivery.capture_v1 import PerEventDestination
-    from pipeline.delivery.choice import BATCH, V1, Asking, Choice, choose_transport
+    from pipeline.delivery.choice import BATCH, V1, Choice, EndpointQuestion, choose_transport
     from pipeline.delivery.destination import Destination, DryRunDestination
     from pipeline.delivery.file_destination import FileDestination
     from pipeline.delivery.retry import RetryPolicy
     from pipeline.engines import open_engine
-    from pipeline.engines.local import Workers
 
     hooks = hooks or Hooks()
     config = transform_config_for(plan, directory, options.source_root)
@@ -180,6 +180,8 @@ def send_unchecked(
             plan.digest, importlib.metadata.version("backcast"), address_of(to),
             None if options.dry_run or place is not None else key, rotated=options.rotated_key,
         )  # fmt: skip
+        if not options.dry_run:
+            claim(directory)
         if place is not None and not options.dry_run:
             bucket = place if is_remote(place) else ""
             folder = directory.files_for(bucket) if bucket else Path(place)
@@ -188,10 +190,12 @@ def send_unchecked(
             files.check(read_totals(directory.ledger))
         choice = Choice(BATCH)
         if per_event is not None:
-            asking = None
+            question = None
             if not options.dry_run:
-                asking = Asking(per_event, limits.retry, hooks.interrupted, target_known or ledger.was_answered())
-            choice = choose_transport(options.transport, dialect, ledger, asking)
+                question = EndpointQuestion(
+                    per_event, limits.retry, hooks.interrupted, target_known or ledger.was_answered()
+                )
+            choice = choose_transport(options.transport, dialect, ledger, question)
         delivery = Delivery(
             plan, directory, config, key.reveal(), phases, limits, options.dry_run, target_known,
             choice.transport == V1, only,
@@ -199,10 +203,7 @@ def send_unchecked(
         destination: Destination = files or (per_event if delivery.per_event else batch) or DryRunDestination()
         if options.dry_run:
             destination = DryRunDestination()
-        rows = plan.events.phases.get("events", 0)
-        rows_left = "events" in phases and not read_totals(directory.ledger).of("events").is_all(rows)
-        size = sum(part.bytes for part in config.parts)
-        engine = open_engine(options.engine, options.workers, size) if rows_left else Workers(0)
+        engine = open_engine(options.engine, options.workers, sum(part.bytes for part in config.parts))
         with _progress(plan, options, hooks) as progress:
             run = Apply(delivery, destination, ledger, engine, interrupted=hooks.interrupted, progress=progress)
             if choice.problem is not None:

@@ -71,13 +71,13 @@ class FilesManifest(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 def read_manifest(place: str) -> FilesManifest | None:
-    """The manifest of a place, None where it has none. Raises UnsafePlan for one that cannot be read."""
+    """The manifest of a place, None where it has none. Raises OSError, and UnsafePlan for one that is damaged."""
     path = os.path.join(place, MANIFEST)
     try:
         return msgspec.json.decode(storage.read(path), type=FilesManifest)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except msgspec.MsgspecError as error:
         raise UnsafePlan(
             f"{path} cannot be read: {error}", hint="restore it, or write the plan to another folder"
         ) from None
@@ -105,15 +105,15 @@ def digest_of(file: BinaryIO) -> tuple[hashlib._Hash, int]:
 def changed_files(place: str, manifest: FilesManifest) -> Iterator[str]:
     """What is wrong with the files of a place, by their digests: one sentence for each that is not as written.
 
-    Raises OSError where a store does not list them.
+    Raises OSError where one cannot be read, or a store does not list them.
     """
     for file in manifest.files:
         path = os.path.join(place, file.path)
         try:
             with storage.opened(path) as content:
                 digest, _ = digest_of(content)
-        except OSError as error:
-            yield f"{path} cannot be read: {error.strerror or error}"
+        except FileNotFoundError:
+            yield f"{path} is missing"
             continue
         if digest.hexdigest() != file.sha256:
             yield f"{path} was changed after it was written: its digest differs from that in {MANIFEST}"

@@ -7,6 +7,7 @@ it is still there when it is hashed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -32,17 +33,19 @@ class EventBuffer:
     """Events as text, each followed by a comma, in runs.
 
     While a run is open its events are in `open`, up to their time and with one of the ENDINGs as room for what follows;
-    `ends`, `times` and `keys` have an entry for each. `own` are uuids of the source, by position in the run.
+    `ends`, `times` and `keys` have an entry for each. `own` are uuids of the source, by position in the run,
+    ascending.
+    `hash_run` returns the hashes of the events of a run (`pipeline.encoder.fingerprints.hash_events`), None: not taken.
     """
 
-    def __init__(self, hasher: Hasher, *, digest_each: bool) -> None:
+    def __init__(self, hasher: Hasher, hash_run: Callable[[bytes, NDArray[np.int64]], bytes] | None = None) -> None:
         self._hasher = hasher
-        self._digest_each = digest_each
+        self._hash_run = hash_run
         self._seal = xxhash.xxh3_128()
         self._uuids: list[NDArray[np.uint8]] = []
         self._sizes: list[NDArray[np.int64]] = []
+        self._hashes: list[bytes] = []
         self.runs: list[bytes] = []
-        self.digests: list[bytes] = []
         self.count = 0
         self.open = bytearray()
         self.ends: list[int] = []
@@ -71,10 +74,8 @@ class EventBuffer:
             _fill(self.open, ends, np.array(self.times, np.int64), raw)
         run = bytes(self.open)
         self._seal.update(run)
-        if self._digest_each:
-            whole = memoryview(run)
-            digest = xxhash.xxh3_128_digest
-            self.digests += [digest(whole[start : end - 1]) for start, end in pairwise([0, *self.ends])]
+        if self._hash_run is not None:
+            self._hashes.append(self._hash_run(run, ends))
         self.runs.append(run)
         self._uuids.append(raw)
         self._sizes.append(np.diff(ends, prepend=0) - 1)
@@ -104,15 +105,22 @@ class EventBuffer:
         """The bytes of each event of all closed runs, without its comma."""
         return np.concatenate(self._sizes) if self._sizes else np.empty(0, np.int64)
 
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """The hashes of all closed runs, of shape (events, 4)."""
+        return np.frombuffer(b"".join(self._hashes), np.uint64).reshape(-1, 4)
+
     def _uuids_of_run(self) -> NDArray[np.uint8]:
         if not self.own:
             return self._hasher.uuids(self.keys)
+        digits = "".join(self.own.values()).replace("-", "")
+        own = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 16)
+        if len(own) == len(self.keys):
+            return own
         raw = np.zeros((len(self.keys), 16), np.uint8)
         keyed = [position for position in range(len(self.keys)) if position not in self.own]
-        if keyed:
-            raw[keyed] = self._hasher.uuids([self.keys[position] for position in keyed])
-        digits = "".join(self.own.values()).replace("-", "")
-        raw[list(self.own)] = np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 16)
+        raw[keyed] = self._hasher.uuids([self.keys[position] for position in keyed])
+        raw[list(self.own)] = own
         return raw
 
 

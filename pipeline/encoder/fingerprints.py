@@ -1,6 +1,6 @@
-"""Two hashes of each encoded event: of its person, and of all that it has but a time and a uuid.
+"""Hashes of each encoded event: its digest, and those of its person and of all that it has but a time and a uuid.
 
-They group events within one plan: the native part and Python have hashes of their own.
+The digest is xxh3-128. The other two group events within one plan: the native part and Python have hashes of their own.
 """
 
 from __future__ import annotations
@@ -28,6 +28,21 @@ def fingerprints(runs: list[bytes], sizes: NDArray[np.int64]) -> NDArray[np.uint
         hashes.append(hash_run(run, (ends[first:last] - start).tobytes()))
         start, first = start + len(run), last
     return np.frombuffer(b"".join(hashes), np.uint64).reshape(-1, 2)
+
+
+def hash_events(run: bytes, ends: NDArray[np.int64]) -> bytes:
+    """Four uint64 of each event of a run: the halves of its digest, and its fingerprints. `ends` are those of the
+    events, commas included."""
+    return native.event_hashes(run, ends.tobytes()) if AVAILABLE else _hash_events(run, ends.tobytes())
+
+
+def _hash_events(run: bytes, ends: bytes) -> bytes:
+    """`pipeline.native` has the same, but for the fingerprints."""
+    whole, digest = memoryview(run), xxhash.xxh3_128_digest
+    of_events = pairwise([0, *np.frombuffer(ends, np.int64).tolist()])
+    digests = b"".join([digest(whole[start : end - 1]) for start, end in of_events])
+    halves = np.frombuffer(digests, np.uint64).reshape(-1, 2)
+    return np.hstack((halves, np.frombuffer(_fingerprints(run, ends), np.uint64).reshape(-1, 2))).tobytes()
 
 
 def _fingerprints(run: bytes, ends: bytes) -> bytes:

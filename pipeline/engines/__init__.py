@@ -20,6 +20,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pipeline.batcher import Envelope
     from pipeline.transform.block import BlockTransformer
     from pipeline.transform.tasks import TransformConfig
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 S = TypeVar("S")
 W = TypeVar("W")
-"""What a worker is given: a NamedTuple with the `block` that it is about, as `transform.tasks.Task`."""
+"""What a worker is given, a NamedTuple. Where it has a `block` with `content`, those bytes travel apart from it."""
 
 
 class Rest(NamedTuple, Generic[S]):
@@ -53,6 +55,9 @@ class Engine(Protocol):
 
     def configure(self, config: TransformConfig, envelope: Envelope | None = None) -> None:
         """Say what decides the events; before each first walk. Raises Unfinished where no process can be reached."""
+
+    def reads(self, file: Path) -> bool:
+        """Whether every process can read a file of this machine by the same name."""
 
     def walk(
         self, function: Callable[[BlockTransformer, W], R], tasks: Iterable[W], rest: Rest[Any] | None = None

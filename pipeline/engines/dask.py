@@ -4,6 +4,8 @@ Without an address a cluster is started on this machine, and ended with the run.
 Dask takes no two for the same; the config is the result of a task, so that Dask can make it again wherever it is lost.
 A worker that dies costs its units a second try elsewhere. Nothing is kept in the memory of a worker alone: what the
 parent took is in its files, and the rest can be computed again.
+
+Processes are counted, and not their threads: work on rows does not release the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -12,26 +14,28 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import count as counting
 from typing import TYPE_CHECKING, Any
 
-from pipeline.engines.local import default_workers, start_quietly
-from pipeline.engines.units import UnitEngine, refuse_others, refuse_unreadable, run_unit, unreadable, versions
-from pipeline.errors import Unfinished, UsageError
+from pipeline.engines.agreement import refuse_other_versions, versions
+from pipeline.engines.processes import default_workers, start_quietly
+from pipeline.engines.units import AGAIN, UnitEngine, WorkersEnded, forget, run_unit
+from pipeline.errors import BackcastError, Unfinished, UsageError
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-    from pipeline.batcher import Envelope
-    from pipeline.transform.tasks import TransformConfig
 
 AHEAD = 2
-"""Units that a thread of a worker may have: one in work, one waiting."""
+"""Units that a worker may have: one in work, one waiting."""
 CONNECT = 10
 """Seconds in which the scheduler has to answer, and a first worker to be there."""
 LOST_AFTER = 60
 """Seconds without any worker after which the run ends."""
+FORGET = 10
+"""Seconds that workers have at the end of a run to release what they retain of it."""
 TICK = 5
 """Seconds after which a unit that has no result is looked after."""
 HERE = "127.0.0.1:0"
@@ -40,19 +44,20 @@ SETTINGS = {
     "distributed.worker.memory.target": False,  # a cluster that is started here writes no event to its disk
     "distributed.worker.memory.spill": False,
     "distributed.scheduler.allowed-failures": 10,
+    "distributed.worker.profile.enabled": False,
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a unit may have the bytes of its blocks with it
 }
 
 
 def open_engine(address: str, requested: int | None, size: int) -> DaskEngine:
-    """Raises UsageError where the library is missing, or where a cluster of others is to have so many workers."""
+    """Raises UsageError where the library is missing, or where --workers is given for a cluster that runs."""
     try:
         import distributed  # noqa: F401
     except ImportError:
         hint = "install it: pip install 'backcast[dask]'"
         raise UsageError("the engine dask needs the library distributed", hint=hint) from None
     if requested == 0:
-        raise UsageError("--workers 0 works in this process, and --engine dask does not", hint="leave one of them out")
+        raise UsageError("--workers 0 cannot be combined with --engine dask", hint="leave one of them out")
     if address and requested is not None:
         raise UsageError(
             f"--workers {requested} is for processes that are started here, and the workers of {address} are there",
@@ -65,8 +70,7 @@ class DaskEngine(UnitEngine):
     """The workers of the scheduler at `address`; without one, `count` processes with one thread each."""
 
     def __init__(self, address: str, count: int) -> None:
-        super().__init__(count)
-        self._address = address
+        super().__init__(address, count)
         self._client: Client | None = None
         self._opened = ExitStack()
 
@@ -75,9 +79,12 @@ class DaskEngine(UnitEngine):
             return self
         import dask
         from distributed import Client, LocalCluster
+        from distributed.comm import resolve_address
 
         cluster: Any = self._address
         try:
+            if self._address:
+                resolve_address(self._address)  # a client of an address that is none would stay open
             self._opened.enter_context(dask.config.set(SETTINGS))
             if not self._address:
                 with start_quietly():
@@ -86,11 +93,13 @@ class DaskEngine(UnitEngine):
                         scheduler_kwargs={"dashboard": False}, dashboard_address=HERE, worker_dashboard_address=HERE,
                     )  # fmt: skip
                 self._opened.callback(cluster.close, timeout=10)
-            self._client = Client(cluster, timeout=CONNECT, set_as_default=False)
+            # Otherwise results pass through the scheduler, which is a thread of this process here.
+            direct = None if self._address else True
+            self._client = Client(cluster, timeout=CONNECT, set_as_default=False, direct_to_workers=direct)
             self._opened.callback(self._client.close, timeout=10)
             self._client.wait_for_workers(1, timeout=CONNECT)
-            self.count = sum(self._client.nthreads().values())
-            refuse_others(self._ask(versions))
+            self.count = len(self._client.nthreads())
+            refuse_other_versions(self._ask(versions))
         except (OSError, ValueError, TimeoutError) as error:
             self.__exit__()
             raise UsageError(
@@ -103,41 +112,35 @@ class DaskEngine(UnitEngine):
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._client = None
+        client, self._client = self._client, None
+        if client is not None and self._address and client.status == "running":
+            with suppress(Exception):  # the run is over, and its result does not depend on that
+                client.run(partial(forget, self._digests), on_error="ignore", callback_timeout=FORGET)
         self._opened.close()
 
-    def configure(self, config: TransformConfig, envelope: Envelope | None = None) -> None:
-        super().configure(config, envelope)
-        if self._address:
-            names = [part.file for part in config.parts[:1]]
-            names += [] if config.identified is None else [str(config.identified)]
-            refuse_unreadable(self._ask(unreadable, names))
-
-    def _ask(self, function: Callable[..., Any], *given: Any) -> dict[str, Any]:
+    def _ask(self, function: Callable[[], Any]) -> dict[str, Any]:
         """The result of a function in each worker, by its address. A worker that ends meanwhile has none.
 
-        Raises UsageError where a worker cannot load it.
+        Raises UsageError where a worker cannot load it, and Unfinished where the scheduler does not answer.
         """
         assert self._client is not None
-        answers: dict[str, Any] = self._client.run(function, *given, on_error="return")
+        with self._reached():
+            answers: dict[str, Any] = self._client.run(function, on_error="return")
         for worker, answer in answers.items():
-            if isinstance(answer, Exception) and not isinstance(answer, OSError):
+            if isinstance(answer, Exception) and not isinstance(answer, BackcastError | OSError):
                 raise UsageError(
                     f"the worker {worker} cannot run backcast: {type(answer).__name__}: {answer}",
                     hint=f"install it on every worker: pip install 'backcast[dask]=={versions()['backcast']}'",
                 )
-        return {worker: answer for worker, answer in answers.items() if not isinstance(answer, Exception)}
+        return {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
 
-    def _threads(self) -> int:
-        """Those of all workers now, as far as the scheduler has told."""
+    def _workers(self) -> int:
+        """The number of workers now, as far as the scheduler knows."""
         assert self._client is not None
-        workers = self._client.scheduler_info(n_workers=-1).get("workers", {})
-        return sum(one["nthreads"] for one in workers.values())
+        with self._reached():
+            return len(self._client.scheduler_info(n_workers=-1).get("workers", {}))
 
     def _run(self, units: Iterator[bytes]) -> Iterator[bytes]:
-        from distributed import CancelledError, KilledWorker
-        from distributed.comm.core import CommClosedError
-
         client = self._client
         assert client is not None
         run = secrets.token_hex(8)
@@ -146,7 +149,7 @@ class DaskEngine(UnitEngine):
         numbers = counting()
         try:
             while True:
-                most = max(1, self._threads()) * AHEAD + 1
+                most = max(1, self._workers()) * AHEAD + 1
                 while len(in_order) < most:
                     unit = next(units, None)
                     if unit is None:
@@ -157,30 +160,40 @@ class DaskEngine(UnitEngine):
                     return
                 yield self._result(in_order[0])
                 in_order.popleft()
-        except (CancelledError, CommClosedError, KilledWorker) as error:
-            raise self._lost(f"{type(error).__name__}: {error}") from None
         finally:
             for future in in_order:
                 future.release()
             config.release()
 
     def _result(self, future: Future) -> bytes:
+        from distributed import KilledWorker
+
         waited = 0
-        while True:
+        while waited < LOST_AFTER:
             try:
-                result: bytes = future.result(timeout=TICK)
-                return result
-            except TimeoutError:
-                waited = 0 if self._threads() else waited + TICK
-                if waited >= LOST_AFTER:
-                    raise self._lost(f"no worker for {LOST_AFTER} seconds") from None
+                with self._reached(), suppress(TimeoutError):
+                    result: bytes = future.result(timeout=TICK)
+                    return result
+            except KilledWorker as error:
+                raise WorkersEnded(error.allowed_failures + 1) from None
+            waited = 0 if self._workers() else waited + TICK
+        raise self._lost(f"no worker for {LOST_AFTER} seconds")
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Inside, an error of the connection to the cluster is Unfinished."""
+        from distributed import CancelledError
+
+        if self._client is not None and self._client.status in ("closing", "closed"):
+            raise self._lost("its scheduler does not answer")
+        try:
+            yield
+        except (CancelledError, OSError, RuntimeError) as error:  # a client that is being closed raises the last
+            raise self._lost(f"{type(error).__name__}: {error}") from None
 
     def _lost(self, why: str) -> Unfinished:
         where = self._address or "on this machine"
-        return Unfinished(
-            f"the Dask cluster {where} was lost: {why}",
-            hint="run the same command again once it is there; what was sent is not sent again",
-        )
+        return Unfinished(f"the Dask cluster {where} was lost: {why}", hint=f"once it is there, {AGAIN}")
 
 
 def _given(config: bytes) -> bytes:

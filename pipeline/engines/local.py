@@ -18,21 +18,28 @@ import gc
 import multiprocessing
 import os
 import pickle
-import signal
-import sys
-import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
-from multiprocessing import connection, resource_tracker
+from multiprocessing import connection
 from multiprocessing.shared_memory import SharedMemory
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pipeline.engines.processes import (
+    content_of,
+    default_workers,
+    picklable,
+    retain_freed_memory,
+    start_quietly,
+    with_content,
+)
 from pipeline.errors import BackcastError, Unfinished, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pipeline.batcher import Envelope
     from pipeline.engines import Rest
     from pipeline.transform.block import BlockTransformer
@@ -40,14 +47,14 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 W = TypeVar("W")
-"""What a worker is given: a NamedTuple with the `block` that it is about, as `tasks.Task`."""
 
 AHEAD = 2
 """Tasks a worker may have: one in work, one waiting, so that it never waits for the parent."""
 SMALL = 8 * 1024 * 1024
 """An export of fewer bytes is read in this process: starting others would take longer."""
 _COLLECT_EVERY = 64
-"""A worker runs the cyclic garbage collector after this many tasks, instead of whenever Python would."""
+"""A worker runs the cyclic garbage collector after this many tasks, instead of whenever Python would; a walk of more
+tasks ends with the return of its memory."""
 
 
 @dataclass(slots=True)
@@ -141,6 +148,9 @@ class Workers:
                 self.__exit__()
                 raise
 
+    def reads(self, file: Path) -> bool:
+        return True
+
     def __exit__(self, *raised: object) -> None:
         for worker in self._workers:
             worker.pipe.close()
@@ -166,12 +176,21 @@ class Workers:
             if rest is not None:
                 rest.add(rest.ask(self._transformer))
             return
-        yield from self._walk(function, tasks)
+        answered = 0
+        for result in self._walk(function, tasks):
+            answered += 1
+            yield result
         if rest is not None:
-            for worker in self._workers:
-                worker.send((rest.ask, None, None))
-            for worker in self._workers:
-                rest.add(worker.receive())
+            for result in self._ask(rest.ask):
+                rest.add(result)
+        if answered > _COLLECT_EVERY:  # a short walk, such as one of a few blocks under --limit, is followed by others
+            self._ask(_release_memory)
+
+    def _ask(self, function: Callable[[BlockTransformer], R]) -> list[R]:
+        """The result of a function in each process."""
+        for worker in self._workers:
+            worker.send((function, None, None))
+        return [worker.receive() for worker in self._workers]
 
     def _walk(self, function: Callable[[BlockTransformer, W], R], tasks: Iterable[W]) -> Iterator[tuple[W, R]]:
         window = len(self._workers) * AHEAD + 1
@@ -193,13 +212,13 @@ class Workers:
                 yield first.task, first.result
 
     def _send(self, worker: _Worker, function: Callable[[BlockTransformer, Any], R], task: Any) -> _Sent:
-        content = task.block.content
+        content = content_of(task)
         memory = None if content is None else self._shared_memory(len(content))
         shared: tuple[str, int] | None = None
         if content is not None and memory is not None:
             memory.buf[: len(content)] = content  # type: ignore[index]
             shared = memory.name, len(content)
-            task = task._replace(block=replace(task.block, content=None))
+            task = with_content(task, None)
         worker.send((function, task, shared))
         worker.sent.append(_Sent(task, memory))
         return worker.sent[-1]
@@ -245,52 +264,13 @@ def open_engine(address: str, requested: int | None, size: int) -> Workers:
     return Workers(count_for(requested, size))
 
 
-def default_workers() -> int:
-    """One for each processor that this process may use."""
-    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-
-
-@contextlib.contextmanager
-def start_quietly() -> Iterator[None]:
-    """Start processes that run nothing of the caller's, and that leave Ctrl-C to their parent."""
-    # numpy would start a thread for each processor, for linear algebra that is not used here.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with _anonymous_main(), _interrupts_blocked():
-        yield
-
-
-@contextlib.contextmanager
-def _anonymous_main() -> Iterator[None]:
-    """Start processes without running the caller's script again in each.
-
-    A script that calls the library from its top level would otherwise start itself anew in every worker.
-    """
-    real = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = real
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Start processes that ignore the terminal's Ctrl-C, because their parent ends them."""
-    resource_tracker.ensure_running()  # by starting it, `multiprocessing` would let the signal through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _serve(pipe: connection.Connection) -> None:
     """Run in a worker: receive the config, then answer tasks until the parent is gone."""
     from pipeline.transform.block import BlockTransformer
 
     for name in ("pipeline.mapper", "pipeline.extractors.formats"):  # what a config will need
         import_module(name)
-    _retain_freed_memory()
+    retain_freed_memory()
     attached: dict[str, SharedMemory] = {}
     transformer: BlockTransformer | Exception
     try:
@@ -308,7 +288,7 @@ def _serve(pipe: connection.Connection) -> None:
                 if isinstance(transformer, Exception):
                     raise transformer
                 if shared is not None:
-                    task = task._replace(block=replace(task.block, content=_copy_shared(shared, attached)))
+                    task = with_content(task, _copy_shared(shared, attached))
                 answer = False, function(transformer) if task is None else function(transformer, task)
             except Exception as error:
                 answer = True, error if isinstance(error, BackcastError) else picklable(error)
@@ -319,26 +299,16 @@ def _serve(pipe: connection.Connection) -> None:
         return
 
 
+def _release_memory(_: BlockTransformer) -> None:
+    """Return what blocks needed to the system: the process waits now, while the parent may need memory."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _copy_shared(shared: tuple[str, int], attached: dict[str, SharedMemory]) -> bytes:
     name, length = shared
     memory = attached.get(name)
     if memory is None:
         memory = attached[name] = SharedMemory(name)
     return bytes(memory.buf[:length])  # type: ignore[index]
-
-
-def picklable(error: Exception) -> Exception:
-    """The error itself where it can be pickled, else an error with its name and message."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
-
-
-def _retain_freed_memory() -> None:
-    """Retain freed blocks of a few MiB for the next one: returning each to the system costs a page fault per 4 KiB."""
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(-3, 64 << 20)  # M_MMAP_THRESHOLD
-        libc.mallopt(-1, 128 << 20)  # M_TRIM_THRESHOLD

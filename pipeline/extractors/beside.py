@@ -26,12 +26,13 @@ def beside(file: str, shown: str, codecs: tuple[str, ...], name: str) -> bytes:
     if codecs and (content := _member(file, shown, codecs, name)):
         return content
     folder = os.path.dirname(file)
+    other = os.path.join(folder, name)
     try:
-        return storage.read_range(os.path.join(folder, name), 0, BUFFER_BYTES)
-    except storage.StoreError as error:
-        raise broken(error, shown) from error
-    except OSError:
+        return storage.read_range(other, 0, BUFFER_BYTES)
+    except (FileNotFoundError, IsADirectoryError):
         pass
+    except OSError as error:
+        raise broken(error, other) from error
     for archive in _lookups(folder, file):
         with storage.opened(archive) as stream:
             sniffed = sniff(stream, archive)

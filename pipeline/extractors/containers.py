@@ -234,7 +234,7 @@ def broken(error: Exception, path: str, count: int = 0) -> UnreadableExport:
     elif "not a zip file" in str(error):
         what = f"{path} is cut short: the directory at the end of a zip is missing"
     elif isinstance(error, PermissionError):
-        return UnreadableExport(f"{path} may not be read", path=path, hint="give this account the right to")
+        return UnreadableExport(f"{path} may not be read", path=path, hint="give this account the right to read it")
     elif isinstance(error, FileNotFoundError):
         hint = "check the path; --source-root finds files that moved"
         return UnreadableExport(f"{path} is not there", path=path, hint=hint)

@@ -24,7 +24,7 @@ from pipeline.storage import is_remote
 Ends = NDArray[np.int64]
 
 _PIECE = 1024 * 1024
-_NEWLINE, _QUOTE, _RETURN = 10, 34, 13
+_NEWLINE, _RETURN = 10, 13
 
 
 def blocks(part: Part, size: int) -> Iterator[Block]:
@@ -133,14 +133,14 @@ def _regular_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends | None:
     newlines = np.flatnonzero(array == _NEWLINE)
     if dialect.escape and dialect.escape.encode() in data:
         return None
-    if not dialect.quote or b'"' not in data:
+    if not dialect.quote or dialect.quote.encode() not in data:
         return newlines + 1
     if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
         return None
-    quotes = np.flatnonzero(array == _QUOTE)
+    delimiter, quote = ord(dialect.delimiter), ord(dialect.quote)
+    quotes = np.flatnonzero(array == quote)
     if final and len(quotes) % 2:
         return None
-    delimiter = ord(dialect.delimiter)
     opening, closing = quotes[0::2], quotes[1::2]
     before = array[np.maximum(opening - 1, 0)]
     opens = (opening == 0) | (before == delimiter) | (before == _NEWLINE)
@@ -149,7 +149,7 @@ def _regular_ends(data: bytes, dialect: Dialect, *, final: bool) -> Ends | None:
         return None
     inner = closing[:-1] if len(closing) and closing[-1] == len(array) - 1 else closing
     after = array[inner + 1]
-    closes = (after == delimiter) | (after == _NEWLINE) | (after == _RETURN) | (after == _QUOTE)
+    closes = (after == delimiter) | (after == _NEWLINE) | (after == _RETURN) | (after == quote)
     if not closes.all():
         return None
     outside = np.flatnonzero(np.searchsorted(quotes, newlines) % 2 == 0)

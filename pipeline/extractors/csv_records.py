@@ -122,15 +122,18 @@ def _broken(
 
 def _closes(line: bytes, dialect: Dialect) -> bool:
     """Whether a line that starts inside a quoted cell closes it before a delimiter or a line end: then the cell is
-    sound, and the fault comes after it."""
-    return _closing(dialect.delimiter.encode(), dialect.escape.encode()).match(line) is not None
+    sound, and the fault comes after it. Without quotes no cell is open."""
+    if not dialect.quote:
+        return True
+    characters = (dialect.delimiter.encode(), dialect.quote.encode(), dialect.escape.encode())
+    return _closing(*characters).match(line) is not None
 
 
 @cache
-def _closing(delimiter: bytes, escape: bytes) -> re.Pattern[bytes]:
-    delimiter, escape = re.escape(delimiter), re.escape(escape)
-    inside = rb'[^"%s]++|""' % escape + (rb"|%s." % escape if escape else b"")
-    return re.compile(rb'(?:%s)*+"(?:[\r\n]|%s|\Z)' % (inside, delimiter), re.DOTALL)
+def _closing(delimiter: bytes, quote: bytes, escape: bytes) -> re.Pattern[bytes]:
+    delimiter, quote, escape = re.escape(delimiter), re.escape(quote), re.escape(escape)
+    inside = rb"[^%s%s]++|%s%s" % (quote, escape, quote, quote) + (rb"|%s." % escape if escape else b"")
+    return re.compile(rb"(?:%s)*+%s(?:[\r\n]|%s|\Z)" % (inside, quote, delimiter), re.DOTALL)
 
 
 def _wording(error: Exception) -> str:

@@ -61,9 +61,13 @@ class DelimitedRows:
         self._offset = offset
         self._dialect = dialect
         self._encoding = "utf-8" if dialect.encoding in WIDE else dialect.encoding
+        is_ascii = dialect.delimiter.isascii() and dialect.quote.isascii()
+        ordinary = self._encoding == "utf-8" and is_ascii and not dialect.escape
+        self._is_native = AVAILABLE and ordinary
         self._make: Callable[[list[str]], Any] = self._dicts(blanks)
         self._canonical: Callable[[list[str]], bytes] = self._canonical_texts
-        if members and AVAILABLE:
+        self._members = members and AVAILABLE
+        if self._members:
             header = dialect.header
             places = layout.places or tuple((number, -1, name) for number, name in enumerate(header))
             ordered = tuple((number, 0, name) for name, number in self._sorted_names)
@@ -71,6 +75,8 @@ class DelimitedRows:
             self._canonical = native.Cells(len(header), ordered, blanks=True)
         self._spans: list[tuple[int, int]] | None = None
         self._last: tuple[int, list[str]] = (-1, [])
+        self._native: Any = None
+        self._others = 0
         self.warnings: list[tuple[int, str, str]] = []
 
     def _dicts(self, blanks: bool) -> Callable[[list[str]], Record]:
@@ -84,8 +90,26 @@ class DelimitedRows:
         return self._dialect.header
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
+        if self._members and self._is_native:
+            return self._natively()
+        return self._rows()
+
+    def _natively(self) -> Iterator[Any]:
+        """Ordinary rows as Members, whose cells are not taken out of the block; all others as `_rows` reads them."""
+        self._native = reader = self._delimited(self._make)
+        self._others = 0
+        while True:
+            yield from reader
+            if reader.at >= len(self._data):
+                return
+            odd = self._odd(reader, self._others + reader.rows)
+            if odd is not None:
+                self._others += 1
+                yield odd
+
+    def _rows(self) -> Iterator[Record | BrokenRow]:
         columns, make, size = len(self._dialect.header), self._make, len(self._data)
-        reader = self._reader()
+        reader = self._delimited() if self._is_native else OrdinaryRecords(self._data, self._dialect, self._encoding)
         number = -1
         while True:
             for cells in reader:
@@ -98,24 +122,25 @@ class DelimitedRows:
                     yield row
             if reader.at >= size:
                 return
-            # `records` decides where a record ends that is broken, or may be for its length or its bytes.
-            record = next(records(self._data, self._dialect, final=True, start=reader.at))
-            reader.at = record.end
-            odd: Record | BrokenRow | None = BrokenRow("bad_csv_row", record.problem)
-            if record.cells is not None:
-                cells = [cell.encode("latin-1").decode(self._encoding, "surrogateescape") for cell in record.cells]
-                odd = self._row(number + 1, cells, record.lines)
+            odd = self._odd(reader, number + 1)
             if odd is not None:
                 number += 1
                 yield odd
 
-    def _reader(self) -> Any:
-        """Iterates over the cells of ordinary records: see `pipeline.native.Delimited`."""
+    def _odd(self, reader: Any, number: int) -> Record | BrokenRow | None:
+        """The row of the record at which a reader stopped, which goes on behind it; None for a blank line. `records`
+        decides where a record ends that is broken, or may be for its length or its bytes."""
+        record = next(records(self._data, self._dialect, final=True, start=reader.at))
+        reader.at = record.end
+        if record.cells is None:
+            return BrokenRow("bad_csv_row", record.problem)
+        cells = [cell.encode("latin-1").decode(self._encoding, "surrogateescape") for cell in record.cells]
+        return self._row(number, cells, record.lines)
+
+    def _delimited(self, *cells: Any) -> Any:
         dialect = self._dialect
-        if AVAILABLE and self._encoding == "utf-8" and dialect.delimiter.isascii() and not dialect.escape:
-            quote = ord(dialect.quote) if dialect.quote else -1
-            return native.Delimited(self._data, ord(dialect.delimiter), quote)
-        return OrdinaryRecords(self._data, dialect, self._encoding)
+        quote = ord(dialect.quote) if dialect.quote else -1
+        return native.Delimited(self._data, ord(dialect.delimiter), quote, 0, *cells)
 
     def _row(self, number: int, cells: list[str], lines: int) -> Record | BrokenRow | None:
         """The row of one record's cells, None for a blank line."""
@@ -141,7 +166,9 @@ class DelimitedRows:
 
     def canonical(self, row: int) -> bytes:
         number, cells = self._last
-        if number != row:
+        if self._native is not None and row == self._others + self._native.rows - 1 and (last := self._native.last()):
+            cells = last
+        elif number != row:
             start, end = self._bounds()[row]
             text = self._data[start:end].decode(self._encoding)
             cells = next(parser(io.StringIO(text, newline="\n"), self._dialect))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 
 from pipeline import storage
@@ -26,8 +28,10 @@ from pipeline.models import Dialect, Notice, Part, Source, Step
 
 SAME_FILE = "same_file"
 """The code of the notice about a file with the bytes of another."""
-_HEAD_BYTES = 256 * 1024
-"""What is read of each object to recognise it; most often this is enough."""
+_MOST_ALIKE = 1_000
+"""Notices about files that are left out for one reason; of others only the number is kept."""
+_COUNTED = ("ignored_file", "empty_file")
+_DEFAULT = Dialect()
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class _Search:
     notes: list[Notice] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
     copies: list[tuple[Part, int, str]] = field(default_factory=list)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dialects: dict[Dialect, Dialect] = field(default_factory=dict)
 
     def wants(self, path: str) -> bool:
         """Whether the rules include a path; a Notice reports a file that they exclude."""
@@ -58,7 +64,17 @@ class _Search:
         return self.wants(path)
 
     def note(self, code: str, where: str, detail: str) -> None:
+        if code in _COUNTED:
+            self.counts[code, detail] += 1
+            if self.counts[code, detail] > _MOST_ALIKE:
+                return
         self.notes.append(Notice(code, where, detail))
+
+    def note_others(self, root: str) -> None:
+        """A Notice with the number of those that have none of their own."""
+        for (code, detail), count in self.counts.items():
+            if count > _MOST_ALIKE:
+                self.notes.append(Notice(code, printable(root), f"{count - _MOST_ALIKE:,} more files: {detail}"))
 
 
 def open_source(
@@ -86,19 +102,31 @@ def open_source(
     if not paths:
         raise UsageError("no export was named", hint="name files, folders or globs, or - for standard input")
     search = _Search(rules)
-    files, root = files_of(paths, spool, search.note)
+    files, root = files_of(paths, spool, search.note, step)
     if not files and not search.notes:
         raise UsageError(f"nothing was found in {', '.join(paths)}", hint="name the export's own folder")
     wanted = [file for file in files if search.wants_file(file, shown(file.path, root))]
-    heads = storage.heads([(file.path, file.status.size if file.status else 0) for file in wanted], _HEAD_BYTES)
-    for file, head in zip(wanted, heads, strict=True):
+    del files
+    for number, (file, head) in enumerate(zip(wanted, _heads(wanted), strict=True), 1):
         _add_file(file, shown(file.path, root), head, search)
+        if not number % 1_000:
+            step("files recognised", number, len(wanted))
+    del wanted
+    search.note_others(root)
     if not search.parts and not any(note.code == "empty_file" for note in search.notes):
         reasons = "; ".join(f"{note.where}: {note.detail}" for note in search.notes[:5])
         raise UsageError(f"nothing to read was found in {', '.join(paths)} ({reasons})", hint="name the export itself")
     distinct = _without_copies(search, step)
     parts = tuple(replace(part, index=index) for index, (part, _) in enumerate(distinct))
     return Source(parts, tuple(search.notes), tuple(size for _, size in distinct), tuple(search.copies))
+
+
+def _heads(files: Sequence[File]) -> Iterable[bytes | OSError | None]:
+    """What is read of each object to recognise it; most often this is enough."""
+    if not any(storage.is_remote(file.path) for file in files):
+        return repeat(None, len(files))
+    sizes = ((file.path, file.status.size if file.status else 0) for file in files)
+    return storage.heads(sizes, storage.SMALL_BYTES)
 
 
 # -- from a file to parts ----------------------------------------------------------------------------------
@@ -120,15 +148,17 @@ def _add_file(found: File, shown: str, head: bytes | OSError | None, search: _Se
             content = sniff(stream, shown, rules=search.rules, beside=partial(beside, file, shown, ()))
     except OSError as error:
         raise broken(error, shown) from error
-    template = Part(0, shown, file, "", (), "", Dialect(), status.size, status.mtime_ns, etag=status.etag)
+    # Of a small object all is there: it need not be requested again for its digest.
+    digest = hashlib.sha256(head).hexdigest() if head and len(head) == status.size else ""
+    template = Part(0, shown, file, "", (), "", _DEFAULT, status.size, status.mtime_ns, etag=status.etag)
     if isinstance(content, Content) and content.archive:
         if content.archive == "zip" and (book := excel.workbook(file, shown, search.rules)):
             sheet = Content((), excel.NAME, book) if book.dialect.header else NoRows("an empty sheet", empty=True)
-            _add(sheet, template, status.size, search, named=named)
+            _add(sheet, replace(template, digest=digest), status.size, search, named=named)
             return
         _add_members(template, (*content.codecs, content.archive), search)
     else:
-        _add(content, template, status.size, search, named=named)
+        _add(content, replace(template, digest=digest), status.size, search, named=named)
 
 
 def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> None:
@@ -185,7 +215,9 @@ def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, n
             search.note("ignored_file", part.path, content.why)
         return
     recognized = content.recognized
-    part = replace(part, codecs=(*part.codecs, *content.codecs), format=content.format, dialect=recognized.dialect)
+    # Most files of an export are alike.
+    dialect = search.dialects.setdefault(recognized.dialect, recognized.dialect)
+    part = replace(part, codecs=(*part.codecs, *content.codecs), format=content.format, dialect=dialect)
     for code, detail in format_of(part).notices(part, recognized):
         search.note(code, part.path, detail)
     search.parts.append(part)
@@ -213,7 +245,11 @@ def _without_copies(search: _Search, step: Step) -> list[tuple[Part, int]]:
     parts_of_size = Counter(search.sizes)
     distinct: list[tuple[Part, int]] = []
     paths: dict[str, str] = {}
-    total, done = sum(size for size in search.sizes if parts_of_size[size] > 1), 0
+    total = sum(
+        part_size for part, part_size in zip(search.parts, search.sizes, strict=True)
+        if parts_of_size[part_size] > 1 and not part.digest
+    )  # fmt: skip
+    done = 0
 
     def read() -> bool:
         nonlocal done
@@ -223,7 +259,7 @@ def _without_copies(search: _Search, step: Step) -> list[tuple[Part, int]]:
 
     for part, size in zip(search.parts, search.sizes, strict=True):
         if parts_of_size[size] > 1:
-            part = replace(part, digest=digest_of(part, read))
+            part = part if part.digest else replace(part, digest=digest_of(part, read))
             if part.digest in paths:
                 search.copies.append((part, size, paths[part.digest]))
                 search.note(SAME_FILE, part.path, f"the same bytes as {paths[part.digest]}; read once")

@@ -12,6 +12,7 @@ import msgspec
 
 from pipeline import storage
 from pipeline.errors import UnreadableExport
+from pipeline.extractors.containers import broken
 from pipeline.text import pluralize
 
 MANIFEST = "backcast-fetch.json"
@@ -68,7 +69,9 @@ def read_manifest(folder: str) -> FetchManifest | None:
         return msgspec.json.decode(storage.read(path), type=FetchManifest)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except OSError as error:
+        raise broken(error, path) from error
+    except msgspec.MsgspecError as error:
         raise UnreadableExport(
             f"{path} cannot be read as the manifest of a fetch: {error}", path=path, hint=_AGAIN
         ) from None
@@ -90,9 +93,11 @@ def describe_fetched(folder: str) -> str:
 
 
 def refuse_changed(folder: str, manifest: FetchManifest) -> None:
-    """Raise UnreadableExport for a file of a manifest that is missing or has another size."""
+    """Raise UnreadableExport for a file of a manifest that is missing, has another size, or cannot be asked for."""
     paths = [os.path.join(folder, one.file) for one in manifest.files]
     for one, path, status in zip(manifest.files, paths, storage.statuses(paths), strict=True):
+        if isinstance(status, OSError) and not isinstance(status, FileNotFoundError):
+            raise broken(status, path) from status
         size = -1 if isinstance(status, OSError) else status.size
         if size != one.bytes:
             found = f"has {size:,} bytes and not {one.bytes:,}" if size >= 0 else "is missing"

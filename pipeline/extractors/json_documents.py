@@ -17,7 +17,7 @@ import numpy as np
 
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import FETCH_AGAIN
-from pipeline.extractors.json_scanner import Piece, Scanner, Token, ends_well
+from pipeline.extractors.json_scanner import ScannedText, Scanner, Token, ends_well
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.extractors.line_blocks import BOM
 from pipeline.extractors.stream import MAX_RECORD_BYTES, opened, too_long
@@ -77,7 +77,7 @@ def _block(part: Part, index: int, starts: list[int], lines: list[bytes], end: i
     return Block(part.index, index, starts[0], end - starts[0], msgspec.msgpack.encode(run))
 
 
-def _pieces(part: Part, size: int, most_levels: int) -> Iterator[Piece]:
+def _pieces(part: Part, size: int, most_levels: int) -> Iterator[ScannedText]:
     with opened(part) as stream:
         start = len(BOM) if stream.peek(len(BOM))[: len(BOM)] == BOM else 0
         stream.read(start)
@@ -119,7 +119,7 @@ class _Reader:
         self.start = 0
         self.length = 0
 
-    def rows(self, piece: Piece) -> Iterator[tuple[int, int, bytes]]:
+    def rows(self, piece: ScannedText) -> Iterator[tuple[int, int, bytes]]:
         self._begin = 0
         for token in piece.tokens:
             if (row := self._step(piece, token)) is not None:
@@ -133,7 +133,7 @@ class _Reader:
     _first = 0
     """The first byte of the row that `_step` returned last."""
 
-    def _step(self, piece: Piece, token: Token) -> bytes | None:
+    def _step(self, piece: ScannedText, token: Token) -> bytes | None:
         """Takes one token; the text of the row that it ends, if it ends one."""
         inside, char, level = self._inside, token.char, token.level
         if inside == "row":
@@ -176,7 +176,7 @@ class _Reader:
     _opened = 0
     """Where the present document begins."""
 
-    def _list(self, piece: Piece, token: Token) -> bytes | None:
+    def _list(self, piece: ScannedText, token: Token) -> bytes | None:
         ends = token.level == self._levels - 1
         if not ends and (token.level != self._levels or token.char != b","):
             return None
@@ -189,7 +189,7 @@ class _Reader:
         self._items += 1
         return row
 
-    def _value(self, piece: Piece, token: Token) -> bytes | None:
+    def _value(self, piece: ScannedText, token: Token) -> bytes | None:
         """A member of a page after its colon."""
         if token.level == 1 and token.char == b"[":
             if self._name == self._wanted:
@@ -217,7 +217,7 @@ class _Reader:
         if not self._found:
             raise self._unreadable(self._opened, f"an object begins that has no list {self._wanted!r}")
 
-    def _take(self, piece: Piece, token: Token, *, closing: bool, then: str) -> bytes:
+    def _take(self, piece: ScannedText, token: Token, *, closing: bool, then: str) -> bytes:
         """The text up to a token, with it when `closing`; the next text, of the kind `then`, begins after the token."""
         end = token.compact + closing
         text = piece.compact[self._begin : end]

@@ -38,7 +38,7 @@ class Token(NamedTuple):
     level: int
 
 
-class Piece(NamedTuple):
+class ScannedText(NamedTuple):
     """A piece of text, which begins at byte `start`, without white space, and its tokens of few levels. `gaps` are the
     places in the compact piece before which a byte was left out, once for each byte."""
 
@@ -62,7 +62,7 @@ class Scanner:
         self._most_levels = most_levels
         self._last = b":"[0]
 
-    def scan(self, data: bytes) -> Piece:
+    def scan(self, data: bytes) -> ScannedText:
         """The tokens inside at most `most_levels` brackets."""
         text = np.frombuffer(data, np.uint8).copy()
         quotes = _unescaped(text, np.flatnonzero(text == _QUOTE))
@@ -91,7 +91,7 @@ class Scanner:
             (data[at : at + 1] for at in chosen.tolist()),
             around[shallow].tolist(),
         )
-        piece = Piece(text[kept].tobytes(), tokens, self.position, left_out - np.arange(len(left_out)))
+        piece = ScannedText(text[kept].tobytes(), tokens, self.position, left_out - np.arange(len(left_out)))
         self.level = int(after[-1]) if len(after) else self.level
         self.in_string = bool((len(quotes) + self.in_string) % 2)
         self.position += len(data)

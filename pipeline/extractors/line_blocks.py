@@ -18,11 +18,11 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
     So boundaries depend on the part alone: not on its container, the machine or how it was read. A range in
     which no record starts gives no block; block numbers have no gaps. Only a newline ends a line (U+2028 does
     not); the last line may lack it. A UTF-8 byte order mark belongs to no record. A plain file is not read
-    through: its blocks have no content, and only the line at each boundary is looked at.
+    through: its blocks have no content, and only the line at each boundary is looked at. Of a small object they have.
 
     Raises UnreadableExport for a truncated or damaged container, and for a line of more than 64 MiB.
     """
-    plain = is_plain(part)
+    plain = is_plain(part) and not storage.is_small_object(part.file, part.bytes)
     with opened(part) if not plain else _file(part, size) as stream:
         start = len(BOM) if stream.peek(len(BOM))[: len(BOM)] == BOM else 0
         stream.read(start)

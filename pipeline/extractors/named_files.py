@@ -10,8 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from pipeline.errors import UnreadableExport, UsageError
 from pipeline.extractors.containers import broken
 from pipeline.extractors.fetched import MANIFEST, NEW, describe_fetched
 from pipeline.extractors.plan_detection import has_plan, is_plan
+from pipeline.models import Step
 
 Note = Callable[[str, str, str], None]
 """Called with the code, the place and the detail of a Notice."""
@@ -42,17 +42,19 @@ class File(NamedTuple):
     status: storage.FileStatus | None = None
 
 
-def files_of(paths: Sequence[str], spool: Path | None, note: Note) -> tuple[list[File], str]:
+def files_of(
+    paths: Sequence[str], spool: Path | None, note: Note, step: Step = lambda name, done, total: None
+) -> tuple[list[File], str]:
     """The files that were named, in natural order (`2024-1-1_9` before `2024-1-1_10`), and the folder or prefix that
     all of them are in.
 
-    Standard input is saved as `spool`/stdin. Raises UsageError where nothing is there, UnreadableExport for what does
-    not exist or cannot be listed.
+    Standard input is saved as `spool`/stdin. `step` is called with the number of objects that are listed so far. Raises
+    UsageError where nothing is there, UnreadableExport for what does not exist or cannot be listed to its end.
     """
     files: list[File] = []
     roots: list[str] = []
     for path in paths:
-        root, expanded = _expand(path, spool, note)
+        root, expanded = _expand(path, spool, note, step)
         roots.append(root)
         files.extend(expanded)
     root = _common(roots)
@@ -76,21 +78,28 @@ def is_hidden(name: str, size: int) -> bool:
     return name.startswith(".") or _is_marker_name(name, size)
 
 
-def natural(path: str) -> tuple[tuple[int, int, str], ...]:
-    """A sorting key in which numbers count as numbers: `2024-1-1_9` comes before `2024-1-1_10`."""
-    pieces = re.split(r"([0-9]+)", path)
-    keys = ((1, int(piece), "") if number % 2 else (0, 0, piece) for number, piece in enumerate(pieces))
-    return (*keys, (2, 0, path))
+def natural(path: str) -> str:
+    """A sorting key in which numbers count as numbers: `2024-1-1_9` comes before `2024-1-1_10`.
+
+    A number is preceded by that of its digits, and by a character that comes before any other, as does the end. A key
+    is a text, since there is one for each file of an export.
+    """
+    name = _LOWEST.sub(lambda match: f"\x03{match[0]}", path) if _LOWEST.search(path) else path
+    return _NUMBER.sub(lambda match: f"\0\x01{chr(len(match[1]))}{match[1]}", name) + f"\0\x02{path}"
 
 
-def _expand(path: str, spool: Path | None, note: Note) -> tuple[str, list[File]]:
+_NUMBER = re.compile(r"0*([0-9]*)(?<=[0-9])")
+_LOWEST = re.compile(r"[\0-\x03]")
+
+
+def _expand(path: str, spool: Path | None, note: Note, step: Step) -> tuple[str, list[File]]:
     """(the folder that shown paths are relative to, the files) of one argument."""
     if path == "-":
         file = _spooled(spool)
         return os.path.dirname(file), [File(file, True)]
     storage.refuse_foreign(path)
     if storage.is_remote(path):
-        return _expand_url(path, note)
+        return _expand_url(path, note, step)
     if os.path.isdir(path):
         if is_plan(Path(path)):
             raise UsageError(f"{printable(path)} is a plan of backcast, not an export", hint="name the export itself")
@@ -175,51 +184,88 @@ def _is_ignored_here(file: str, note: Note) -> bool:
 # -- in a store --------------------------------------------------------------------------------------------
 
 
-def _expand_url(url: str, note: Note) -> tuple[str, list[File]]:
+def _expand_url(url: str, note: Note, step: Step) -> tuple[str, list[File]]:
     """The same of a URL in a store: an object, all objects below a prefix, or those that a pattern stands for."""
+    is_pattern = glob.has_magic(url)
+    root = os.path.dirname(re.split(r"[*?[]", url, maxsplit=1)[0]) if is_pattern else url.rstrip("/")
+    listing = _Listing(root, note)
     try:
-        objects = storage.listed(url)
-        if url in objects:
-            if storage.listed(f"{url}/"):
-                raise UsageError(f"{url} is an object, and a prefix of others", hint=f"name {url}/ or {url}*")
-            return os.path.dirname(url), [File(url, True, objects[url])]
+        for number, (name, status) in enumerate(storage.listed(url), 1):
+            if name == url:
+                if storage.is_prefix(url):
+                    raise UsageError(f"{url} is an object, and a prefix of others", hint=f"name {url}/ or {url}*")
+                return os.path.dirname(url), [File(url, True, status)]
+            listing.add(name, status)
+            if not number % 1_000:
+                step("objects listed", number, 0)
     except OSError as error:
         raise broken(error, url) from error
-    if glob.has_magic(url):
-        if not objects:
-            raise UsageError(f"nothing matches {url}", hint="check the pattern and the prefix")
-        root = os.path.dirname(re.split(r"[*?[]", url, maxsplit=1)[0])
-        return root, list(_wanted(objects, root, note))
-    root = url.rstrip("/")
-    if not objects:
+    if listing.empty and is_pattern:
+        raise UsageError(f"nothing matches {url}", hint="check the pattern and the prefix")
+    if listing.empty:
         hint = "check the bucket and the prefix; end it in * for names that only begin so"
         raise UnreadableExport(f"{url} does not exist, and there is nothing below it", path=url, hint=hint)
-    if _is_plan_there(root, objects):
+    files = listing.files()
+    if root in listing.plans and not is_pattern:
         raise UsageError(f"{url} is a plan of backcast, not an export", hint="name the export itself")
-    return root, list(_wanted(objects, root, note))
+    return root, files
 
 
-def _wanted(objects: Mapping[str, storage.FileStatus], root: str, note: Note) -> Iterator[File]:
-    """The objects below a prefix without those that are ignored for their names, each of which has a Notice."""
+class _Listing:
+    """The objects below `root`, without those that are ignored for their names, each of which has a Notice.
 
-    @cache
-    def is_ignored(folder: str) -> bool:
-        if folder == root:
-            return False
-        if is_ignored(os.path.dirname(folder)):
-            return True
-        if _is_plan_there(folder, objects):
-            note("ignored_file", printable(folder), _PLAN)
-            return True
-        return _is_ignored_folder(folder, note)
+    Of an object that is ignored nothing is kept: where there are millions, most may be such.
+    """
 
-    for url, status in objects.items():
-        if not is_ignored(os.path.dirname(url)) and not _is_ignored(url, status.size, note):
-            yield File(url, False, status)
+    def __init__(self, root: str, note: Note) -> None:
+        self.empty = True
+        self.plans: set[str] = set()
+        self._root = root
+        self._note = note
+        self._files: list[File] = []
+        self._ignored: set[str] = set()
+        self._folder, self._is_folder_ignored = root, False
+
+    def add(self, url: str, status: storage.FileStatus) -> None:
+        self.empty = False
+        folder, _, name = url.rpartition("/")
+        if folder != self._folder:  # the objects of one prefix follow each other
+            self._folder, self._is_folder_ignored = folder, self._is_ignored(folder)
+        if self._is_folder_ignored:
+            return
+        if name == "plan.json":
+            self.plans.add(folder)
+        if not name:
+            self._note("ignored_file", printable(url), "its name ends in a slash, as that of a folder does")
+        elif not _is_ignored(url, status.size, self._note):
+            self._files.append(File(url, False, status))
+
+    def files(self) -> list[File]:
+        """Those that are left, without plans of backcast."""
+        self.plans = {folder for folder in self.plans if has_plan(folder)}
+        inner = self.plans - {self._root}
+        for folder in sorted(inner):
+            if inner.isdisjoint(_folders(os.path.dirname(folder), self._root)):
+                self._note("ignored_file", printable(folder), _PLAN)
+        if not inner:
+            return self._files
+        return [file for file in self._files if inner.isdisjoint(_folders(os.path.dirname(file.path), self._root))]
+
+    def _is_ignored(self, folder: str) -> bool:
+        for one in reversed([*_folders(folder, self._root)]):
+            if one in self._ignored:
+                return True
+            if _is_ignored_folder(one, self._note):
+                self._ignored.add(one)
+                return True
+        return False
 
 
-def _is_plan_there(prefix: str, objects: Mapping[str, storage.FileStatus]) -> bool:
-    return f"{prefix}/plan.json" in objects and has_plan(prefix)
+def _folders(folder: str, root: str) -> Iterator[str]:
+    """A folder and those that it is in, below the root."""
+    while len(folder) > len(root):
+        yield folder
+        folder = folder.rpartition("/")[0]
 
 
 # -- what a name says --------------------------------------------------------------------------------------

@@ -119,9 +119,27 @@ class ParquetRows:
 
     @property
     def columns(self) -> Sequence[str]:
-        return self._columns[0]
+        with self._batch as batch:  # whose values are not converted for their names
+            return unique(batch.schema.names)
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
+        return self._natively() if self._members else self._rows()
+
+    def _natively(self) -> Iterator[Any]:
+        """The rows as Members; of a block with a broken row by `_rows`."""
+        reader = ColumnReader()
+        with self._batch as batch:
+            names = unique(batch.schema.names)
+            columns = map(reader.texts_or_values, names, batch.columns)
+            table = native.Table(names, tuple(columns), batch.num_rows)
+        if reader.broken:
+            yield from self._rows()
+            return
+        if self._observe:
+            self.warnings.extend(sorted(reader.warnings))
+        yield from table
+
+    def _rows(self) -> Iterator[Record | BrokenRow]:
         names, columns, reader = self._columns
         if self._observe:
             self.warnings.extend(sorted(reader.warnings))
@@ -153,9 +171,15 @@ class ParquetRows:
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], list[list[Any]], ColumnReader]:
         reader = ColumnReader()
-        with _readable(self._path, (pa.ArrowException, UnicodeError)):
-            with pa.ipc.open_stream(self._data) as stream:
-                batch = stream.read_next_batch()
+        with self._batch as batch:
             names = unique(batch.schema.names)
             columns = [reader.values(name, column) for name, column in zip(names, batch.columns, strict=True)]
         return names, columns, reader
+
+    @property
+    @contextmanager
+    def _batch(self) -> Iterator[pa.RecordBatch]:
+        with _readable(self._path, (pa.ArrowException, UnicodeError)):
+            with pa.ipc.open_stream(self._data) as stream:
+                batch = stream.read_next_batch()
+            yield batch

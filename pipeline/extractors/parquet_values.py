@@ -69,6 +69,22 @@ class ColumnReader:
             return [value if value is None else Raw(_encode(value)) for value in converted]
         return converted
 
+    def texts_or_values(self, name: str, column: pa.Array) -> Any:
+        """A column as `pipeline.native.Table` takes it: texts as Arrow has them, all else as `values`."""
+        texts = column
+        while isinstance(texts, pa.ExtensionArray):
+            texts = texts.storage
+        if pa.types.is_dictionary(texts.type):
+            texts = texts.dictionary_decode()
+        wide = pa.types.is_large_string(texts.type)
+        if not wide and not pa.types.is_string(texts.type):
+            return self.values(name, column)
+        try:
+            texts.validate(full=True)
+        except pa.ArrowInvalid:  # which rows are not UTF-8 is found one by one
+            return self.values(name, column)
+        return (*texts.buffers(), texts.offset, wide)
+
     def _plain(self, column: Any, rows: Any) -> Any:
         """The values as Python objects (nested: lists and dicts of them); `rows` has the row of each."""
         while isinstance(column, pa.ExtensionArray):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import IO
 
@@ -81,6 +81,16 @@ def read_range(part: Part, offset: int, length: int) -> bytes:
             hint="wait until the export is complete, then plan again",
         )
     return content
+
+
+def in_turn(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts, of which the small objects are requested a little before they are read."""
+    return storage.ahead(parts, object_of)
+
+
+def object_of(part: Part) -> tuple[str, int]:
+    """The file of a part that is an object as a whole, and its size; of a member of an archive no name."""
+    return "" if part.member else part.file, part.bytes
 
 
 def digest_of(part: Part, cancelled: Callable[[], bool] = lambda: False) -> str:

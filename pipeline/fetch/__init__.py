@@ -1,12 +1,15 @@
-"""`backcast fetch`: download a window of a tool's events into a folder, which `plan` then reads like any export.
+"""`backcast fetch`: download a window of a tool's events into a folder, or write the rows of a query to a file, which
+`plan` then reads like any export.
 
     tool        what a tool is: hosts, keys, limits, windows; and the registry of those in `tools`
     tools       one file per tool, found by itself
     checking    whether a downloaded file is whole, and how many events it has
-    transport   requests: retries, Retry-After, rate limits, certificates; nothing else here opens a connection
+    transport   requests to a tool: retries, Retry-After, certificates; the tools connect by nothing else
+    pace        when the next request may be sent, by a tool's limits
     folder      the files and the manifest, atomically and durably
     run         window by window: fetch, divide, commit
     query       the rows of a DuckDB query, as a Parquet file
+    database    the rows of a query of another database, by its ADBC driver, which connects by itself
 
 Nothing is streamed into sending: an export differs between two calls (order, late events), and a plan has to be able to
 read its source again, byte for byte.

@@ -64,18 +64,28 @@ def _is_object(line: bytes) -> bool:
 
 
 def count_archived_lines(file: Path) -> int:
-    """The lines of all files in a zip archive, each of which may be gzipped. Raises CutOff."""
+    """The lines of all files in a zip archive, each of which may be gzipped.
+
+    Raises CutOff where the archive is cut off or damaged, or the last line of a file is no JSON object.
+    """
     rows = 0
     try:
         with zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
                 if not member.is_dir():
                     with archive.open(member) as stream:
-                        rows += _count(lines_of(stream))
-    except (zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
+                        rows += _count(lines_of(stream), member.filename)
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, zlib.error) as error:
+        # `zipfile` raises RuntimeError for a file that is encrypted, or compressed in a way that it does not know.
         raise CutOff(f"the archive is cut off or damaged ({error})") from None
     return rows
 
 
-def _count(lines: Iterable[bytes]) -> int:
-    return sum(1 for line in lines if line.strip())
+def _count(lines: Iterable[bytes], name: str) -> int:
+    rows, last = 0, b"{}"
+    for line in lines:
+        if line.strip():
+            rows, last = rows + 1, line
+    if not _is_object(last):
+        raise CutOff(f"the last line of {name} is no whole event")
+    return rows

@@ -8,6 +8,7 @@ ADBC gives the rows as Arrow batches, one after the other, so that memory does n
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -29,8 +30,15 @@ if TYPE_CHECKING:
 
 URI = "BACKCAST_ADBC_URI"
 PASSWORD = "BACKCAST_ADBC_PASSWORD"
-_SECRETS = ("uri", "password", "passphrase", "token", "secret", "credential", "key")
+OPTIONS = "BACKCAST_ADBC_OPTIONS"
+_SECRETS = ("auth", "credential", "header", "key", "pass", "pwd", "secret", "token", "uri")
 """Parts of an option's name that the command line refuses, since every user of the machine can read that."""
+_HEADER = ".call_header."
+"""What stands before the name of a header that Flight SQL sends, whose value may be a secret whatever its name is."""
+_WORD = 6
+"""Characters of a part of a secret that is masked by itself."""
+_HARMLESS = ("auth_type", "auth_uri", "authority", "cache_mfa_token", "redirect_uri", "token_type", "token_uri")
+"""Ends of options of the drivers for Flight SQL, Snowflake and BigQuery that have such a part and no secret."""
 
 
 @private()
@@ -47,18 +55,16 @@ def fetch_database(
 
     `driver` is the short name of an installed package (`postgresql` for adbc-driver-postgresql), or what the driver
     manager of ADBC finds: the name of a manifest, or a shared library. `options` are the driver's own, without secrets;
-    the address is read from BACKCAST_ADBC_URI, and a password that is not part of it from BACKCAST_ADBC_PASSWORD.
-    The values are those that the driver gives: PostgreSQL's `numeric` is a text with all its digits. Raises UsageError.
+    the address is read from BACKCAST_ADBC_URI, a password that is not part of it from BACKCAST_ADBC_PASSWORD, and other
+    options from BACKCAST_ADBC_OPTIONS, a JSON object. The values are those that the driver gives: PostgreSQL's
+    `numeric` is a text with all its digits. Raises UsageError, and Unfinished where the disk does not take the rows.
     """
-    secrets = {
-        name: Secret(environment[variable])
-        for name, variable in (("uri", URI), ("password", PASSWORD))
-        if environment.get(variable)
-    }
+    given = dict(options or {})
+    secrets = {name: Secret(given.pop(name)) for name in list(given) if secret_option(name)} | _secrets(environment)
     with (
-        _reported(driver, secrets),
         sorted_file(file) as out,
-        _connected(driver, secrets, options or {}) as connection,
+        _reported(driver, secrets),
+        _connected(driver, secrets, given) as connection,
         connection.cursor() as cursor,
     ):
         # In parentheses only a query is valid, so that neither a change nor a second statement is run.
@@ -71,8 +77,25 @@ def fetch_database(
 
 def secret_option(name: str) -> bool:
     """Whether a driver's option is one that belongs into the environment, by its name."""
-    last = name.lower().rpartition(".")[2]
-    return any(part in last for part in _SECRETS)
+    name = name.lower()
+    last = name.rpartition(".")[2]
+    return _HEADER in name or (any(part in last for part in _SECRETS) and not last.endswith(_HARMLESS))
+
+
+def _secrets(environment: Mapping[str, str]) -> dict[str, Secret]:
+    """The options of a driver that the environment has."""
+    text = environment.get(OPTIONS) or "{}"
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise UsageError(
+            f"{OPTIONS} is not a JSON object of texts",
+            hint='give it such a value as {"adbc.flight.sql.authorization_header": "Bearer …"}',
+        )
+    found |= {name: environment[key] for name, key in (("uri", URI), ("password", PASSWORD)) if environment.get(key)}
+    return {name: Secret(value) for name, value in found.items()}
 
 
 def _manager() -> ModuleType:
@@ -108,24 +131,28 @@ def _reported(driver: str, secrets: Mapping[str, Secret]) -> Iterator[None]:
     try:
         yield
     except (errors, pa.ArrowException, duckdb.Error, OSError) as error:
-        message = " ".join(str(error).split())
+        message = str(error)
         for text in _texts(secrets):
             message = message.replace(text, "***")
+        message = " ".join(message.split())
         if "Could not load" in message:
             hint = f"install it: pip install adbc-driver-{driver}"
             raise UsageError(f"there is no driver {driver} of ADBC here", hint=hint) from None
-        hint = "correct the query or the options" + (f", or the address in {URI}" if secrets else f"; {URI} is not set")
+        hint = "correct the query or the options"
+        hint += f", or the address in {URI}" if "uri" in secrets else f"; {URI} is not set"
         raise UsageError(f"the driver {driver} cannot answer the query: {message}", hint=hint) from None
 
 
 def _texts(secrets: Mapping[str, Secret]) -> list[str]:
-    """What must not be shown: the secrets, and the password in the address as it stands there and as it is meant."""
-    texts = [secret.reveal() for secret in secrets.values()]
+    """What must not be shown: the secrets and their words, such as the token of `Bearer TOKEN`, and the password in the
+    address as it stands there and as it is meant."""
+    texts = {secret.reveal() for secret in secrets.values()}
     for text in list(texts):
+        texts.update(word for word in text.split() if len(word) >= _WORD)
         with contextlib.suppress(ValueError):
-            password = urlsplit(text).password
-            texts += [password, unquote(password)] if password else []
-    return sorted(texts, key=len, reverse=True)
+            password = urlsplit(text).password or ""
+            texts |= {password, unquote(password)}
+    return sorted(texts - {""}, key=len, reverse=True)
 
 
 def _refuse_opaque(schema: pa.Schema) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pipeline.fetch.tool import Limit
+from pipeline.fetch.tool import RequestLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Pace:
     """Waits before a request where the limits of its kind ask for it. What other programs ask is not known here: a 429
     speaks of those."""
 
-    def __init__(self, limits: Mapping[str, tuple[Limit, ...]], clock: Clock) -> None:
+    def __init__(self, limits: Mapping[str, tuple[RequestLimit, ...]], clock: Clock) -> None:
         self.clock = clock
         self._limits = limits
         self._began = {

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import duckdb
 
 from pipeline import ctrl_c
-from pipeline.errors import UsageError
+from pipeline.errors import Unfinished, UsageError
 from pipeline.fetch.folder import digest_of
 from pipeline.files import private, sync_folder
 
@@ -40,13 +40,33 @@ class QueryResult(NamedTuple):
 class SortedFile:
     """A new Parquet file, and the DuckDB connection that sorts its rows; see `sorted_file`."""
 
-    def __init__(self, target: Path, partial: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, target: Path, partial: Path, spill: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
-        self._target, self._partial = target, partial
+        self._target, self._partial, self._spill = target, partial, spill
 
     def write(self, query: str) -> QueryResult:
-        """Write the rows of a query of DuckDB. Raises UsageError for columns that Parquet cannot have as they are."""
+        """Write the rows of a query of DuckDB.
+
+        Raises UsageError for columns that Parquet cannot have as they are, Unfinished where the disk does not take the
+        rows, and DuckDB's own error where it cannot answer the query.
+        """
         self._refuse_inexact(query)
+        try:
+            return self._written(query)
+        except (OSError, duckdb.Error) as error:
+            if isinstance(error, duckdb.Error) and not self._is_of_disk(error):
+                raise
+            raise Unfinished(
+                f"cannot write {self._target}: {' '.join(str(error).split())}",
+                hint="make room there, or make it writable, and run the same command again",
+            ) from None
+
+    def _is_of_disk(self, error: duckdb.Error) -> bool:
+        """Whether DuckDB could not write, where reading may have failed as well: the message names the file."""
+        ours = (self._partial.name, self._spill.name, "max_temp_directory_size")
+        return isinstance(error, duckdb.OperationalError) and any(name in str(error) for name in ours)
+
+    def _written(self, query: str) -> QueryResult:
         into = str(self._partial).replace("'", "''")
         self.connection.execute(
             f"copy (select * from (\n{query}\n) order by all) to '{into}'"
@@ -64,7 +84,7 @@ class SortedFile:
         for name, kind, *_ in self.connection.execute(f"describe select * from (\n{query}\n)").fetchall():
             if _INEXACT.search(kind):
                 raise UsageError(
-                    f"the column {name} is of the type {kind}, which a Parquet file has not",
+                    f"the column {name} is of the type {kind}, which Parquet does not support",
                     hint=f'cast it, such as cast("{name}" as bigint) or cast("{name}" as varchar)',
                 )
 
@@ -73,11 +93,14 @@ class SortedFile:
 def sorted_file(file: str | os.PathLike[str], database: Path | None = None) -> Iterator[SortedFile]:
     """A new Parquet file that appears when it is whole; without a database, DuckDB works in memory and beside the file.
 
-    Raises UsageError where the name is none of a Parquet file, or the file exists. On any error no part of it stays.
+    Raises UsageError where the name does not end in .parquet or begins with a dot, or the file exists. On any error no
+    part of it stays.
     """
     target = Path(file)
-    if target.suffix != ".parquet" or target.name.startswith("."):
-        raise UsageError(f"{target} is no name of a Parquet file", hint="give a file in .parquet to --out")
+    if target.name.startswith("."):
+        raise UsageError(f"{target} begins with a dot, so that plan would leave it out", hint="give --out another name")
+    if target.suffix != ".parquet":
+        raise UsageError(f"{target} does not end in .parquet", hint="give a file in .parquet to --out")
     if target.exists():
         raise UsageError(f"{target} exists already", hint="give a new file to --out, or remove that one")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +111,7 @@ def sorted_file(file: str | os.PathLike[str], database: Path | None = None) -> I
         with duckdb.connect(
             ":memory:" if database is None else str(database), read_only=database is not None, config=config
         ) as connection:
-            yield SortedFile(target, partial, connection)
+            yield SortedFile(target, partial, spill, connection)
     finally:
         partial.unlink(missing_ok=True)
         shutil.rmtree(spill, ignore_errors=True)
@@ -100,7 +123,8 @@ def fetch_query(database: str | os.PathLike[str] | None, query: str, file: str |
     """Write the rows of one SELECT to a new Parquet file, sorted by all columns in their order.
 
     `database` is a DuckDB file, which is opened for reading only; None where the query names its files itself, as in
-    `select * from 'events/*.csv'`. Extensions that are installed are loaded, and none is installed. Raises UsageError.
+    `select * from 'events/*.csv'`. Extensions that are installed are loaded, and none is installed.
+    Raises UsageError, and Unfinished where the disk does not take the rows.
     """
     if database is not None and not Path(database).is_file():
         raise UsageError(f"there is no database {database}", hint="give a DuckDB file, or leave it out")

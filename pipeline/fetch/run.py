@@ -14,7 +14,7 @@ from pipeline.errors import UsageError
 from pipeline.extractors.fetched import FetchManifest
 from pipeline.fetch.folder import Folder, check_digests, opened
 from pipeline.fetch.pace import Clock, Pace
-from pipeline.fetch.tool import DAY, HOUR, Asking, Fetch, Fetched, Tool, TooLarge, Window, stamp, tools
+from pipeline.fetch.tool import DAY, HOUR, Fetch, FetchContext, Fetched, Tool, TooLarge, Window, stamp, tools
 from pipeline.fetch.transport import Transport
 from pipeline.files import private
 from pipeline.models import Step
@@ -91,7 +91,8 @@ def fetch_export(
     pace = Pace(chosen.limits, clock or Clock())
     retry = RetryPolicy(options.retry_for, first=options.first_pause, most=options.longest_pause)
     with closing(Transport(base, secrets, pace, retry, timeout=options.timeout, ca_file=options.ca_file)) as transport:
-        fetch = chosen.open(Asking(base=base, project=project, transport=transport, count=options.count, warn=warn))
+        context = FetchContext(base=base, project=project, transport=transport, count=options.count, warn=warn)
+        fetch = chosen.open(context)
         with opened(Path(folder), fresh) as place:
             if not place.left:
                 check_digests(place.path, place.manifest)

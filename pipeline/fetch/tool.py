@@ -51,7 +51,7 @@ def seconds_of(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
-class Limit(NamedTuple):
+class RequestLimit(NamedTuple):
     """At most `requests` in `seconds`."""
 
     requests: int
@@ -87,7 +87,7 @@ class TooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class FetchContext:
     """What a tool needs for its requests. `count`: its own count is wanted. `warn` gets a line for a person."""
 
     base: str
@@ -121,9 +121,9 @@ class Tool:
     step: int
     window: int
     delay: int
-    limits: Mapping[str, tuple[Limit, ...]]
+    limits: Mapping[str, tuple[RequestLimit, ...]]
     clock: str
-    open: Callable[[Asking], Fetch]
+    open: Callable[[FetchContext], Fetch]
 
     def address(self, host: str) -> str:
         """The base address of a region or URL. Raises UsageError."""

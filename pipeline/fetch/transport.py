@@ -95,8 +95,7 @@ class Transport:
         self._client.close()
 
     def download(self, kind: str, url: str, parameters: Mapping[str, str], file: Path, check: Check) -> Reply:
-        """GET into a file, which is written anew by each try and durable in the end; of an answer other than 200 the
-        body is returned."""
+        """GET into a file, which is written anew by each try; of an answer other than 200 the body is returned."""
         request = self._client.build_request("GET", url, params=parameters)
         return self._with_retries(kind, lambda: self._download(request, file, check))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.identity.columns import Columns, pack_numbers, pair_columns, property_columns
 from pipeline.identity.property_updates import SET, SET_ONCE, json_of
 from pipeline.native import AVAILABLE, native
 
@@ -42,10 +43,10 @@ class IdAccumulator:
         entry[3] = entry[3] or user
         entry[4] = max(time, entry[4])
 
-    def rows(self) -> list[tuple[str, int, int, int, bool, int]]:
-        """(id, time of the first event, events, first place, whether it is a user's id, time of the last event) of each
-        id."""
-        return [(id, *entry) for id, entry in self._ids.items()]
+    def columns(self) -> Columns:
+        """The ids as a list, and the columns `first`, `events`, `places`, `users` and `last` of `IdColumns`."""
+        numbers = zip(*self._ids.values(), strict=True) if self._ids else ((),) * 5
+        return list(self._ids), *map(pack_numbers, numbers)
 
 
 class PairAccumulator:
@@ -75,11 +76,10 @@ class PairAccumulator:
         entry[2] = max(last, entry[2])
         entry[3] += 1
 
-    def rows(self) -> list[tuple[str, str, int, int, int, int, int]]:
-        """(anonymous, user, kinds, first, last, rows, place of the first) of each pair."""
-        return [
-            (*pair, kinds, first, last, rows, place) for pair, (kinds, first, last, rows, place) in self._pairs.items()
-        ]
+    def columns(self) -> Columns:
+        """The fields of `PairColumns`, in the order of the anonymous ids."""
+        pairs = sorted(self._pairs.items(), key=lambda pair: pair[0][0])
+        return pair_columns([(*pair, *entry) for pair, entry in pairs])
 
 
 class PropertyAccumulator:
@@ -109,6 +109,10 @@ class PropertyAccumulator:
     def rows(self) -> list[tuple[str, str, int, int, int, int, bytes]]:
         """(owner, name, kind, time, received, latest, value) of each property: the fields of a `PropertyUpdate`."""
         return [(*key, *update) for key, update in self._updates.items()]
+
+    def columns(self) -> Columns:
+        """The fields of `PropertyColumns`, of the same rows in the order of their owners."""
+        return property_columns(sorted(self.rows(), key=lambda row: row[0]))
 
     def _add(self, kind: int, owner: str, name: str, value: bytes, at: int, got: int) -> None:
         update = self._updates.get((owner, name))

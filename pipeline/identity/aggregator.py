@@ -9,15 +9,22 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from pipeline.id_hash import hash_id
 from pipeline.identity.accumulators import new_id_accumulator, new_pair_accumulator, new_property_accumulator
+from pipeline.identity.columns import (
+    IdColumns,
+    IdentityColumns,
+    PairColumns,
+    PropertyColumns,
+    TextColumn,
+    property_columns,
+)
 from pipeline.identity.property_updates import ABSENT, EXISTS, PersonNote, PropertyUpdate, condense, json_of
 from pipeline.models import GroupUpdate, Link, Note
 from pipeline.uuids import SEPARATOR
@@ -32,65 +39,6 @@ MAX_BYTES = 16 * 1024 * 1024
 _MAX_OPENED = 10_000
 _open = msgspec.json.Decoder(dict[str, Raw]).decode
 _text = msgspec.json.Decoder(str).decode
-
-
-class TextColumn(NamedTuple):
-    """Texts, or bytes, one after the other. `offsets` are int32: where each begins, and where the last ends."""
-
-    offsets: bytes
-    text: bytes
-
-
-class IdColumns(NamedTuple):
-    """Ids of events. Numbers are columns of int64, except `hashed`: uint64, the xxh3-64 of the id.
-
-    `first` and `last` are in µs UTC, `events` are counts, `places` are those of the first events (see PLACE_SHIFT),
-    `users` is 1 for a user's id.
-    """
-
-    hashed: bytes
-    first: bytes
-    events: bytes
-    places: bytes
-    users: bytes
-    last: bytes
-
-
-class PairColumns(NamedTuple):
-    """Pairs of ids. Numbers are columns of int64.
-
-    `kinds` are sums of KINDS; `first` and `last` are in µs UTC, NEVER and its negative where no row has a time;
-    `events` counts the rows, and `places` are those of the earliest rows (see PLACE_SHIFT).
-    """
-
-    anonymous: TextColumn
-    user: TextColumn
-    kinds: bytes
-    first: bytes
-    last: bytes
-    events: bytes
-    places: bytes
-
-
-class PropertyColumns(NamedTuple):
-    """Property updates (`pipeline.identity.property_updates.PropertyUpdate`). Numbers are columns of int64."""
-
-    owner: TextColumn
-    name: TextColumn
-    kind: bytes
-    time: bytes
-    received: bytes
-    latest: bytes
-    value: TextColumn
-
-
-class IdentityColumns(NamedTuple):
-    """What a worker returns. The owner of a group's property is the group's type and key, joined by SEPARATOR."""
-
-    ids: IdColumns
-    pairs: PairColumns
-    persons: PropertyColumns
-    groups: PropertyColumns
 
 
 class IdentityAggregator:
@@ -111,6 +59,7 @@ class IdentityAggregator:
         self.place = 0
         self._types: Counter[str] = Counter()
         self._opened: dict[bytes, tuple[tuple[str, str], ...]] = {}
+        self._named: dict[bytes, tuple[int, int]] = {}
         self._notes: list[PersonNote] = []
         self._clear()
 
@@ -129,6 +78,10 @@ class IdentityAggregator:
 
     def finish_block(self) -> Counter[str]:
         """End the block. Returns the number of its rows that name a group, by group type."""
+        for text, (events, latest) in self._named.items():
+            for type_, key in self._groups_of(text):
+                self._group(type_, key, latest, events)
+        self._named.clear()
         if self._notes:
             updates = condense(self._notes)
             self._notes.clear()
@@ -156,11 +109,13 @@ class IdentityAggregator:
     def take(self) -> IdentityColumns:
         """All entries since the last call."""
         groups = (PropertyUpdate(owner, "", EXISTS, at, ABSENT, at, b"") for owner, at in self._group_times.items())
+        ids, *numbers_of_ids = self._ids.columns()
+        anonymous, user, *numbers_of_pairs = self._pairs.columns()
         columns = IdentityColumns(
-            _id_columns(self._ids.rows()),
-            _pair_columns(self._pairs.rows()),
-            _property_columns([*self._persons.rows(), *self._condensed]),
-            _property_columns([*groups, *self._groups.rows()]),
+            IdColumns(array("Q", map(hash_id, ids)).tobytes(), *numbers_of_ids),
+            PairColumns(TextColumn(*anonymous), TextColumn(*user), *numbers_of_pairs),
+            PropertyColumns.of(property_columns(self._condensed) if self._unsets else self._persons.columns()),
+            PropertyColumns.of(property_columns([*groups, *self._groups.rows()])),
         )
         self._clear()
         return columns
@@ -191,15 +146,10 @@ class IdentityAggregator:
         self._pair(link.other, link.distinct_id, KINDS[link.kind], link.time, row)
 
     def add_groups(self, named: Any, time: int) -> None:
-        """Add the groups that an event names in `$groups`."""
+        """Add the groups that an event names in `$groups`. Equal texts of a block are opened once, at its end."""
         text = json_of(named)
-        groups = self._opened.get(text)
-        if groups is None:
-            if len(self._opened) == _MAX_OPENED:
-                self._opened.clear()
-            groups = self._opened[text] = _groups_named(text)
-        for type_, key in groups:
-            self._group(type_, key, time)
+        events, latest = self._named.get(text, (0, time))
+        self._named[text] = events + 1, max(time, latest)
 
     def add_group(self, update: GroupUpdate) -> None:
         """Add an update of a group."""
@@ -211,8 +161,16 @@ class IdentityAggregator:
         if not self._excluded or self._excluded.isdisjoint((anonymous, user)):
             self._pairs.add_pair(anonymous, user, kind, time, self.place + row)
 
-    def _group(self, type_: str, key: str, at: int) -> str:
-        self._types[type_] += 1
+    def _groups_of(self, text: bytes) -> tuple[tuple[str, str], ...]:
+        groups = self._opened.get(text)
+        if groups is None:
+            if len(self._opened) == _MAX_OPENED:
+                self._opened.clear()
+            groups = self._opened[text] = _groups_named(text)
+        return groups
+
+    def _group(self, type_: str, key: str, at: int, rows: int = 1) -> str:
+        self._types[type_] += rows
         owner = f"{type_}{SEPARATOR}{key}"
         self._group_times[owner] = max(at, self._group_times.get(owner, at))
         return owner
@@ -232,38 +190,3 @@ def _groups_named(text: bytes) -> tuple[tuple[str, str], ...]:
         elif key[:1] not in b"[{tfn":
             named.append((kind, key.decode()))
     return tuple(named)
-
-
-def _id_columns(rows: Sequence[tuple[Any, ...]]) -> IdColumns:
-    ids, *numbers = zip(*rows, strict=True) if rows else ((),) * 6
-    return IdColumns(array("Q", map(hash_id, ids)).tobytes(), *map(_numbers, numbers))
-
-
-def _pair_columns(rows: Sequence[tuple[Any, ...]]) -> PairColumns:
-    anonymous, user, *numbers = zip(*rows, strict=True) if rows else ((),) * 7
-    return PairColumns(_texts(anonymous), _texts(user), *map(_numbers, numbers))
-
-
-def _property_columns(updates: Sequence[tuple[Any, ...]]) -> PropertyColumns:
-    owner, name, *numbers, value = zip(*updates, strict=True) if updates else ((),) * 7
-    kind, time, received, latest = map(_numbers, numbers)
-    return PropertyColumns(_texts(owner), _texts(name), kind, time, received, latest, _blobs(value))
-
-
-def _texts(texts: Sequence[str]) -> TextColumn:
-    whole = "".join(texts)
-    if whole.isascii():
-        return TextColumn(_ends(texts), whole.encode())
-    return _blobs([text.encode() for text in texts])
-
-
-def _blobs(blobs: Sequence[bytes]) -> TextColumn:
-    return TextColumn(_ends(blobs), b"".join(blobs))
-
-
-def _ends(pieces: Sequence[str] | Sequence[bytes]) -> bytes:
-    return array("i", accumulate(map(len, pieces), initial=0)).tobytes()
-
-
-def _numbers(numbers: Iterable[int]) -> bytes:
-    return array("q", numbers).tobytes()

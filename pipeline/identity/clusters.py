@@ -58,7 +58,7 @@ def _easy(
     size = len(users)
     open_to_others = marked(pairs.user[taken], size) | survivors
     open_to_others |= marked(pairs.anonymous[taken & ((pairs.kinds & SETTLED) != 0)], size) | users
-    device = ~users[pairs.user] & (counts(pairs.anonymous[taken], size)[pairs.anonymous] > 1)
+    device = ~users[pairs.user] & (counts(pairs.anonymous, size, taken)[pairs.anonymous] > 1)
     open_to_others |= marked(pairs.anonymous[taken & device], size)
     return np.asarray(~open_to_others[pairs.anonymous])
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline import ctrl_c
-from pipeline.identity.aggregator import TextColumn
+from pipeline.identity.columns import TextColumn
 
 MEMORY = "128MB"
 """DuckDB's own limit. The process grows by about 100 MB more, for Arrow batches and work in progress."""

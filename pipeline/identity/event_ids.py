@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.identity.accumulators import NEVER
-from pipeline.identity.aggregator import PLACE_SHIFT, IdColumns
+from pipeline.identity.aggregator import PLACE_SHIFT
+from pipeline.identity.columns import IdColumns
 from pipeline.timestamps import DAY
 
 ID = np.dtype(
@@ -57,7 +58,7 @@ class EventIds:
 class EventIdAggregator:
     """Aggregates the columns that workers return, in any order and pieces, into a file at `path`.
 
-    Memory has room for `at_once` ids and those of one piece.
+    Memory has room for `at_once` ids, as many more that are not aggregated yet, and those of one piece.
     """
 
     def __init__(self, path: Path, at_once: int = AT_ONCE) -> None:
@@ -66,10 +67,20 @@ class EventIdAggregator:
         self._scratch = path.with_name(path.name + ".parts")
         self._parts = [self._scratch / f"{number:02d}" for number in range(len(_BOUNDS))]
         self._buffer = np.zeros(0, ID)
+        self._added: list[NDArray[np.void]] = []
+        self._added_count = 0
 
     def add(self, ids: IdColumns) -> None:
         """Add some ids; an id may be added many times."""
-        self._buffer = _aggregated(np.concatenate((self._buffer, _records(ids))))
+        self._added.append(_records(ids))
+        self._added_count += len(self._added[-1])
+        if self._added_count > self._at_once:
+            self._aggregate()
+
+    def _aggregate(self) -> None:
+        """Aggregate what was added, and write all of it to disk where it is too much."""
+        self._buffer = _aggregated(np.concatenate((self._buffer, *self._added)))
+        self._added, self._added_count = [], 0
         if len(self._buffer) <= self._at_once:
             return
         self._scratch.mkdir(exist_ok=True)
@@ -80,6 +91,7 @@ class EventIdAggregator:
 
     def finish(self) -> EventIds:
         """Write the table. Nothing is added after this."""
+        self._aggregate()
         with self._path.open("wb") as table:
             for ids in self._aggregated_parts():
                 ids.tofile(table)

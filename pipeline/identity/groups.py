@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import xxhash
 from msgspec import Raw
 
 from pipeline.encoder.updates import SealedGroup, encode_object, group_distinct_id
-from pipeline.identity.aggregator import PropertyColumns
-from pipeline.identity.database import Database
-from pipeline.identity.last_values import LastValues, UpdateTable
+from pipeline.identity.columns import PropertyColumns
+from pipeline.identity.last_values import LastValues
 from pipeline.identity.settings import GroupTypes
+from pipeline.identity.stored_updates import StoredUpdates
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
@@ -38,13 +39,17 @@ class GroupCounts:
 class Groups:
     """Collects the group updates of a source. `types` counts the rows that name a group, by type."""
 
-    def __init__(self, database: Database) -> None:
-        self._updates = UpdateTable(database, "group_updates")
+    def __init__(self, folder: Path) -> None:
+        self._updates = StoredUpdates(folder)
         self.types: Counter[str] = Counter()
 
     def add(self, updates: PropertyColumns) -> None:
         """Add updates of groups' properties."""
         self._updates.add(updates)
+
+    def close(self) -> None:
+        """Close the files of the updates."""
+        self._updates.close()
 
     def last_values(
         self, types: GroupTypes, hasher: Hasher, counts: GroupCounts, *, by_content: bool = False
@@ -70,10 +75,15 @@ class Groups:
                 elif _names(group) not in first:
                     yield _sealed(group, hasher, counts, by_content)
         for type_ in types.left_out:
-            counts.left_out["other_type"] += sum(1 for _ in self._of(type_))
+            counts.left_out["other_type"] += self._updates.owners(_range_of(type_))
 
     def _of(self, type_: str) -> Generator[LastValues, None, None]:
-        return self._updates.last_values(among=(type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)))
+        return self._updates.last_values(among=_range_of(type_))
+
+
+def _range_of(type_: str) -> tuple[str, str]:
+    """The first text that an owner of a type may be, and the first one after all of them."""
+    return type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)
 
 
 def _names(group: LastValues) -> tuple[str, str]:

@@ -261,15 +261,15 @@ class Identities:
             (Decision(code // _REASONS).name.lower(), Reason(code % _REASONS).name.lower(), int(codes[code]))
             for code in np.flatnonzero(codes).tolist()
         )
-        sizes = counts(self._by_id.canonical[~self._by_id.numbers], len(self._by_id.canonical))
+        sizes = counts(self._by_id.canonical, len(self._by_id.canonical), ~self._by_id.numbers)
         return MergeSummary(
             len(self._absorbed),
             int(ours.sum()),
             int((sizes > 1).sum()),
             [DecisionCount(*decision) for decision in decisions],
             [self._cluster(number, int(sizes[number])) for number in _greatest(sizes, most) if sizes[number] > 2],
-            self._partners(self._by_pair.pairs.anonymous[ours], self._by_pair.pairs.events[ours], most),
-            self._partners(self._by_pair.pairs.user[ours], self._by_pair.pairs.events[ours], most),
+            self._partners(self._by_pair.pairs.anonymous, ours, most),
+            self._partners(self._by_pair.pairs.user, ours, most),
         )
 
     def _cluster(self, number: int, size: int) -> Cluster:
@@ -277,13 +277,13 @@ class Identities:
         others = [self._numbering.text(one) for one in some.tolist()[:6] if one != number]
         return Cluster(self._numbering.text(number), size, others[:5])
 
-    def _partners(self, side: NDArray[np.int32], events: NDArray[np.uint32], most: int) -> list[Partners]:
-        degree = counts(side, len(self._by_id.canonical))
+    def _partners(self, side: NDArray[np.int32], ours: NDArray[np.bool_], most: int) -> list[Partners]:
+        degree = counts(side, len(self._by_id.canonical), ours)
         return [
             Partners(
                 self._numbering.text(number).removeprefix(SEPARATOR),
                 int(degree[number]),
-                int(events[side == number].sum(dtype=np.int64)),
+                int(self._by_pair.pairs.events[ours & (side == number)].sum(dtype=np.int64)),
             )
             for number in _greatest(degree, most)
             if degree[number] > 1

@@ -2,14 +2,13 @@
 
 The service keeps whatever arrives last, however old it is (docs/know/service.md#persons; docs/know/peers.md#profiles).
 So the plan finds the last value of each property, and it is sent once; then neither the order of rows nor that of
-requests matters. Values are kept byte for byte. All updates lie in the scratch database until it has sorted them, so
-memory does not grow.
+requests matters. Values are kept byte for byte. Updates lie on disk (`pipeline.identity.stored_updates`), and are
+decided on in pieces.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter, ne
 from typing import Any, NamedTuple
@@ -19,13 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.identity.accumulators import NEVER
-from pipeline.identity.aggregator import PropertyColumns
-from pipeline.identity.database import Database, blob_column, number_column, numbers_of, text_column, texts
+from pipeline.identity.database import numbers_of
 from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
+from pipeline.identity.ranged_files import sorted_by
 
 _IN_ORDER = itemgetter(1, 2, 3, 4, 5)
 """Name, time, receive time; then kind and value, so that ties have one answer."""
-_AT_ONCE = 10_000
 _CLOSING = (None, None, NEVER, 0, EXISTS, b"", ABSENT)
 OwnerLookup = Callable[[Sequence[str]], Sequence[str]]
 """Returns for each owner the one that its properties are sent to (`Identities.owners`)."""
@@ -47,67 +45,11 @@ class LastValues(NamedTuple):
     first: int = ABSENT
 
 
-class UpdateTable:
-    """Property updates in table `table` of the scratch database."""
-
-    def __init__(self, database: Database, table: str) -> None:
-        self._database = database
-        self._table = table
-        self._create(table)
-
-    def add(self, updates: PropertyColumns) -> None:
-        """Add updates, in any order."""
-        self._database.append(
-            self._table,
-            {
-                "owner": text_column(updates.owner),
-                "name": text_column(updates.name),
-                "kind": number_column(updates.kind),
-                "time": number_column(updates.time),
-                "received": number_column(updates.received),
-                "latest": number_column(updates.latest),
-                "value": blob_column(updates.value),
-            },
-        )
-
-    def last_values(
-        self, moves: OwnerLookup | None = None, among: tuple[str, str] | None = None
-    ) -> Generator[LastValues, None, None]:
-        """Each owner once, sorted.
-
-        `moves` gives the owner that properties are sent to. `among` restricts the result to owners from the first text
-        up to, but not including, the second.
-        """
-        table = self._table if moves is None else self._moved(moves)
-        where = "" if among is None else " WHERE owner >= {} AND owner < {}".format(*map(_quoted, among))
-        sql = (
-            f"SELECT owner, name, time, received, kind, value, latest FROM {table}{where}"
-            " ORDER BY owner, name, time, received"
-        )
-        batches = self._database.stream(sql, _AT_ONCE)
-        try:
-            for rows in _of_whole_owners(batches):
-                yield from _last_values(rows)
-        finally:
-            batches.close()
-            if moves is not None:
-                self._database.drop(table)
-
-    def _moved(self, moves: OwnerLookup) -> str:
-        """Copy the updates into another table, with the owners that properties are sent to; its name."""
-        table = f"{self._table}_moved"
-        self._create(table)
-        for batch in self._database.stream(f"SELECT * FROM {self._table}"):
-            owners = texts(moves(batch.column("owner").to_pylist()))
-            columns = {name: batch.column(name) for name in batch.schema.names}
-            self._database.append(table, {**columns, "owner": owners})
-        return table
-
-    def _create(self, table: str) -> None:
-        self._database.run(
-            f"CREATE TABLE {table} (owner VARCHAR, name VARCHAR, kind BIGINT, time BIGINT, received BIGINT,"
-            " latest BIGINT, value BLOB)"
-        )
+def last_values_in(batches: Sequence[pa.RecordBatch]) -> Iterator[LastValues]:
+    """Each owner of a piece of updates once, sorted. The updates are in any order."""
+    if not batches:
+        return iter(())
+    return _last_values(_rows_of(sorted_by(batches, "owner", "name", "time", "received")))
 
 
 def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
@@ -160,31 +102,6 @@ def _rows_of(batch: pa.RecordBatch) -> _Rows:
     return _Rows(owner, name, time, received, kind, value, latest)
 
 
-def _of_whole_owners(batches: Iterable[pa.RecordBatch]) -> Iterator[_Rows]:
-    """The same updates, cut so that those of one owner are in one piece."""
-    pending: list[_Rows] = []
-    for rows in map(_rows_of, batches):
-        last = bisect_left(rows.owner, rows.owner[-1])
-        if last or (pending and pending[0].owner[-1] != rows.owner[0]):
-            yield _joined([*pending, rows.cut(0, last)])
-            pending.clear()
-        pending.append(rows.cut(last, len(rows.owner)))
-    if pending:
-        yield _joined(pending)
-
-
-def _joined(some: list[_Rows]) -> _Rows:
-    if len(some) == 1:
-        return some[0]
-    owner, name, value = (
-        list(chain.from_iterable(getattr(rows, one) for rows in some)) for one in ("owner", "name", "value")
-    )
-    time, received, kind, latest = (
-        np.concatenate([getattr(rows, one) for rows in some]) for one in ("time", "received", "kind", "latest")
-    )
-    return _Rows(owner, name, time, received, kind, value, latest)
-
-
 def _last_values(rows: _Rows) -> Iterator[LastValues]:
     """`last_values_of` each owner, by columns where it is plain which update of each property counts.
 
@@ -223,7 +140,3 @@ def _last_values(rows: _Rows) -> Iterator[LastValues]:
         else:
             some = rows.cut(start, stop)
             yield last_values_of(owner, zip(*(c if isinstance(c, list) else c.tolist() for c in some), strict=True))
-
-
-def _quoted(text: str) -> str:
-    return "'{}'".format(text.replace("'", "''"))

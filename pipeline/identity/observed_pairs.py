@@ -6,17 +6,15 @@ Pairs are appended to the scratch database and aggregated there, so memory does 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from pipeline.identity.accumulators import NEVER
-from pipeline.identity.aggregator import KINDS, PLACE_SHIFT, PairColumns
-from pipeline.identity.database import Database, number_column, numbers, text_column, texts, write_batches
+from pipeline.identity.aggregator import KINDS
+from pipeline.identity.database import Database, numbers, texts, write_batches
 
 ROW, IDENTIFY, ALIAS, MERGE, PERSON = (KINDS[kind] for kind in ("row", "identify", "alias", "merge", "person"))
 NAMED, SETTLED, SETTLED_USER = 16, 32, 64
@@ -36,6 +34,9 @@ PAIRS = pa.schema(
     [("anonymous", pa.string()), ("owner", pa.string())]
     + [(name, pa.int64()) for name in ("kinds", "first", "last", "events", "place")]
 )
+"""A pair of ids: its kinds, added up; µs UTC of its first and last row, NEVER and its negative where none has a time;
+the number of its rows; and the place of the earliest, which is the number of its part shifted left by PART_SHIFT plus
+that of the row in it, from 1."""
 _AT_ONCE = 50_000
 
 
@@ -65,33 +66,10 @@ class ObservedPairs:
             " events BIGINT, place BIGINT)"
         )
         self._buffer: list[tuple[str, str, int, int, int, int, int]] = []
-        self._parts = array("q")
-        self._first_rows = array("q")
 
-    def add_block(self, number: int, part: int, first_row: int) -> None:
-        """Register the next block: its part, and the number of its first row in the part, from 1."""
-        assert number == len(self._parts)
-        self._parts.append(part)
-        self._first_rows.append(first_row)
-
-    def add_columns(self, pairs: PairColumns) -> None:
-        """Add the pairs of registered blocks, as a worker returned them."""
-        places = np.frombuffer(pairs.places, np.int64)
-        block, row = places >> PLACE_SHIFT, places & ((1 << PLACE_SHIFT) - 1)
-        part = np.frombuffer(self._parts, np.int64)[block]
-        places = (part << PART_SHIFT) + np.frombuffer(self._first_rows, np.int64)[block] + row
-        self.database.append(
-            "observed",
-            {
-                "anonymous": text_column(pairs.anonymous),
-                "owner": text_column(pairs.user),
-                "kinds": number_column(pairs.kinds),
-                "first": number_column(pairs.first),
-                "last": number_column(pairs.last),
-                "events": number_column(pairs.events),
-                "place": numbers(places),
-            },
-        )
+    def add_batch(self, pairs: pa.RecordBatch) -> None:
+        """Add pairs of schema PAIRS."""
+        self.database.append("observed", {name: pairs.column(name) for name in PAIRS.names})
 
     def add(self, part: int, pairs: Iterable[ObservedPair]) -> None:
         """Add pairs of one part."""

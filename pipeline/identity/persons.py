@@ -27,7 +27,7 @@ import xxhash
 from msgspec import Raw
 
 from pipeline.encoder.updates import EMPTY_OBJECT, SealedInitial, SealedPerson, encode_object
-from pipeline.identity.last_values import LastValues, OwnerLookup, UpdateTable
+from pipeline.identity.last_values import LastValues
 from pipeline.identity.property_updates import ABSENT
 from pipeline.identity.settings import ProfilePolicy
 from pipeline.uuids import SEPARATOR, Hasher
@@ -56,6 +56,17 @@ class PersonCounts:
     initials: int = 0
     examples: dict[str, list[str]] = field(default_factory=dict)
 
+    def add(self, following: PersonCounts) -> None:
+        """Add the counts of the persons that follow."""
+        self.persons += following.persons
+        self.properties += following.properties
+        self.names.update(following.names)
+        self.left_out.update(following.left_out)
+        self.initials += following.initials
+        for code, examples in following.examples.items():
+            known = self.examples.setdefault(code, [])
+            known += examples[: MOST_EXAMPLES - len(known)]
+
 
 P = TypeVar("P", bound=SealedPerson)
 Wanted = Callable[[Sequence[str]], Sequence[bool]]
@@ -63,23 +74,22 @@ Wanted = Callable[[Sequence[str]], Sequence[bool]]
 
 
 def final_persons(
-    updates: UpdateTable,
+    finals: Iterator[LastValues],
     policy: ProfilePolicy,
     hasher: Hasher,
     counts: PersonCounts,
     *,
-    moves: OwnerLookup | None = None,
     wanted: Wanted | None = None,
     promoted: Iterator[LastValues] | None = None,
     removes: bool = False,
 ) -> Iterator[SealedPerson]:
     """One record per person with properties, sorted by id. `counts` is filled on the way.
 
-    `moves` gives the id that a profile under each id is sent to (`Identities.owners`); `promoted` are the last values
-    that events promote, sorted by person. With `removes`, what `overwrite` finds removed at the end is removed from a
+    `finals` are the last values of each person, sorted (`pipeline.identity.last_values`); `promoted` are those that
+    events promote, sorted by person. With `removes`, what `overwrite` finds removed at the end is removed from a
     live profile, too (`$unset`), which the contract does not know; otherwise it is counted and not sent.
     """
-    together = _together(updates.last_values(moves), promoted)
+    together = _together(finals, promoted)
     removes = removes and policy.name == "overwrite"
     return _sealed("person", SealedPerson, _written(together, policy, counts, wanted, removes), hasher)
 

@@ -110,7 +110,7 @@ def _too_large(
 ) -> NDArray[np.bool_]:
     """By pair: whether its person has more ids than allowed, unless the operator named it or an earlier plan settled
     it."""
-    sizes = counts(roots[~numbers], len(roots))
+    sizes = counts(roots, len(roots), ~numbers)
     inside = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
     return np.asarray(inside & ((pairs.kinds & (NAMED | SETTLED)) == 0) & (sizes[roots[pairs.user]] > most + 1))
 

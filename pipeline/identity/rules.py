@@ -117,4 +117,4 @@ def apply_rules(
 
 def _crowded(ids: NDArray[np.int32], counting: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
     """By pair: whether its id is in more than `most` of the pairs that count."""
-    return np.asarray(counts(ids[counting], int(ids.max(initial=-1)) + 1)[ids] > most)
+    return np.asarray(counts(ids, int(ids.max(initial=-1)) + 1, counting)[ids] > most)

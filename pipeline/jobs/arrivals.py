@@ -68,7 +68,7 @@ def _files(pattern: str) -> Iterator[tuple[str, FileStatus]]:
     """The files at a path, by name. Raises UnreadableExport where a store does not answer."""
     if storage.is_remote(pattern):
         try:
-            yield from storage.listed(pattern).items()
+            yield from storage.listed(pattern)
         except OSError as error:
             raise broken(error, pattern) from error
         return
@@ -84,7 +84,7 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
     a bad `header` setting."""
     pattern = job.source.pattern(window.wall, job.folder)
     path = job.source.at(window.wall)
-    if not (any(_files(pattern)) if storage.is_remote(pattern) else glob.glob(pattern, recursive=True)):
+    if not (any(True for _ in _files(pattern)) if storage.is_remote(pattern) else glob.glob(pattern, recursive=True)):
         return Arrivals(absent=f"nothing matches {path}")
     mapping = load(fspath(job.plan.mapping)) if job.plan.mapping else None
     tables = mapping.table_from_path.known if mapping is not None and mapping.table_from_path is not None else ()

@@ -90,7 +90,7 @@ def load_job(file: str | Path) -> Job:
         live=table.choice("live", ("cut", "allow")),
         most_merges=_merges(table),
         to=to,
-        state=folder / table.value("state", _filled, f"state/{name}"),
+        state=folder / table.value("state", _local, f"state/{name}"),
         missing=table.choice("missing", ("wait", "done", "stop")),
         plan=PlanOptions(**plan, target=to),
         checks=PauseOptions(**_options(PauseOptions, table, folder)),
@@ -235,6 +235,16 @@ def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
         raise UsageError(f"{text!r} is not a name", hint="use letters, digits, dots, hyphens and underscores")
     return text
+
+
+def _local(text: str) -> str:
+    if "://" in text:
+        raise UsageError(
+            f"the state of a job is on a disk, not in {text.partition('://')[0]}://: its ledgers are written before"
+            " each request, which no store can do",
+            hint="name a folder of this machine",
+        )
+    return _filled(text)
 
 
 def _filled(text: str) -> str:

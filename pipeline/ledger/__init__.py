@@ -53,7 +53,7 @@ All times are UTC. Questions a person asks:
 """
 
 from pipeline.ledger.discard import check_nothing_sent, discard
-from pipeline.ledger.marker import was_ever_applied
+from pipeline.ledger.marker import Marker, marker_of, read_marker, was_ever_applied, write_marker
 from pipeline.ledger.opening import is_locked, key_fingerprint, lock_file, unlock
 from pipeline.ledger.queries import (
     LedgerSummary,
@@ -91,6 +91,7 @@ __all__ = [
     "InDoubtBatch",
     "Ledger",
     "LedgerSummary",
+    "Marker",
     "PhaseTotals",
     "Refusal",
     "RefusalRecord",
@@ -104,9 +105,11 @@ __all__ = [
     "is_locked",
     "key_fingerprint",
     "lock_file",
+    "marker_of",
     "read_batches",
     "read_doubts",
     "read_last_settled",
+    "read_marker",
     "read_rate",
     "read_refused_events",
     "read_summary",
@@ -116,4 +119,5 @@ __all__ = [
     "state_digest",
     "unlock",
     "was_ever_applied",
+    "write_marker",
 ]

@@ -28,7 +28,8 @@ NAME = "sent-to.json"
 class Marker(msgspec.Struct, frozen=True):
     """That the `plan` (its digest) was applied to `target`, with the ledger of this id, in `runs` runs, last `at`.
 
-    All fields are empty where the file exists but cannot be read.
+    All fields are empty where the file exists but cannot be read. Of a plan in a bucket that is sent from another
+    working copy, the file says where that is (`elsewhere`), and which object of the bucket says so (`claim`).
     """
 
     format: str = FORMAT
@@ -37,6 +38,8 @@ class Marker(msgspec.Struct, frozen=True):
     ledger: str = ""
     runs: int = 0
     at: str = ""
+    elsewhere: str | msgspec.UnsetType = msgspec.UNSET
+    claim: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def marker_of(path: Path) -> Path:
@@ -89,6 +92,14 @@ def lost(path: Path, marker: Marker) -> BrokenLedger:
 
 
 def _refused(path: Path, fault: str, marker: Marker) -> BrokenLedger:
+    if marker.elsewhere:
+        return BrokenLedger(
+            f"this plan was applied to {marker.target}, begun at {marker.at}, and its ledger is not here but on"
+            f" {marker.elsewhere}",
+            hint=f"run the command there, or bring what is in that folder into {path.parent} of this machine. Without"
+            " that ledger everything is sent again; only if that is what you want, remove the object"
+            f" {marker.claim}",
+        )
     target = f", and this plan was applied to {marker.target}, last at {marker.at}" if marker.target else ""
     return BrokenLedger(
         f"the ledger {path} {fault}{target} ({NAME})",

@@ -7,13 +7,16 @@ Python code produces the same events at half the speed; tests/native/test_native
     Members                         like the dict[str, Raw] of a row; also `text` and `number` of a member
     Renames, Columns, Spread        changes of properties by their names alone
     Writer                          an event's text, from Members
-    fill, uuids5                    the times and uuids of many events
+    Appender                        an ordinary event, to the columns of its block
+    fill, uuids5, event_hashes      the times, uuids and hashes of many events
     IdAccumulator, PairAccumulator, PropertyAccumulator
                                     the aggregates of pipeline.identity.accumulators
     Observer                        what a plan records of an event
     Tally                           how many rows have each name, also inside of objects
     Opener                          Members of an object that a row has as a value or a text
     Header                          Members of values that Python read: cells, columns, records
+    Cells, Delimited                the rows of delimited text
+    Table                           the rows of columns that Arrow holds
     AvroDecoder                     the rows of an Avro block
     Blanks                          removes what a mapping takes for missing
     Reader                          ordinary ISO 8601 times, ids and uuids

@@ -10,12 +10,22 @@ def fill(text: bytearray, ends: list[int], times: list[int], uuids: bytes, /) ->
     ValueError for a time outside 1970 to 9999 and for an end without room before it.
     """
 
+def event_hashes(run: bytes, ends: bytes, /) -> bytes:
+    """Four uint64 of each event of a filled run: the two halves of its xxh3-128 digest, without its comma, and what
+    `fingerprints` returns. `ends` are int64.
+
+    ValueError where no event ends at one of `ends`.
+    """
+
 def fingerprints(run: bytes, ends: bytes, /) -> bytes:
     """Two hashes (uint64) of each event of a filled run: of its distinct_id, and of everything before its time.
     `ends` are int64.
 
     ValueError where no event ends at one of `ends`.
     """
+
+def number_names(names: list[str], /) -> tuple[list[str], bytes]:
+    """The different names in the order of their first, and for each of the list its number among them (uint32)."""
 
 def uuids5(namespace: bytes, keys: list[str], /) -> bytes:
     """UUIDv5 of each key, 16 bytes apiece; `namespace` has 16 bytes."""
@@ -45,9 +55,6 @@ class Members:
 
     def given(self, name: str, /) -> Any:
         """The value; None where it is missing or JSON null."""
-
-    def copy(self, name: str, row: Members, column: str, /) -> bool:
-        """Adds a column of `row` under `name`; False where the name exists."""
 
     def twin(self) -> Members:
         """The same members in an object of their own; TypeError for opened ones."""
@@ -99,6 +106,8 @@ class Spread:
 
     A call returns the warnings: `collided(name, value, properties, warnings)` returns them where the properties have
     the name. Where two members get one name, and for more than 256, all is left to `slow`, with the same arguments.
+
+    With the object alone a call returns Members of its own, under the new names; None where it is left to Python.
     """
 
     def __init__(
@@ -108,17 +117,20 @@ class Spread:
         collided: Callable[[str, Any, Any, Any], Any],
         slow: Callable[[Members, Members, Any], Any],
     ) -> None: ...
-    def __call__(self, object: Members, properties: Members, warnings: Any, /) -> Any: ...
+    def __call__(self, object: Members, properties: Members = ..., warnings: Any = ..., /) -> Any: ...
 
 class Sets:
-    """Adds properties, each given as its name and whether a value that is there stays. None is no value.
+    """Adds properties, each given as its name, whether a value that is there stays, and the column of the row that is
+    copied, or None. None is no value, and neither is a column that is missing or null.
 
-    A call takes one value for each, and returns the warnings: `collided(name, value, properties, warnings)` returns
-    them where the properties have another object under the name.
+    A call takes one value for each without a column, and returns the warnings: `collided(name, value, properties,
+    warnings)` returns them where the properties have another object under the name, or any where a column is copied.
     """
 
-    def __init__(self, names: tuple[tuple[str, bool], ...], collided: Callable[[str, Any, Any, Any], Any]) -> None: ...
-    def __call__(self, properties: Members, warnings: Any, /, *values: Any) -> Any: ...
+    def __init__(
+        self, names: tuple[tuple[str, bool, str | None], ...], collided: Callable[[str, Any, Any, Any], Any]
+    ) -> None: ...
+    def __call__(self, properties: Members, warnings: Any, row: Members, /, *values: Any) -> Any: ...
 
 class Numbers:
     """Converts properties of these names as `pipeline.mapper.codegen.conversions.as_number` does; null stays.
@@ -139,12 +151,37 @@ class Writer:
         self, text: bytearray, head: bytes, distinct_id: str, properties: Members, ending: bytes, most: int, /
     ) -> bool: ...
 
+class Appender:
+    """Appends ordinary events to the columns of a block, as `pipeline.transform.rows.RowTransformer.append` does, which
+    is its `slow`: False, with nothing appended, for any other outcome. `type` is that of events, `heads` has the
+    beginning of events by their names, `endings` what follows after whole seconds, milliseconds and microseconds."""
+
+    def __init__(
+        self,
+        slow: Callable[[bytearray, int, Any], bool],
+        type: type,
+        writer: Writer,
+        heads: dict[str | None, bytes],
+        is_valid: Callable[[Any, Any, int], bool],
+        newest: int,
+        most: int,
+        endings: tuple[bytes, bytes, bytes],
+        ends: list[int],
+        times: list[int],
+        keys: list[str],
+        rows: list[int],
+        own: dict[int, str],
+    ) -> None: ...
+    def __call__(self, text: bytearray, row: int, outcome: Any, /) -> bool: ...
+
 class IdAccumulator:
     """Ids with their first time, events, lowest position, whether one is a user's, and last time. At most 2^31 - 1
     entries, as in every accumulator; `bytes` counts characters of texts and bytes of values."""
 
     def add_id(self, id: str, time: int, user: bool, position: int, /) -> None: ...
-    def rows(self) -> list[tuple[str, int, int, int, bool, int]]: ...
+    def columns(self) -> tuple[Any, ...]:
+        """The ids as a list, and the other columns of `pipeline.identity.columns.IdColumns`."""
+
     def __len__(self) -> int: ...
     @property
     def bytes(self) -> int: ...
@@ -154,7 +191,10 @@ class PairAccumulator:
     the first."""
 
     def add_pair(self, anonymous: str, user: str, kind: int, time: int | None, position: int, /) -> None: ...
-    def rows(self) -> list[tuple[str, str, int, int, int, int, int]]: ...
+    def columns(self) -> tuple[Any, ...]:
+        """The fields of `pipeline.identity.columns.PairColumns`, in the order of the anonymous ids.
+        OverflowError beyond 2 GiB of texts, as below."""
+
     def __len__(self) -> int: ...
     @property
     def bytes(self) -> int: ...
@@ -167,6 +207,9 @@ class PropertyAccumulator:
     def set(self, owner: str, values: Mapping[str, Any], time: int, received: int, /) -> None: ...
     def set_once(self, owner: str, values: Mapping[str, Any], time: int, received: int, /) -> None: ...
     def rows(self) -> list[tuple[str, str, int, int, int, int, Any]]: ...
+    def columns(self) -> tuple[Any, ...]:
+        """The fields of `pipeline.identity.columns.PropertyColumns`, in the order of the owners."""
+
     def __len__(self) -> int: ...
     @property
     def bytes(self) -> int: ...
@@ -301,17 +344,41 @@ class Cells:
 class Delimited:
     """Iterates over the records of delimited text as lists of str, from `at` on, one list for each: a blank line is an
     empty one. It ends at the end of the data or before a record that is not ordinary: then `at` is where that begins,
-    and may be set to where reading goes on. `lines` are those of the last record.
+    and may be set to where reading goes on. `lines` are those of the last record, `rows` counts the records.
+
+    With `cells`, a record is the Members that these create, a blank line is left out, and a record with another number
+    of cells is not ordinary. `last` returns the cells of the last record; none once `at` was set, or reading ended.
 
     `delimiter` and `quote` are the numbers of ASCII characters, which differ, else ValueError; `quote` is -1 for none.
     """
 
     at: int
-    def __init__(self, data: bytes, delimiter: int, quote: int, at: int = 0) -> None: ...
+    def __init__(self, data: bytes, delimiter: int, quote: int, at: int = 0, cells: Cells = ...) -> None: ...
     def __iter__(self) -> Delimited: ...
-    def __next__(self) -> list[str]: ...
+    def __next__(self) -> Any: ...
+    def last(self) -> list[str]: ...
+    @property
+    def rows(self) -> int: ...
     @property
     def lines(self) -> int: ...
+
+class Table:
+    """Iterates over so many rows of a table as Members. A column is a list of values, of which None is a missing one,
+    or of texts in UTF-8 as Arrow has them: a bit for each that is there, or None; the offsets of the texts in a buffer;
+    that buffer, None where no text has a character; the number of the first row's text; and whether offsets have 8
+    bytes instead of 4. The Members refer to that buffer.
+
+    ValueError for buffers with fewer texts than rows, and for a text outside of its buffer.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        columns: tuple[list[Any] | tuple[Any, Any, Any, int, bool], ...],
+        rows: int,
+    ) -> None: ...
+    def __iter__(self) -> Table: ...
+    def __next__(self) -> Members: ...
 
 class AvroDecoder:
     """Decodes the rows of an Avro block, of which it is given the bytes and the number of rows: a list of dicts, or

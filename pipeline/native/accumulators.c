@@ -122,9 +122,18 @@ number_of(PyObject *object, int64_t *number)
     return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
+/* Of a property the owner, the name, the kind, the numbers and the value. */
+static PyObject *
+tuple_of(const Entry *entry)
+{
+    const int64_t *of = entry->numbers;
+    return Py_BuildValue("(OOLLLLN)", entry->text, entry->other, (long long)entry->kind, (long long)of[0],
+                         (long long)of[1], (long long)of[2], Py_XNewRef(entry->value));
+}
+
 /* All entries as tuples. Creating a tuple may run Python code (the garbage collector does), which may add entries. */
 static PyObject *
-listed(const Accumulator *self, PyObject *tuple_of(const Entry *))
+rows(Accumulator *self, PyObject *Py_UNUSED(ignored))
 {
     PyObject *list = PyList_New(0);
     for (Py_ssize_t n = 0; list != NULL && n < self->used; n++) {
@@ -136,23 +145,164 @@ listed(const Accumulator *self, PyObject *tuple_of(const Entry *))
     return list;
 }
 
-/* The two texts, the kind, the numbers, and the value where there is one. */
-static PyObject *
-tuple_of(const Entry *entry)
+/* What a column has of each entry: one of its numbers, of which NUMBER is the first, or another part. */
+enum part { ID, TEXT, OTHER, VALUE, KIND, USER, NUMBER };
+
+static int64_t
+number_in(const Entry *entry, int part)
 {
-    const int64_t *of = entry->numbers;
-    if (entry->value == NULL)
-        return Py_BuildValue("(OOLLLLL)", entry->text, entry->other, (long long)entry->kind, (long long)of[0],
-                             (long long)of[1], (long long)of[2], (long long)of[3]);
-    return Py_BuildValue("(OOLLLLN)", entry->text, entry->other, (long long)entry->kind, (long long)of[0],
-                         (long long)of[1], (long long)of[2], Py_NewRef(entry->value));
+    return part == KIND ? entry->kind : part == USER ? (entry->kind & IS_USER) != 0 : entry->numbers[part - NUMBER];
 }
 
-static PyObject *
-rows(Accumulator *self, PyObject *Py_UNUSED(ignored))
+/* An entry with the beginning of its text, as a number that has the order of the bytes. */
+typedef struct {
+    uint64_t beginning;
+    const char *text;
+    Py_ssize_t length;
+    Py_ssize_t number;
+} Place;
+
+static int
+compare_places(const void *first, const void *second)
 {
-    return listed(self, tuple_of);
+    const Place *one = first, *other = second;
+    if (one->beginning != other->beginning)
+        return one->beginning < other->beginning ? -1 : 1;
+    int order = memcmp(one->text, other->text, (size_t)(one->length < other->length ? one->length : other->length));
+    if (order == 0)
+        order = (one->length > other->length) - (one->length < other->length);
+    return order ? order : (one->number > other->number) - (one->number < other->number);
 }
+
+/* The first entries in the order of the bytes of their texts; those of one text in the order of their addition. To be
+ * freed; NULL with an exception. */
+static Place *
+places_in_order(const Accumulator *self, Py_ssize_t count)
+{
+    Place *places = PyMem_Malloc((size_t)(count + 1) * sizeof(Place));
+    if (places == NULL)
+        return (Place *)PyErr_NoMemory();
+    for (Py_ssize_t n = 0; n < count; n++) {
+        Place *place = &places[n];
+        place->number = n;
+        if ((place->text = PyUnicode_AsUTF8AndSize(self->entries[n].text, &place->length)) == NULL) {
+            PyMem_Free(places);
+            return NULL;
+        }
+        unsigned char beginning[8] = {0};
+        memcpy(beginning, place->text, (size_t)(place->length < 8 ? place->length : 8));
+        place->beginning = 0;
+        for (int i = 0; i < 8; i++)
+            place->beginning = place->beginning << 8 | beginning[i];
+    }
+    qsort(places, (size_t)count, sizeof(Place), compare_places);
+    return places;
+}
+
+/* The n-th entry, where there are places that of the n-th place. */
+static const Entry *
+entry_at(const Accumulator *self, const Place *places, Py_ssize_t n)
+{
+    return &self->entries[places == NULL ? n : places[n].number];
+}
+
+/* A column of int64 of the first entries. */
+static PyObject *
+number_column(const Accumulator *self, const Place *places, Py_ssize_t count, int part)
+{
+    PyObject *column = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int64_t));
+    if (column == NULL)
+        return NULL;
+    char *to = PyBytes_AS_STRING(column);
+    for (Py_ssize_t n = 0; n < count; n++, to += sizeof(int64_t)) {
+        int64_t number = number_in(entry_at(self, places, n), part);
+        memcpy(to, &number, sizeof number);
+    }
+    return column;
+}
+
+/* The bytes of a text or of the value of an entry; NULL with an exception. */
+static const char *
+bytes_of(const Entry *entry, int part, Py_ssize_t *length)
+{
+    if (part == VALUE) {
+        *length = entry->value == NULL ? 0 : PyBytes_GET_SIZE(entry->value);
+        return entry->value == NULL ? "" : PyBytes_AS_STRING(entry->value);
+    }
+    return PyUnicode_AsUTF8AndSize(part == TEXT ? entry->text : entry->other, length);
+}
+
+/* Texts one after the other, and int32 with where each begins and the last ends; NULL with an exception. */
+static PyObject *
+text_column(const Accumulator *self, const Place *places, Py_ssize_t count, int part)
+{
+    PyObject *ends = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(int32_t)), *whole = NULL;
+    if (ends == NULL)
+        return NULL;
+    Py_ssize_t length;
+    int64_t end = 0;
+    char *to = PyBytes_AS_STRING(ends);
+    memset(to, 0, sizeof(int32_t));
+    for (Py_ssize_t n = 0; n < count; n++) {
+        if (bytes_of(entry_at(self, places, n), part, &length) == NULL)
+            goto failed;
+        if ((end += length) > INT32_MAX) {
+            PyErr_SetString(PyExc_OverflowError, "a column has more than 2 GiB of text");
+            goto failed;
+        }
+        int32_t written = (int32_t)end;
+        memcpy(to += sizeof written, &written, sizeof written);
+    }
+    if ((whole = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)end)) == NULL)
+        goto failed;
+    to = PyBytes_AS_STRING(whole);
+    for (Py_ssize_t n = 0; n < count; n++) {
+        const char *text = bytes_of(entry_at(self, places, n), part, &length); /* which is there: it was measured before */
+        memcpy(to, text, (size_t)length);
+        to += length;
+    }
+    return Py_BuildValue("(NN)", ends, whole);
+failed:
+    Py_DECREF(ends);
+    return NULL;
+}
+
+/* The ids of the first entries, as a list. */
+static PyObject *
+id_list(const Accumulator *self, Py_ssize_t count)
+{
+    PyObject *list = PyList_New(count);
+    for (Py_ssize_t n = 0; list != NULL && n < count; n++)
+        PyList_SET_ITEM(list, n, Py_NewRef(self->entries[n].text));
+    return list;
+}
+
+/* A tuple with a column for each part, without ids in the order of the first texts. The entries are counted first: creating an object may run Python code (the
+ * garbage collector does), which may add entries, and none is ever removed. */
+static PyObject *
+packed_columns(const Accumulator *self, const int *parts, Py_ssize_t width)
+{
+    Py_ssize_t count = self->used;
+    PyObject *columns = PyTuple_New(width);
+    Place *places = columns == NULL || parts[0] == ID ? NULL : places_in_order(self, count);
+    if (places == NULL && parts[0] != ID)
+        Py_CLEAR(columns);
+    for (Py_ssize_t n = 0; columns != NULL && n < width; n++) {
+        PyObject *column = parts[n] == ID      ? id_list(self, count)
+                           : parts[n] <= VALUE ? text_column(self, places, count, parts[n])
+                                               : number_column(self, places, count, parts[n]);
+        if (column == NULL)
+            Py_CLEAR(columns);
+        else
+            PyTuple_SET_ITEM(columns, n, column);
+    }
+    PyMem_Free(places);
+    return columns;
+}
+
+#define COLUMNS(...) \
+    static const int parts[] = {__VA_ARGS__}; \
+    return packed_columns(self, parts, sizeof(parts) / sizeof(parts[0]))
 
 static Py_ssize_t
 length(Accumulator *self)
@@ -280,19 +430,10 @@ add_id(Accumulator *self, PyObject *const *arguments, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
-/* The id, its numbers, and whether it is a user's. */
 static PyObject *
-id_of(const Entry *entry)
+id_columns(Accumulator *self, PyObject *Py_UNUSED(ignored))
 {
-    const int64_t *of = entry->numbers;
-    return Py_BuildValue("(OLLLOL)", entry->text, (long long)of[0], (long long)of[1], (long long)of[2],
-                         entry->kind & IS_USER ? Py_True : Py_False, (long long)of[3]);
-}
-
-static PyObject *
-id_rows(Accumulator *self, PyObject *Py_UNUSED(ignored))
-{
-    return listed(self, id_of);
+    COLUMNS(ID, NUMBER, NUMBER + 1, NUMBER + 2, USER, NUMBER + 3);
 }
 
 /* --- pairs ----------------------------------------------------------------------------------------------- */
@@ -342,23 +483,38 @@ add_pair(Accumulator *self, PyObject *const *arguments, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
+static PyObject *
+pair_columns(Accumulator *self, PyObject *Py_UNUSED(ignored))
+{
+    COLUMNS(TEXT, OTHER, KIND, NUMBER, NUMBER + 1, NUMBER + 2, NUMBER + 3);
+}
+
+/* --- properties ------------------------------------------------------------------------------------------ */
+
+static PyObject *
+property_columns(Accumulator *self, PyObject *Py_UNUSED(ignored))
+{
+    COLUMNS(TEXT, OTHER, KIND, NUMBER, NUMBER + 1, NUMBER + 2, VALUE);
+}
+
 /* --- the types --------------------------------------------------------------------------------------------- */
 
 #define METHOD(name) (PyCFunction)(void (*)(void))name
 
 static PyMethodDef id_methods[] = {
     {"add_id", METHOD(add_id), METH_FASTCALL, NULL},
-    {"rows", (PyCFunction)id_rows, METH_NOARGS, NULL},
+    {"columns", (PyCFunction)id_columns, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyMethodDef pair_methods[] = {
     {"add_pair", METHOD(add_pair), METH_FASTCALL, NULL},
-    {"rows", (PyCFunction)rows, METH_NOARGS, NULL},
+    {"columns", (PyCFunction)pair_columns, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyMethodDef property_methods[] = {
     {"set", METHOD(set_properties), METH_FASTCALL, NULL},
     {"set_once", METHOD(set_properties_once), METH_FASTCALL, NULL},
+    {"columns", (PyCFunction)property_columns, METH_NOARGS, NULL},
     {"rows", (PyCFunction)rows, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

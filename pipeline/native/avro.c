@@ -431,7 +431,7 @@ read_members(Rest *rest, Decoder *self)
             Py_SETREF(value, raw_of(value));
         Member *member = value == NULL ? NULL : members_add(row);
         if (member != NULL)
-            *member = (Member){self->names[i], NULL, NULL, 0};
+            *member = (Member){.name = self->names[i]};
         if (member == NULL || members_put(member, value) < 0)
             Py_CLEAR(row);
         Py_XDECREF(value);

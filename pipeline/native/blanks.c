@@ -54,6 +54,13 @@ is_blank(Blanks *self, const Member *member)
             !(quoted && memchr(member->at, '\\', (size_t)member->length) != NULL))
             return 0;
     }
+    else if (member->cell != NULL) {
+        Py_ssize_t characters = 0;
+        for (Py_ssize_t i = 0; i < member->length; i++)
+            characters += (member->cell[i] & 0xC0) != 0x80;
+        if (!may_be(self->lengths[1], characters))
+            return 0;
+    }
     else if (member->value == NULL || Members_Check(member->value) || PyDict_Check(member->value))
         return 0;
     else if (PyUnicode_CheckExact(member->value)) {

@@ -8,7 +8,6 @@ typedef struct {
     Py_ssize_t column;
     Py_ssize_t object; /* -1 for a member of its own */
     Name *name;
-    Py_ssize_t quoted; /* the bytes of the present row's cell as JSON */
 } Place;
 
 typedef struct {
@@ -22,6 +21,25 @@ typedef struct {
     int always; /* whether an object without members is one, too */
     vectorcallfunc call;
 } Cells;
+
+/* What a row's cells are read from: a list of str, or spans of `owner`. */
+typedef struct {
+    PyObject *list;
+    const Span *spans;
+    PyObject *owner;
+} Source;
+
+/* The str of a column; TypeError for anything else. */
+static PyObject *
+cell_of(const Source *source, Py_ssize_t column)
+{
+    if (source->list == NULL)
+        return text_of_span(&source->spans[column]);
+    PyObject *cell = PyList_GET_ITEM(source->list, column);
+    if (!PyUnicode_CheckExact(cell))
+        return PyErr_Format(PyExc_TypeError, "a cell is a str");
+    return Py_NewRef(cell);
+}
 
 /* Set a member of the object that a place is in, which is created with its first one. */
 static int
@@ -38,7 +56,7 @@ put_inside(const Place *place, PyObject *cell, PyObject **found, Py_ssize_t *ord
 
 /* A row's members of their own, then its objects, which are dicts. */
 static int
-take_cells(Cells *self, Members *row, PyObject *cells)
+take_cells(Cells *self, Members *row, const Source *source)
 {
     PyObject *found[MOST_OBJECTS] = {NULL};
     Py_ssize_t order[MOST_OBJECTS], count = 0;
@@ -51,26 +69,39 @@ take_cells(Cells *self, Members *row, PyObject *cells)
             order[count] = count;
         }
     for (const Place *place = self->places, *end = place + self->count; place < end; place++) {
-        PyObject *cell = PyList_GET_ITEM(cells, place->column);
-        if (!PyUnicode_CheckExact(cell)) {
-            PyErr_SetString(PyExc_TypeError, "a cell is a str");
-            goto end;
-        }
-        if (!self->blanks && PyUnicode_GET_LENGTH(cell) == 0)
+        const Span *span = source->list == NULL ? &source->spans[place->column] : NULL;
+        if (span != NULL && !self->blanks && span->length == 0)
             continue;
+        if (span != NULL && !span->doubled && place->object < 0) {
+            if ((member = members_add(row)) == NULL)
+                goto end;
+            *member = (Member){.name = place->name, .cell = span->at, .length = span->length};
+            continue;
+        }
+        PyObject *cell = cell_of(source, place->column);
+        if (cell == NULL)
+            goto end;
+        if (!self->blanks && PyUnicode_GET_LENGTH(cell) == 0) {
+            Py_DECREF(cell);
+            continue;
+        }
         if (place->object >= 0) {
-            if (put_inside(place, cell, found, order, &count) < 0)
+            int put = put_inside(place, cell, found, order, &count);
+            Py_DECREF(cell);
+            if (put < 0)
                 goto end;
             continue;
         }
-        if ((member = members_add(row)) == NULL)
+        if ((member = members_add(row)) == NULL) {
+            Py_DECREF(cell);
             goto end;
-        *member = (Member){place->name, Py_NewRef(cell), NULL, 0};
+        }
+        *member = (Member){.name = place->name, .value = cell};
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         if ((member = members_add(row)) == NULL)
             goto end;
-        *member = (Member){self->objects[order[i]], Py_NewRef(found[order[i]]), NULL, 0};
+        *member = (Member){.name = self->objects[order[i]], .value = Py_NewRef(found[order[i]])};
     }
     done = 0;
 end:
@@ -79,18 +110,40 @@ end:
     return done;
 }
 
+static PyObject *
+members_of(Cells *self, const Source *source)
+{
+    Members *row = members_new(source->owner);
+    if (row != NULL && take_cells(self, row, source) < 0)
+        Py_CLEAR(row);
+    return (PyObject *)row;
+}
+
+PyObject *
+members_of_spans(PyObject *cells, const Span *spans, PyObject *owner)
+{
+    Source source = {NULL, spans, owner};
+    return members_of((Cells *)cells, &source);
+}
+
+Py_ssize_t
+columns_of(PyObject *cells)
+{
+    const Cells *self = (const Cells *)cells;
+    return self->whole ? -1 : self->columns;
+}
+
 /* All places as one object of JSON. */
 static PyObject *
 write_cells(Cells *self, PyObject *cells)
 {
     Py_ssize_t total = self->count ? 1 : 2, length; /* the first comma becomes the opening bracket */
-    for (Place *place = self->places, *end = place + self->count; place < end; place++) {
+    for (const Place *place = self->places, *end = place + self->count; place < end; place++) {
         PyObject *cell = PyList_GET_ITEM(cells, place->column);
         const char *at = PyUnicode_AsUTF8AndSize(cell, &length); /* TypeError for anything else */
         if (at == NULL)
             return NULL;
-        place->quoted = quoted_length(at, length);
-        total += PyBytes_GET_SIZE(place->name->written) + place->quoted;
+        total += PyBytes_GET_SIZE(place->name->written) + quoted_length(at, length);
     }
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, total);
     if (bytes == NULL)
@@ -100,7 +153,7 @@ write_cells(Cells *self, PyObject *cells)
         Py_ssize_t written = PyBytes_GET_SIZE(place->name->written);
         const char *at = PyUnicode_AsUTF8AndSize(PyList_GET_ITEM(cells, place->column), &length);
         memcpy(to, PyBytes_AS_STRING(place->name->written), (size_t)written);
-        to = write_quoted(to + written, at, length, place->quoted);
+        to = write_quoted(to + written, at, length);
     }
     *to = '}';
     *PyBytes_AS_STRING(bytes) = '{';
@@ -120,10 +173,8 @@ read_cells(PyObject *callable, PyObject *const *arguments, size_t flags, PyObjec
                             PyList_GET_SIZE(cells));
     if (self->whole)
         return write_cells(self, cells);
-    Members *row = members_new(NULL);
-    if (row != NULL && take_cells(self, row, cells) < 0)
-        Py_CLEAR(row);
-    return (PyObject *)row;
+    Source source = {cells, NULL, NULL};
+    return members_of(self, &source);
 }
 
 static int

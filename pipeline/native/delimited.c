@@ -1,4 +1,4 @@
-/* The records of a delimited text, as lists of cells: all of them that one rule is enough for.
+/* The records of a delimited text, as lists of cells or as Members: all of them that one rule is enough for.
  *
  * A record is ordinary where Python's csv reader would read it as it is read here: its quotes are closed and followed by
  * a delimiter or an end of line, a carriage return stands before a newline, the bytes are UTF-8, and it is short where it
@@ -14,137 +14,189 @@ enum { PLAIN = 0, DELIMITER = 1, LINE = 2, RETURN = 4, WIDE = 8 };
 typedef struct {
     PyObject_HEAD
     PyObject *data;
+    PyObject *cells;  /* what makes Members of a record, or NULL */
     Py_ssize_t at;    /* where the next record begins */
+    Py_ssize_t next;  /* where the one behind it begins, once its cells are found */
     Py_ssize_t lines; /* of the last record */
+    Py_ssize_t rows;  /* the records that were returned */
+    Span *spans;      /* the cells of the last record: `count`, in an array of `room` */
+    Py_ssize_t count, room;
     int quote;        /* -1 for none */
     char delimiter;
     unsigned char kinds[256];
 } Delimited;
 
-/* A cell of these bytes, of which `wide` tells whether one is beyond ASCII. NULL without an exception where they are not
- * UTF-8. */
-static PyObject *
-cell_of(const char *from, const char *to, int wide)
+PyObject *
+text_of_span(const Span *span)
 {
     PyObject *cell;
-    if (!wide) {
-        if ((cell = PyUnicode_New(to - from, 127)) != NULL && to > from)
-            memcpy(PyUnicode_1BYTE_DATA(cell), from, (size_t)(to - from));
+    if (!span->doubled) {
+        if (span->wide)
+            return PyUnicode_DecodeUTF8(span->at, span->length, NULL);
+        if ((cell = PyUnicode_New(span->length, 127)) != NULL && span->length > 0)
+            memcpy(PyUnicode_1BYTE_DATA(cell), span->at, (size_t)span->length);
         return cell;
     }
-    cell = PyUnicode_DecodeUTF8(from, to - from, NULL);
-    if (cell == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
-        PyErr_Clear();
-    return cell;
-}
-
-/* The cell whose opening quote is before `*from`; `*from` is moved behind its closing quote. NULL without an exception
- * where it has none. */
-static PyObject *
-quoted_cell(Delimited *self, const char **from, const char *end, Py_ssize_t *lines)
-{
-    const char *start = *from, *at = start;
-    Py_ssize_t doubled = 0;
-    int wide = 0;
-    for (;; at++) {
-        if (at == end)
-            return NULL;
-        if (*at == (char)self->quote) {
-            if (at + 1 == end || at[1] != (char)self->quote)
-                break;
-            doubled++;
-            at++;
-        }
-        else if (*at == '\n')
-            ++*lines;
-        wide |= (unsigned char)*at & 0x80;
-    }
-    *from = at + 1;
-    if (!doubled)
-        return cell_of(start, at, wide);
-    char *text = PyMem_Malloc((size_t)(at - start)), *to = text;
+    char *text = PyMem_Malloc((size_t)span->length), *to = text;
     if (text == NULL)
         return PyErr_NoMemory();
-    for (const char *one = start; one < at; one++) {
+    for (const char *one = span->at, *end = one + span->length; one < end; one++) {
         *to++ = *one;
-        one += *one == (char)self->quote;
+        one += *one == span->quote;
     }
-    PyObject *cell = cell_of(text, to, wide);
+    cell = PyUnicode_DecodeUTF8(text, to - text, NULL);
     PyMem_Free(text);
     return cell;
 }
 
-/* The record at `at`. NULL without an exception at the end, and where it is not ordinary. */
-static PyObject *
-next_record(Delimited *self)
+/* The cell whose opening quote is before `*from`; `*from` is moved behind its closing quote. 0 where it has none. */
+static int
+quoted_cell(Delimited *self, const char **from, const char *end, Span *span, Py_ssize_t *lines)
 {
+    const char *at = *from;
+    *span = (Span){.at = at, .quote = (char)self->quote};
+    for (;; at++) {
+        if (at == end)
+            return 0;
+        if (*at == (char)self->quote) {
+            if (at + 1 == end || at[1] != (char)self->quote)
+                break;
+            span->doubled = 1;
+            at++;
+        }
+        else if (*at == '\n')
+            ++*lines;
+        span->wide |= ((unsigned char)*at & 0x80) != 0;
+    }
+    span->length = at - span->at;
+    *from = at + 1;
+    return 1;
+}
+
+/* Room for one more span; NULL with an exception. */
+static Span *
+add_span(Delimited *self)
+{
+    if (self->count == self->room) {
+        Py_ssize_t more = self->room ? self->room * 2 : 64;
+        Span *larger = PyMem_Realloc(self->spans, (size_t)more * sizeof(Span));
+        if (larger == NULL)
+            return (Span *)PyErr_NoMemory();
+        self->spans = larger;
+        self->room = more;
+    }
+    return &self->spans[self->count++];
+}
+
+/* Find the cells of the record at `at`, of which a blank line has none. 1; 0 at the end, and where it is not ordinary;
+ * -1 with an exception. */
+static int
+find_cells(Delimited *self)
+{
+    self->count = 0;
+    if (self->at >= PyBytes_GET_SIZE(self->data))
+        return 0;
     const char *data = PyBytes_AS_STRING(self->data), *end = data + PyBytes_GET_SIZE(self->data);
     const char *start = data + self->at, *at = start;
     Py_ssize_t lines = 1;
-    if (at >= end)
-        return NULL;
-    PyObject *cells = PyList_New(0);
-    if (cells == NULL)
-        return NULL;
-    if (*at == '\n' || (*at == '\r' && at + 1 < end && at[1] == '\n')) {
+    if (*at == '\n' || (*at == '\r' && at + 1 < end && at[1] == '\n'))
         at += 1 + (*at == '\r');
-        goto done; /* a blank line is a record without cells */
-    }
-    for (;;) {
-        PyObject *cell;
-        if (at < end && *at == (char)self->quote && self->quote >= 0) {
-            at++;
-            cell = quoted_cell(self, &at, end, &lines);
-            if (cell != NULL && at < end && !(self->kinds[(unsigned char)*at] & (DELIMITER | LINE | RETURN)))
-                Py_CLEAR(cell); /* text after a closing quote */
-        }
-        else {
-            const char *from = at;
-            unsigned char kind = 0, seen = 0;
-            while (at < end && !((kind = self->kinds[(unsigned char)*at]) & (DELIMITER | LINE | RETURN))) {
-                seen |= kind;
+    else
+        for (;;) {
+            Span *span = add_span(self);
+            if (span == NULL)
+                return -1;
+            if (at < end && *at == (char)self->quote && self->quote >= 0) {
                 at++;
+                if (!quoted_cell(self, &at, end, span, &lines) ||
+                    (at < end && !(self->kinds[(unsigned char)*at] & (DELIMITER | LINE | RETURN))))
+                    return 0; /* it is not closed, or text follows */
             }
-            cell = cell_of(from, at, seen & WIDE);
-        }
-        if (cell == NULL || PyList_Append(cells, cell) < 0) {
-            Py_XDECREF(cell);
-            Py_DECREF(cells);
-            return NULL;
-        }
-        Py_DECREF(cell);
-        if (at == end)
-            break;
-        if (*at == self->delimiter) {
+            else {
+                const char *from = at;
+                unsigned char kind = 0, seen = 0;
+                while (at < end && !((kind = self->kinds[(unsigned char)*at]) & (DELIMITER | LINE | RETURN))) {
+                    seen |= kind;
+                    at++;
+                }
+                *span = (Span){.at = from, .length = at - from, .wide = (seen & WIDE) != 0};
+            }
+            if (span->wide && !is_utf8(span->at, span->length))
+                return 0;
+            if (at == end)
+                break;
+            if (*at == self->delimiter) {
+                at++;
+                continue;
+            }
+            if (*at == '\r' && (at + 1 == end || *++at != '\n'))
+                return 0;
             at++;
-            continue;
+            break;
         }
-        if (*at == '\r' && (at + 1 == end || *++at != '\n')) {
-            Py_DECREF(cells);
-            return NULL;
-        }
-        at++;
-        break;
+    if (lines > 1 && (lines > MANY_LINES || at - start > LONG_RECORD))
+        return 0;
+    self->next = at - data;
+    self->lines = lines;
+    return 1;
+}
+
+static PyObject *
+list_of_cells(Delimited *self)
+{
+    PyObject *cells = PyList_New(self->count);
+    for (Py_ssize_t i = 0; cells != NULL && i < self->count; i++) {
+        PyObject *cell = text_of_span(&self->spans[i]);
+        if (cell == NULL)
+            Py_CLEAR(cells);
+        else
+            PyList_SET_ITEM(cells, i, cell);
     }
-    if (lines > 1 && (lines > MANY_LINES || at - start > LONG_RECORD)) {
-        Py_DECREF(cells);
+    return cells;
+}
+
+/* The record at `at`. NULL without an exception at the end, and where it is not ordinary; with `cells` also where it has
+ * another number of them. */
+static PyObject *
+next_record(Delimited *self)
+{
+    PyObject *record = NULL;
+    int found = find_cells(self);
+    if (self->cells == NULL)
+        record = found == 1 ? list_of_cells(self) : NULL;
+    else {
+        while (found == 1 && self->count == 0) { /* a blank line is no row */
+            self->at = self->next;
+            found = find_cells(self);
+        }
+        if (found == 1 && self->count == columns_of(self->cells))
+            record = members_of_spans(self->cells, self->spans, self->data);
+    }
+    if (record == NULL) {
+        self->count = 0;
         return NULL;
     }
-done:
-    self->at = at - data;
-    self->lines = lines;
-    return cells;
+    self->at = self->next;
+    self->rows++;
+    return record;
+}
+
+/* The cells of the last record, as a list. */
+static PyObject *
+last(Delimited *self, PyObject *Py_UNUSED(ignored))
+{
+    return list_of_cells(self);
 }
 
 static PyObject *
 construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
-    PyObject *data;
+    PyObject *data, *cells = NULL;
     Py_ssize_t at = 0;
     int delimiter, quote;
-    static char *keywords[] = {"data", "delimiter", "quote", "at", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, named, "O!ii|n", keywords, &PyBytes_Type, &data, &delimiter, &quote,
-                                     &at))
+    static char *keywords[] = {"data", "delimiter", "quote", "at", "cells", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "O!ii|nO!", keywords, &PyBytes_Type, &data, &delimiter, &quote,
+                                     &at, &Cells_Type, &cells))
         return NULL;
     if (delimiter < 0 || delimiter > 127 || delimiter == '\n' || delimiter == '\r' || delimiter == quote ||
         quote < -1 || quote > 127 || quote == '\n' || quote == '\r' || at < 0)
@@ -153,6 +205,7 @@ construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
     if (self == NULL)
         return NULL;
     self->data = Py_NewRef(data);
+    self->cells = Py_XNewRef(cells);
     self->at = at;
     self->delimiter = (char)delimiter;
     self->quote = quote;
@@ -167,6 +220,8 @@ static void
 dealloc(Delimited *self)
 {
     Py_XDECREF(self->data);
+    Py_XDECREF(self->cells);
+    PyMem_Free(self->spans);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -181,6 +236,7 @@ set_at(Delimited *self, PyObject *value, void *closure)
         return -1;
     }
     self->at = at;
+    self->count = 0;
     return 0;
 }
 
@@ -198,9 +254,22 @@ get_lines(Delimited *self, void *closure)
     return PyLong_FromSsize_t(self->lines);
 }
 
+static PyObject *
+get_rows(Delimited *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromSsize_t(self->rows);
+}
+
+static PyMethodDef methods[] = {
+    {"last", (PyCFunction)last, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyGetSetDef attributes[] = {
     {"at", (getter)get_at, (setter)set_at, NULL, NULL},
     {"lines", (getter)get_lines, NULL, NULL, NULL},
+    {"rows", (getter)get_rows, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -213,5 +282,6 @@ PyTypeObject Delimited_Type = {
     .tp_dealloc = (destructor)dealloc,
     .tp_iter = PyObject_SelfIter,
     .tp_iternext = (iternextfunc)next_record,
+    .tp_methods = methods,
     .tp_getset = attributes,
 };

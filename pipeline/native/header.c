@@ -21,7 +21,7 @@ add_value(Header *self, Members *row, Name *name, PyObject *value)
     Member *member = members_add(row);
     if (member == NULL)
         return -1;
-    *member = (Member){name, NULL, NULL, 0};
+    *member = (Member){.name = name};
     return members_put(member, value);
 }
 

@@ -122,6 +122,18 @@ skip_wide(Cursor *cursor) /* one character of UTF-8 beyond ASCII */
     return 1;
 }
 
+int
+is_utf8(const char *at, Py_ssize_t length)
+{
+    Cursor cursor = {at, at + length, 0};
+    while (cursor.at < cursor.end)
+        if ((unsigned char)*cursor.at < 0x80)
+            cursor.at++;
+        else if (!skip_wide(&cursor))
+            return 0;
+    return 1;
+}
+
 #define EACH(byte) (0x0101010101010101u * (uint8_t)(byte))
 #define ZERO_BYTES(x) (((x) - EACH(1)) & ~(x) & EACH(0x80))
 
@@ -336,7 +348,7 @@ read_object(Reading *self, Cursor *cursor, Members *into, int level)
         Member *member = members_add(into);
         if (member == NULL)
             return -1;
-        *member = (Member){name, NULL, cursor->at, 0};
+        *member = (Member){.name = name, .at = cursor->at};
         if (level == 0 && cursor->at < cursor->end && *cursor->at == '{' && is_opened(self, name)) {
             Members *inner = members_new(self->data);
             if (inner == NULL)
@@ -534,6 +546,8 @@ open_member(PyObject *opener, const Member *member, PyObject *owner)
     PyObject *value = member->value;
     if (member_is_null(member) || value == Py_None)
         return (PyObject *)members_new(NULL);
+    if (member->cell != NULL)
+        return member->length ? open_text(self, owner, member->cell, member->length) : (PyObject *)members_new(NULL);
     if (member->at != NULL && member->length > 0 && *member->at == '"') {
         PyObject *text = member_text(member);
         PyObject *object = text == NULL ? NULL : open_characters(self, text);

@@ -89,8 +89,9 @@ refuse_members(PyObject *value)
 int
 members_share(Members *self, const Members *row, const Member *source, Name *name)
 {
-    Member shared = {name, source->value, source->at, source->length}; /* `source` may move when `self` grows */
-    if (refuse_members(shared.value) || (shared.value == NULL && shared.at == NULL))
+    Member shared = *source; /* which may move when `self` grows */
+    shared.name = name;
+    if (refuse_members(shared.value) || (shared.value == NULL && shared.at == NULL && shared.cell == NULL))
         return PyErr_Occurred() ? -1 : 0;
     if (shared.value != NULL)
         Py_INCREF(shared.value);
@@ -117,7 +118,7 @@ void
 members_remove(Members *self, Member *member)
 {
     PyObject *value = member->value;
-    *member = (Member){NULL, NULL, NULL, 0};
+    *member = (Member){.name = NULL};
     self->live--;
     Py_XDECREF(value);
 }
@@ -147,7 +148,11 @@ members_find(Members *self, PyObject *name)
 PyObject *
 member_value(const Member *member)
 {
-    return member->value != NULL ? Py_NewRef(member->value) : raw_of_text(member->at, member->length);
+    if (member->value != NULL)
+        return Py_NewRef(member->value);
+    if (member->cell != NULL)
+        return PyUnicode_DecodeUTF8(member->cell, member->length, NULL);
+    return raw_of_text(member->at, member->length);
 }
 
 PyObject *
@@ -164,7 +169,7 @@ raw_of_text(const char *at, Py_ssize_t length)
 int
 member_of_raw(Member *member, PyObject *value)
 {
-    *member = (Member){NULL, value, NULL, 0};
+    *member = (Member){.value = value};
     if ((PyObject *)Py_TYPE(value) != raw_type)
         return 0;
     Py_buffer view;
@@ -183,7 +188,7 @@ members_put(Member *member, PyObject *value)
     if (refuse_members(value) || member_of_raw(&put, value) < 0)
         return -1;
     PyObject *previous = member->value;
-    *member = (Member){member->name, Py_NewRef(value), put.at, put.length};
+    *member = (Member){member->name, Py_NewRef(value), put.at, put.length, NULL};
     Py_XDECREF(previous); /* last: it may change the members */
     return 0;
 }
@@ -197,7 +202,7 @@ members_set(Members *self, PyObject *name, PyObject *value)
     Name *own_name = name_of(name);
     if (own_name == NULL || (member = members_add(self)) == NULL)
         return -1;
-    *member = (Member){own_name, NULL, NULL, 0};
+    *member = (Member){.name = own_name};
     if (members_put(member, value) == 0)
         return 0;
     members_remove(self, member);
@@ -262,7 +267,7 @@ pop(Members *self, PyObject *const *arguments, Py_ssize_t count)
         return NULL;
     }
     Member out = *member;
-    *member = (Member){NULL, NULL, NULL, 0};
+    *member = (Member){.name = NULL};
     self->live--;
     if (out.value != NULL)
         return out.value;
@@ -390,6 +395,8 @@ member_text(const Member *member)
 {
     if (member_is_null(member))
         Py_RETURN_NONE;
+    if (member->cell != NULL)
+        return member_value(member);
     if (member->at == NULL) {
         PyObject *value = Py_XNewRef(member->value), *characters = text_of(value);
         Py_XDECREF(value);
@@ -433,10 +440,12 @@ number(Members *self, PyObject *name)
     Member *member = members_find(self, name);
     if (member == NULL)
         Py_RETURN_NONE;
+    if (member->at == NULL)
+        return member_value(member);
     const char *at = member->at, *end = at + member->length;
-    int negative = at != NULL && at < end && *at == '-';
+    int negative = at < end && *at == '-';
     at += negative;
-    if (member->at == NULL || at == end || end - at > 18 || (*at == '0' && (negative || end - at > 1)))
+    if (at == end || end - at > 18 || (*at == '0' && (negative || end - at > 1)))
         return member_value(member);
     long long whole = 0;
     for (; at < end; at++) {
@@ -445,26 +454,6 @@ number(Members *self, PyObject *name)
         whole = whole * 10 + (*at - '0');
     }
     return PyLong_FromLongLong(negative ? -whole : whole);
-}
-
-/* copy(name, row, column): add the value of a row's column under `name`, unless it is missing or null. False where the
- * name exists. */
-static PyObject *
-copy(Members *self, PyObject *const *arguments, Py_ssize_t count)
-{
-    if (count != 3 || !Members_Check(arguments[1]))
-        return wrong_count("copy");
-    Members *row = (Members *)arguments[1];
-    Member *source = members_find(row, arguments[2]);
-    if (source == NULL || member_is_null(source))
-        Py_RETURN_TRUE;
-    if (members_find(self, arguments[0]) != NULL)
-        Py_RETURN_FALSE;
-    Name *name = name_of(arguments[0]);
-    if (name == NULL || (source = members_find(row, arguments[2])) == NULL ||
-        members_share(self, row, source, name) < 0)
-        return NULL;
-    Py_RETURN_TRUE;
 }
 
 /* The same members in an object of their own. */
@@ -513,7 +502,6 @@ static PyMethodDef methods[] = {
     {"text", FAST(text), METH_O, NULL},
     {"number", FAST(number), METH_O, NULL},
     {"given", FAST(not_null), METH_O, NULL},
-    {"copy", FAST(copy), METH_FASTCALL, NULL},
     {"twin", FAST(twin), METH_NOARGS, NULL},
     {"as_dict", FAST(as_dict), METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

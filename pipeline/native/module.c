@@ -35,7 +35,9 @@ init_files(void)
 
 static PyMethodDef functions[] = {
     {"fill", (PyCFunction)(void (*)(void))fill, METH_FASTCALL, NULL},
+    {"event_hashes", (PyCFunction)(void (*)(void))event_hashes, METH_FASTCALL, NULL},
     {"fingerprints", (PyCFunction)(void (*)(void))fingerprints, METH_FASTCALL, NULL},
+    {"number_names", number_names, METH_O, NULL},
     {"uuids5", (PyCFunction)(void (*)(void))uuids5, METH_FASTCALL, NULL},
     {"unsafe_integers", unsafe_integers, METH_O, NULL},
     {NULL, NULL, 0, NULL},
@@ -53,10 +55,11 @@ PyInit__native(void)
 {
     PyTypeObject *const types[] = {
         &Members_Type,       &Lines_Type,           &Renames_Type,             &Columns_Type,  &Writer_Type,
+        &Appender_Type,
         &IdAccumulator_Type, &PairAccumulator_Type, &PropertyAccumulator_Type, &Observer_Type, &Tally_Type,
         &Drift_Type,         &Reader_Type,          &Header_Type,             &Blanks_Type,   &AvroDecoder_Type,
         &Opener_Type,        &Spread_Type,          &Cells_Type,              &Sets_Type, &Numbers_Type,
-        &Delimited_Type,
+        &Delimited_Type,    &Table_Type,
     };
     PyObject *module = init_files() < 0 ? NULL : PyModule_Create(&definition);
     for (size_t i = 0; module != NULL && i < sizeof(types) / sizeof(types[0]); i++)

@@ -66,18 +66,20 @@ uint32_t *answer_of(Answers *answers, const Name *name);
 
 /* --- members (members.c) ------------------------------------------------------------------------------- */
 
-/* One member: JSON text in the row, or a value that Python put there, or both (then the text is inside the value). A
- * removed member has no name. */
+/* One member: JSON text in the row, or a value that Python put there, or both (then the text is inside the value), or a
+ * cell: plain UTF-8 in the row, which is a str to Python, created each time that it is asked for. A removed member has
+ * no name. */
 typedef struct {
     Name *name;
     PyObject *value; /* owned, or NULL */
     const char *at;  /* inside `owner` or `value`, or NULL */
     Py_ssize_t length;
+    const char *cell; /* inside `owner`, of the same length; then `value` and `at` are NULL */
 } Member;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *owner; /* bytes that contain the members' text, or NULL; owned */
+    PyObject *owner; /* what the members' text is inside of, or NULL; owned */
     Member *members; /* an array of `room`, of which `used` are filled and `live` not removed */
     Py_ssize_t used;
     Py_ssize_t live;
@@ -122,6 +124,22 @@ int members_put(Member *member, PyObject *value);
 /* Set the value of a name, where it is or at the end. */
 int members_set(Members *self, PyObject *name, PyObject *value);
 
+/* Some bytes of a delimited text: those of a cell, quotes left out. */
+typedef struct {
+    const char *at;
+    Py_ssize_t length;
+    char wide;    /* whether one is beyond ASCII; all are UTF-8 */
+    char doubled; /* whether they have the quote, which is doubled there */
+    char quote;
+} Span;
+
+/* The str of a cell. (delimited.c) */
+PyObject *text_of_span(const Span *span);
+/* The Members of a row with these cells, which are inside of `owner`, one for each column. (cells.c) */
+PyObject *members_of_spans(PyObject *cells, const Span *spans, PyObject *owner);
+/* How many columns Cells have that create Members; -1 for those that create JSON. (cells.c) */
+Py_ssize_t columns_of(PyObject *cells);
+
 /* The Members of the object that a member is, or a text of it, as Opener opens it; `owner` has the text of a member
  * without a value. NULL without an exception where it is not plain. (lines.c) */
 PyObject *open_member(PyObject *opener, const Member *member, PyObject *owner);
@@ -130,12 +148,22 @@ int blanks_has(PyObject *blanks, const Member *member);
 /* A Header of dicts, in which the empty text is a value. (header.c) */
 PyObject *header_of_dicts(void);
 
+/* Append an event to `text`: the arguments are text, head, distinct_id, properties and ending. 1; 0, with nothing
+ * appended, where Python has to write it: a reserved name, an empty $ip, an id that has to be escaped, no properties, or
+ * `most` bytes and more; -1 with an exception. Runs Python. (writer.c) */
+int writer_write(PyObject *writer, PyObject *const *arguments, Py_ssize_t most);
+
 /* --- texts (quoting.c) ---------------------------------------------------------------------------------- */
 
+/* Whether bytes are UTF-8. (lines.c) */
+int is_utf8(const char *at, Py_ssize_t length);
 /* How many bytes some UTF-8 takes as a JSON string, quotes included. */
 Py_ssize_t quoted_length(const char *at, Py_ssize_t length);
-/* Write it, of a length that quoted_length returned; returns the byte behind it. */
-char *write_quoted(char *to, const char *at, Py_ssize_t length, Py_ssize_t quoted);
+/* Write it; returns the byte behind it. */
+char *write_quoted(char *to, const char *at, Py_ssize_t length);
+/* The same for a text of which nothing has to be escaped, that is of `length` + 2 bytes; NULL, with no more than that
+ * written over, for any other. */
+char *write_plain(char *to, const char *at, Py_ssize_t length);
 
 /* The byte behind an ordinary number: JSON without an exponent, of at most 18 digits before and behind its point; NULL
  * for anything else. (texts.c) */
@@ -160,11 +188,17 @@ void sha1_of(const unsigned char *prefix, size_t prefix_length, const unsigned c
 /* fill(text, ends, times, uuids): writes into the bytearray `text`, before each of `ends`, the time (µs) and uuid (16
  * bytes) of one event; checks that there is room. Returns None. (filling.c) */
 PyObject *fill(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-/* fingerprints(run, ends): of each event of `run` (bytes, filled), which end at `ends`
- * (int64): two uint64, hashes of its distinct_id and of all before its time. (filling.c) */
+/* event_hashes(run, ends): of each event of `run` (bytes, filled), which end at `ends` (int64): the 16 bytes of its
+ * xxh3-128, and two uint64, hashes of its distinct_id and of all before its time. (event_hashes.c) */
+PyObject *event_hashes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+/* fingerprints(run, ends): the two uint64 alone. (event_hashes.c) */
 PyObject *fingerprints(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 /* uuids5(namespace, keys): 16 bytes for each of a list of str. (filling.c) */
 PyObject *uuids5(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+
+/* number_names(names): the different ones of a list of str, in the order of their first, and the number of each of the
+ * list among them (uint32). (observer.c) */
+PyObject *number_names(PyObject *module, PyObject *names);
 
 /* unsafe_integers(text): a list of str, the integers of a JSON text (bytes) that are beyond 2^53. (lines.c) */
 PyObject *unsafe_integers(PyObject *module, PyObject *text);
@@ -177,6 +211,7 @@ extern PyTypeObject Spread_Type;   /* renames.c */
 extern PyTypeObject Sets_Type;     /* sets.c */
 extern PyTypeObject Numbers_Type;  /* numbers.c */
 extern PyTypeObject Writer_Type;   /* writer.c */
+extern PyTypeObject Appender_Type; /* appender.c */
 /* accumulators.c */
 extern PyTypeObject IdAccumulator_Type, PairAccumulator_Type, PropertyAccumulator_Type;
 extern PyTypeObject Observer_Type; /* observer.c */
@@ -186,6 +221,7 @@ extern PyTypeObject Reader_Type;   /* texts.c */
 extern PyTypeObject Header_Type;   /* header.c */
 extern PyTypeObject Cells_Type;    /* cells.c */
 extern PyTypeObject Delimited_Type; /* delimited.c */
+extern PyTypeObject Table_Type;    /* table.c */
 extern PyTypeObject Blanks_Type;   /* blanks.c */
 extern PyTypeObject AvroDecoder_Type; /* avro.c */
 int accumulators_init(void);

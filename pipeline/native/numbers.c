@@ -20,6 +20,10 @@ digits_of(const Member *member, Py_ssize_t *length)
         at += quoted;
         *length = member->length - 2 * quoted;
     }
+    else if (member->cell != NULL) {
+        at = member->cell;
+        *length = member->length;
+    }
     else if (PyUnicode_CheckExact(member->value) && PyUnicode_IS_COMPACT_ASCII(member->value)) {
         at = (const char *)PyUnicode_1BYTE_DATA(member->value);
         *length = PyUnicode_GET_LENGTH(member->value);

@@ -37,13 +37,18 @@ typedef struct {
     vectorcallfunc call;
 } Observer;
 
-static PyObject *name_set, *name_groups;
+static PyObject *text_set, *text_groups;
+static Name *name_set, *name_groups;
 
 int
 observer_init(void)
 {
-    name_set = PyUnicode_InternFromString("$set");
-    name_groups = PyUnicode_InternFromString("$groups");
+    text_set = PyUnicode_InternFromString("$set");
+    text_groups = PyUnicode_InternFromString("$groups");
+    if (text_set == NULL || text_groups == NULL)
+        return -1;
+    name_set = name_of(text_set);
+    name_groups = name_of(text_groups);
     return name_set == NULL || name_groups == NULL ? -1 : 0;
 }
 
@@ -141,9 +146,22 @@ record(Observer *self, PyObject *event, int64_t time, PyObject *received, PyObje
 static int
 has(PyObject *properties, PyObject *name)
 {
-    if (Members_Check(properties))
-        return members_find((Members *)properties, name) != NULL;
     return PyDict_Check(properties) ? PyDict_Contains(properties, name) : PySequence_Contains(properties, name);
+}
+
+/* OVERWRITES and GROUPS, where an event has those properties; -1 with an exception. */
+static long
+unobserved(PyObject *properties)
+{
+    long found = 0;
+    if (Members_Check(properties)) {
+        const Members *members = (const Members *)properties;
+        for (const Member *member = members->members, *end = member + members->used; member < end; member++)
+            found |= member->name == name_set ? OVERWRITES : member->name == name_groups ? GROUPS : 0;
+        return found;
+    }
+    int overwrites = has(properties, text_set), groups = has(properties, text_groups);
+    return overwrites < 0 || groups < 0 ? -1 : (overwrites ? OVERWRITES : 0) | (groups ? GROUPS : 0);
 }
 
 static int
@@ -254,10 +272,9 @@ observe(PyObject *callable, PyObject *const *arguments, size_t count, PyObject *
     int64_t time = PyLong_AsLongLong(arguments[2]);
     if (time == -1 && PyErr_Occurred())
         return NULL;
-    int overwrites = has(properties, name_set), groups = has(properties, name_groups);
-    if (overwrites < 0 || groups < 0)
+    long remaining = unobserved(properties);
+    if (remaining < 0)
         return NULL;
-    long remaining = (overwrites ? OVERWRITES : 0) | (groups ? GROUPS : 0);
     PyObject *event = slot(&of_draft, draft, EVENT), *received = NULL, *wall = NULL, *note = NULL;
     int failed = event == NULL || (received = slot(&of_draft, draft, RECEIVED_AT)) == NULL ||
                  (wall = slot(&of_draft, draft, WALL)) == NULL || (note = slot(&of_draft, draft, NOTED)) == NULL ||
@@ -270,6 +287,40 @@ observe(PyObject *callable, PyObject *const *arguments, size_t count, PyObject *
     Py_XDECREF(wall);
     Py_XDECREF(note);
     return failed ? NULL : PyLong_FromLong(remaining);
+}
+
+PyObject *
+number_names(PyObject *Py_UNUSED(module), PyObject *names)
+{
+    if (!PyList_CheckExact(names))
+        return PyErr_Format(PyExc_TypeError, "a list of str was expected");
+    Py_ssize_t count = PyList_GET_SIZE(names);
+    PyObject *known = PyDict_New(), *numbers = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint32_t));
+    int failed = known == NULL || numbers == NULL;
+    for (Py_ssize_t i = 0; !failed && i < count; i++) {
+        PyObject *name = PyList_GET_ITEM(names, i);
+        if (!PyUnicode_CheckExact(name)) { /* so that no Python runs */
+            PyErr_SetString(PyExc_TypeError, "a list of str was expected");
+            failed = 1;
+            break;
+        }
+        PyObject *number = PyDict_GetItemWithError(known, name);
+        if (number == NULL && !PyErr_Occurred()) {
+            PyObject *next = PyLong_FromSsize_t(PyDict_GET_SIZE(known));
+            number = next == NULL ? NULL : PyDict_SetDefault(known, name, next);
+            Py_XDECREF(next);
+        }
+        uint32_t at = number == NULL ? 0 : (uint32_t)PyLong_AsUnsignedLong(number);
+        failed = number == NULL;
+        if (!failed)
+            memcpy(PyBytes_AS_STRING(numbers) + i * (Py_ssize_t)sizeof(at), &at, sizeof(at));
+    }
+    PyObject *distinct = failed ? NULL : PyDict_Keys(known);
+    PyObject *both = distinct == NULL ? NULL : PyTuple_Pack(2, distinct, numbers);
+    Py_XDECREF(distinct);
+    Py_XDECREF(known);
+    Py_XDECREF(numbers);
+    return both;
 }
 
 /* add(event, time, received, wall): the same of an event whose id and note are aggregated elsewhere. */

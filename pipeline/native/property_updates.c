@@ -2,10 +2,18 @@
 
 #include "accumulators.h"
 
-/* A value as JSON; NULL with an exception. */
+/* A value as JSON, or that of a member, where `member` is not NULL; NULL with an exception. */
 static PyObject *
-encoded(const Accumulator *self, PyObject *value)
+encoded(const Accumulator *self, PyObject *value, const Member *member)
 {
+    if (member != NULL) {
+        if (member->at != NULL)
+            return PyBytes_FromStringAndSize(member->at, member->length);
+        value = member_value(member);
+        PyObject *json = value == NULL ? NULL : encoded(self, value, NULL);
+        Py_XDECREF(value);
+        return json;
+    }
     if (self->json_of == NULL)
         return PyErr_Format(PyExc_TypeError, "this accumulator has no values");
     PyObject *json = PyObject_CallOneArg(self->json_of, value);
@@ -41,8 +49,8 @@ rank(const Entry *entry, int kind, int64_t at, int64_t received)
 
 /* Numbers are the time and receive time of the stored value, and the latest time of any. */
 static int
-update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *name, PyObject *value, int64_t at,
-       int64_t received)
+update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *name, PyObject *value,
+       const Member *member, int64_t at, int64_t received)
 {
     if (!are_texts(owner, name))
         return -1;
@@ -51,7 +59,7 @@ update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *n
     PyObject *json = NULL;
     if (rank(existing, kind, at, received)) {
         /* Turning a value into JSON runs Python code, which may add updates: the entry is looked up again. */
-        if ((json = encoded(self, value)) == NULL)
+        if ((json = encoded(self, value, member)) == NULL)
             return -1;
         if (existing != NULL)
             existing = find_entry(self, number, owner, name);
@@ -81,10 +89,31 @@ update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *n
     return 0;
 }
 
+static int
+accumulate_members(Accumulator *self, int32_t *guess, int kind, PyObject *owner, const Members *members, int64_t at,
+                   int64_t received)
+{
+    int32_t next_guess = guess == NULL ? 0 : *guess, first = 0;
+    for (Py_ssize_t i = 0; i < members->used; i++) {
+        const Member member = members->members[i];
+        if (member.name == NULL)
+            continue;
+        if (update(self, &next_guess, kind, owner, member.name->text, NULL, &member, at, received) < 0)
+            return -1;
+        first = first ? first : next_guess;
+        next_guess++;
+    }
+    if (guess != NULL && first)
+        *guess = first;
+    return 0;
+}
+
 int
 accumulate_properties(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *mapping, int64_t at,
                       int64_t received)
 {
+    if (Members_Check(mapping))
+        return accumulate_members(self, guess, kind, owner, (const Members *)mapping, at, received);
     PyObject *values = PyDict_CheckExact(mapping) ? Py_NewRef(mapping)
                                                   : PyObject_CallOneArg((PyObject *)&PyDict_Type, mapping);
     PyObject *name, *value;
@@ -94,7 +123,7 @@ accumulate_properties(Accumulator *self, int32_t *guess, int kind, PyObject *own
     while (!failed && PyDict_Next(values, &position, &name, &value)) {
         Py_INCREF(name); /* turning a value into JSON may remove it from the dict */
         Py_INCREF(value);
-        failed = update(self, &next_guess, kind, owner, name, value, at, received) < 0;
+        failed = update(self, &next_guess, kind, owner, name, value, NULL, at, received) < 0;
         Py_DECREF(name);
         Py_DECREF(value);
         first = first ? first : next_guess;

@@ -112,10 +112,10 @@ find_changes(Renames *self, const Members *members, Changing *work)
 static Member
 remove_named(Members *members, const Name *name)
 {
-    Member *member = members_find_name(members, name), removed = {NULL, NULL, NULL, 0};
+    Member *member = members_find_name(members, name), removed = {.name = NULL};
     if (member != NULL) {
         removed = *member;
-        *member = (Member){NULL, NULL, NULL, 0};
+        *member = (Member){.name = NULL};
         members->live--;
     }
     return removed;
@@ -155,7 +155,7 @@ rename_members(PyObject *callable, PyObject *const *arguments, size_t flags, PyO
     }
     for (; removed < work.count; removed++) {
         const Change *change = &self->changes[work.numbers[removed]];
-        work.removed[removed] = change->first ? remove_named(members, change->old) : (Member){NULL, NULL, NULL, 0};
+        work.removed[removed] = change->first ? remove_named(members, change->old) : (Member){.name = NULL};
     }
     for (Py_ssize_t i = 0; i < work.count; i++) {
         const Change *change = &self->changes[work.numbers[i]];
@@ -173,7 +173,8 @@ rename_members(PyObject *callable, PyObject *const *arguments, size_t flags, PyO
         Member *member = members_add(members);
         if (member == NULL)
             goto failed;
-        *member = (Member){change->new, old->value, old->at, old->length};
+        *member = *old;
+        member->name = change->new;
         old->value = NULL;
     }
     goto end;
@@ -482,11 +483,30 @@ find_targets(Spread *self, const Members *object, Name **names)
     return 1;
 }
 
+/* spread(object): Members of their own; None where it is left to Python. */
+static PyObject *
+select_members(Spread *self, const Members *object)
+{
+    Name *names[MOST_SPREAD];
+    Py_ssize_t count = object->used;
+    int found = find_targets(self, object, names);
+    if (found <= 0)
+        return found < 0 ? NULL : Py_NewRef(Py_None);
+    Members *selected = members_new(NULL);
+    for (Py_ssize_t i = 0; selected != NULL && i < count && i < object->used; i++)
+        if (names[i] != NULL && object->members[i].name != NULL &&
+            members_share(selected, object, &object->members[i], names[i]) < 0)
+            Py_CLEAR(selected);
+    return (PyObject *)selected;
+}
+
 /* spread(object, properties, warnings) */
 static PyObject *
 spread_members(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
 {
     Spread *self = (Spread *)callable;
+    if (PyVectorcall_NARGS(flags) == 1 && named == NULL && Members_Check(arguments[0]))
+        return select_members(self, (Members *)arguments[0]);
     if (PyVectorcall_NARGS(flags) != 3 || named != NULL || !Members_Check(arguments[0]) ||
         !Members_Check(arguments[1]) || arguments[0] == arguments[1])
         return PyErr_Format(PyExc_TypeError, "Members, others and warnings were expected");

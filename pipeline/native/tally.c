@@ -73,17 +73,36 @@ know_name(Tally *self, Name *name)
 }
 
 static int
-add(Tally *self, Py_ssize_t outcome, uint32_t entry, int64_t rows)
+add(Tally *self, Py_ssize_t outcome, uint32_t entry)
 {
     Counts *counts = &self->outcomes[outcome * self->levels + entry % MOST_LEVELS];
     Py_ssize_t number = entry / MOST_LEVELS;
     if (number >= counts->room && grow((void **)&counts->rows, &counts->room, number + 256, sizeof(int64_t)) < 0)
         return -1;
-    counts->rows[number] += rows;
+    counts->rows[number]++;
     return 0;
 }
 
-/* Count the members; 1 where one of them is to be shown. */
+/* Count some of the names of the latest row under an outcome. */
+static int
+add_latest(Tally *self, Py_ssize_t from, Py_ssize_t end, Py_ssize_t outcome)
+{
+    for (Py_ssize_t i = from; i < end; i++)
+        if (add(self, outcome, self->last[i]) < 0)
+            return -1;
+    return 0;
+}
+
+/* Count the latest row, of which no outcome was given, under 0. */
+static int
+end_row(Tally *self)
+{
+    int failed = add_latest(self, 0, self->last_used, 0);
+    self->last_used = self->item_count = 0;
+    return failed;
+}
+
+/* Note the members; 1 where one of them is to be shown. */
 static int
 count_members(Tally *self, const Members *members, int level)
 {
@@ -100,8 +119,6 @@ count_members(Tally *self, const Members *members, int level)
             return -1;
         uint32_t entry = (uint32_t)number * MOST_LEVELS + (uint32_t)level;
         self->last[self->last_used++] = entry;
-        if (add(self, 0, entry, 1) < 0)
-            return -1;
         if (self->shown[level][number] < EXAMPLES) {
             self->shown[level][number]++;
             show = 1;
@@ -167,8 +184,8 @@ count_row(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (count < 1 || count > 2 || named != NULL)
         return PyErr_Format(PyExc_TypeError, "one or two Members were expected");
-    if (self->item_count == 0)
-        self->last_used = 0;
+    if (self->item_count == 0 && end_row(self) < 0)
+        return NULL;
     int show = 0;
     for (int level = 0; level < count; level++) {
         if (!Members_Check(arguments[level]))
@@ -206,23 +223,13 @@ outcome_of(Tally *self, PyObject *number)
     return outcome;
 }
 
-/* Count names of the latest row under another outcome than 0; under none where it is -1. */
-static int
-move(Tally *self, Py_ssize_t from, Py_ssize_t end, Py_ssize_t outcome)
-{
-    for (Py_ssize_t i = from; i < end && outcome != 0; i++)
-        if (add(self, 0, self->last[i], -1) < 0 || (outcome > 0 && add(self, outcome, self->last[i], 1) < 0))
-            return -1;
-    return 0;
-}
-
 /* settle(outcome): count the latest row under an outcome, or of its items the first, and the others not at all. */
 static PyObject *
 settle(Tally *self, PyObject *number)
 {
     Py_ssize_t outcome = outcome_of(self, number);
     Py_ssize_t first = self->item_count > 1 ? self->items[1] : self->last_used;
-    if (outcome < 0 || move(self, 0, first, outcome) < 0 || move(self, first, self->last_used, -1) < 0)
+    if (outcome < 0 || add_latest(self, 0, first, outcome) < 0)
         return NULL;
     self->last_used = self->item_count = 0;
     Py_RETURN_NONE;
@@ -234,8 +241,8 @@ begin_item(Tally *self, PyObject *Py_UNUSED(ignored))
     if (self->item_count == self->item_room &&
         grow((void **)&self->items, &self->item_room, self->item_room + 256, sizeof(Py_ssize_t)) < 0)
         return NULL;
-    if (self->item_count == 0)
-        self->last_used = 0;
+    if (self->item_count == 0 && end_row(self) < 0)
+        return NULL;
     self->items[self->item_count++] = self->last_used;
     Py_RETURN_NONE;
 }
@@ -249,7 +256,7 @@ settle_items(Tally *self, PyObject *outcomes)
     for (Py_ssize_t i = 0; i < self->item_count; i++) {
         Py_ssize_t end = i + 1 < self->item_count ? self->items[i + 1] : self->last_used;
         Py_ssize_t outcome = outcome_of(self, PyList_GET_ITEM(outcomes, i));
-        if (outcome < 0 || move(self, self->items[i], end, outcome) < 0)
+        if (outcome < 0 || add_latest(self, self->items[i], end, outcome) < 0)
             return NULL;
     }
     self->last_used = self->item_count = 0;
@@ -260,7 +267,7 @@ settle_items(Tally *self, PyObject *outcomes)
 static PyObject *
 take(Tally *self, PyObject *Py_UNUSED(ignored))
 {
-    PyObject *list = PyList_New(0);
+    PyObject *list = end_row(self) < 0 ? NULL : PyList_New(0);
     for (Py_ssize_t outcome = 0; list != NULL && outcome < self->outcome_count; outcome++)
         for (int level = 0; list != NULL && level < self->levels; level++) {
             Counts *counts = &self->outcomes[outcome * self->levels + level];
@@ -278,7 +285,6 @@ take(Tally *self, PyObject *Py_UNUSED(ignored))
     for (int level = 0; level < self->levels; level++)
         if (self->names_room)
             memset(self->shown[level], 0, (size_t)self->names_room);
-    self->last_used = self->item_count = 0;
     return list;
 }
 

@@ -17,6 +17,8 @@ enum { NO = 1, YES = 2 };
 static int
 is_reserved(Writer *self, const Name *name)
 {
+    if (name->number < self->answers.room && self->answers.answers[name->number] == NO)
+        return 0; /* by far the most often */
     uint32_t *answer = answer_of(&self->answers, name);
     if (answer == NULL)
         return -1;
@@ -50,17 +52,22 @@ is_plain(const char *at, Py_ssize_t length)
     return 1;
 }
 
-/* Whether a member is a str that is written here; its `length` is that of the JSON string once it was measured. */
+/* Whether a member is a text that is written as a JSON string here. */
 static inline int
 is_text(const Member *member)
 {
-    return member->value != NULL && PyUnicode_CheckExact(member->value);
+    return member->cell != NULL || (member->value != NULL && PyUnicode_CheckExact(member->value));
 }
 
-/* The UTF-8 of a str, which has it as long as it lives; NULL without an exception for half of a surrogate pair. */
+/* The UTF-8 of a text, as long as the member lives; NULL without an exception for half of a surrogate pair. */
 static const char *
-utf8_of(PyObject *text, Py_ssize_t *length)
+utf8_of(const Member *member, Py_ssize_t *length)
 {
+    PyObject *text = member->value;
+    if (member->cell != NULL) {
+        *length = member->length;
+        return member->cell;
+    }
     if (PyUnicode_IS_COMPACT_ASCII(text)) {
         *length = PyUnicode_GET_LENGTH(text);
         return (const char *)PyUnicode_1BYTE_DATA(text);
@@ -71,17 +78,27 @@ utf8_of(PyObject *text, Py_ssize_t *length)
     return utf8;
 }
 
+/* Most names and values are short, for which a call of memcpy costs more than the copy. */
 static inline char *
 append(char *to, const char *from, Py_ssize_t length)
 {
+    if (length >= 8 && length <= 16) {
+        uint64_t first, last;
+        memcpy(&first, from, 8);
+        memcpy(&last, from + length - 8, 8);
+        memcpy(to, &first, 8);
+        memcpy(to + length - 8, &last, 8);
+        return to + length;
+    }
     memcpy(to, from, (size_t)length);
     return to + length;
 }
 
 #define APPEND_BYTES(to, bytes) append(to, PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes))
 
-/* The bytes of all properties with their names; 0 where Python has to write the event, -1 with an exception. Values are
- * encoded as JSON where they are not yet, which may run Python; then all are measured once more. */
+/* The bytes of all properties with their names, as far as no text has to be escaped; 0 where Python has to write the
+ * event, -1 with an exception. Values are encoded as JSON where they are not yet, which may run Python; then all are
+ * measured once more. */
 static Py_ssize_t
 measure(Writer *self, Members *properties, PyObject **tail)
 {
@@ -99,13 +116,12 @@ measure(Writer *self, Members *properties, PyObject **tail)
                 return reserved < 0 ? -1 : 0;
             if (member->at == NULL && is_text(member)) {
                 Py_ssize_t own;
-                const char *utf8 = utf8_of(member->value, &own);
+                const char *utf8 = utf8_of(member, &own);
                 if (utf8 == NULL || (name == self->ip && own == 0))
                     return 0;
                 if (name == self->ip)
                     *tail = self->tail_beside_ip;
-                properties->members[i].length = quoted_length(utf8, own);
-                length += PyBytes_GET_SIZE(name->written) + member->length;
+                length += PyBytes_GET_SIZE(name->written) + own + 2;
                 continue;
             }
             if (member->at == NULL) {
@@ -132,66 +148,94 @@ measure(Writer *self, Members *properties, PyObject **tail)
     }
 }
 
-/* writer(text, head, distinct_id, properties, ending, most) -> bool
- *
- * Appends an event to the bytearray `text`. False, with nothing appended, where Python has to write it: a reserved
- * name, an empty $ip, an id that has to be escaped, no properties, or `most` bytes and more. */
-static PyObject *
-write_event(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
+/* Make the text so long. Where it has to grow it gets twice the room, so that events are seldom moved. */
+static int
+make_room(PyObject *text, Py_ssize_t length)
 {
-    Writer *self = (Writer *)callable;
-    if (PyVectorcall_NARGS(flags) != 6 || named != NULL || !PyByteArray_CheckExact(arguments[0]) ||
-        !PyBytes_CheckExact(arguments[1]) || !PyUnicode_Check(arguments[2]) || !Members_Check(arguments[3]) ||
-        !PyBytes_CheckExact(arguments[4])) {
-        return PyErr_Format(PyExc_TypeError, "text, head, distinct_id, properties, ending and most were expected");
+    if (length >= ((PyByteArrayObject *)text)->ob_alloc && PyByteArray_Resize(text, 2 * length) < 0)
+        return -1;
+    return PyByteArray_Resize(text, length);
+}
+
+/* Write all properties from `to` on; returns the byte behind them, NULL with an exception. Where a text takes more than
+ * it has, `text` grows by that: all of it behind `to` is still to be written. */
+static char *
+write_properties(PyObject *text, char *to, const Members *properties)
+{
+    for (const Member *member = properties->members, *end = member + properties->used; member < end; member++) {
+        if (member->name == NULL)
+            continue;
+        to = APPEND_BYTES(to, member->name->written);
+        if (member->at != NULL) {
+            to = append(to, member->at, member->length);
+            continue;
+        }
+        Py_ssize_t own;
+        const char *utf8 = utf8_of(member, &own);
+        char *after = write_plain(to, utf8, own);
+        if (after == NULL) {
+            Py_ssize_t at = to - PyByteArray_AS_STRING(text), more = quoted_length(utf8, own) - own - 2;
+            if (make_room(text, PyByteArray_GET_SIZE(text) + more) < 0)
+                return NULL;
+            after = write_quoted(PyByteArray_AS_STRING(text) + at, utf8, own);
+        }
+        to = after;
+    }
+    return to;
+}
+
+int
+writer_write(PyObject *writer, PyObject *const *arguments, Py_ssize_t most)
+{
+    Writer *self = (Writer *)writer;
+    if (!PyByteArray_CheckExact(arguments[0]) || !PyBytes_CheckExact(arguments[1]) || !PyUnicode_Check(arguments[2]) ||
+        !Members_Check(arguments[3]) || !PyBytes_CheckExact(arguments[4])) {
+        PyErr_SetString(PyExc_TypeError, "text, head, distinct_id, properties, ending and most were expected");
+        return -1;
     }
     PyObject *text = arguments[0], *head = arguments[1], *ending = arguments[4], *tail = self->tail;
     Members *properties = (Members *)arguments[3];
-    Py_ssize_t most = PyLong_AsSsize_t(arguments[5]);
-    if (most == -1 && PyErr_Occurred())
-        return NULL;
     Py_ssize_t id_length;
     const char *id = PyUnicode_AsUTF8AndSize(arguments[2], &id_length);
     if (id == NULL) {
         PyErr_Clear();
-        Py_RETURN_FALSE;
+        return 0;
     }
     if (!properties->live || !is_plain(id, id_length))
-        Py_RETURN_FALSE;
+        return 0;
 
     Py_ssize_t length = measure(self, properties, &tail);
-    if (length <= 0) {
-        if (length < 0)
-            return NULL;
-        Py_RETURN_FALSE;
-    }
-    length += PyBytes_GET_SIZE(head) + id_length + 2;
-    length += PyBytes_GET_SIZE(tail);
+    if (length <= 0)
+        return length < 0 ? -1 : 0;
+    length += PyBytes_GET_SIZE(head) + id_length + 2 + PyBytes_GET_SIZE(tail);
     if (length >= most)
-        Py_RETURN_FALSE;
+        return 0;
 
-    Py_ssize_t before = PyByteArray_GET_SIZE(text);
-    if (PyByteArray_Resize(text, before + length + PyBytes_GET_SIZE(ending)) < 0)
-        return NULL;
+    Py_ssize_t before = PyByteArray_GET_SIZE(text), after = PyBytes_GET_SIZE(ending);
+    if (make_room(text, before + length + after) < 0)
+        return -1;
     char *to = APPEND_BYTES(PyByteArray_AS_STRING(text) + before, head);
     *to++ = '"';
     to = append(to, id, id_length);
     *to++ = '"';
-    for (Member *member = properties->members, *end = member + properties->used; member < end; member++) {
-        if (member->name == NULL)
-            continue;
-        to = APPEND_BYTES(to, member->name->written);
-        if (member->at != NULL)
-            to = append(to, member->at, member->length);
-        else {
-            Py_ssize_t own;
-            const char *utf8 = utf8_of(member->value, &own);
-            to = write_quoted(to, utf8, own, member->length);
-        }
-    }
+    to = write_properties(text, to, properties);
+    int too_long = PyByteArray_GET_SIZE(text) - before - after >= most;
+    if (to == NULL || too_long) /* `most` bytes, once texts were escaped */
+        return PyByteArray_Resize(text, before) < 0 || to == NULL ? -1 : 0;
     to = APPEND_BYTES(to, tail);
     APPEND_BYTES(to, ending);
-    Py_RETURN_TRUE;
+    return 1;
+}
+
+/* writer(text, head, distinct_id, properties, ending, most) -> bool */
+static PyObject *
+write_event(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
+{
+    if (PyVectorcall_NARGS(flags) != 6 || named != NULL)
+        return PyErr_Format(PyExc_TypeError, "text, head, distinct_id, properties, ending and most were expected");
+    Py_ssize_t most = PyLong_AsSsize_t(arguments[5]);
+    int done = most == -1 && PyErr_Occurred() ? -1 : writer_write(callable, arguments, most);
+    return done < 0 ? NULL : PyBool_FromLong(done);
 }
 
 static PyObject *

@@ -34,7 +34,7 @@ class Hours(NamedTuple):
         return max(0.0, length - since)
 
 
-class Limit(NamedTuple):
+class RateLimit(NamedTuple):
     """At most so many `unit` (EVENTS or BYTES) a second, in these hours; None: in all others."""
 
     most: float
@@ -42,15 +42,15 @@ class Limit(NamedTuple):
     hours: Hours | None = None
 
 
-def read_limits(text: str | float) -> tuple[Limit, ...]:
+def read_limits(text: str | float) -> tuple[RateLimit, ...]:
     """The limits of `--rate`. Raises UsageError."""
-    found: list[Limit] = []
+    found: list[RateLimit] = []
     for one in str(text).replace("_", "").split(","):
         match = _LIMIT.fullmatch(one.strip())
         if match is None or not float(match[1]):
             raise UsageError(f"not a rate: {one.strip()!r}", hint="write 5000, 2MB or 5000,500@08:00-18:00")
         hours = None if match[3] is None else read_hours(match[3])[0]
-        limit = Limit(float(match[1]) * UNITS.get(match[2], 1), BYTES if match[2] else EVENTS, hours)
+        limit = RateLimit(float(match[1]) * UNITS.get(match[2], 1), BYTES if match[2] else EVENTS, hours)
         if any((limit.unit, limit.hours) == (other.unit, other.hours) for other in found):
             raise UsageError(f"a second rate for the same hours: {one.strip()!r}", hint="give one for each")
         found.append(limit)
@@ -60,7 +60,7 @@ def read_limits(text: str | float) -> tuple[Limit, ...]:
 def read_rate(text: str) -> float | str:
     """A rate that `read_limits` can read: a number where it is one of events alone. Raises UsageError."""
     limits = read_limits(text)
-    return limits[0].most if len(limits) == 1 and limits[0] == Limit(limits[0].most) else text
+    return limits[0].most if len(limits) == 1 and limits[0] == RateLimit(limits[0].most) else text
 
 
 def read_hours(text: str) -> tuple[Hours, ...]:
@@ -83,6 +83,6 @@ def checked_hours(text: str) -> str:
     return text
 
 
-def slowest(limits: Sequence[Limit], unit: str) -> float | None:
+def slowest(limits: Sequence[RateLimit], unit: str) -> float | None:
     """The lowest limit of a unit, None without one."""
     return min((limit.most for limit in limits if limit.unit == unit), default=None)

@@ -234,13 +234,13 @@ class PlanOptions(Checked):
         (), "--group-types", metavar="A,B,C", read=read_names,
         help="Up to five group types, in the order of their numbers.",
     )  # fmt: skip
-    earlier: Sequence[Path | str] | None = option(
-        None, "--earlier", many=True, path="folder", metavar="DIR",
+    earlier: Sequence[PathText] | None = option(
+        None, "--earlier", many=True, path="folder", exists=False, metavar="DIR",
         help="An earlier plan whose merges are already applied; repeat."
         "  [default: those beside -o for the same target]",
     )  # fmt: skip
-    replay: Path | str | None = option(
-        None, "--replay", path="folder", metavar="DIR",
+    replay: PathText | None = option(
+        None, "--replay", path="folder", exists=False, metavar="DIR",
         help="Plan only what this plan, which was sent, did not deliver: refused events and rejected rows, after the"
         " mapping or the rows were corrected. Its options apply where none is given.",
     )  # fmt: skip

@@ -14,33 +14,21 @@ from contextlib import closing
 
 from msgspec import UNSET, UnsetType
 
-from pipeline.engines import Rest
-from pipeline.engines.units import SEALING_LIBRARIES
+from pipeline.engines import Engine, Rest
 from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.identity.promotion import PromotedUpdate
 from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.models import Step
 from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
-from pipeline.plan.duplicates import (
-    CODES,
-    MAX_CLASHES,
-    REMAINING,
-    Clash,
-    Decisions,
-    Replaced,
-    SentEvents,
-    Settled,
-    copies_of,
-    decide,
-    rows_out,
-)
-from pipeline.plan.event_uuids import write_uuids
+from pipeline.plan.decisions import CODES
+from pipeline.plan.deduplication import Deduplication
+from pipeline.plan.duplicates import Settled
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
 from pipeline.plan.samples.events import Place
 from pipeline.plan.samples.examples import SourceExamples
-from pipeline.plan.samples.pair_sample import PairSample, read_pairs
+from pipeline.plan.samples.pair_sample import read_pairs
 from pipeline.plan.samples.source_pairs import Shown, SourcePairs
 from pipeline.plan.samples.superseded import differences
 from pipeline.plan.sealed.contents import planned_blocks
@@ -48,19 +36,17 @@ from pipeline.plan.sealed.digests import BackgroundDigests
 from pipeline.plan.sealed.directory import LinesWriter
 from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
 from pipeline.plan.settled_events import SettledEvents
-from pipeline.plan.statistics.activity import Activity, ActivityRecords
-from pipeline.plan.statistics.activity_facts import activity_facts, limits_of
+from pipeline.plan.statistics.activity_facts import activity_facts
 from pipeline.plan.statistics.coverage import Coverage
 from pipeline.plan.statistics.daily_counts import day_name, sorted_counts
 from pipeline.plan.statistics.history import HistoryBuilder
 from pipeline.plan.statistics.hour_profile import clock_in_words
-from pipeline.plan.statistics.hours import HourHistory
 from pipeline.plan.statistics.unmatched import MissingReferences, ReferenceUsage
 from pipeline.plan.walk import Progress, Walk
 from pipeline.plan.zone import judge_zone
 from pipeline.timestamps import format_utc
 from pipeline.transform.block import observe_promoted, take_promoted
-from pipeline.transform.tasks import Task
+from pipeline.transform.tasks import SEALING_LIBRARIES, Task
 
 
 def build(
@@ -77,7 +63,7 @@ def build(
     directory = request.directory
     directory.scratch.mkdir(parents=True)
     try:
-        with closing(_PlanBuilder(request, progress, step)) as builder:
+        with request.engine, closing(_PlanBuilder(request, progress, step)) as builder:
             plan = builder.build()
             if builder.source.code_cost is not None:
                 notice(builder.source.code_cost)
@@ -104,19 +90,10 @@ class _PlanBuilder:
             self.directory, self.mapper, config, request.identity_inputs, request.series, self.settled
         )
         self.source = Walk(request, self.people, progress)
+        self.duplicates = Deduplication(request, self.source, self.settled)
         self.source_examples = SourceExamples(self.directory, paths)
         self.files = dict(request.files)
-        self.cancelled = False  # set by Ctrl-C or an error in another thread
         self.history = HistoryBuilder()
-        self.hours = HourHistory(config.options.zones)
-        self.activity = Activity()
-        self.sample = PairSample() if request.document is not None else None
-        self.events = 0
-        self.first, self.last = 2**62, -(2**62)
-        self.clashes = 0
-        self.clash_examples: list[Clash] = []
-        self.replaced: Replaced | None = None  # the first superseded event of the source
-        self.copies: Counter[int] = Counter()  # rows left out as duplicates, by the number of their file
 
     def close(self) -> None:
         """Release memory and files."""
@@ -155,20 +132,26 @@ class _PlanBuilder:
 
     def resolve(self, ids: EventIds) -> PeopleSeal:
         """Decide on duplicates and on identities, in two threads where neither needs the other."""
+        self.people.aggregate_pairs(self.request.engine)
         warnings, files = self.source.warnings, self.files
         if self.config.options.promoted_properties == "final":  # only events that are sent promote properties
-            return self.people.seal(ids, warnings, files, self.promoted_updates)
+            return self.people.seal(ids, warnings, files, lambda: self.request.engine, self.promoted_updates)
         if self.request.series is not None:  # both read the series' index of settled events, which serves one thread
-            people = self.people.seal(ids, warnings, files)
+            people = self.people.seal(ids, warnings, files, lambda: self.request.engine)
             self.write_duplicates()
             return people
         with ThreadPoolExecutor(1, "duplicates") as pool:
             duplicates = pool.submit(self.write_duplicates)
+
+            def engine() -> Engine:
+                duplicates.result()
+                return self.request.engine
+
             try:
-                people = self.people.seal(ids, warnings, files)
+                people = self.people.seal(ids, warnings, files, engine)
                 duplicates.result()
             except BaseException:
-                self.cancelled = True
+                self.duplicates.cancelled = True
                 raise
         return people
 
@@ -176,13 +159,12 @@ class _PlanBuilder:
         """Read the source once more: the properties that the events to be sent promote to persons."""
         self.write_duplicates()
         taken: list[list[tuple[str, list[PromotedUpdate]]]] = []
-        with self.request.engine as engine:
-            engine.configure(self.config)
-            for _, updates in engine.walk(observe_promoted, self.planned_tasks(), Rest(take_promoted, taken.append)):
-                if updates is not None:
-                    yield updates
-                yield from taken
-                taken.clear()
+        engine = self.request.engine
+        for _, updates in engine.walk(observe_promoted, self.planned_tasks(), Rest(take_promoted, taken.append)):
+            if updates is not None:
+                yield updates
+            yield from taken
+            taken.clear()
         yield from taken
 
     def planned_tasks(self) -> Iterator[Task]:
@@ -196,76 +178,26 @@ class _PlanBuilder:
                 )
 
     def write_duplicates(self) -> None:
-        """Decide on duplicates and write copies.jsonl, and uuids.bin where the plan is one of a series."""
-        source, series, scratch = self.source, self.request.series, self.directory.scratch
-        remaining = Decisions(scratch / "remaining", record=REMAINING) if series is not None else None
-        decisions = Decisions(scratch / "decisions")
-        activity = ActivityRecords(scratch)
-        receivers: list[SentEvents] = [activity] if self.sample is None else [activity, self.sample]
-        names = list(source.names)
-        identical: list[tuple[int, int]] = []
-        replaced: list[Replaced] = []
-        collapse = self.config.options.collapse_identical
-        with closing(activity):
-            for decided in decide(
-                source.keys,
-                decisions,
-                collapse=collapse,
-                settled=self.settled,
-                remaining=remaining,
-                receivers=receivers,
-            ):
-                if self.cancelled:
-                    return
-                self.events += decided.events
-                self.first = min(self.first, decided.first)
-                self.last = max(self.last, decided.last)
-                self.hours.add(decided.first, decided.quarters)
-                self.clashes += decided.clashes
-                self.clash_examples = sorted([*self.clash_examples, *decided.clashing])[:MAX_CLASHES]
-                source.warnings["changed_since_settled"] += decided.changed
-                source.warnings["identical_rows"] += decided.identical
-                if decided.replaced is not None:
-                    replaced = [min(*replaced, decided.replaced)] if replaced else [decided.replaced]
-                if decided.first_identical is not None:
-                    identical.append(decided.first_identical)
-                for (name, day, code), count in decided.dropped.items():
-                    source.cells.move(names[name], day, code, count)
-        with LinesWriter(self.directory.copies) as writer:
-            for number, found in decisions.by_block():
-                if self.cancelled:
-                    return
-                writer.write_all((number, *copy) for copy in copies_of(found))
-                out, partly = rows_out(found)
-                part = source.parts[source.block_parts[number]]
-                part.mapped -= out.total()
-                part.skipped += out.total()
-                source.skips.update(out)
-                self.copies[source.block_parts[number]] += out["duplicate_event"]
-                source.warnings["partly_duplicate_row"] += partly
-            self.files["copies.jsonl"] = writer.close()
-        self.replaced = replaced[0] if replaced else None
-        if identical:
-            source.examples["identical_rows"] = self.source_examples.at(
-                *min(identical),
+        """Decide on duplicates, and write their tables."""
+        self.duplicates.run(self.files)
+        if self.duplicates.identical is not None:
+            self.source.examples["identical_rows"] = self.source_examples.at(
+                *self.duplicates.identical,
                 "equal to another row",
             )
-        if remaining is not None:
-            self.files["uuids.bin"] = write_uuids(self.directory.uuids, remaining)
-        source.keys.remove()
-        self.activity = activity.finish(limits_of(self.request.thresholds))
 
     def show_replaced(self) -> None:
         """Add the first superseded event to the examples, with what differs from the one that is sent."""
-        if self.replaced is None:
+        replaced = self.duplicates.replaced
+        if replaced is None:
             return
-        event, winner = Place(*self.replaced.event), Place(*self.replaced.winner)
+        event, winner = Place(*replaced.event), Place(*replaced.winner)
         row = self.source_examples.row_at(winner.block << PLACE_SHIFT | winner.row)
         shown = Shown(self.request.thresholds.show_values, self.request.thresholds.show_ids)
         differ = differences(self.directory, self.config, event, winner, shown)
         self.source.examples["superseded"] = self.source_examples.at(
             event.block, event.row,
-            f"sent instead is {row} of the same source key: {self.replaced.reason}" + (differ and f"; {differ}"),
+            f"sent instead is {row} of the same source key: {replaced.reason}" + (differ and f"; {differ}"),
         )  # fmt: skip
 
     def write_daily_counts(self) -> Counter[str]:
@@ -294,7 +226,7 @@ class _PlanBuilder:
 
     def source_pairs(self) -> SourcePairs | UnsetType:
         """Some rows beside the events that they become; UNSET without a mapping file."""
-        request, sample = self.request, self.sample
+        request, sample = self.request, self.duplicates.sample
         if sample is None or request.document is None:
             return UNSET
         uses = FieldUses(request.document, self.config.options, request.lookups)
@@ -318,7 +250,7 @@ class _PlanBuilder:
     def event_bytes(self) -> int:
         """Bytes of the events; of a replay, which sends few of those that were read, as many as its share of them."""
         read = self.source.event_bytes
-        return read if self.replayed is None else read * self.events // max(self.source.events, 1)
+        return read if self.replayed is None else read * self.duplicates.events // max(self.source.events, 1)
 
     # -- check and seal ------------------------------------------------------------------------------
 
@@ -334,7 +266,7 @@ class _PlanBuilder:
         phases = {
             "identities": people.identities.links,
             "groups": people.groups.groups + people.initials,
-            "events": self.events,
+            "events": self.duplicates.events,
             "persons": people.persons.persons,
         }
         zone = judge_zone(source.zone, options.zones)
@@ -353,8 +285,8 @@ class _PlanBuilder:
                 skips=source.skips,
                 keyless=source.keyless,
                 key_conflicts=KeyConflicts(
-                    self.clashes,
-                    self.source_examples.pairs(self.clash_examples, list(source.names)),
+                    self.duplicates.clashes,
+                    self.source_examples.pairs(self.duplicates.clash_examples, list(source.names)),
                     request.allow_key_conflicts,
                 ),
                 references=references,
@@ -366,13 +298,15 @@ class _PlanBuilder:
                 drift=drift_facts,
                 row_at=self.source_examples.row_at,
                 copies={
-                    part.path: CopiedRows(self.copies[number], part.mapped)
+                    part.path: CopiedRows(self.duplicates.copies[number], part.mapped)
                     for number, part in enumerate(parts)
-                    if self.copies[number]
+                    if self.duplicates.copies[number]
                 },
                 history=self.history.history(),
-                hours=self.hours,
-                activity=activity_facts(self.activity, self.source_examples, self.config, list(source.names)),
+                hours=self.duplicates.hours,
+                activity=activity_facts(
+                    self.duplicates.activity, self.source_examples, self.config, list(source.names)
+                ),
                 paths=[part.path for part in self.config.parts],
                 thresholds=request.thresholds,
                 in_series=request.series is not None,
@@ -387,8 +321,8 @@ class _PlanBuilder:
             verdict=verdict_of(findings, source.warnings),
             tool=self.mapper.tool,
             zone=zone.zone,
-            first=format_utc(self.first) if self.events else None,
-            last=format_utc(self.last) if self.events else None,
+            first=format_utc(self.duplicates.first) if self.duplicates.events else None,
+            last=format_utc(self.duplicates.last) if self.duplicates.events else None,
             rows=rows,
             events=EventCounts(sum(phases.values()), phases),
             people=people,
@@ -402,7 +336,7 @@ class _PlanBuilder:
             examples=dict(sorted(source.examples.items())),
             gates=findings,
             names=sorted_counts(names),
-            hours=self.hours.seal(clock_in_words(self.hours, zone.zone)),
+            hours=self.duplicates.hours.seal(clock_in_words(self.duplicates.hours, zone.zone)),
             zone_evidence=list(zone.months),
             mapping=request.mapping,
             options=options,

@@ -28,10 +28,12 @@ from pipeline.option_types import micros, zones_of
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import CountLimit, parse_limit
 from pipeline.plan.determinism import check_deterministic
+from pipeline.plan.in_bucket import directory_at
 from pipeline.plan.lookups import read_lookups, save_lookups
 from pipeline.plan.plugins import broken_plugins, used_plugins
 from pipeline.plan.precheck import check_first_rows, detect_settings, with_tables_apart
 from pipeline.plan.replay import Replay, inherited, open_replay
+from pipeline.plan.sealed.contents import opened_tables
 from pipeline.plan.sealed.directory import Directory, digest_file
 from pipeline.plan.sealed.freshness import dialect_of, read_ids
 from pipeline.plan.sealed.manifest import MappingSeal, Plan
@@ -161,6 +163,7 @@ def prepare_request(
     notices += broken_plugins(mappings=not options.mapping)
     parts = check_first_rows(source.parts, mapping, sealed)
     lookups = read_lookups(source, mapping, work)
+    files = save_lookups(work, mapping, lookups)
     references = required_references(mapping, sealed, of_tool(mapping.tool))
     config = TransformConfig(
         Compile(mapping.file, mapping.text, lookups.tables, mapping.code),
@@ -169,6 +172,7 @@ def prepare_request(
         parts,
         excluded,
         counted=_counted(mapping, sealed),
+        tables=opened_tables(work, files),
     )
     if mapping.code is not None:
         check_deterministic(mapping, config)
@@ -177,7 +181,7 @@ def prepare_request(
     from pipeline.plan.people import IdentityInputs
     from pipeline.plan.request import Request
 
-    earlier = [Directory(Path(path)) for path in options.earlier or ()]
+    earlier = [directory_at(path) for path in options.earlier or ()]
     if options.earlier is None:
         earlier = plans_beside(directory, options.target)
     if replay is not None:
@@ -202,7 +206,7 @@ def prepare_request(
         lookups=lookups.tables,
         references=references,
         notices=[*notices, *lookups.notices, *(replay.notices if replay is not None else ())],
-        files=save_lookups(work, mapping, lookups),
+        files=files,
         series=series,
         replay=replay,
         identity_inputs=IdentityInputs(identities, earlier_links(earlier), bool(earlier)),

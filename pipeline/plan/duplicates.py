@@ -1,7 +1,8 @@
 """Finds duplicates exactly, however many rows there are, in bounded memory.
 
-Each event of the source leaves one key record (`pipeline.transform.event_keys.KEY`), and `pipeline.plan.key_records`
-returns them sorted by uuid. Nothing is hashed down: two records are duplicates only if all 128 bits agree.
+Each event of the source leaves one key record (`pipeline.transform.event_keys.KEY`). `pipeline.plan.key_records` cuts
+them into pieces by their uuid, and each is decided on its own, in any process (`pipeline.plan.deduplication`). Nothing
+is hashed down: two records are duplicates only if all 128 bits agree.
 
 The decisions (docs/change/architecture.md#uuids):
 
@@ -21,33 +22,17 @@ The decisions (docs/change/architecture.md#uuids):
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.plan.key_records import MAX_RECORDS, KeyRecords, chunks_of
-from pipeline.plan.statistics.hours import NO_QUARTERS, count_quarters
+from pipeline.plan.decisions import CODES, DECISION, DUPLICATE, ORDINAL, SETTLED, SUPERSEDED
+from pipeline.plan.key_records import chunks_of
 from pipeline.timestamps import DAY
 from pipeline.transform.event_keys import KEYLESS, NAME
-from pipeline.transform.tasks import DuplicateDecision
-
-BUCKET_BLOCKS = 64
-"""Decisions are written to files of this many blocks, each small enough to sort in memory."""
-
-DECISION = np.dtype(
-    [("block", "<u4"), ("row", "<u4"), ("position", "<u2"), ("row_events", "<u2"), ("kind", "<u4"), ("ordinal", "<u4")]
-)
-_DUPLICATE, _SUPERSEDED, _ORDINAL, _SETTLED = 0, 1, 2, 3
-ALREADY_SETTLED = "already_settled"
-CODES = {_DUPLICATE: "duplicate_event", _SUPERSEDED: "superseded", _SETTLED: ALREADY_SETTLED}
-
-REMAINING = np.dtype(
-    [("block", "<u4"), ("row", "<u4"), ("position", "<u2"), ("hi", "<u8"), ("lo", "<u8"), ("content", "<u8")]
-)
-"""An event that is sent: its block and row, its uuid, and the first half of its content digest."""
 
 
 class Settled(Protocol):
@@ -61,12 +46,6 @@ class Settled(Protocol):
         `ordinals` number the copies of a row without a source key, which have one uuid here.
         """
         ...
-
-
-class SentEvents(Protocol):
-    """What receives the key records of the events that are sent, and their ordinals."""
-
-    def add(self, sent: NDArray[np.void], ordinals: NDArray[np.uint32]) -> None: ...
 
 
 class Clash(NamedTuple):
@@ -94,15 +73,19 @@ MAX_CLASHES = 3
 
 
 class Decided(NamedTuple):
-    """Counts of the decisions on some key records. `events` are sent, from `first` to `last` (µs UTC).
+    """The decisions on some key records. `events` are sent, from `first` to `last` (µs UTC).
 
+    `decisions` are DECISION records of those that are left out or get an ordinal; `sent` are the key records of those
+    that are sent, with their `ordinals`.
     `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
     settled with another content. `identical` are sent although an earlier row is identical; the first of these
     is at `first_identical`, (block, row). `clashes` counts rows left out for a different event; the first are in
     `clashing`. `replaced` is the first superseded row.
-    `quarters` are the events by quarter of an hour from `first` on (`pipeline.plan.statistics.hours`).
     """
 
+    decisions: NDArray[np.void]
+    sent: NDArray[np.void]
+    ordinals: NDArray[np.uint32]
     events: int
     first: int
     last: int
@@ -113,146 +96,54 @@ class Decided(NamedTuple):
     clashes: int = 0
     clashing: tuple[Clash, ...] = ()
     replaced: Replaced | None = None
-    quarters: NDArray[np.int64] = NO_QUARTERS
 
 
-class Decisions:
-    """Records of decisions on duplicates (DECISION) or of events to send (REMAINING), on disk until read in block
-    order."""
-
-    def __init__(
-        self,
-        directory: Path,
-        most: int = MAX_RECORDS,
-        bucket_blocks: int = BUCKET_BLOCKS,
-        record: np.dtype[np.void] = DECISION,
-    ) -> None:
-        self._record = record
-        self._directory = directory
-        self._most = most
-        self._bucket_blocks = bucket_blocks
-        self._directory.mkdir(parents=True)
-        self._pending: dict[int, list[NDArray[np.void]]] = {}
-        self._pending_count = 0
-        self.count = 0
-
-    def add(self, decided: NDArray[np.void]) -> None:
-        self.count += len(decided)
-        buckets = decided["block"] // self._bucket_blocks
-        for bucket in np.unique(buckets).tolist():
-            self._pending.setdefault(bucket, []).append(decided[buckets == bucket])
-        self._pending_count += len(decided)
-        if self._pending_count > self._most:
-            self._flush()
-
-    def _flush(self) -> None:
-        for bucket, arrays in self._pending.items():
-            with (self._directory / f"{bucket:010d}").open("ab") as file:
-                for array in arrays:
-                    array.tofile(file)
-        self._pending.clear()
-        self._pending_count = 0
-
-    def by_block(self) -> Iterator[tuple[int, NDArray[np.void]]]:
-        """Each block that has records, ascending, with them in row order."""
-        self._flush()
-        for path in sorted(self._directory.iterdir()):
-            records = np.fromfile(path, self._record)
-            records = records.take(np.lexsort((records["position"], records["row"], records["block"])))
-            numbers, starts = np.unique(records["block"], return_index=True)
-            yield from zip(numbers.tolist(), np.split(records, starts[1:]), strict=True)
+def decide(run: NDArray[np.void], *, collapse: bool, settled: Settled | None = None) -> Decided:
+    """Decide on sorted key records, of which each uuid has all of its own. Events that `settled` finds are left out."""
+    kinds = np.full(len(run), ORDINAL, np.uint32)
+    ordinals = np.zeros(len(run), np.uint32)
+    clashes, clashing, replaced = 0, _NO_CLASH, None
+    same = (run["hi"][1:] == run["hi"][:-1]) & (run["lo"][1:] == run["lo"][:-1])
+    if same.any():
+        follows = np.concatenate(([False], same))
+        member = np.flatnonzero(follows | np.concatenate((same, [False])))
+        group = np.cumsum(~follows[member]) - 1
+        copies = run[member]
+        kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
+        clashes, clashing = _clashes(copies, copies[winners])
+        replaced = _first_replaced(copies, copies[winners], kinds[member])
+    decided = _decided(run, kinds, ordinals, settled)
+    return decided._replace(clashes=clashes, clashing=clashing, replaced=replaced)
 
 
-def copies_of(decided: NDArray[np.void]) -> Iterator[DuplicateDecision]:
-    """One block's decisions in the form that `pipeline.transform` applies."""
-    for _, row, position, _, kind, ordinal in decided.tolist():
-        yield DuplicateDecision(row, position, ordinal, CODES.get(kind, ""))
-
-
-def rows_out(decided: NDArray[np.void]) -> tuple[Counter[str], int]:
-    """Of one block: the rows without any event left, by the code of their first; and the number of rows that lost
-    some."""
-    out = decided[decided["kind"] != _ORDINAL]
-    _, starts, lost = np.unique(out["row"], return_index=True, return_counts=True)
-    first = out[starts]
-    whole = lost == first["row_events"]
-    kinds, counts = np.unique(first["kind"][whole], return_counts=True)
-    codes = Counter({CODES[kind]: count for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)})
-    return codes, int(len(first) - whole.sum())
-
-
-def decide(
-    keys: KeyRecords,
-    decisions: Decisions,
-    *,
-    collapse: bool,
-    settled: Settled | None = None,
-    remaining: Decisions | None = None,
-    receivers: Sequence[SentEvents] = (),
-) -> Iterator[Decided]:
-    """Decide on all duplicates: decisions are added to `decisions`, their counts are returned run by run.
-
-    Events that `settled` finds are left out; the events to send are added to `remaining` and
-    to each of `receivers`.
-    """
-    for run in keys.runs():
-        if isinstance(run, Path):
-            yield from _decide_one(run, decisions, collapse, keys.most, settled, remaining, receivers)
-            continue
-        kinds = np.full(len(run), _ORDINAL, np.uint32)
-        ordinals = np.zeros(len(run), np.uint32)
-        clashes, clashing, replaced = 0, _NO_CLASH, None
-        same = (run["hi"][1:] == run["hi"][:-1]) & (run["lo"][1:] == run["lo"][:-1])
-        if same.any():
-            follows = np.concatenate(([False], same))
-            member = np.flatnonzero(follows | np.concatenate((same, [False])))
-            group = np.cumsum(~follows[member]) - 1
-            copies = run[member]
-            kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
-            clashes, clashing = _clashes(copies, copies[winners])
-            replaced = _first_replaced(copies, copies[winners], kinds[member])
-        changed = 0 if settled is None else _mark_settled(run, kinds, ordinals, settled)
-        counts = _record(run, kinds, ordinals, decisions, remaining, receivers, changed)
-        yield counts._replace(clashes=clashes, clashing=clashing, replaced=replaced)
+def _decided(
+    run: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32], settled: Settled | None
+) -> Decided:
+    """The decisions on some records whose kinds and ordinals are known."""
+    changed = 0 if settled is None else _mark_settled(run, kinds, ordinals, settled)
+    stays = kinds == ORDINAL
+    some = np.flatnonzero(~stays | (ordinals > 0))
+    decisions = _decisions(run.take(some), kinds[some], ordinals[some])
+    sent = run if stays.all() else run.take(np.flatnonzero(stays))
+    dropped = _dropped(run, kinds)
+    if not len(sent):
+        return Decided(decisions, sent, ordinals[stays], 0, 2**62, -(2**62), dropped, changed)
+    again = run.take(np.flatnonzero(stays & (ordinals > 0)))
+    first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
+    earliest, latest = int(sent["time"].min()), int(sent["time"].max())
+    return Decided(
+        decisions, sent, ordinals[stays], len(sent), earliest, latest, dropped, changed, len(again), first
+    )  # fmt: skip
 
 
 def _mark_settled(
     run: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32], settled: Settled
 ) -> int:
     """Mark the events of a run that were settled before. Returns how many of them have another content now."""
-    sent = np.flatnonzero(kinds == _ORDINAL)
+    sent = np.flatnonzero(kinds == ORDINAL)
     before, content = settled.find(run["hi"][sent], run["lo"][sent], ordinals[sent])
-    kinds[sent[before]] = _SETTLED
+    kinds[sent[before]] = SETTLED
     return int((run["content_hi"][sent[before]] != content[before]).sum())
-
-
-def _record(
-    run: NDArray[np.void],
-    kinds: NDArray[np.uint32],
-    ordinals: NDArray[np.uint32],
-    decisions: Decisions,
-    remaining: Decisions | None,
-    receivers: Sequence[SentEvents],
-    changed: int,
-) -> Decided:
-    """Add the decisions on some records to `decisions`. Returns their counts."""
-    stays = kinds == _ORDINAL
-    some = np.flatnonzero(~stays | (ordinals > 0))
-    if len(some):
-        decisions.add(_decisions(run.take(some), kinds[some], ordinals[some]))
-    sent = run if stays.all() else run.take(np.flatnonzero(stays))
-    dropped = _dropped(run, kinds)
-    if not len(sent):
-        return Decided(0, 2**62, -(2**62), dropped, changed)
-    if remaining is not None:
-        remaining.add(_remaining(sent))
-    for receiver in receivers:
-        receiver.add(sent, ordinals[stays])
-    again = run.take(np.flatnonzero(stays & (ordinals > 0)))
-    first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
-    earliest, latest = int(sent["time"].min()), int(sent["time"].max())
-    quarters = count_quarters(sent["time"], earliest)
-    return Decided(len(sent), earliest, latest, dropped, changed, len(again), first, quarters=quarters)
 
 
 def _judge(
@@ -260,10 +151,10 @@ def _judge(
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64]]:
     """The kind, the ordinal and the winner of each record; `group` numbers those of one uuid alike, ascending.
 
-    The one that stays, and every keyless row that stays an event of its own, is _ORDINAL with its number from 0, and
+    The one that stays, and every keyless row that stays an event of its own, is ORDINAL with its number from 0, and
     its own winner. Winners are indices of `copies`.
     """
-    kinds = np.full(len(copies), _ORDINAL, np.uint32)
+    kinds = np.full(len(copies), ORDINAL, np.uint32)
     ordinals = np.zeros(len(copies), np.uint32)
     winner = np.arange(len(copies))
     keyless = (copies["name"] & KEYLESS) != 0
@@ -277,8 +168,8 @@ def _judge(
     if len(some):
         winners = some[np.searchsorted(group[some], group[some], side="right") - 1]
         equal = keyless[some] | _same_content(copies[some], copies[winners])
-        kinds[some] = np.where(equal, _DUPLICATE, _SUPERSEDED)
-        kinds[winners] = _ORDINAL
+        kinds[some] = np.where(equal, DUPLICATE, SUPERSEDED)
+        kinds[winners] = ORDINAL
         winner[some] = winners
     return kinds, ordinals, winner
 
@@ -310,7 +201,7 @@ def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, 
 
 def _first_replaced(copies: NDArray[np.void], winners: NDArray[np.void], kinds: NDArray[np.uint32]) -> Replaced | None:
     """The first superseded record in the source, with the winner beside it."""
-    some = np.flatnonzero(kinds == _SUPERSEDED)
+    some = np.flatnonzero(kinds == SUPERSEDED)
     if not len(some):
         return None
     first = some[np.lexsort(tuple(copies[name][some] for name in ("position", "row", "block")))[0]]
@@ -334,16 +225,8 @@ def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: ND
     return decided
 
 
-def _remaining(sent: NDArray[np.void]) -> NDArray[np.void]:
-    remaining = np.empty(len(sent), REMAINING)
-    for name in ("block", "row", "position", "hi", "lo"):
-        remaining[name] = sent[name]
-    remaining["content"] = sent["content_hi"]
-    return remaining
-
-
 def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tuple[int, int, str]]:
-    out = kinds != _ORDINAL
+    out = kinds != ORDINAL
     if not out.any():
         return Counter()
     names = (copies["name"][out] & NAME).astype(np.int64)
@@ -354,16 +237,9 @@ def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tup
     )
 
 
-def _decide_one(
-    path: Path,
-    decisions: Decisions,
-    collapse: bool,
-    most: int,
-    settled: Settled | None,
-    remaining: Decisions | None,
-    receivers: Sequence[SentEvents],
-) -> Iterator[Decided]:
-    """`decide` for a file of one uuid, chunk by chunk: first find the winner, then compare each record with it."""
+def decide_one(path: Path, most: int, *, collapse: bool, settled: Settled | None = None) -> Iterator[Decided]:
+    """`decide` for a file of one uuid, `most` records at a time: first find the winner, then compare each record with
+    it."""
     best = None
     for chunk in chunks_of(path, most):
         some = chunk if best is None else np.concatenate((best, chunk))
@@ -372,7 +248,7 @@ def _decide_one(
         return
     ordinal = 0
     for chunk in chunks_of(path, most):
-        kinds = np.full(len(chunk), _ORDINAL, np.uint32)
+        kinds = np.full(len(chunk), ORDINAL, np.uint32)
         ordinals = np.zeros(len(chunk), np.uint32)
         keyless = bool(chunk["name"][0] & KEYLESS)
         if keyless and not collapse:
@@ -384,10 +260,9 @@ def _decide_one(
                 & (chunk["row"] == best["row"])
                 & (chunk["position"] == best["position"])
             )
-            kinds[~stays] = np.where(keyless | _same_content(chunk, best), _DUPLICATE, _SUPERSEDED)[~stays]
+            kinds[~stays] = np.where(keyless | _same_content(chunk, best), DUPLICATE, SUPERSEDED)[~stays]
         winners = best[np.zeros(len(chunk), np.int64)]
         clashes, clashing = _clashes(chunk, winners)
         replaced = _first_replaced(chunk, winners, kinds)
-        changed = 0 if settled is None else _mark_settled(chunk, kinds, ordinals, settled)
-        counts = _record(chunk, kinds, ordinals, decisions, remaining, receivers, changed)
-        yield counts._replace(clashes=clashes, clashing=clashing, replaced=replaced)
+        decided = _decided(chunk, kinds, ordinals, settled)
+        yield decided._replace(clashes=clashes, clashing=clashing, replaced=replaced)

@@ -39,7 +39,7 @@ def earlier_links(plans: Sequence[Directory]) -> Iterator[EarlierLink]:
     BrokenLedger."""
     for directory in plans:
         if _head(directory).format != FORMAT:
-            raise UsageError(f"{directory.path} contains no plan", hint="give --earlier the directory of a plan")
+            raise UsageError(f"{directory.name} contains no plan", hint="give --earlier the directory of a plan")
     return chain.from_iterable(map(_links, plans))
 
 

@@ -19,14 +19,17 @@ from typing import NamedTuple
 import msgspec
 
 from pipeline.batcher import Envelope
-from pipeline.engines.local import Workers, default_workers
+from pipeline.engines import Engine, Rest, open_engine
+from pipeline.engines.local import Workers
+from pipeline.engines.processes import default_workers
 from pipeline.errors import EmptyExport, UsageError
 from pipeline.extractors import blocks as read_blocks
 from pipeline.models import Block, Part, Source
 from pipeline.options import PlanOptions
 from pipeline.plan.create import open_export, prepare_request
 from pipeline.plan.sealed.directory import Directory
-from pipeline.transform.block import BlockTransformer, make_batches, observe_block
+from pipeline.text import pluralize
+from pipeline.transform.block import BlockTransformer, make_batches, observe_block, take_retained
 from pipeline.transform.tasks import Task
 
 FILES, BLOCKS = 24, 2
@@ -59,7 +62,9 @@ class Estimate(msgspec.Struct, frozen=True):
     """Estimated totals of an export, and the time of its plan and of sending it.
 
     `json_bytes` are those of the requests before gzip, `sent_bytes` after it. `plan_cpu` and `apply_cpu` are seconds of
-    this machine's CPU. `machines` like this one, with `workers` each, make requests as fast as `rate` asks for.
+    CPU of this machine, or of one like it, that `workers` share. `plan_parent` and `apply_parent` are those of the
+    process that reads what workers cannot read by themselves, and receives what they make. `workers_needed` make
+    requests as fast as `rate` asks for, and so do `machines` like this one with `workers` each.
     `limits` are those of sending, the one that binds first before the others. `spread` is how much the events for each
     stored byte differ between the sampled files: their relative standard deviation.
     """
@@ -73,10 +78,14 @@ class Estimate(msgspec.Struct, frozen=True):
     requests: int
     plan_cpu: float
     apply_cpu: float
+    plan_parent: float
+    apply_parent: float
     plan_hours: float
     apply_hours: float
+    engine: str
     workers: int
     rate: float | None
+    workers_needed: int
     machines: int
     limits: list[Limit]
     spread: float
@@ -95,6 +104,8 @@ class _Measured(NamedTuple):
     requests: float
     plan: float
     apply: float
+    plan_parent: float
+    apply_parent: float
 
 
 def estimate_plan(
@@ -106,8 +117,9 @@ def estimate_plan(
 ) -> Estimate:
     """Estimate an import from a sample of its export. Nothing is written, and nothing is sent.
 
-    `rate` is that of `apply --rate`, in events a second. Raises UsageError, MappingError, UnreadableExport; EmptyExport
-    where the sample has no event.
+    `rate` is that of `apply --rate`, in events a second. With another engine than `local` the sample also goes through
+    its workers, for what they leave to this process. Raises UsageError, MappingError, UnreadableExport, Unfinished;
+    EmptyExport where the sample has no event.
     """
     if "-" in sources:
         raise UsageError("standard input cannot be sampled", hint="name files or folders")
@@ -120,21 +132,26 @@ def estimate_plan(
         sizes = [source.sizes[number] for number in chosen]
         sampled = replace(source, parts=parts, sizes=tuple(sizes), copies=())
         options = replace(options, earlier=())
-        with Workers(0) as workers:
-            request = prepare_request(sampled, (name, mapping), options, work, work, workers, None)
-        transformer = BlockTransformer(request.config, Envelope(_KEY))
-        kinds: dict[tuple[object, ...], list[_Measured]] = {}
-        read = 0
-        for part, size in zip(request.config.parts, sizes, strict=True):
-            known = kinds.setdefault(_kind(part), [])
-            if known and time.monotonic() - began > SECONDS:
-                continue
-            found = _measure(transformer, part, size, began)
-            if found is not None:
-                known.append(found)
-                read += round(found.rows)
-                progress(read, round(sum(one.stored for some in kinds.values() for one in some)))
-    return _extrapolated(source, kinds, options, rate, time.monotonic() - began)
+        cluster = None
+        if options.engine != "local":
+            cluster = open_engine(options.engine, options.workers, sum(source.sizes))
+        with cluster or Workers(0) as engine:
+            request = prepare_request(sampled, (name, mapping), options, work, work, engine, None)
+            engine.configure(request.config, Envelope(_KEY))
+            count = cluster.count if cluster is not None else options.workers or default_workers()
+            transformer = BlockTransformer(request.config, Envelope(_KEY))
+            kinds: dict[tuple[object, ...], list[_Measured]] = {}
+            read = 0
+            for part, size in zip(request.config.parts, sizes, strict=True):
+                known = kinds.setdefault(_kind(part), [])
+                if known and time.monotonic() - began > SECONDS:
+                    continue
+                found = _measure(transformer, cluster, part, size, began)
+                if found is not None:
+                    known.append(found)
+                    read += round(found.rows)
+                    progress(read, round(sum(one.stored for some in kinds.values() for one in some)))
+    return _extrapolated(source, kinds, options.engine, count, rate, time.monotonic() - began)
 
 
 def _kind(part: Part) -> tuple[object, ...]:
@@ -159,11 +176,15 @@ def _turn(place: int) -> int:
     return int(f"{place:016b}"[::-1], 2)
 
 
-def _measure(transformer: BlockTransformer, part: Part, size: int, began: float) -> _Measured | None:
+def _measure(
+    transformer: BlockTransformer, cluster: Engine | None, part: Part, size: int, began: float
+) -> _Measured | None:
     """What the first blocks of a file have; None where it has no rows, or too many to count."""
     length = packed = rows = events = json = sent = requests = all_rows = 0
     plan = apply = 0.0
     whole = True
+    tasks: list[Task] = []
+    reading, start = 0.0, time.process_time()
     for number, block in enumerate(read_blocks(part)):
         all_rows += block.length
         if number >= BLOCKS:
@@ -171,7 +192,9 @@ def _measure(transformer: BlockTransformer, part: Part, size: int, began: float)
                 whole = False
                 break
             continue
-        task = Task(0, block)
+        reading += time.process_time() - start
+        task = Task(number, block)
+        tasks.append(task)
         if not number:
             observe_block(transformer, task)  # compiles what the mapping needs, which is no part of the measurement
         start = time.process_time()
@@ -187,6 +210,7 @@ def _measure(transformer: BlockTransformer, part: Part, size: int, began: float)
         sent += sum(len(batch.body) for batch in made.batches)
         requests += len(made.batches)
         packed += _packed(part, block)
+        start = time.process_time()
     if not rows:
         return None
     if whole:
@@ -195,7 +219,26 @@ def _measure(transformer: BlockTransformer, part: Part, size: int, began: float)
         return None
     else:
         stored = min(float(size), float(packed))
-    return _Measured(stored, rows, events, json, sent, requests, plan, apply)
+    parent = (0.0, 0.0) if cluster is None else _received(cluster, tasks)
+    return _Measured(
+        stored, rows, events, json, sent, requests, plan, apply, reading + parent[0], reading + parent[1]
+    )  # fmt: skip
+
+
+def _received(cluster: Engine, tasks: Sequence[Task]) -> tuple[float, float]:
+    """The CPU seconds of this process while workers plan these blocks, and while they make requests of them."""
+    spent = []
+    for walk in (
+        lambda: cluster.walk(observe_block, tasks, Rest(take_retained, lambda retained: None)),
+        lambda: cluster.walk(make_batches, tasks),
+    ):
+        for _ in walk():  # workers compile the mapping, and this process connects to them
+            pass
+        start = time.process_time()
+        for _ in walk():
+            pass
+        spent.append(time.process_time() - start)
+    return spent[0], spent[1]
 
 
 def _packed(part: Part, block: Block) -> int:
@@ -207,10 +250,10 @@ def _packed(part: Part, block: Block) -> int:
 
 
 def _extrapolated(
-    source: Source, kinds: dict[tuple[object, ...], list[_Measured]], options: PlanOptions, rate: float | None,
+    source: Source, kinds: dict[tuple[object, ...], list[_Measured]], engine: str, workers: int, rate: float | None,
     seconds: float,
 ) -> Estimate:  # fmt: skip
-    total = [0.0] * 8
+    total = [0.0] * len(_Measured._fields)
     shares: list[float] = []
     every = [one for some in kinds.values() for one in some]
     if not sum(one.events for one in every):
@@ -222,16 +265,19 @@ def _extrapolated(
         # Tables are recognised in the sample alone, so its kinds may be finer.
         some = [one for key, found in kinds.items() if key[:3] == kind[:3] for one in found] or every
         stored = sum(one.stored for one in some)
-        for place in range(8):
+        for place in range(len(total)):
             total[place] += sum(one[place] for one in some) * size / stored
         mean = sum(one.events for one in some) / stored
         shares += [one.events / one.stored / mean for one in some] if mean else []
-    _, rows, events, json, sent, requests, plan, apply = total
-    workers = options.workers or default_workers()
-    limits = [Limit("cpu", apply / workers / 3_600, f"making the requests with {workers} workers on this machine")]
+    _, rows, events, json, sent, requests, plan, apply, plan_parent, apply_parent = total
+    where = "on this machine" if engine == "local" else f"of the engine {engine}"
+    limits = [Limit("cpu", apply / workers / 3_600, f"making the requests with {pluralize(workers, 'worker')} {where}")]
+    if engine != "local":
+        limits.append(Limit("parent", apply_parent / 3_600, "receiving on this machine what the workers make"))
     if rate is not None:
         limits.append(Limit("rate", events / rate / 3_600, f"{rate:,g} events a second (--rate)"))
     limits.sort(key=lambda limit: -limit.hours)
+    needed = 1 if rate is None else max(1, math.ceil(apply * rate / events))
     return Estimate(
         files=len(source.parts),
         bytes=sum(source.sizes),
@@ -242,11 +288,15 @@ def _extrapolated(
         requests=math.ceil(requests),
         plan_cpu=round(plan, 3),
         apply_cpu=round(apply, 3),
-        plan_hours=plan / workers / 3_600,
+        plan_parent=round(plan_parent, 3),
+        apply_parent=round(apply_parent, 3),
+        plan_hours=max(plan / workers, plan_parent) / 3_600,
         apply_hours=limits[0].hours,
+        engine=engine,
         workers=workers,
         rate=rate,
-        machines=1 if rate is None else max(1, math.ceil(apply / workers * rate / events)),
+        workers_needed=needed,
+        machines=math.ceil(needed / workers),
         limits=limits,
         spread=round(math.sqrt(sum((share - 1) ** 2 for share in shares) / len(shares)), 3),
         sampled=Sampled(

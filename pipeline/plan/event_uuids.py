@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.ledger import BatchKey
-from pipeline.plan.duplicates import Decisions
+from pipeline.plan.decisions import Decisions
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.phases import EVENTS, PHASES, line_blocks, sealed_file
 

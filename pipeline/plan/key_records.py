@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,29 @@ SPREAD_BITS = 6
 FAN = 1 << SPREAD_BITS
 MAX_RECORDS = 400_000
 """A file with more records is spread again before it is sorted: 32 MB of records, and as much again for their order."""
+
+PIECE = 50_000
+"""Records that one process of an engine is given at once: 4 MB, as much as a block has."""
+_KEY = ("hi", "lo")
+_DIGITS = -(-64 // SPREAD_BITS)
+"""Levels at which the first half of a key spreads records."""
+
+
+class KeyRange(NamedTuple):
+    """Some of the records, in files that follow each other in the order of keys: a task for any process that can read
+    them. `large` says that they are more than fit into memory, since all of them have one key."""
+
+    files: tuple[Path, ...]
+    large: bool = False
+
+    def sorted_as(self, record: np.dtype[np.void]) -> NDArray[np.void]:
+        """The records in the order of their keys."""
+        return in_order(np.concatenate([np.fromfile(file, record) for file in self.files]))
+
+    def delete(self) -> None:
+        """Delete the files, once they are decided on."""
+        for file in self.files:
+            file.unlink()
 
 
 class KeyRecords:
@@ -57,9 +80,47 @@ class KeyRecords:
 
         A Path is returned instead for a file whose records all have one key and are too many for memory.
         """
+        for piece in self.pieces():
+            yield piece.files[0] if piece.large else piece.sorted_as(self._record)
+            piece.delete()
+
+    def pieces(self, *, of_halves: bool = False) -> Iterator[KeyRange]:
+        """The same runs; where they are small, several of them in one piece. The caller deletes them.
+
+        With `of_halves`, all records that agree in the first half of their key are in one piece.
+        """
         self.close()
+        key = _KEY[:1] if of_halves else _KEY
+        files: list[Path] = []
+        count = 0
         for path in self._fan.paths():
-            yield from _runs(path, 1, self.most, self._record)
+            for one in _files(path, 1, self.most, self._record, key):
+                records = one.stat().st_size // self._record.itemsize
+                if files and count + records > self.most:
+                    yield KeyRange(tuple(files))
+                    files, count = [], 0
+                if records > self.most:
+                    yield KeyRange((one,), large=True)
+                else:
+                    files.append(one)
+                    count += records
+        if files:
+            yield KeyRange(tuple(files))
+
+    def chunks(self, large: KeyRange) -> Iterator[NDArray[np.void]]:
+        """The records of a large piece of halves in the order of their keys, in arrays of `most` at most."""
+        for path in _files(large.files[0], _DIGITS, self.most, self._record, _KEY):
+            for chunk in chunks_of(path, self.most, self._record):
+                yield in_order(chunk)
+
+
+def without_large(pieces: Iterator[KeyRange], large: list[KeyRange]) -> Iterator[KeyRange]:
+    """The pieces that fit into memory; the others are added to `large`."""
+    for piece in pieces:
+        if piece.large:
+            large.append(piece)
+        else:
+            yield piece
 
 
 class _Fan:
@@ -105,40 +166,40 @@ def chunks_of(path: Path, most: int, record: np.dtype[np.void] = KEY) -> Iterato
             yield chunk
 
 
-def _runs(path: Path, level: int, most: int, record: np.dtype[np.void]) -> Iterator[NDArray[np.void] | Path]:
-    if path.stat().st_size <= most * record.itemsize:
-        run = np.fromfile(path, record)
-        path.unlink()
-        yield run.take(_order(run))
-    elif _is_one(path, most, record):
+def _files(path: Path, level: int, most: int, record: np.dtype[np.void], key: tuple[str, ...]) -> Iterator[Path]:
+    """The file, or those over which level `level` spreads its records, where they are too many and differ in a field
+    of `key`."""
+    if path.stat().st_size <= most * record.itemsize or _is_one(path, most, record, key):
         yield path
-        path.unlink()
     else:
-        spread = _spread(path, level, most, record)
-        path.unlink()
-        for one in spread:
-            yield from _runs(one, level + 1, most, record)
+        for one in _spread(path, level, most, record):
+            yield from _files(one, level + 1, most, record, key)
+
+
+def in_order(piece: NDArray[np.void]) -> NDArray[np.void]:
+    """The records sorted by key."""
+    return piece.take(_order(piece))
 
 
 def _order(run: NDArray[np.void]) -> NDArray[np.int64]:
     """The order that sorts records by key, stable: by the first half, then again the few that share it."""
     hi = np.ascontiguousarray(run["hi"])
-    order = np.argsort(hi)
+    order = np.argsort(hi, kind="stable")  # quick, because the records of each block are in this order
     ascending = hi[order]
     same = ascending[1:] == ascending[:-1]
     if same.any():
         places = np.flatnonzero(np.concatenate(([False], same)) | np.concatenate((same, [False])))
-        some = np.sort(order[places])
+        some = order[places]
         order[places] = some[np.lexsort((run["lo"][some], hi[some]))]
     return order
 
 
-def _is_one(path: Path, most: int, record: np.dtype[np.void]) -> bool:
-    """Whether all records of a file have one key, so that spreading them would never end."""
+def _is_one(path: Path, most: int, record: np.dtype[np.void], key: tuple[str, ...]) -> bool:
+    """Whether all records of a file agree in the fields of `key`, so that spreading them would never end."""
     first = None
     for chunk in chunks_of(path, most, record):
         first = chunk[0] if first is None else first
-        if (chunk["hi"] != first["hi"]).any() or (chunk["lo"] != first["lo"]).any():
+        if any((chunk[name] != first[name]).any() for name in key):
             return False
     return True
 
@@ -153,6 +214,7 @@ def _spread(path: Path, level: int, most: int, record: np.dtype[np.void]) -> lis
             fan.write(chunk.take(order), np.searchsorted(where[order], np.arange(FAN + 1)).tolist())
     finally:
         fan.close()
+    path.unlink()
     return fan.paths()
 
 

@@ -2,7 +2,7 @@
 
 A plan reads them once and seals their entries in `lookups.json`. So an event depends on the plan alone, and a plan can
 be applied without the lookup files. Every worker has these tables in memory; one with too many entries for that is in
-files of its own, which are sealed too (`pipeline.plan.stored_entries`), and is null in `lookups.json`.
+files of its own, which are sealed too (`pipeline.plan.lookup_writer`), and is null in `lookups.json`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pipeline.mapper import Mapping
 from pipeline.mapper.codegen.runtime import encode, member_at, text_of
 from pipeline.mapper.language.files_section import LookupFile
 from pipeline.mapper.program.builder import Tables
+from pipeline.mapper.program.lookup_table import ENTRIES, SLOTS, StoredTable
 from pipeline.mapper.program.references import path_steps
-from pipeline.mapper.program.stored_table import ENTRIES, SLOTS, StoredTable
 from pipeline.models import BrokenRow, Part, Source
+from pipeline.plan.lookup_writer import LookupWriter
 from pipeline.plan.sealed.directory import Directory, digest_file
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.stored_entries import StoredEntries
 from pipeline.text import pluralize, printable
 from pipeline.values import BadValue, Record, Value, is_absent
 
@@ -98,7 +98,7 @@ class _Reader:
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._stored: dict[str, None] = {}
-        self._store: StoredEntries | None = None
+        self._store: LookupWriter | None = None
         self.tables: dict[str, dict[str, str]] = {}
         self.files: list[_FileCounts] = []
 
@@ -141,7 +141,7 @@ class _Reader:
         table, number = self.tables[name], len(self.files) - 1
         current = self.files[number]
         changed = current.changed if current.table == name else {}
-        self._store = self._store or StoredEntries(self._directory)
+        self._store = self._store or LookupWriter(self._directory)
         for key, value in table.items():
             if key not in changed:
                 self._store.add(name, key, value, number)

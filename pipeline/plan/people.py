@@ -1,6 +1,6 @@
 """Identities, groups and persons of a plan: collected during the walk, decided and sealed after it.
 
-What grows with the number of people lies in a scratch database (docs/know/promises.md#constant-memory). Nothing depends
+What grows with the number of people lies on disk (docs/know/promises.md#constant-memory). Nothing depends
 on the order of rows.
 """
 
@@ -22,21 +22,27 @@ from numpy.typing import NDArray
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
-from pipeline.identity.aggregator import IdentityColumns
+from pipeline.engines import Engine
+from pipeline.identity.columns import IdentityColumns
 from pipeline.identity.database import Database
 from pipeline.identity.event_ids import EventIds, IdActivity, count_one_day_people, find_activity, write_identified
 from pipeline.identity.groups import GroupCounts, Groups
 from pipeline.identity.identities import Identities
-from pipeline.identity.last_values import UpdateTable
+from pipeline.identity.last_values import OwnerLookup
 from pipeline.identity.observed_pairs import EarlierLink, ObservedPairs
 from pipeline.identity.pair_file import add_pair_file
-from pipeline.identity.persons import PersonCounts, Wanted, final_persons, initial_persons
+from pipeline.identity.persons import PersonCounts, Wanted, initial_persons
 from pipeline.identity.promoted_values import PromotedValues
 from pipeline.identity.promotion import PromotedUpdate
+from pipeline.identity.ranged_files import CarriedRange
 from pipeline.identity.resolve import resolve
-from pipeline.identity.settings import choose_types, parse_policy
+from pipeline.identity.settings import choose_types
+from pipeline.identity.stored_pairs import StoredPairs
+from pipeline.identity.stored_updates import StoredUpdates
 from pipeline.identity.summary import MergeSummary
 from pipeline.plan.duplicates import Settled
+from pipeline.plan.pair_tasks import PairTask, aggregate_pairs
+from pipeline.plan.profiles import ProfileTask, fitting, profiles_of, write_profiles
 from pipeline.plan.sealed.directory import Directory, LinesWriter, digest_file
 from pipeline.plan.sealed.manifest import (
     GroupsSeal,
@@ -50,10 +56,8 @@ from pipeline.plan.series import Series, new_links, unsettled
 from pipeline.plan.window_index import EARLIER, earlier_pairs, write_window_index
 from pipeline.transform.events import Mapper
 from pipeline.transform.tasks import BlockStats, TransformConfig
-from pipeline.validator.rules import ValidationContext, event_too_large
+from pipeline.validator.rules import ValidationContext
 
-SURELY_SMALL = 100_000
-"""An update with fewer bytes of properties passes every rule of size, however it is encoded."""
 MAX_NAMES = 200
 """A plan lists this many property names, the most frequent."""
 T = TypeVar("T", SealedGroup, SealedPerson)
@@ -87,6 +91,7 @@ class PeopleBuilder:
         self._directory = directory
         self._mapper = mapper
         self._options = config.options
+        self._encoder = Encoder(mapper.tool, config.options)
         self._rules = ValidationContext.of(config.options, config.limits)
         self._parts = [part.path for part in config.parts]
         self._inputs = identity_inputs
@@ -94,38 +99,57 @@ class PeopleBuilder:
         self._settled = settled
         self._database = Database(directory.scratch)
         self._observed = ObservedPairs(self._database)
-        self._persons = UpdateTable(self._database, "person_updates")
-        self._groups = Groups(self._database)
+        self._pairs = StoredPairs(directory.scratch / "pairs")
+        self._persons = StoredUpdates(directory.scratch / "updates-of-persons")
+        self._groups = Groups(directory.scratch / "updates-of-groups")
         self._promoted: Counter[str] = Counter()
         self._promotes: PromotedValues | None = None
 
     def close(self) -> None:
         """Release memory and disk."""
         self._database.close()
+        self._pairs.close()
+        self._persons.close()
+        self._groups.close()
 
     def add_block(self, number: int, part: int, first_row: int, stats: BlockStats) -> None:
         """Add a block, in order. `first_row` is the number of its first row in the part, from 1."""
-        self._observed.add_block(number, part, first_row)
+        self._pairs.add_block(number, part, first_row)
         self._groups.types.update(stats.group_types)
         self._promoted.update(stats.promoted)
 
     def add_identities(self, identities: IdentityColumns) -> None:
         """Add what the rows of added blocks contain about ids, persons and groups."""
-        self._observed.add_columns(identities.pairs)
+        self._pairs.add(identities.pairs)
         self._persons.add(identities.persons)
         self._groups.add(identities.groups)
+
+    def aggregate_pairs(self, engine: Engine) -> None:
+        """Aggregate the pairs that the rows contain; before `seal`."""
+        few = self._pairs.few
+        if few is not None:
+            for pairs in few:
+                self._observed.add_batch(pairs)
+            return
+        readable = engine.reads(self._directory.blocks)
+        tasks = (PairTask(CarriedRange.of(piece, readable=readable)) for piece in self._pairs.pieces())
+        for task, pairs in engine.walk(aggregate_pairs, tasks):
+            self._observed.add_batch(pairs)
+            task.block.piece.delete()
 
     def seal(
         self,
         ids: EventIds,
         warnings: Counter[str],
         files: dict[str, str],
+        engine: Callable[[], Engine],
         promoted: Promoted | None = None,
     ) -> PeopleSeal:
         """Write the tables of identities, groups and persons, and that of identified ids. `ids` are those of events.
 
-        `promoted` returns the properties that the events to be sent promote (`pipeline.identity.promotion`); None
-        leaves promotion to the service. `warnings` and `files` receive counts by code and the digests of the tables.
+        `engine` returns the engine, once nothing else uses it. `promoted` returns the properties that the events to be
+        sent promote (`pipeline.identity.promotion`); None leaves promotion to the service. `warnings` and `files`
+        receive counts by code and the digests of the tables.
         """
         if self._inputs.pair_file is not None:
             add_pair_file(self._observed, self._inputs.pair_file)
@@ -156,7 +180,7 @@ class PeopleBuilder:
             counts = PersonCounts()
             initials = None if promoted is None else self._initials(promoted, resolved, counts)
             groups, before = self._seal_groups(initials, warnings, files)
-            persons = self._seal_persons(resolved, counts, warnings, files)
+            persons = self._seal_persons(resolved, counts, warnings, files, engine)
             if promoted is not None:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
         return PeopleSeal(merges, groups, persons, profiles)
@@ -186,7 +210,9 @@ class PeopleBuilder:
             self._promotes.add(updates)
         self._promotes.aggregate()
         initials = initial_persons(self._promotes.last_values(), self._mapper.hasher, counts, wanted=self._wanted())
-        return self._fitting(initials, encode_profile, counts.left_out, "large_person")
+        return fitting(
+            initials, encode_profile, counts.left_out, "large_person", self._encoder, self._options, self._rules
+        )
 
     def _seal_groups(
         self, initials: Iterator[SealedPerson] | None, warnings: Counter[str], files: dict[str, str]
@@ -198,8 +224,8 @@ class PeopleBuilder:
         with LinesWriter(self._directory.groups) as writer:
             follows = self._series is not None or self._inputs.follows
             groups = self._groups.last_values(types, self._mapper.hasher, counts, by_content=follows)
-            fitting = self._fitting(groups, encode_group, counts.left_out, "large_group")
-            writer.write_all(self._new(fitting, "settled_group", warnings))
+            small = fitting(groups, encode_group, counts.left_out, "large_group", self._encoder, options, self._rules)
+            writer.write_all(self._new(small, "settled_group", warnings))
             count = writer.count
             writer.write_all(self._new(initials, "settled_person", warnings) if initials is not None else ())
             files["groups.jsonl"] = writer.close()
@@ -221,22 +247,30 @@ class PeopleBuilder:
         return ProfilesSeal(**counts._asdict(), **people._asdict(), looked_at=sampled, promoted=promoted)
 
     def _seal_persons(
-        self, identities: Identities, counts: PersonCounts, warnings: Counter[str], files: dict[str, str]
+        self,
+        identities: Identities,
+        counts: PersonCounts,
+        warnings: Counter[str],
+        files: dict[str, str],
+        engine: Callable[[], Engine],
     ) -> PersonsSeal:
         options = self._options
+        moves = identities.owners if identities.moves else None
         with LinesWriter(self._directory.persons) as writer:
-            persons = final_persons(
-                self._persons,
-                parse_policy(options.profile_policy),
-                self._mapper.hasher,
-                counts,
-                moves=identities.owners if identities.moves else None,
-                wanted=self._wanted(),
-                promoted=None if self._promotes is None else self._promotes.last_values(),
-                removes=options.dialect == "posthog",
-            )
-            fitting = self._fitting(persons, encode_profile, counts.left_out, "large_person")
-            writer.write_all(self._new(fitting, "settled_person", warnings))
+            if self._promotes is None and self._settled is None:
+                processes = engine()
+                tasks = self._profile_tasks(moves, readable=processes.reads(self._directory.blocks))
+                for _, written in processes.walk(write_profiles, tasks):
+                    writer.write_lines(written.lines)
+                    counts.add(written.counts)
+            else:  # both are asked for a person at a time
+                promoted = None if self._promotes is None else self._promotes.last_values()
+                finals = self._persons.last_values(moves)
+                persons = profiles_of(
+                    finals, counts, self._mapper, self._encoder, options, self._rules,
+                    wanted=self._wanted(), promoted=promoted,
+                )  # fmt: skip
+                writer.write_all(self._new(persons, "settled_person", warnings))
             files["persons.jsonl"] = writer.close()
         return PersonsSeal(
             options.person_properties,
@@ -248,23 +282,22 @@ class PeopleBuilder:
             examples=counts.examples or msgspec.UNSET,
         )
 
+    def _profile_tasks(self, moves: OwnerLookup | None, *, readable: bool) -> Iterator[ProfileTask]:
+        """A task for each piece of the updates; it has their bytes where the processes cannot read the files."""
+        wanted = self._wanted()
+        for piece in self._persons.pieces(moves):
+            unwanted: frozenset[str] = frozenset()
+            if wanted is not None:
+                owners = piece.texts()
+                unwanted = frozenset(owner for owner, good in zip(owners, wanted(owners), strict=True) if not good)
+            yield ProfileTask(CarriedRange.of(piece, readable=readable), unwanted)
+
     def _wanted(self) -> Wanted | None:
         """A predicate of who gets a profile, None where all do. To be called after `_seal_profiles`."""
         if self._options.persons != "identified":
             return None
         identified = IdentifiedIds(self._directory.identified)
         return lambda ids: identified.holds(ids).tolist()
-
-    def _fitting(
-        self, updates: Iterator[T], encode: Callable[[T, Encoder, str], bytes], left_out: Counter[str], code: str
-    ) -> Iterator[T]:
-        """The updates that are small enough to be sent; the others are counted in `left_out` under `code`."""
-        encoder, dialect = Encoder(self._mapper.tool, self._options), self._options.dialect
-        for update in updates:
-            if update.size < SURELY_SMALL or event_too_large(encode(update, encoder, dialect), self._rules) is None:
-                yield update
-            else:
-                left_out[code] += 1
 
     def _new(self, updates: Iterator[T], code: str, warnings: Counter[str]) -> Iterator[T]:
         """The updates that no earlier plan settled."""

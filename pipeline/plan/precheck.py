@@ -16,6 +16,7 @@ from pipeline.extractors import has_fixed_columns
 from pipeline.extractors import rows as read_rows
 from pipeline.extractors.discovery import SAME_FILE
 from pipeline.extractors.named_files import natural
+from pipeline.extractors.stream import in_turn
 from pipeline.mapper import Mapping
 from pipeline.mapper.program.blanks import blank_remover
 from pipeline.mapper.program.references import find
@@ -68,7 +69,7 @@ def check_first_rows(parts: Sequence[Part], mapping: Mapping, options: SealedOpt
     """
     named = named_columns(mapping, options)
     if mapping.table_from_path is not None:
-        parts = [_with_table(part, mapping, options) for part in parts]
+        parts = [_with_table(part, mapping, options) for part in in_turn(parts)]
     if named.all:
         _check_columns(parts, mapping, named)
     return tuple(parts)
@@ -83,7 +84,7 @@ def detect_settings(
     """
     undecided = {name: one for name, one in mapping.settings.items() if one.found and not options.settings.get(name)}
     notices: list[tuple[str, str, str]] = []
-    for part in parts:
+    for part in in_turn(parts) if undecided else ():
         record = _first_record(part, mapping) if undecided else None
         if record is None:
             continue
@@ -139,7 +140,7 @@ def _check_columns(parts: Sequence[Part], mapping: Mapping, named: NamedColumns)
     """Raise UnfitExport for a named column that no part has, and for a part without a column that every part needs."""
     missing = dict(named.all)
     columns: dict[str, None] = {}
-    for part in parts:
+    for part in parts if all(part.dialect.header for part in parts) else in_turn(parts):
         needed = list(named.needed)
         part_columns: dict[str, None] = {}
         for record in _rows_with_columns(part, mapping):

@@ -26,7 +26,7 @@ from pipeline.identity.groups import group_uuid
 from pipeline.ledger import BatchKey, read_batches, read_summary, state_digest
 from pipeline.models import SealedOptions, Step
 from pipeline.options import PathText, PlanOptions
-from pipeline.plan.duplicates import ALREADY_SETTLED
+from pipeline.plan.decisions import ALREADY_SETTLED
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import (
@@ -131,14 +131,14 @@ def open_replay(options: PlanOptions) -> Replay | None:
     while (before := chain[-1][0].replays) is not msgspec.UNSET:
         if stale := replay_differences(chain[-1][0]):
             raise StalePlan(
-                f"{chain[-1][1].path} cannot be replayed: {stale[0]}", differences=stale, hint="bring that plan back"
+                f"{chain[-1][1].name} cannot be replayed: {stale[0]}", differences=stale, hint="bring that plan back"
             )
         chain.append(open_plan(before.directory))
     plan, directory = chain[0]
-    name = quoted(str(directory.path))
+    name = quoted(directory.name)
     if "uuids.bin" in plan.files:
         raise UsageError(
-            f"{directory.path} is the plan of a job's window, and those are not replayed",
+            f"{directory.name} is the plan of a job's window, and those are not replayed",
             hint="correct the mapping or the files of the window; the next run of the job sends what is new",
         )
     summary = read_summary(directory.ledger, most=0)
@@ -146,16 +146,18 @@ def open_replay(options: PlanOptions) -> Replay | None:
     unsent = plan.events.made - totals.settled - totals.refused
     if unsent:
         raise UnsafePlan(
-            f"{pluralize(unsent, 'event')} of {directory.path} {are(unsent)} not sent yet, or in doubt; what the"
+            f"{pluralize(unsent, 'event')} of {directory.name} {are(unsent)} not sent yet, or in doubt; what the"
             " service has is known once all were sent",
             hint=f"send the rest first: backcast apply {name} --to {quoted(_target(plan, summary.history))}",
         )
     if not (totals.refused or sum(plan.rejects.values())):
         raise UsageError(
-            f"every event of {directory.path} was accepted, and no row was rejected: nothing is left to replay",
+            f"every event of {directory.name} was accepted, and no row was rejected: nothing is left to replay",
             hint="plan without --replay; rows that are new have uuids of their own",
         )
-    seal = ReplayedPlan(plan.digest, state_digest(directory.ledger), totals.settled, str(directory.path.resolve()))
+    seal = ReplayedPlan(
+        plan.digest, state_digest(directory.ledger), totals.settled, directory.url or str(directory.path.resolve())
+    )
     return Replay(chain, root, seal)
 
 
@@ -169,7 +171,7 @@ def inherited(options: PlanOptions, replay: Replay) -> PlanOptions:
     plan, directory, sealed = replay.plan, replay.directory, replay.plan.options
     if sealed.identities and options.identities is None:
         raise UsageError(
-            f"{directory.path} was planned with --identities, whose file is not part of a plan",
+            f"{directory.name} was planned with --identities, whose file is not part of a plan",
             hint="give the same file again: --identities FILE",
         )
     names = {one.name for one in fields(SealedOptions)} & {one.name for one in fields(PlanOptions)}
@@ -185,7 +187,7 @@ def inherited(options: PlanOptions, replay: Replay) -> PlanOptions:
     for name in ("collapse_identical", "limit"):
         if getattr(merged, name) != given[name]:
             raise UsageError(
-                f"--{name.replace('_', '-')} is not as in {directory.path}, so the same rows would have other uuids",
+                f"--{name.replace('_', '-')} is not as in {directory.name}, so the same rows would have other uuids",
                 hint="leave the option out: those of the earlier plan apply",
             )
     return merged
@@ -219,7 +221,7 @@ def _entries_of_block(transformer: BlockTransformer, task: Task) -> bytes:
         halves = events.uuids[chosen].copy().view(">u8").astype(np.uint64)
         entries["hi"] = halves[:, 0]
         entries["lo"] = mixed(halves[:, 1], np.array(ordinals, np.uint32))
-        entries["content"] = np.frombuffer(b"".join(events.digests), "<u8").reshape(-1, 2)[chosen, 0]
+        entries["content"] = events.hashes[chosen, 0]
         entries["block"] = task.number
         entries["row"] = np.array(events.row_of, np.uint32)[chosen]
     return entries.tobytes()

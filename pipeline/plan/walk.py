@@ -16,12 +16,13 @@ import numpy as np
 from pipeline.engines import Rest
 from pipeline.errors import BackcastError
 from pipeline.extractors import blocks as read_blocks
-from pipeline.identity.aggregator import IdentityColumns
+from pipeline.extractors.stream import in_turn
+from pipeline.identity.columns import IdentityColumns
 from pipeline.identity.event_ids import EventIdAggregator
 from pipeline.mapper.own_code import Cost, OwnCode
 from pipeline.models import Part
 from pipeline.plan.checks.rows import remedy_of
-from pipeline.plan.key_records import KeyRecords
+from pipeline.plan.key_records import PIECE, KeyRecords
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
 from pipeline.plan.sealed.directory import LinesWriter
@@ -107,21 +108,17 @@ class Walk:
         self.rules: dict[str, int] = {}
         self._ruled = counted.ruled if counted is not None else frozenset()
         self.drift = DriftCollector(scratch)
-        self.keys = KeyRecords(scratch / "keys")
+        self.keys = KeyRecords(scratch / "keys", PIECE)
         self.ids = EventIdAggregator(scratch / "ids-of-events")
         self.cells = DailyCounts(scratch)
         self.code_cost: str | None = None
         self._cost = Cost()
-        self._bytes_read = 0
+        self._rows_read = self._bytes_read = 0
 
     def run(self, files: dict[str, str]) -> None:
         """Read the source, or as many of its rows as --limit asks for. `files` receives the digests of the tables."""
-        limit = self._request.config.options.limit
-        with (
-            LinesWriter(self._directory.blocks) as blocks,
-            LinesWriter(self._directory.rejects) as rejects,
-            self._request.engine as engine,
-        ):
+        limit, engine = self._request.config.options.limit, self._request.engine
+        with LinesWriter(self._directory.blocks) as blocks, LinesWriter(self._directory.rejects) as rejects:
             rest = Rest(take_retained, self._add_retained)
             started = time.perf_counter()
             if limit is None:
@@ -129,7 +126,7 @@ class Walk:
                     self._add(task, stats, blocks, rejects)
             else:
                 for task in self.tasks():
-                    left = limit - sum(counts.rows for counts in self.parts)
+                    left = limit - self._rows_read
                     if left <= 0:
                         break
                     for _, stats in engine.walk(observe_block, [task._replace(limit=left)], rest):
@@ -165,7 +162,7 @@ class Walk:
     def tasks(self) -> Iterator[Task]:
         """Every block of the source, numbered from 0."""
         number = 0
-        for part in self._request.config.parts:
+        for part in in_turn(self._request.config.parts):
             for block in read_blocks(part):
                 yield Task(number, block)
                 number += 1
@@ -190,6 +187,7 @@ class Walk:
         for code, (row, offset, detail) in stats.examples.items():
             self.examples.setdefault(code, Example(path, first_row + row, offset, detail))
         counts.rows += stats.rows
+        self._rows_read += stats.rows
         counts.mapped += stats.mapped
         counts.skipped += stats.skips.total()
         counts.rejected += stats.rejected
@@ -212,7 +210,7 @@ class Walk:
         self.events += stats.events
         self.event_bytes += stats.event_bytes
         self._bytes_read += block.length
-        self._progress(sum(one.rows for one in self.parts), self._bytes_read)
+        self._progress(self._rows_read, self._bytes_read)
 
     def _add_identities(self, identities: IdentityColumns) -> None:
         self.ids.add(identities.ids)

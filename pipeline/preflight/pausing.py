@@ -186,7 +186,7 @@ class Pausing:
             raise UsageError(
                 f"hog functions of another project are off for this plan: {named(record.functions)}, of project"
                 f" {record.project} at {record.api}",
-                hint=f"backcast resume-functions {self.directory.path} --to {record.api} --project {record.project}",
+                hint=f"backcast resume-functions {self.directory.name} --to {record.api} --project {record.project}",
             )
         return record
 

@@ -187,8 +187,8 @@ def build_receipt(plan: Plan, directory: Directory) -> Receipt:
     sending = sending_of(plan, directory)
     if sending is None:
         raise UsageError(
-            f"nothing of {directory.path} was sent, so there is nothing to give a receipt for",
-            hint=f"send it first: backcast apply {directory.path} --to us|eu|URL",
+            f"nothing of {directory.name} was sent, so there is nothing to give a receipt for",
+            hint=f"send it first: backcast apply {directory.name} --to us|eu|URL",
         )
     return Receipt(
         written_now(),

@@ -108,7 +108,7 @@ def write_undo_list(
     summary = read_summary(directory.ledger, most=0)
     history = summary.history
     if history is None or not (summary.totals.settled or any(read_unanswered(directory.ledger))):
-        raise UsageError(f"nothing of {directory.path} was sent, so there is nothing to take back")
+        raise UsageError(f"nothing of {directory.name} was sent, so there is nothing to take back")
     _may_replace(to)
     root = options.source_root
     config = transform_config_for(plan, directory, root)

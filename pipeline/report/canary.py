@@ -49,8 +49,8 @@ def check_canary(canary: CanaryResult | None, directory: Directory, to: str) -> 
         reason = "has a canary of which events were refused or differ"
     size = 1_000 if canary is None else canary.most
     raise UnsafePlan(
-        f"{directory.path} {reason}; nothing was sent",
-        hint=f"backcast apply {quoted(str(directory.path))} --to {quoted(to)} --canary {size}",
+        f"{directory.name} {reason}; nothing was sent",
+        hint=f"backcast apply {quoted(directory.name)} --to {quoted(to)} --canary {size}",
     )
 
 

@@ -186,7 +186,7 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
     Raises UnsafePlan when they are damaged.
     """
     return Report(
-        directory.path.resolve().name,
+        directory.url or directory.path.resolve().name,
         plan,
         *_daily(directory, plan),
         code_counts(plan.skips, plan.examples),

@@ -10,6 +10,7 @@ import msgspec
 from pipeline.errors import BackcastError
 from pipeline.files import private, write_atomically
 from pipeline.mapper.own_code import OwnCode
+from pipeline.plan.in_bucket import copy_results
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.statistics.coverage import Coverage
@@ -140,8 +141,10 @@ def write_report(directory: Directory, plan: Plan, new: Results = NO_RESULTS) ->
 
 
 def update_report(directory: Directory, plan: Plan, warn: Callable[[str], None], new: Results = NO_RESULTS) -> None:
-    """Write the report again after a run. Where that fails, `warn` gets a line: the run itself did not fail."""
+    """Write the report again after a run, and copy it to the bucket of a plan that is in one. Where that fails, `warn`
+    gets a line: the run itself did not fail."""
     try:
         write_report(directory, plan, new)
     except (OSError, BackcastError) as error:
         warn(printable(f"the report of the plan could not be written: {error}", MAX_WARNING))
+    copy_results(directory, lambda line: warn(printable(line, MAX_WARNING)))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from pipeline.plan.in_bucket import file_here
 from pipeline.report.canary import latest_canary
 from pipeline.report.paused import named
 from pipeline.text import pluralize, printable, quoted
@@ -131,7 +132,7 @@ def _step(
             f"Send what is missing again, with the same uuids, and compare once more.{asks}", f"{verify} --repair"
         )
     if state == "differs":
-        file = printable(f"{directory}/differences.jsonl", 1_000)
+        file = printable(file_here(directory, "differences.jsonl"), 1_000)
         return NextStep(f"Read each difference with its row in {file}. To compare once more, as deep:{asks}", verify)
     if state == "verified":
         return NextStep(
@@ -177,7 +178,7 @@ def _after_canary(canary: CanaryResult, apply: str, of_project: str, refused: st
         return NextStep("The canary landed as it was sent. Send the rest, which cannot be deleted either:", apply)
     if not canary.verification.differs:
         return NextStep("The service refused events of the canary. Read which, and why, before the rest:", refused)
-    file = printable(f"{directory}/differences.jsonl", 1_000)
+    file = printable(file_here(directory, "differences.jsonl"), 1_000)
     again = f"{apply}{of_project} --canary {canary.most}"
     return NextStep(
         f"The canary did not land as it was sent. Read each difference with its row in {file} before the rest is sent."

@@ -122,7 +122,7 @@ def same_cause(detail: str) -> str:
     return _VARIABLE.sub("…", detail)
 
 
-def read_superseded(path: Path) -> tuple[int, Example] | None:
+def read_superseded(path: PathText) -> tuple[int, Example] | None:
     """The duplicates of a plan that differ from the event that is sent in their place: how many, and the first.
 
     Raises UsageError, UnsafePlan.
@@ -163,7 +163,7 @@ def refusal(directory: Directory, *, rehearsed: bool = False) -> Refused:
     summary = read_summary(source.ledger, most=1)
     first = summary.refusals[0]
     service = "the local service" if rehearsed else "the service"
-    hint = f"list them, with their rows: backcast rejects {directory.path}"
+    hint = f"list them, with their rows: backcast rejects {directory.name}"
     if source.ledger != _refusing(directory)[0].ledger:
         hint = f"read refused_events in {source.ledger}; `backcast rejects` lists what the plan's own target refused"
     return Refused(

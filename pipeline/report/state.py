@@ -101,8 +101,8 @@ def check_rehearsed(plan: Plan, directory: Directory) -> None:
     """Raise UnsafePlan unless the last rehearsal of this very plan sent all of it and found all of it; BrokenLedger."""
     if not _is_rehearsed(results_of(directory, plan, NO_RESULTS)):
         raise UnsafePlan(
-            f"{directory.path} was not rehearsed, or its rehearsal left events unsent, refused or missing",
-            hint=f"backcast rehearse {quoted(str(directory.path))}",
+            f"{directory.name} was not rehearsed, or its rehearsal left events unsent, refused or missing",
+            hint=f"backcast rehearse {quoted(directory.name)}",
         )
 
 

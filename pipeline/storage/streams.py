@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from pipeline.storage.store import pool, remote_range
@@ -28,8 +29,8 @@ class _Ranges(io.RawIOBase):
         self._at = 0
         self._start, self._piece = 0, b""
 
-    def _fetch(self, wanted: int) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def _fetch(self, wanted: int) -> bytes: ...
 
     def readable(self) -> bool:
         return True

@@ -13,6 +13,7 @@ from pipeline.clock_offsets import most_frequent
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import blocks, describe
 from pipeline.extractors import rows as read_rows
+from pipeline.extractors.stream import in_turn
 from pipeline.mapper import load
 from pipeline.models import BLOCK_BYTES, BrokenRow, Notice, Part, Source
 from pipeline.survey.clock import Clock
@@ -43,7 +44,7 @@ def survey(source: Source, *, rows: int | None = SAMPLE_ROWS) -> Survey:
     """
     walk = _Walk(source)
     unread = rows
-    for number, part in enumerate(source.parts):
+    for number, part in enumerate(in_turn(source.parts)):
         share = None if unread is None else max(1, unread // (len(source.parts) - number))
         read = walk.add_part(part, share)
         unread = None if unread is None else max(0, unread - read)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.encoder.fingerprints import fingerprints
 from pipeline.transform.events import Events
 
 KEY = np.dtype(
@@ -53,11 +52,8 @@ def key_records(events: Events, number: int, *, earliest: bool = False) -> NDArr
     keys["lo"] = raw[:, 8:].copy().view(">u8")[:, 0]
     keys["received"] = np.where(events.received > 0, EARLIEST - events.received, 0) if earliest else events.received
     keys["time"] = events.times
-    content = np.frombuffer(b"".join(events.digests), "<u8").reshape(-1, 2)
-    keys["content_hi"] = content[:, 0]
-    keys["content_lo"] = content[:, 1]
+    keys["content_hi"], keys["content_lo"], keys["person"], keys["same"] = events.hashes.T
     keys["name"] = events.name_of
-    keys["person"], keys["same"] = fingerprints(events.runs, events.sizes).T
     if events.keyless:
         keys["name"][list(events.keyless)] |= KEYLESS
     keys["block"] = number
@@ -71,4 +67,4 @@ def key_records(events: Events, number: int, *, earliest: bool = False) -> NDArr
         keys["position"] = events.positions
         _, inverse, counts = np.unique(keys["row"], return_inverse=True, return_counts=True)
         keys["row_events"] = counts[inverse]
-    return keys.take(np.argsort(hi))
+    return keys.take(np.argsort(hi, kind="stable"))

@@ -14,6 +14,7 @@ from pipeline.encoder.buffer import split_events
 from pipeline.extractors.rows import Rows
 from pipeline.mapper.compiler import RowScan
 from pipeline.models import Layout, Reject
+from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
 from pipeline.transform.field_counts import BlockFields
 from pipeline.uuids import Hasher, content_digest
@@ -68,7 +69,7 @@ class Events:
     `runs` are the encoded events, each followed by a comma, some hundreds in each run; `sizes` their bytes without the
     comma; `events` splits them. `digest` is xxh3-128 of all of them, the block's seal. Of the other fields some have
     one entry for each event: `row_of` (from 0), `positions` (in its row), `uuids` (16 bytes each), and, filled
-    only when observing, `digests` (xxh3-128), `names`, `name_of` (an index of `distinct_names`, which
+    only when observing, `hashes` (`hash_events`), `names`, `name_of` (an index of `distinct_names`, which
     `name_counts` counts), `times` and `received`
     (µs UTC, 0 for none). `keyless` are the indices of events without a source key. `content(row)` is the digest
     of what makes a row equal to others without a source key.
@@ -95,7 +96,7 @@ class Events:
     uuids: NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 16), np.uint8))
     keyless: frozenset[int] = frozenset()
 
-    digests: list[bytes] = field(default_factory=list)
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 4), np.uint64))
     names: list[str] = field(default_factory=list)
     distinct_names: list[str] = field(default_factory=list)
     name_counts: dict[str, int] = field(default_factory=dict)
@@ -117,9 +118,9 @@ class Events:
 
     def take_columns(self, columns: tuple[bytes, bytes, bytes, bytes]) -> None:
         """Take the columns of an observer, and count the events of each name and day in `cells`."""
-        names = {name: number for number, name in enumerate(dict.fromkeys(self.names))}
-        self.distinct_names = list(names)
-        self.name_of = np.fromiter(map(names.__getitem__, self.names), np.uint32, self.count)
+        names, numbers = (native.number_names if AVAILABLE else number_names)(self.names)
+        self.distinct_names = names
+        self.name_of = np.frombuffer(numbers, np.uint32)
         self.name_counts = dict(zip(names, np.bincount(self.name_of, minlength=len(names)).tolist(), strict=True))
         self.times, self.received, self.walls, self.walls_received = (
             np.frombuffer(column, np.int64) for column in columns
@@ -129,6 +130,13 @@ class Events:
         for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
             day, name = divmod(cell, len(names))
             self.cells[self.distinct_names[name], day, "mapped"] += count
+
+
+def number_names(names: list[str]) -> tuple[list[str], bytes]:
+    """The different names in the order of their first, and the number of each among them; `pipeline.native` has the
+    same."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return list(numbers), np.fromiter(map(numbers.__getitem__, names), np.uint32, len(names)).tobytes()
 
 
 def contents(rows: Rows, mapper: Mapper) -> Callable[[int], str]:

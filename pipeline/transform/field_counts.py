@@ -129,9 +129,9 @@ class FieldCounts:
     """
 
     __slots__ = (
-        "_columns", "_counted", "_events", "_examples", "_explicit", "_items", "_members", "_names_of_rules", "_nested",
-        "_numbers", "_ordinary", "_outcomes", "_remaining", "_rows", "_ruled", "_shapes", "_skipped_items", "_sparse",
-        "_tally", "event", "item_events", "levels", "members", "pending",
+        "_columns", "_counted", "_events", "_examples", "_explicit", "_items", "_members", "_names_of_rules",
+        "_nested", "_numbers", "_ordinary", "_outcomes", "_remaining", "_rows", "_ruled", "_settled", "_shapes",
+        "_skipped_items", "_sparse", "_tally", "event", "item_events", "levels", "members", "pending",
     )  # fmt: skip
 
     def __init__(self, counted: Counted) -> None:
@@ -149,6 +149,7 @@ class FieldCounts:
         self._members: Any = self._scan_members if self._remaining or counted.code else self._tally
         self.members = self._members
         self._numbers: dict[str, int] = {f"{EVENT}0": 0}
+        self._settled: dict[int, int] = {}
         self._outcomes = [f"{EVENT}0"]
         self._sparse = self._items = False
         self._columns: Sequence[str] = ()
@@ -241,7 +242,6 @@ class FieldCounts:
         """The latest row is an ordinary one: one event and nothing else. Without a rule it need not be counted here,
         because `end` knows how many such rows there are, unless code of the mapping may have changed the name."""
         rule = event.rule
-        outcome = self._outcomes[0]
         if self._counted.code:
             self._ordinary += 1
             self._explicit[event.event or ""] += 1
@@ -254,10 +254,16 @@ class FieldCounts:
             except KeyError:
                 self._ruled[rule] = 1
                 self._names_of_rules[rule] = self.event or "", event.event or ""
-        if rule in self._counted.changing:
-            outcome = f"{EVENT}{rule}"
-            self._tally_settled(outcome)
+        number = 0
+        if rule:
+            try:
+                number = self._settled[rule]
+            except KeyError:
+                number = self._settled[rule] = self._number(self._event_outcome(rule))
+            if number and self._tally is not None:
+                self._tally.settle(number)
         if self.pending:
+            outcome = self._outcomes[number]
             counts = self._shapes
             for level, names in self.pending[0]:
                 key = outcome, level, names

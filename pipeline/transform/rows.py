@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, EventBuffer
 from pipeline.encoder.event import Encoder
+from pipeline.encoder.fingerprints import hash_events
 from pipeline.extractors.rows import Rows
 from pipeline.models import (
     BrokenRow,
@@ -27,6 +28,7 @@ from pipeline.transform.observer import NOTHING_MORE, OVERWRITES, Observation, a
 from pipeline.transform.rejection import RowRejected, check_number, require_sendable, require_sendable_update
 from pipeline.uuids import SEPARATOR, content_key
 from pipeline.validator.rules import (
+    FastTest,
     ValidationContext,
     event_too_large,
     fast_test,
@@ -60,7 +62,7 @@ class RowTransformer:
         self.aggregator = observation.aggregator if observation is not None else None
         self.fields = observation.fields if observation is not None else None
         self.events = Events()
-        self.buffer = EventBuffer(mapper.hasher, digest_each=self.observe)
+        self.buffer = EventBuffer(mapper.hasher, hash_events if self.observe else None)
         self.observer: Any = observer(self.events, self.aggregator)
         self.valid_heads: dict[str | None, bytes] = {}
         """The encoded beginning of events, by event name: only of names that break no rule, not even by a warning."""
@@ -77,58 +79,30 @@ class RowTransformer:
     def run(self, limit: int | None, first: int = 0) -> Events:
         """Transform all rows, or of the first `limit` those from number `first`.
 
-        This is the hottest loop there is. An ordinary event is written right here: one of a valid name, for which a
-        single expression shows that it breaks no rule. All other rows go through `transform`.
+        This is the hottest loop there is: `append` or its native twin takes ordinary events, `transform` all others.
         """
         events, buffer, observe = self.events, self.buffer, self.observe
         map_row: Any = self.mapper.map_row
         map_members: Any = self.mapper.map_members
-        write_properties: Any = self.encoder.write_usual
-        write_members: Any = self.encoder.write_members
+        append: Any = self.append if self.is_valid is None or not AVAILABLE else self.appender(self.is_valid)
         observe_event = self.observer
-        is_valid, newest = self.is_valid, self.newest
-        valid_heads = self.valid_heads
         fields = self.fields
         if fields is not None:
             fields.begin(self.rows.columns)
-        text, ends, times, keys, row_of = buffer.open, buffer.ends, buffer.times, buffer.keys, events.row_of
+        text = buffer.open
         row, ordinary = -1, 0
-        time: Any
         for row, record in enumerate(islice(self.rows, first, limit), first):
             if record.__class__ is BrokenRow:
                 self.reject(row, "read", record.code, record.detail)
                 continue
             map_record = map_members if record.__class__ is Members else map_row
             result = map_record(record, observe, fields)
-            written = False
-            if (
-                result.__class__ is UnvalidatedEvent
-                and is_valid
-                and not result.warnings
-                and (head := valid_heads.get(result.event))
-                and is_valid(time := result.time, distinct_id := result.distinct_id, newest)
-            ):
-                properties = result.properties
-                write = write_members if properties.__class__ is Members else write_properties
-                ending = SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
-                written = write(text, head, distinct_id, properties, ending, self.max_bytes)
-            if written:
-                key = result.key
-                if result.uuid is not None:
-                    buffer.own[len(ends)] = result.uuid
-                    key = ""
-                elif key is None:
-                    self.keyless.add(len(row_of))
-                    key = content_key(self.content_of(row), 0)
-                keys.append(key)
-                ends.append(len(text))
-                times.append(time)
-                row_of.append(row)
+            if append(text, row, result):
                 ordinary += 1
                 if observe:
                     if fields is not None and (result.rule or fields.pending):
                         fields.settle_event(result)
-                    if unobserved := observe_event(row, result, time, distinct_id, properties):
+                    if unobserved := observe_event(row, result, result.time, result.distinct_id, result.properties):
                         self.observe_remaining(unobserved, row, result)
             else:
                 self.transform(row, result)
@@ -141,6 +115,40 @@ class RowTransformer:
         if fields is not None:
             events.fields = fields.end(ordinary, events.name_counts)
         return events
+
+    def appender(self, is_valid: FastTest) -> Any:
+        """The native twin of `append`."""
+        endings = (SECONDS, MILLISECONDS, MICROSECONDS)
+        rules: Any = (self.encoder.write_members, self.valid_heads, is_valid, self.newest, self.max_bytes, endings)
+        columns: Any = (self.buffer.ends, self.buffer.times, self.buffer.keys, self.events.row_of, self.buffer.own)
+        return native.Appender(*(self.append, UnvalidatedEvent, *rules, *columns))
+
+    def append(self, text: bytearray, row: int, result: Any) -> bool:
+        """Append an event of a valid name if one expression shows that it breaks no rule; else False, and nothing."""
+        is_valid = self.is_valid
+        if result.__class__ is not UnvalidatedEvent or is_valid is None or result.warnings:
+            return False
+        head = self.valid_heads.get(result.event)
+        if head is None or not is_valid(result.time, result.distinct_id, self.newest):
+            return False
+        buffer, properties = self.buffer, result.properties
+        time: Any = result.time
+        write: Any = self.encoder.write_members if properties.__class__ is Members else self.encoder.write_usual
+        ending = SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
+        if not write(text, head, result.distinct_id, properties, ending, self.max_bytes):
+            return False
+        key = result.key
+        if result.uuid is not None:
+            buffer.own[len(buffer.ends)] = result.uuid
+            key = ""
+        elif key is None:
+            self.keyless.add(len(self.events.row_of))
+            key = content_key(self.content_of(row), 0)
+        buffer.keys.append(key)
+        buffer.ends.append(len(text))
+        buffer.times.append(time)
+        self.events.row_of.append(row)
+        return True
 
     def transform(self, row: int, result: Any) -> None:
         """Transform what the mapper returned for one row, which is mapped, skipped or rejected; check every rule."""
@@ -378,7 +386,7 @@ class RowTransformer:
         events, buffer = self.events, self.buffer
         events.content = self.content_of
         buffer.close_run()
-        events.count, events.digest, events.digests = buffer.count, buffer.seal, buffer.digests
+        events.count, events.digest, events.hashes = buffer.count, buffer.seal, buffer.hashes
         events.runs, events.sizes, events.uuids = buffer.runs, buffer.sizes, buffer.uuids
         events.keyless = frozenset(self.keyless)
         events.positions = [0] * events.count

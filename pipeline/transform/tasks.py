@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.batcher import Batch
-from pipeline.identity.aggregator import IdentityColumns
+from pipeline.identity.columns import IdentityColumns
 from pipeline.mapper.own_code import Cost
 from pipeline.models import Block, Part, Reject, SealedOptions
 from pipeline.options import Limits
 from pipeline.transform.drift import Taken
 from pipeline.transform.events import Mapper
 from pipeline.transform.field_counts import BlockFields, Counted
+
+SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-builtins")
+"""Libraries whose version can change an event; recorded in a plan, and named when a block's digest differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class TransformConfig:
     `identified` is the plan's table of ids that get a profile; without it all do. `counted` is what a plan counts
     of the fields of rows; it changes no event. `other` is the config
     of another plan, with which the events of this one are compared. With `people` each batch names whose events it has.
+    `tables` are the files of the plan that each process opens, with their sha256.
     """
 
     compile: Callable[[SealedOptions], Mapper]
@@ -36,6 +40,7 @@ class TransformConfig:
     counted: Counted | None = None
     other: TransformConfig | None = None
     people: bool = False
+    tables: Mapping[Path, str] = field(default_factory=dict)
 
 
 class Task(NamedTuple):

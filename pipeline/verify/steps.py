@@ -81,8 +81,8 @@ def check_sent(plan: Plan, directory: Directory, to: str) -> None:
     totals = read_totals(directory.ledger)
     if plan.events.made and not totals.settled + totals.refused and not any(read_unanswered(directory.ledger)):
         raise UsageError(
-            f"nothing of {directory.path} was sent yet, so there is nothing to verify",
-            hint=f"send it first: backcast apply {quoted(str(directory.path))} --to {quoted(to)}",
+            f"nothing of {directory.name} was sent yet, so there is nothing to verify",
+            hint=f"send it first: backcast apply {quoted(directory.name)} --to {quoted(to)}",
         )
 
 
@@ -149,7 +149,7 @@ def _left_unsent(plan: Plan, directory: Directory) -> int:
         raise UnsafePlan(
             f"{pluralize(unsent, 'event')} of the plan {are(unsent)} not sent yet; only a plan that is sent can be"
             " repaired, and nothing was sent",
-            hint=f"send the rest first: backcast apply {directory.path} --to …",
+            hint=f"send the rest first: backcast apply {directory.name} --to …",
         )
     return left
 

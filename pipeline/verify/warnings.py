@@ -6,6 +6,7 @@ The local service has them in a table `warnings`. The real service keeps its own
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +33,7 @@ def read_warnings(
     sealed: SealedPlan,
     cells: list[tuple[str, str]],
 ) -> WarningCheck:
-    """The warnings about events of the plan, by type, each with the rows of some of them."""
+    """The warnings about events of the plan, by type, each with the first rows of those that were read."""
     try:
         answer = client.query(f"select type, uuid, dropped from warnings order by receipt limit {MOST_READ}")
     except Refused as error:
@@ -45,17 +46,18 @@ def read_warnings(
     for type_, uuid, dropped in rows:
         if uuid in planned:
             types.setdefault(type_, []).append((uuid, dropped))
-    found = [
-        WarningCount(
-            type_,
-            len(dict(some)),
-            sum(dict(some).values()),
-            place_differences([planned[uuid] for uuid in list(dict(some))[:EXAMPLES]], sealed, cells),
-        )
-        for type_, some in sorted(types.items(), key=lambda item: (-len(item[1]), item[0]))
-    ]
+    found = []
+    for type_, some in sorted(types.items(), key=lambda item: (-len(item[1]), item[0])):
+        events = dict(some)
+        # Requests that are sent side by side arrive in any order; the rows that come first do not depend on it.
+        first = nsmallest(EXAMPLES, (planned[uuid] for uuid in events), key=_place)
+        found.append(WarningCount(type_, len(events), sum(events.values()), place_differences(first, sealed, cells)))
     over = f"only the first {MOST_READ:,} of the target's warnings were read" if len(rows) == MOST_READ else ""
     return WarningCheck(found, over)
+
+
+def _place(event: np.void) -> tuple[int, int, int]:
+    return int(event["phase"]), int(event["block"]), int(event["index"])
 
 
 def _planned(expected: Pages, uuids: set[str]) -> dict[str, np.void]:

@@ -321,13 +321,14 @@ def test_a_target_is_a_region_or_a_url(target: str, address: str) -> None:
     "target",
     [
         *["", "uk", "example.com", "ftp://a.example", "http://", "http://a:99999", "http://a b"],
-        *["http://u:p@a", "http://a?b=c", "http://a#b"],
+        *["http://u:secret@a", "http://a?b=secret", "http://a#b", "ftp://u:secret@a", "s3://b/c?sig=secret"],
     ],
 )
 def test_what_is_no_target_is_a_usage_error(target: str) -> None:
-    """Neither a password nor a query may stand in a target."""
-    with pytest.raises(UsageError):
+    """Neither a password nor a query may stand in a target, and no message repeats one."""
+    with pytest.raises(UsageError) as raised:
         address_of(target)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_region_is_known_by_its_url_too() -> None:

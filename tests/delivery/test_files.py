@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import re
 import resource
 import subprocess
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from pipeline.options import ApplyOptions, PlanOptions, VerifyOptions
 from tests.support.commands import Printed, calling
 from tests.support.crashes import chosen, copied, die_writing, write_files
 from tests.support.deliveries import Identity, identities, planned, row
-from tests.support.stores import Bucket, a_bucket
+from tests.support.stores import Bucket, a_bucket, a_store_that_fails, a_store_that_replaces
 
 ROWS = 90
 
@@ -159,6 +160,47 @@ def test_a_bucket_is_written_by_one_plan_directory_only(tmp_path: Path) -> None:
         bucket.delete("new/3-events/00001.jsonl")
         with pytest.raises(UnsafePlan, match="is not as it was written"):
             pipeline.apply_plan(plan, to, ApplyOptions(workers=0))
+
+
+def test_a_bucket_that_refuses_or_fails_is_not_taken_for_changed_files(
+    tmp_path: Path, call: Callable[..., Printed]
+) -> None:
+    """Nothing is restored or written elsewhere for that: the message names the object and the cause."""
+    plan = planned(tmp_path, 30, dialect="posthog")
+    with a_bucket() as bucket:
+        pipeline.apply_plan(plan, bucket.url, ApplyOptions(workers=0))
+        file = f"{bucket.url}/3-events/00001.jsonl"
+        with a_store_that_fails("HeadObject", "00001.jsonl", 403, "AccessDenied"):
+            applied, verified = (call(verb, plan, "--to", bucket.url) for verb in ("apply", "verify"))
+        assert (applied.code, verified.code) == (2, 2)
+        assert f"cannot use {bucket.url}" in applied.two_lines[0]
+        assert f"AccessDenied: '{file}'" in applied.err
+        assert f"the store refused: [Errno 13] AccessDenied: '{file}'" in verified.err
+        assert "check what its credentials may do" in verified.two_lines[1]
+        assert all("restore" not in printed.err for printed in (applied, verified))
+        for operation, part in (
+            ("HeadObject", "manifest.json"),
+            ("HeadObject", "00001"),
+            ("ListObjectsV2", "2-groups"),
+        ):
+            with a_store_that_fails(operation, part, 400, "Odd"):
+                applied, verified = (call(verb, plan, "--to", bucket.url) for verb in ("apply", "verify"))
+            assert verified.code == 3
+            assert re.search(rf"the store of {bucket.url}/\S*{part}\S* did not answer as expected: .*Odd", verified.err)
+            if operation == "HeadObject":
+                assert (applied.code, f"the store of {bucket.url}/" in applied.two_lines[0]) == (6, True)
+
+
+def test_a_bucket_that_cannot_be_claimed_gets_no_files(tmp_path: Path) -> None:
+    """One that is not there, and one whose store replaces what another plan directory wrote, also by the next run."""
+    plan = planned(tmp_path, 30, dialect="posthog")
+    with a_bucket() as bucket:
+        with pytest.raises(UsageError, match="there is no bucket for s3://no-such-bucket-anywhere/files"):
+            pipeline.apply_plan(plan, "s3://no-such-bucket-anywhere/files", ApplyOptions(workers=0))
+        for _ in range(2):
+            with a_store_that_replaces(), pytest.raises(UsageError, match="replaces an object"):
+                pipeline.apply_plan(plan, f"{bucket.url}/files", ApplyOptions(workers=0))
+            assert list(bucket.objects()) == ["files/manifest.json"]
 
 
 def test_what_a_kill_left_half_written_is_cut(tmp_path: Path) -> None:

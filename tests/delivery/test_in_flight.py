@@ -19,7 +19,7 @@ from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.engines.local import Workers
 from pipeline.ledger import Ledger
-from pipeline.options.pace import Limit
+from pipeline.options.pace import RateLimit
 from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import AT_ONCE, OK, CallDestination, applying, forget, in_ledger, planned, uuid, uuids_in
 
@@ -133,7 +133,7 @@ def test_a_batch_that_the_rate_holds_back_is_not_begun(tmp_path: Path) -> None:
         return OK
 
     commits = Commits(directory)
-    commits.run(send, SendLimits(8, AT_ONCE, rates=(Limit(0.001),)), interrupted=interrupted)
+    commits.run(send, SendLimits(8, AT_ONCE, rates=(RateLimit(0.001),)), interrupted=interrupted)
     assert max(commits.begun) == 1
     assert in_ledger(directory, "select count(*) from batches") == [(1,)]
 

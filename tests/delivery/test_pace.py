@@ -15,7 +15,7 @@ from pipeline.delivery.throttle import RateController, Throttle
 from pipeline.errors import UsageError
 from pipeline.local_service import LocalService
 from pipeline.options import ApplyOptions
-from pipeline.options.pace import Limit, read_hours, read_limits, read_rate
+from pipeline.options.pace import RateLimit, read_hours, read_limits, read_rate
 from tests.support.commands import in_process
 from tests.support.deliveries import OK, identities, planned
 
@@ -72,7 +72,7 @@ def test_hours_that_leave_no_time_or_are_none_are_an_error(text: str) -> None:
 def test_a_plain_number_stays_a_number() -> None:
     """So that an older program which reads the option finds what it did."""
     assert (read_rate("5000"), read_rate("5_000"), read_rate("2MB")) == (5000.0, 5000.0, "2MB")
-    assert read_limits(5000) == (Limit(5000),)
+    assert read_limits(5000) == (RateLimit(5000),)
 
 
 def test_bytes_are_paced_as_events_are_and_the_slower_of_both_decides() -> None:

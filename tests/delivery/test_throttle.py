@@ -19,7 +19,7 @@ from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.pace import Allowed
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.delivery.throttle import RateController, Throttle
-from pipeline.options.pace import Limit
+from pipeline.options.pace import RateLimit
 from tests.support.deliveries import AT_ONCE, OK, Asked, Reply, planned, run, serving
 
 pytestmark = pytest.mark.slow
@@ -296,7 +296,7 @@ def test_a_run_keeps_the_rate_it_is_given(tmp_path: Path) -> None:
         return Reply()
 
     with serving(answer) as server:
-        outcome = run(directory, server.url, send_limits=SendLimits(8, AT_ONCE, rates=(Limit(400.0),)))
+        outcome = run(directory, server.url, send_limits=SendLimits(8, AT_ONCE, rates=(RateLimit(400.0),)))
     assert outcome.balanced
     first = arrived[0][0]
     for count, (at, _) in enumerate(arrived):

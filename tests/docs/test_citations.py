@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_architecture import ROOMS
+from tests.test_architecture import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 CODE = ("pipeline", "tests", "mappings", "sample_data", "benchmarks")
@@ -79,7 +79,7 @@ def test_the_architecture_lists_the_packages_in_import_order() -> None:
     page = (ROOT / "docs/change/architecture.md").read_text()
     table = page.partition("(packages)=")[2].partition("(processes)=")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    assert tuple(name for row in rows for name in re.findall(r"`(\w+)`", row)) == ROOMS
+    assert tuple(name for row in rows for name in re.findall(r"`(\w+)`", row)) == PACKAGES
 
 
 @pytest.mark.parametrize(

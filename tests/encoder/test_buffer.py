@@ -31,7 +31,7 @@ TIMES = st.integers(0, 80_000 * DAY).map(lambda us: us - us % random.Random(us).
 
 def written(times: list[int], *, run: int = 3) -> EventBuffer:
     """Texts of events `{"n":N,"t":"…`, every fourth with a uuid of its own, `run` events in a run."""
-    texts = EventBuffer(HASHER, digest_each=True)
+    texts = EventBuffer(HASHER)
     for number, time in enumerate(times):
         texts.open += b'{"n":%d,"t":"' % number
         texts.open += SECONDS if not time % 1_000_000 else MILLISECONDS if not time % 1_000 else MICROSECONDS
@@ -69,7 +69,7 @@ def test_cutting_back_leaves_the_events_before() -> None:
     """A row that falls takes its own events out of the open run, and no other."""
     texts = written([0, 1, 2], run=9)
     whole = split_events(texts.runs, texts.sizes)
-    again = EventBuffer(HASHER, digest_each=False)
+    again = EventBuffer(HASHER)
     for number in range(4):
         again.open += b'{"n":%d,"t":"' % min(number, 3)
         again.open += SECONDS if number == 0 else MICROSECONDS

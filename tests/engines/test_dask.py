@@ -6,29 +6,42 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import pipeline
+from pipeline.batcher import Envelope
+from pipeline.delivery import apply
 from pipeline.delivery.apply import SendLimits
+from pipeline.engines import dask as dask_engine
+from pipeline.engines import open_engine
 from pipeline.errors import BackcastError, Unfinished, UsageError
 from pipeline.ledger import read_batches, read_totals
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
+from pipeline.models import Block
 from pipeline.options import PlanOptions
 from pipeline.options.pace import read_limits
-from pipeline.plan.sealed.freshness import open_plan
+from pipeline.plan.estimate import estimate_plan
+from pipeline.plan.sealed import phases
+from pipeline.plan.sealed.contents import find_parts, task_of, tasks
+from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.transform.block import make_batches
+from pipeline.transform.tasks import Task
 from tests.golden import samples
-from tests.support.clusters import Cluster, a_cluster, losing_workers
+from tests.support.clusters import Cluster, a_cluster, end_process, losing_workers, retained
 from tests.support.commands import process
-from tests.support.deliveries import AT_ONCE, COLUMNS, KEY, Identity, export, identities, planned, run
+from tests.support.deliveries import AT_ONCE, COLUMNS, KEY, ONE_AT_A_TIME, Identity, export, identities, planned, run
 from tests.support.stores import a_bucket
 
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {})
@@ -112,6 +125,34 @@ def test_workers_that_die_while_sending_lose_and_double_nothing(seed: int, tmp_p
     assert killed
 
 
+def test_merges_groups_and_profiles_survive_workers_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each arrives once, whether one process makes the requests or many small blocks of them go to workers."""
+    monkeypatch.setattr(phases, "BLOCK_ROWS", 1)
+    sample = samples.GOLDEN["posthog-persons"]
+    asked = {"as_of": samples.AS_OF, "max_batch_events": 1, **sample.asked}
+    pipeline.plan_export([samples.SAMPLES / file for file in sample.files], tmp_path / "here", PlanOptions(**asked))
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    with LocalService(keys=KEYS) as service:
+        assert run(tmp_path / "here", service.url, send_limits=ONE_AT_A_TIME).balanced
+        expected = everything(service)
+    monkeypatch.setattr(apply, "SMALL", 0)
+    slowly = replace(ONE_AT_A_TIME, rates=read_limits("15"))  # what a service makes of a person depends on the order
+    with (
+        LocalService(keys=KEYS) as service,
+        a_cluster(tmp_path / "dask") as cluster,
+        losing_workers(cluster, 1) as killed,
+    ):
+        outcome = run(tmp_path / "there", service.url, workers=None, engine=dask(cluster), send_limits=slowly)
+        assert (outcome.problem, outcome.balanced) == (None, True)
+        assert everything(service) == expected
+    assert killed
+
+
+def everything(service: LocalService) -> list[object]:
+    """What a service has of the events that it took, and how many of them it took."""
+    return [service.events(), service.persons(), service.groups(), service.select("select count(*) from raw_events")]
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_parent_and_workers_that_die_are_finished_by_the_next_run(seed: int, tmp_path: Path) -> None:
     """No more than what was in flight may have been sent twice, and it has the same uuids."""
@@ -159,8 +200,117 @@ def test_a_cluster_that_is_gone_ends_the_run_as_unfinished(tmp_path: Path) -> No
             )
         assert isinstance(outcome.problem, Unfinished)
         assert f"the Dask cluster {cluster.address} was lost" in outcome.problem.message
+        assert "a plan begins anew, and what was sent is not sent again" in outcome.problem.hint
         assert run(directory, service.url).balanced
         assert service.select("select count(*) from raw_events") == [(1_200,)]
+
+
+def test_an_estimate_asks_the_cluster_how_large_it_is(cluster: Cluster, tmp_path: Path) -> None:
+    """The sample goes through its workers, so that the share of this machine is one of the limits."""
+    source = [str(export(tmp_path / "export", 2_000))]
+    here = estimate_plan(source, PlanOptions(mapping="generic", settings=COLUMNS, workers=2), rate=10)
+    there = estimate_plan(source, plan_on(cluster), rate=10)
+    assert (there.events, there.requests, there.json_bytes) == (here.events, here.requests, here.json_bytes)
+    assert (here.engine, there.engine) == ("local", dask(cluster))
+    assert 1 <= there.workers <= 2  # those that have started by now
+    assert sorted(limit.name for limit in there.limits) == ["cpu", "parent", "rate"]
+    assert here.apply_parent < there.apply_parent
+
+
+def test_a_cluster_that_is_gone_is_unfinished_whatever_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No error of the connection is taken for one of this machine's files."""
+    monkeypatch.setattr(dask_engine, "CONNECT", 2)
+    plan, place = open_plan(planned(tmp_path, 4))
+    config = transform_config_for(plan, place)
+    with a_cluster(tmp_path / "dask", workers=1) as cluster:
+        cluster.wait_for(1)
+        with open_engine(dask(cluster), None, 0) as engine:
+            engine.configure(config)
+            cluster.scheduler.kill()
+            cluster.scheduler.wait()
+            lost = f"the Dask cluster {cluster.address} was lost: "
+            for _ in range(2):  # at once, and when the connection is known to be closed
+                with pytest.raises(Unfinished, match=lost):
+                    engine.configure(config)
+            with pytest.raises(Unfinished, match=lost):
+                engine.reads(place.blocks)
+            with pytest.raises(Unfinished, match=lost):
+                list(engine.walk(make_batches, [Task(0, Block(0, 0, 0, 1))]))
+
+
+def test_a_cluster_without_workers_reads_nothing(tmp_path: Path) -> None:
+    """A plan then sends to workers that come later what they may not see."""
+    plan, place = open_plan(planned(tmp_path, 4))
+    with a_cluster(tmp_path / "dask", workers=1) as cluster, open_engine(dask(cluster), None, 0) as engine:
+        assert engine.reads(place.blocks)
+        cluster.kill(*cluster.workers)
+        cluster.wait_for(0)
+        engine.configure(transform_config_for(plan, place))
+        assert not engine.reads(place.blocks)
+
+
+def test_a_block_that_ends_its_workers_is_named(tmp_path: Path) -> None:
+    """As one that needs more memory than they have."""
+    plan, place = open_plan(planned(tmp_path, 4, files=2))
+    config = transform_config_for(plan, place)
+    work = tasks(plan, place, config.parts, lambda one: task_of(plan, one))
+    allowed = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+    with a_cluster(tmp_path / "dask", environment=allowed) as cluster, open_engine(dask(cluster), None, 0) as engine:
+        engine.configure(config)
+        with pytest.raises(Unfinished) as ended:
+            list(engine.walk(end_process, work))
+    assert ended.value.message == (
+        "2 workers ended, one after the other, while they worked on block 0 of part-0.jsonl to block 0 of part-1.jsonl;"
+        " the usual reason is too little memory"
+    )
+    assert ended.value.hint.startswith("give each worker more memory, ")
+
+
+def test_nothing_of_a_run_stays_in_the_workers_of_others(tmp_path: Path) -> None:
+    """Neither the mapping and the project key, nor requests that have it."""
+    from distributed import Client
+
+    directory = planned(tmp_path, 40)
+    plan, place = open_plan(directory)
+    work = tasks(plan, place, find_parts(plan), lambda one: task_of(plan, one))
+    with a_cluster(tmp_path / "dask") as cluster, Client(cluster.address, set_as_default=False) as client:
+        with open_engine(dask(cluster), None, 0) as engine:
+            engine.configure(transform_config_for(plan, place), Envelope(KEY))
+            assert sum(made.events for _, made in engine.walk(make_batches, work)) == 40
+            assert any(transformers for transformers, _ in client.run(retained).values())
+        assert {transformers for transformers, _ in client.run(retained).values()} == {0}
+        until = time.monotonic() + 20
+        while any(results for _, results in client.run(retained).values()):  # the scheduler releases them soon
+            assert time.monotonic() < until
+
+
+def test_a_worker_with_several_threads_is_one_process(tmp_path: Path) -> None:
+    """Threads of a process make no more events a second than one."""
+    with a_cluster(tmp_path / "dask", workers=0) as cluster:
+        cluster.start_worker(threads=3)
+        with open_engine(dask(cluster), None, 0) as engine:
+            assert engine.count == 1
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_merges_and_profiles_alone_are_made_by_the_engine(
+    small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a wrong address is noticed, though no event is sent; but few of them are made here, and start no process."""
+    if not small:
+        monkeypatch.setattr(apply, "SMALL", 0)
+    directory = planned(tmp_path, 40, links=True)
+    with LocalService(keys=KEYS) as service:
+        asked = {"workers": None, "engine": "dask=nowhere", "phases": ("identities",)}
+        outcome = run(directory, service.url, **asked)
+        if small:
+            assert (outcome.problem, outcome.counts.accepted) == (None, 7)
+        else:
+            assert isinstance(outcome.problem, UsageError)
+            assert outcome.problem.message.startswith("no Dask cluster with a worker answers at nowhere: ")
+    assert "IO loop" not in {thread.name for thread in threading.enumerate()}  # nothing of Dask is left open
 
 
 def test_a_worker_that_would_make_other_events_is_refused(tmp_path: Path) -> None:
@@ -179,7 +329,7 @@ def test_a_worker_that_cannot_read_the_export_is_refused(cluster: Cluster, tmp_p
     """Here an object of a store that only this process knows."""
     with a_bucket() as bucket:
         bucket.put("rows.jsonl", (export(tmp_path / "export") / "part-0.jsonl").read_bytes())
-        with pytest.raises(UsageError, match=r"the worker tcp://\S+ cannot read .*rows.jsonl") as refused:
+        with pytest.raises(UsageError, match=r"the worker on \S+ .* cannot read .*rows.jsonl") as refused:
             pipeline.plan_export(bucket.url, tmp_path / "plan", plan_on(cluster))
     assert "by the same path" in refused.value.hint
 
@@ -206,6 +356,7 @@ def test_an_error_of_a_block_is_that_of_this_machine(cluster: Cluster, tmp_path:
         ("dask=tcp://127.0.0.1:9", None, "no Dask cluster with a worker answers at tcp://127.0.0.1:9: "),
         ("dask=nowhere", None, "no Dask cluster with a worker answers at nowhere: "),
         ("dask=tcp://127.0.0.1:9", 3, "--workers 3 is for processes that are started here"),
+        ("dask", 0, "--workers 0 cannot be combined with --engine dask"),
         ("local=here", None, "the engine local has no address, and 'here' is given"),
     ],
 )

@@ -66,8 +66,8 @@ def walked(workers: Workers, directory: Path) -> list[BatchedBlock]:
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_workers_started_first_and_briefed_later_make_the_same(tmp_path: Path, count: int) -> None:
-    """The order of starting and briefing changes nothing, also for parts that travel through shared memory."""
+def test_workers_that_are_configured_later_make_the_same(tmp_path: Path, count: int) -> None:
+    """As those that are configured as they start, also for parts that travel through shared memory."""
     for file in export(tmp_path / "export", 40, files=3).iterdir():
         file.with_suffix(".jsonl.gz").write_bytes(gzip.compress(file.read_bytes()))
         file.unlink()
@@ -84,8 +84,8 @@ def test_workers_started_first_and_briefed_later_make_the_same(tmp_path: Path, c
     assert sum(made.events for made in expected) == 40
 
 
-def test_a_worker_that_died_before_its_briefing_is_told(tmp_path: Path) -> None:
-    """Whoever briefs it is told that it ended, and how."""
+def test_a_worker_that_died_before_it_was_configured_ends_the_run(tmp_path: Path) -> None:
+    """The run ends, and the error has the exit code of the process."""
     config = transform_config_for(*open_plan(planned(tmp_path, 4)))
     with Workers(1) as workers:
         while not (found := children(os.getpid())):

@@ -69,35 +69,41 @@ def test_what_was_written_is_read(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(st.sampled_from('a,"\n\r'), max_size=60), st.booleans())
-def test_counting_quotes_agrees_with_the_reader(text: str, final: bool) -> None:
+@given(st.text(st.sampled_from("a,\"'\n\r"), max_size=60), st.sampled_from("\"'"), st.booleans())
+@example("a,'\n',a\n", "'", True)
+@example('a,"\'"\na\n', "'", True)
+def test_counting_quotes_agrees_with_the_reader(text: str, quote: str, final: bool) -> None:
     """Where counting quotes claims to know the record ends of any text, the csv reader finds the same."""
     data = text.encode()
     known = data if final else data[: data.rfind(b"\n") + 1]
-    counted = csv_blocks._regular_ends(known, Dialect(), final=final) if known else None
+    dialect = Dialect(quote=quote)
+    counted = csv_blocks._regular_ends(known, dialect, final=final) if known else None
     if counted is not None:
         ends = counted.tolist()
         if final and (not ends or ends[-1] < len(known)):
             ends.append(len(known))
-        assert ends == csv_blocks._read_ends(known, Dialect(), final=final)
+        assert ends == csv_blocks._read_ends(known, dialect, final=final)
 
 
 @settings(max_examples=300, deadline=None)
 @given(
     st.text(st.sampled_from('a,"\n\r\\é\udcff'), max_size=80),
     st.integers(1, 40),
+    st.sampled_from(['"', "a", ""]),
     st.sampled_from(["", "\\"]),
     st.sampled_from([(10_000, 1 << 22), (3, 1 << 22), (10_000, 12)]),
 )
-@example("\\\n\\\na", 1, "\\", (10_000, 1 << 22))
+@example("\\\n\\\na", 1, '"', "\\", (10_000, 1 << 22))
+@example("\\\n\r,", 1, "", "\\", (10_000, 1 << 22))
+@example("a\na\r\n,", 1, "a", "", (10_000, 1 << 22))
 def test_boundaries_do_not_depend_on_the_pieces(
-    tmp_path_factory: pytest.TempPathFactory, text: str, size: int, escape: str, limits: tuple[int, int]
+    tmp_path_factory: pytest.TempPathFactory, text: str, size: int, quote: str, escape: str, limits: tuple[int, int]
 ) -> None:
     """Broken quoting too is cut the same in small pieces as in one, whatever the limits: the rows and their offsets
     are equal, and every character is in a row."""
     path = tmp_path_factory.mktemp("pieces") / "a"
     path.write_bytes(b"x,y\n" + text.encode("utf-8", "surrogateescape"))
-    dialect = Dialect(escape=escape, header=("x", "y"))
+    dialect = Dialect(quote=quote, escape=escape, header=("x", "y"))
     (found,) = extractors.open_source([str(path)]).parts
     part = Part(0, "a", str(path), "", (), found.format, dialect, 0, 0)
 
@@ -116,7 +122,8 @@ def test_boundaries_do_not_depend_on_the_pieces(
         whole = located(1 << 20)
         assert located(size) == whole
     kept = "".join(shown for _, _, shown in whole).replace("\\xff", "")
-    assert [kept.count(one) for one in "a,\\"] == [text.count(one) for one in "a,\\"]
+    counted = "a,\\".replace(quote, "")  # an empty cell in quotes is a blank line, which is no row
+    assert [kept.count(one) for one in counted] == [text.count(one) for one in counted]
 
 
 def test_a_block_ends_at_the_first_record_end_after_its_size(tmp_path: Path) -> None:
@@ -378,15 +385,36 @@ def test_the_reader_in_c_reads_what_python_reads(data: bytes, quote: str, column
     """Rows, broken ones and what is said of them, over all that one of the two leaves to the other."""
     dialect = Dialect(header=tuple("xyz"[:columns]), quote=quote)
     quick, plain = (csv_rows.DelimitedRows(data, 0, dialect, blanks=True) for _ in range(2))
-    reader = csv_rows.OrdinaryRecords(data, dialect, "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain, "_reader", lambda: reader)
-        assert list(quick) == list(plain)
+    plain._is_native = False
+    assert list(quick) == list(plain)
     whole = [record.cells for record in csv_records.records(data, dialect, final=True) if record.cells is not None]
     counted = [cells for cells in whole if len(cells) == columns or not csv_records.is_blank(cells)]
     assert len([row for row in quick if not isinstance(row, BrokenRow)]) == sum(
         len(one) == columns and _is_utf8(one) for one in counted
     )
+
+
+@settings(max_examples=400)
+@given(pieces.map(b"".join), st.sampled_from(['"', "", "\0"]), st.integers(1, 3), st.booleans())
+@example(b'"a""b",""\na,b\n', '"', 2, False)
+@example(b"\0a\0\0b\0,\0\0\n", "\0", 2, False)
+@example(b"a,b\n", "«", 2, False)
+@example(b"a,b\na\n,\n\n\xff,\na,b", '"', 2, True)
+def test_members_are_the_rows_that_python_reads(data: bytes, quote: str, columns: int, blanks: bool) -> None:
+    """Rows, broken ones and the canonical content of each, asked for while it is the last one and later."""
+    dialect = Dialect(header=tuple("xyz"[:columns]), quote=quote)
+    plain = csv_rows.DelimitedRows(data, 0, dialect, blanks=blanks)
+    plain._is_native = False
+    members = csv_rows.DelimitedRows(data, 0, dialect, blanks=blanks, members=True)
+    expected = list(plain)
+    found, at_once = [], []
+    for number, row in enumerate(members):
+        found.append(row if isinstance(row, BrokenRow) else dict(row.items()))
+        at_once.append(None if isinstance(row, BrokenRow) else members.canonical(number))
+    assert found == expected
+    for number, content in enumerate(at_once):
+        if content is not None:
+            assert content == plain.canonical(number) == members.canonical(number)
 
 
 def _is_utf8(cells: list[str]) -> bool:

@@ -275,6 +275,13 @@ def test_columns_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert [row for rows in all_rows(source.parts[0]) for row in rows] == [{"x": 1, "x__2": 2}]
 
 
+def test_the_names_of_columns_need_no_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only counts names does not convert the columns, twice where rows are Members."""
+    (rows,) = all_rows(part_of(tmp_path / "a", pa.table({"b": ["1"], "a": [2]})))
+    monkeypatch.setattr(ColumnReader, "values", lambda *given: 1 / 0)
+    assert rows.columns == ("b", "a")
+
+
 def test_a_row_as_text_and_as_content(tmp_path: Path) -> None:
     """A reject shows the row as JSON; its content does not change with what was done to the record."""
     table = pa.table({"b": pa.array([D("1.10"), None], pa.decimal128(5, 2)), "a": ["x", "y"]})

@@ -26,9 +26,11 @@ from tests.support.export_apis import (
     Mixpanel,
     PostHog,
     cut_body,
+    encrypted,
     exporting,
     fetch,
     files,
+    in_archive,
     instead,
     plain,
     spread,
@@ -89,11 +91,13 @@ ENDED: dict[str, Fault] = {
     "ended early": plain(lambda lines: lines + b"export terminated early\n"),
     "half a line": plain(lambda lines: lines[:-20]),
 }
-FAULTS = [
-    (name, fault)
-    for name in APIS
-    for fault in (*PASSING, *(DAMAGED if name != "posthog" else ()), *(ENDED if name == "mixpanel" else ()))
-]
+ARCHIVED: dict[str, Fault] = {
+    "half a line in a file": in_archive(lambda lines: lines[:-20]),
+    "a file with a password": encrypted,
+    "a file ended early": in_archive(lambda lines: lines + b"export terminated early\n"),
+}
+OF_A_TOOL = {"mixpanel": DAMAGED | ENDED, "amplitude": DAMAGED | ARCHIVED, "posthog": {}}
+FAULTS = [(name, fault) for name in APIS for fault in PASSING | OF_A_TOOL[name]]
 
 
 @pytest.mark.parametrize(("name", "fault"), FAULTS)
@@ -101,7 +105,7 @@ def test_a_fault_that_passes_changes_nothing(
     name: str, fault: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
 ) -> None:
     """Whatever request it meets, the folder has the bytes of a fetch without a fault."""
-    spoil = (PASSING | DAMAGED | ENDED)[fault]
+    spoil = (PASSING | OF_A_TOOL[name])[fault]
     api = replace(APIS[name], faults={0: spoil, 3: spoil})
     clock = FakeClock()
     with exporting(api) as server:
@@ -255,6 +259,16 @@ def test_a_copy_in_posthog_at_the_edge_of_a_page_is_no_missing_event(tmp_path: P
         found = fetch(api, server, tmp_path)
         assert len(server.asked) == 4
     assert (found.rows, found.fewer, found.manifest.windows[0].counted) == (100, 0, 50)
+
+
+def test_a_uuid_of_posthog_at_two_times_hides_no_missing_event(tmp_path: Path) -> None:
+    """The service counts the same pairs of time and uuid that are counted in the file."""
+    without = lambda said: replace(said, body=said.body | {"results": said.body["results"][1:]})  # noqa: E731
+    api = PostHog(spread(50, 1), same={49: 25})
+    with exporting(replace(api, faults={1: without})) as server:
+        found = fetch(api, server, tmp_path)
+        assert len(server.asked) == 4
+    assert (found.rows, found.fewer, found.manifest.windows[0].counted) == (50, 0, 50)
 
 
 @pytest.mark.parametrize("name", APIS)

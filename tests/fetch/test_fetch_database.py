@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pipeline
-from pipeline.errors import UsageError
+from pipeline.errors import Unfinished, UsageError
 from pipeline.fetch.database import secret_option
 from tests.support.commands import Printed
+from tests.support.file_size_limit import file_size_limit
 from tests.support.sent_events import planned
 
 Call = Callable[..., Printed]
@@ -87,12 +89,72 @@ def test_a_driver_that_is_not_installed_is_named(call: Call, tmp_path: Path) -> 
     assert "pip install adbc-driver-nodriver" in done.two_lines[1]
 
 
+SECRETS = """
+password  uri  databricks.access_token  adbc.databricks.google_credentials  adbc.snowflake.sql.client_option.passcode
+adbc.flight.sql.authorization_header  adbc.flight.sql.rpc.call_header.authorization
+adbc.flight.sql.rpc.call_header.x-tenant  adbc.flight.sql.rpc.call_header.cookie
+adbc.flight.sql.client_option.mtls_private_key  adbc.flight.sql.oauth.client_secret
+adbc.flight.sql.oauth.exchange.subject_token  adbc.snowflake.sql.client_option.auth_token
+adbc.snowflake.sql.client_option.jwt_private_key_pkcs8_value
+adbc.snowflake.sql.client_option.jwt_private_key_pkcs8_password  adbc.bigquery.sql.auth_credentials
+adbc.bigquery.sql.auth.client_secret  adbc.bigquery.sql.auth.refresh_token
+"""
+HARMLESS = """
+username  adbc.bigquery.sql.project_id  adbc.bigquery.sql.auth_type  adbc.bigquery.sql.auth.client_id
+adbc.snowflake.sql.db  adbc.snowflake.sql.auth_type  adbc.snowflake.sql.uri.host
+adbc.snowflake.sql.client_option.cache_mfa_token  adbc.snowflake.sql.client_option.okta_url
+adbc.snowflake.sql.client_option.keep_session_alive  adbc.postgresql.batch_size_hint_bytes
+adbc.flight.sql.client_option.authority  adbc.flight.sql.client_option.tls_skip_verify
+adbc.flight.sql.oauth.flow  adbc.flight.sql.oauth.token_uri  adbc.flight.sql.oauth.exchange.subject_token_type
+adbc.flight.sql.rpc.timeout_seconds.query
+"""
+
+
 @pytest.mark.parametrize(
     ("name", "secret"),
-    [("password", True), ("adbc.snowflake.sql.client_option.auth_token", True), ("uri", True),
-     ("adbc.bigquery.sql.auth.client_secret", True), ("adbc.bigquery.sql.project_id", False),
-     ("adbc.snowflake.sql.db", False), ("adbc.postgresql.batch_size_hint_bytes", False)],
-)  # fmt: skip
+    [(name, True) for name in SECRETS.split()] + [(name, False) for name in HARMLESS.split()],
+)
 def test_options_that_may_be_secrets_are_known_by_their_name(name: str, secret: bool) -> None:
-    """What the drivers' documentation calls a password, a token, a key or credentials."""
+    """What the drivers call a password, a token, a key, credentials, or a header of their requests."""
     assert secret_option(name) is secret
+
+
+def test_a_secret_option_is_read_from_the_environment(
+    call: Call, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option that the command line refuses reaches the driver, and no error repeats its value or a part of it."""
+    out = tmp_path / "out.parquet"
+    header = "adbc.flight.sql.authorization_header"
+    refused = call("fetch", "adbc", "sqlite", "--option", f"{header}=Bearer hunter2", "--query", "x", "-o", out)
+    assert (refused.code, "hunter2" in refused.err, "BACKCAST_ADBC_OPTIONS" in refused.two_lines[1]) == (2, False, True)
+    monkeypatch.setenv("BACKCAST_ADBC_OPTIONS", json.dumps({header: "Bearer hunter2"}))
+    failed = call("fetch", "adbc", "sqlite", "--query", "select 1 from events", "-o", out)
+    assert (failed.code, f"Unknown database option {header}='***'" in failed.two_lines[0]) == (2, True)
+    with pytest.raises(UsageError) as caught:
+        pipeline.fetch_database("sqlite", "select 1", out, options={header: "Bearer hunter2"}, environment={})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["hunter2", '["hunter2"]', '{"name": {"password": "hunter2"}}', '{"name": 7}'])
+def test_options_of_the_environment_that_cannot_be_read_are_not_shown(text: str, tmp_path: Path) -> None:
+    """The error names the variable and its form."""
+    with pytest.raises(UsageError, match="BACKCAST_ADBC_OPTIONS") as caught:
+        pipeline.fetch_database(
+            "sqlite", "select 1", tmp_path / "a.parquet", environment={"BACKCAST_ADBC_OPTIONS": text}
+        )
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_disk_that_is_full_is_no_fault_of_the_query(uri: str, tmp_path: Path) -> None:
+    """Rows that arrive and cannot be written end in an error of the disk; no part of a file stays."""
+    with file_size_limit(4096), pytest.raises(Unfinished, match=r"cannot write .*File too large") as caught:
+        pipeline.fetch_database("sqlite", "select * from events", tmp_path / "out" / "a.parquet")
+    assert "query" not in caught.value.hint
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_no_fault_of_the_query(uri: str, tmp_path: Path) -> None:
+    """An error of this machine's files keeps its own name."""
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        pipeline.fetch_database("sqlite", "select 1", tmp_path / "file" / "a.parquet")

@@ -9,8 +9,9 @@ import duckdb
 import pytest
 
 import pipeline
-from pipeline.errors import UsageError
+from pipeline.errors import Unfinished, UsageError
 from tests.support.commands import Printed
+from tests.support.file_size_limit import file_size_limit
 from tests.support.sent_events import planned
 
 Call = Callable[..., Printed]
@@ -70,7 +71,7 @@ def test_a_query_over_files_needs_no_database(call: Call, tmp_path: Path) -> Non
         ("select 1; select 2", "not one SELECT"),
         ("drop table events", "not one SELECT"),
         ("select * from nowhere", "nowhere"),
-        ("select count(*)::hugeint as n from events", "column n is of the type HUGEINT"),
+        ("select count(*)::hugeint as n from events", "type HUGEINT, which Parquet does not support"),
         ("select {'x': interval 1 day} as wait", "column wait"),
         ("select error('half way') from events", "half way"),
     ],
@@ -103,3 +104,31 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no database"):
         pipeline.fetch_query(tmp_path / "none.duckdb", "select 1", tmp_path / "out.parquet")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("memory", ["512MB", "60MB"])
+def test_a_disk_that_is_full_is_no_fault_of_the_query(
+    memory: str, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither while the file is written nor while rows are sorted on disk; no part of a file stays."""
+    monkeypatch.setattr("pipeline.fetch.query.MEMORY", memory)
+    rows = "select repeat(n::varchar, 30) as text, random() as r from range(1500000) as numbers(n)"
+    query = rows if memory == "60MB" else "from events"
+    with file_size_limit(4096), pytest.raises(Unfinished, match=r"cannot write .*File too large") as caught:
+        pipeline.fetch_query(database, query, tmp_path / "out" / "events.parquet")
+    assert (caught.value.exit_code, "query" in caught.value.hint) == (6, False)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_file_that_the_query_cannot_read_is_a_fault_of_the_query(tmp_path: Path) -> None:
+    """An error of reading is not one of writing, though both are errors of files."""
+    with pytest.raises(UsageError, match=r"cannot answer the query: .*none"):
+        pipeline.fetch_query(None, f"from '{tmp_path}/none/*.csv'", tmp_path / "out.parquet")
+
+
+def test_the_name_of_the_file_has_to_be_that_of_a_parquet_file(tmp_path: Path) -> None:
+    """The message names what is missing."""
+    with pytest.raises(UsageError, match=r"events\.csv does not end in \.parquet"):
+        pipeline.fetch_query(None, "select 1", tmp_path / "events.csv")
+    with pytest.raises(UsageError, match=r"\.events\.parquet begins with a dot"):
+        pipeline.fetch_query(None, "select 1", tmp_path / ".events.parquet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.support.export_apis import (
     spread,
 )
 from tests.support.scripted_server import Server, serving
+from tests.support.stores import a_bucket, a_store_that_fails
 
 APIS: dict[str, Api] = {
     "mixpanel": Mixpanel([*spread(30, 1), START + 2 * DAY + 5]),
@@ -122,6 +124,25 @@ def test_a_plan_refuses_a_fetch_with_a_changed_file(change: str, tmp_path: Path)
     file.unlink() if change == "missing" else file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(UnreadableExport, match="is missing" if change == "missing" else "bytes and not"):
         pipeline.survey_export([str(tmp_path / "*")])
+
+
+@pytest.mark.parametrize("part", [MANIFEST, ".jsonl.gz"])
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [(403, "AccessDenied", "may not be read"), (400, "Odd", "cannot be read from its store: .*Odd")],
+)
+def test_a_store_that_refuses_does_not_make_a_fetched_file_missing(
+    part: str, status: int, code: str, message: str, tmp_path: Path
+) -> None:
+    """The remedy is the right to read it or the network, and not another fetch."""
+    with exporting(APIS["mixpanel"]) as server:
+        fetch(APIS["mixpanel"], server, tmp_path)
+    with a_bucket() as bucket:
+        url = bucket.copy(tmp_path, "export")
+        with a_store_that_fails("HeadObject", part, status, code), pytest.raises(UnreadableExport) as caught:
+            pipeline.survey_export([url])
+    assert re.search(f"{part}.* {message}", str(caught.value))
+    assert "fetch" not in caught.value.hint
 
 
 def test_a_fetch_of_something_else_has_another_folder(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -21,21 +22,16 @@ from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.errors import UsageError
 from pipeline.id_hash import hash_id
-from pipeline.identity.aggregator import (
-    MAX_BYTES,
-    MAX_ENTRIES,
-    IdentityAggregator,
-    IdentityColumns,
-    PropertyColumns,
-    TextColumn,
-)
-from pipeline.identity.database import Database
+from pipeline.identity import ranged_files
+from pipeline.identity.aggregator import MAX_BYTES, MAX_ENTRIES, IdentityAggregator
+from pipeline.identity.columns import IdentityColumns, PropertyColumns, TextColumn
 from pipeline.identity.event_ids import EventIdAggregator, ProfileCounts, write_identified
 from pipeline.identity.groups import GroupCounts, Groups
-from pipeline.identity.last_values import UpdateTable, last_values_of
+from pipeline.identity.last_values import last_values_of
 from pipeline.identity.persons import PersonCounts, final_persons
 from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
 from pipeline.identity.settings import GroupTypes, choose_types, parse_policy
+from pipeline.identity.stored_updates import StoredUpdates
 from pipeline.models import GroupUpdate, Note, SealedOptions
 from pipeline.plan.checks import run_checks
 from pipeline.plan.sealed.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
@@ -87,13 +83,12 @@ def persons(
     removes: bool = False,
 ) -> list[SealedPerson]:
     """The profiles that come of these sayings, each block heard by a process of its own."""
-    with TemporaryDirectory() as folder, Database(Path(folder)) as database:
-        sayings = UpdateTable(database, "sayings")
+    with TemporaryDirectory() as folder, closing(StoredUpdates(Path(folder) / "updates")) as sayings:
         for block in blocks:
             sayings.add(heard(block, unsets=unsets).persons)
         counts = counts if counts is not None else PersonCounts()
-        named = {"moves": moves, "wanted": wanted, "removes": removes}
-        return list(final_persons(sayings, parse_policy(policy), HASHER, counts, **named))
+        finals = sayings.last_values(moves)
+        return list(final_persons(finals, parse_policy(policy), HASHER, counts, wanted=wanted, removes=removes))
 
 
 def shown(found: list[SealedPerson]) -> list[tuple[str, int, str, str]]:
@@ -105,28 +100,44 @@ def shown(found: list[SealedPerson]) -> list[tuple[str, int, str, str]]:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.randoms(use_true_random=False), st.integers(1, 9_000), st.sampled_from([1, 3, 200, 5_000]))
-def test_columns_come_to_what_row_by_row_comes_to(chance: random.Random, count: int, owners: int) -> None:
-    """Many words or few of one owner, at equal times and not, of every kind, however a database cuts its answer."""
+@given(st.integers(0, 2**32), st.integers(1, 3_000), st.sampled_from([1, 3, 200, 5_000]))
+def test_columns_come_to_what_row_by_row_comes_to(seed: int, count: int, owners: int) -> None:
+    """Many updates or few of one owner, at equal times and not, of every kind, of owners that move, in any pieces."""
+    chance = random.Random(seed)
     kinds = chance.choice([(SET,), (SET_ONCE,), (SET, SET_ONCE), (EXISTS, SET_ONCE, SET, UNSET)])
+    names = [f"{'é' * chance.randrange(3)}u{number}" for number in range(owners)]
     rows = [
         (
-            f"u{chance.randrange(owners)}", chance.choice("abc"), chance.choice(kinds), chance.randrange(5),
+            chance.choice(names), chance.choice("abc"), chance.choice(kinds), chance.randrange(5),
             chance.choice((ABSENT, 7)), chance.randrange(5), b"%d" % chance.randrange(3),
         )
         for _ in range(count)
     ]  # fmt: skip
-    owner, name, kind, time, received, latest, value = zip(*rows, strict=True)
-    with TemporaryDirectory() as folder, Database(Path(folder)) as database:
-        sayings = UpdateTable(database, "sayings")
-        sayings.add(PropertyColumns(
-            text_bytes(owner), text_bytes(name), numbers(kind), numbers(time), numbers(received), numbers(latest),
-            text_bytes(value),
-        ))  # fmt: skip
-        found = list(sayings.last_values())
+    targets = {name: chance.choice(names) for name in names if chance.random() < 0.3}
+    moves = chance.choice([None, lambda ids: [targets.get(one, one) for one in ids]])
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for name in ("MOST_BYTES", "PIECE_BYTES"):
+            patch.setattr(ranged_files, name, chance.choice([1, 3_000, 50_000, 4 << 20]))
+        patch.setattr(ranged_files, "FAN", chance.choice([2, 3, 64]))
+        with closing(StoredUpdates(Path(folder) / "updates")) as updates:
+            start = 0
+            while start < count:
+                stop = start + chance.choice([1, 50, 1_000])
+                owner, name, kind, time, received, latest, value = zip(*rows[start:stop], strict=True)
+                updates.add(PropertyColumns(
+                    text_bytes(owner), text_bytes(name), numbers(kind), numbers(time), numbers(received),
+                    numbers(latest), text_bytes(value),
+                ))  # fmt: skip
+                start = stop
+            found = list(updates.last_values(moves))
+            assert found == list(updates.last_values()), "they can be read again"
+            for among in (("u2", "u4"), ("", "\U0010ffff"), ("u0", "u0"), ("éu1", "éu2"), ("v", "w")):
+                some = [one for one in found if among[0] <= one.owner < among[1]]
+                assert (some, len(some)) == (list(updates.last_values(among=among)), updates.owners(among))
     of: dict[str, list[Any]] = {}
     for one in rows:
-        of.setdefault(one[0], []).append((one[0], one[1], one[3], one[4], one[2], one[6], one[5]))
+        owner = one[0] if moves is None else targets.get(one[0], one[0])
+        of.setdefault(owner, []).append((owner, one[1], one[3], one[4], one[2], one[6], one[5]))
     assert found == [last_values_of(owner, of[owner]) for owner in sorted(of)]
     assert all(list(one.set) == sorted(one.set) for one in found)
 
@@ -327,8 +338,7 @@ Row = tuple[str, str, int | None, dict[str, bytes]]
 
 def groups(*rows: Row, wanted: Sequence[str] = (), counts: GroupCounts | None = None) -> list[SealedGroup]:
     """The groups that come of these rows, each heard by a process of its own."""
-    with TemporaryDirectory() as folder, Database(Path(folder)) as database:
-        found = Groups(database)
+    with TemporaryDirectory() as folder, closing(Groups(Path(folder) / "updates")) as found:
         for type_, key, time, properties in rows:
             aggregator = IdentityAggregator(AS_OF - WITHOUT_TIME)
             aggregator.add_group(
@@ -442,6 +452,33 @@ def test_groups_without_a_place_are_counted() -> None:
     rows: list[Row] = [("a", "1", 1, {}), ("b", "1", 1, {}), ("a", "null", 1, {}), ("a", "x" * 200, 1, {})]
     assert [one.key for one in groups(*rows, wanted=["a"], counts=counts)] == ["1"]
     assert (counts.groups, counts.left_out) == (1, {"junk_group": 1, "long_group": 1, "other_type": 1})
+
+
+def test_the_groups_of_a_type_are_read_without_those_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each type only its own pieces are read; the order of types is that of the choice, whatever their names are."""
+    monkeypatch.setattr(ranged_files, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(ranged_files, "PIECE_BYTES", 10_000)
+    read: list[object] = []
+    batches = ranged_files.TextRange.batches
+    monkeypatch.setattr(ranged_files.TextRange, "batches", lambda piece: read.append(piece) or batches(piece))
+    with closing(Groups(tmp_path / "updates")) as found:
+        for _ in range(3):
+            aggregator = IdentityAggregator(AS_OF - WITHOUT_TIME)
+            for number in range(8_000):
+                aggregator.add_group(
+                    GroupUpdate("abcdefgh"[number % 8], str(1_000 + number), 5, {"n": Raw(b"%d" % number)})
+                )
+            found.types.update(aggregator.finish_block())
+            found.add(aggregator.take().groups)
+        read.clear()
+        counts = GroupCounts()
+        sealed = list(found.last_values(choose_types(found.types, list("gbdac")), HASHER, counts))
+        pieces = len(set(read))
+    assert [one.type for one in sealed[:5]] == list("gbdac")
+    assert [one.type for one in sealed[5:]] == [type_ for type_ in "gbdac" for _ in range(999)]
+    assert (counts.groups, counts.left_out) == (5_000, {"other_type": 3_000})
+    assert pieces > 30
+    assert len(read) < 3 * pieces
 
 
 # -- who gets a profile --------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pipeline.errors import BrokenLedger, UsageError
 from pipeline.jobs.state import State, read_history
 from pipeline.ledger import BatchKey
 from pipeline.plan import event_uuids
-from pipeline.plan.duplicates import REMAINING, Decisions
+from pipeline.plan.decisions import REMAINING, Decisions
 from pipeline.plan.event_uuids import SENT, all_uuids, settled_uuids, write_uuids
 from pipeline.plan.sealed.directory import Directory, LinesWriter
 

@@ -15,6 +15,7 @@ from pipeline.mapper import available, load, recognise
 from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.inspection.cases import row_of
 from pipeline.mapper.language.editor_schema import editor_schema
+from pipeline.mapper.language.files_section import Files
 from pipeline.mapper.language.kinds import FAMILIES
 from pipeline.mapper.language.loader import parse
 from pipeline.mapper.language.sections import Call
@@ -73,6 +74,64 @@ def test_an_error_has_its_place_and_the_nearest_name(
         assert str(error).endswith(f"at shop.yaml:{place[0]}:{place[1]}")
     if hint:
         assert error.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("files", "place", "message", "hint"),
+    [
+        (r'{delimiter: "\0"}', (7, 20), r"'delimiter' cannot be '\x00'", "ends no line and is not NUL"),
+        (r'{quotes: "\n"}', (7, 17), r"'quotes' cannot be '\n'", "ends no line and is not NUL"),
+        (r'{escape: "\r"}', (7, 17), r"'escape' cannot be '\r'", "ends no line and is not NUL"),
+        ("{delimiter: ''}", (7, 20), "'delimiter' takes one character, and here is none", "delete 'delimiter'"),
+        ("{quotes: ''}", (7, 17), "'quotes' takes one character, and here is none", "or `none`"),
+        ("{escape: }", (7, 17), "'escape' takes one character, and here is none", "delete 'escape'"),
+        ("{delimiter: '||'}", (7, 20), "'delimiter' takes one character, not '||'", "delete 'delimiter'"),
+        ("{delimiter: none}", (7, 20), "'delimiter' takes one character, not 'none'", "write one character"),
+        ("{quotes: None}", (7, 17), "'quotes' takes one character, not 'None'", "write one character, or `none`"),
+        (r"{delimiter: \t}", (7, 20), r"'delimiter' takes one character, not '\\t'", r'write "\t", in double quotes'),
+        ("{delimiter: Tab}", (7, 20), "not 'Tab'", r'write "\t", in double quotes'),
+        (r"{delimiter: ^A}", (7, 20), "not '^A'", r'write "\x01", in double quotes'),
+        (r"{escape: '\\'}", (7, 17), r"not '\\\\'", r'write "\\", in double quotes'),
+        ("{delimiter: þ}", (7, 20), "'delimiter' cannot be 'þ': it is not a character of ASCII", "convert the files"),
+        ("{quotes: «}", (7, 17), "'quotes' cannot be '«'", "convert the files"),
+        ("{escape: 😀}", (7, 17), "'escape' cannot be '😀'", "convert the files"),
+        ("{delimiter: [a]}", (7, 20), "'delimiter' takes a text", ""),
+        ("{delimiter: a, quotes: a}", (7, 31), "'quotes' cannot be 'a': that is the delimiter", "`quotes: none`"),
+        ("{quotes: ','}", (7, 17), "'quotes' cannot be ',': that is the delimiter", "another `delimiter`"),
+        ("{delimiter: '\"'}", (7, 20), "'delimiter' cannot be '\"': that is the quotation mark", "`quotes: none`"),
+        ("{escape: ','}", (7, 17), "'escape' cannot be ',': that is the delimiter", "the character before"),
+        ("{escape: '\"'}", (7, 17), "'escape' cannot be '\"': that is the quotation mark", "delete 'escape'"),
+    ],
+)
+def test_a_character_of_delimited_files_is_one_that_a_reader_can_take(
+    files: str, place: tuple[int, int], message: str, hint: str
+) -> None:
+    """One character of ASCII that ends no line and has one meaning; the error has its place and what to write."""
+    error = fault(f"{HEAD}files: {files}\n")
+    assert message in str(error)
+    assert (error.line, error.column) == place
+    assert hint in (error.hint or "")
+
+
+NOT_CHARACTERS = ["ab", "\0", "\n", "\r", "é", "😀"]
+
+
+@pytest.mark.parametrize("key", ["delimiter", "quotes", "escape"])
+def test_the_editor_schema_knows_the_characters_of_delimited_files(key: str) -> None:
+    """An editor accepts each that the loader reads, and marks the others."""
+    schema = jsonschema.Draft202012Validator(editor_schema()["properties"]["files"])
+    for number in range(1, 128):
+        assert schema.is_valid({key: chr(number)}) == (chr(number) not in "\r\n")
+    assert not any(schema.is_valid({key: text}) for text in NOT_CHARACTERS)
+    assert schema.is_valid({key: "none"}) == (key == "quotes")
+    assert schema.is_valid({key: 0})
+    assert parse(f"{HEAD}files: {{{key}: 0}}\n", "shop.yaml").files == Files(**{key: "0"})
+
+
+def test_characters_of_delimited_files_are_equal_where_quotes_are_none() -> None:
+    """A quotation mark that no file has can be the delimiter or the escape."""
+    files = parse(f"""{HEAD}files: {{delimiter: '"', quotes: none, escape: "\\x7f"}}\n""", "shop.yaml").files
+    assert files == Files(delimiter='"', quotes="none", escape="\x7f")
 
 
 def repeated(count: int, before: str, inner: str, after: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from array import array
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,9 +15,10 @@ from msgspec import Raw
 from pipeline.identity.accumulators import NEVER, IdAccumulator, PairAccumulator, PropertyAccumulator
 from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.identity.property_updates import ABSENT, json_of
+from pipeline.mapper.codegen.runtime import Spreader
 from pipeline.models import Note, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
-from pipeline.transform.events import Events
+from pipeline.transform.events import Events, number_names
 from pipeline.transform.observer import NOTE, Observer, observer
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed without a compiler")
@@ -35,7 +38,7 @@ def test_ids_are_folded_as_in_python(rows: list[tuple[str, int, bool, int]]) -> 
     for row in rows:
         expected.add_id(*row)
         found.add_id(*row)
-    assert found.rows() == expected.rows()
+    assert found.columns() == expected.columns()
     assert (len(found), found.bytes) == (len(expected), expected.bytes)
 
 
@@ -46,7 +49,7 @@ def test_pairs_are_folded_as_in_python(rows: list[tuple[str, str, int, int | Non
     for row in rows:
         expected.add_pair(*row)
         found.add_pair(*row)
-    assert found.rows() == expected.rows()
+    assert found.columns() == expected.columns()
     assert (len(found), found.bytes) == (len(expected), expected.bytes)
 
 
@@ -57,8 +60,55 @@ def test_properties_are_folded_as_in_python(rows: list[tuple[bool, str, dict[str
     for once, *row in rows:
         for one in (expected, found):
             (one.set_once if once else one.set)(*row)
+    assert (found.rows(), found.columns()) == (expected.rows(), expected.columns())
+    assert (len(found), found.bytes) == (len(expected), expected.bytes)
+
+
+@given(st.lists(st.tuples(st.booleans(), IDS, HELD, NUMBERS, NUMBERS)))
+def test_members_are_folded_like_the_dict_of_them(rows: list[tuple[bool, str, dict[str, Any], int, int]]) -> None:
+    """Their texts, and values that Python put there."""
+    expected, found = native.PropertyAccumulator(json_of), native.PropertyAccumulator(json_of)
+    for once, owner, values, *times in rows:
+        members = native.Header(blanks=True)({name: value for name, value in values.items() if value is not None})
+        if not isinstance(members, native.Members):
+            continue  # other tests of this process have used up the names
+        for one, of in ((expected, members.as_dict()), (found, members)):
+            (one.set_once if once else one.set)(owner, of, *times)
     assert found.rows() == expected.rows()
     assert (len(found), found.bytes) == (len(expected), expected.bytes)
+
+
+JSON = st.sampled_from(["1.10", "null", '"EMPTY"', '"EMPT\\u0059"', '"é"', "{}", '{"a":[1]}', '""'])
+SPREADS = st.sampled_from(
+    [((), ("initial_*",), {}, "", "", ()), (("initial_*",), (), {"initial_b": "c"}, "initial_", "$", ("EMPTY", ""))]
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "initial_a", "initial_b", "c"]), JSON)), SPREADS)
+def test_members_are_chosen_as_in_python(members: list[tuple[str, str]], spread: tuple[Any, ...]) -> None:
+    """By their names and without what stands for missing; what two of them would be called is left to Python."""
+    text = "{" + ",".join(f'"{name}":{value}' for name, value in members) + "}"
+    opened = native.Opener()(Raw(text.encode()))
+    spreader = Spreader(*spread)
+    blanks = native.Blanks(frozenset(spread[-1]), frozenset(spread[-1]), frozenset()) if spread[-1] else None
+    called: list[Any] = []
+    select = native.Spread(spreader.new_name, blanks, called.append, called.append)
+    if opened is not None:
+        found, expected = select(opened), spreader(Raw(text.encode()))
+        names = [spreader.new_name(name) for name, _ in members]
+        if found is None:
+            assert len(set(names)) < len(names)
+        else:
+            assert [(name, bytes(value)) for name, value in found.items()] == [
+                (name, bytes(value)) for name, value in expected.items()
+            ]
+    assert called == []
+
+
+@given(st.lists(IDS.map(lambda name: name + "")))
+def test_names_are_numbered_as_in_python(names: list[str]) -> None:
+    """In the order of their first."""
+    assert native.number_names(names) == number_names(names)
 
 
 def test_folds_of_many_ids_lose_none() -> None:
@@ -66,10 +116,11 @@ def test_folds_of_many_ids_lose_none() -> None:
     found = native.PairAccumulator()
     for number in range(40_000):
         found.add_pair(f"d{number % 20_000}", "u", 1, number, number)
-    told = found.rows()
-    assert len(told) == 20_000
-    assert {one[5] for one in told} == {2}
-    assert [one[0] for one in told] == [f"d{number}" for number in range(20_000)]
+    (ends, anonymous), _, _, _, _, events, _ = found.columns()
+    assert set(array("q", events)) == {2}
+    assert [anonymous[start:end].decode() for start, end in pairwise(array("i", ends))] == sorted(
+        f"d{number}" for number in range(20_000)
+    )
 
 
 def test_a_value_that_cannot_be_written_leaves_no_trace() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shlex
 import subprocess
 from collections import Counter, defaultdict
@@ -16,17 +17,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.encoder.fingerprints import _fingerprints, fingerprints
-from pipeline.models import Finding
+from pipeline.encoder.fingerprints import _fingerprints, _hash_events, fingerprints
+from pipeline.engines.local import Workers
+from pipeline.models import Finding, SealedOptions
 from pipeline.native import AVAILABLE, native
+from pipeline.options import Limits
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
-from pipeline.plan.statistics.activity import UNITS, Activity, ActivityRecords
+from pipeline.plan.statistics.activity import UNITS, Activity, ActivityRecords, acts_of
 from pipeline.report.remedies import command_of
 from pipeline.timestamps import SECOND
 from pipeline.transform.event_keys import KEY
+from pipeline.transform.tasks import TransformConfig
 from tests.golden.report.small_plan import small_plan
-from tests.support.tiny_tool import write
+from tests.support.tiny_tool import AS_OF, TinyCompile, write
 
 LIMITS = {"second": 3, "minute": 5, "day": 8}
 START = 1_650_000_000 * SECOND
@@ -45,8 +49,9 @@ def activity_of(acts: list[Act], folder: Path, most: int = 1_000_000) -> Activit
         keys[place]["block"], keys[place]["row"] = divmod(place, 10)
         keys[place]["name"] = what
     for part in np.array_split(keys, 3):
-        records.add(part, np.zeros(len(part), np.uint32))
-    return records.finish(LIMITS)
+        records.add(acts_of(part, np.zeros(len(part), np.uint32)))
+    with Workers(0, TransformConfig(TinyCompile(), SealedOptions(AS_OF), Limits(), ())) as engine:
+        return records.finish(LIMITS, engine)
 
 
 def late_of(acts: list[Act]) -> list[int]:
@@ -155,14 +160,28 @@ def test_fingerprints_go_on_from_run_to_run() -> None:
 
 
 @pytest.mark.skipif(not AVAILABLE, reason="the native part is not built")
+def test_the_native_part_digests_events_of_every_length() -> None:
+    """The digests are those of Python, the other hashes those of `fingerprints`."""
+    event = b'{"event":"A","properties":{"distinct_id":"%s"},"timestamp":"2020-12-30T12:00:00Z","uuid":"%036d"},'
+    events = [event % (bytes(random.choices(b"abcdefgh", k=length)), length) for length in (*range(2_500), 9_000)]
+    run, ends = b"".join(events), np.cumsum([len(one) for one in events]).tobytes()
+    found, expected = (
+        np.frombuffer(hash_run(run, ends), np.uint64).reshape(-1, 4) for hash_run in (native.event_hashes, _hash_events)
+    )
+    assert np.array_equal(found[:, :2], expected[:, :2])
+    assert found[:, 2:].tobytes() == native.fingerprints(run, ends)
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="the native part is not built")
+@pytest.mark.parametrize("hash_run", [native.fingerprints, native.event_hashes] if AVAILABLE else [])
 @pytest.mark.parametrize("end", [-1, 0, 30, 79, 200, 2**62])
-def test_the_native_part_refuses_ends_that_are_none(end: int) -> None:
+def test_the_native_part_refuses_ends_that_are_none(end: int, hash_run: Any) -> None:
     """It reads nothing outside the run."""
     run = b'{"event":"A","properties":{"distinct_id":"u"},"timestamp":"2020-12-30T12:00:00Z","uuid":"%036d"},' % 0
     for broken in (run, run.replace(b'"u"', b'"u'), run.replace(b'"A"', b'"A\\"'), b"x" * 199):
         if (broken, end) != (run, len(run)):
             with pytest.raises(ValueError, match="no event ends"):
-                native.fingerprints(broken, np.array([end], np.int64).tobytes())
+                hash_run(broken, np.array([end], np.int64).tobytes())
 
 
 WORDS = [

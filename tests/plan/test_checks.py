@@ -11,7 +11,6 @@ from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.plan.checks import CHECKS, CountLimit, PlanFacts, check, parse_limit, run_checks
 from pipeline.report.wording import ADVICE
-from pipeline.transform.event_keys import KEY
 from tests.support.plan_facts import facts
 from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
 
@@ -178,7 +177,7 @@ def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path,
     file = write(tmp_path / "a.jsonl", rows)
     with pytest.MonkeyPatch.context() as patch:
         if limit is not None:
-            patch.setattr("pipeline.plan.key_records.KeyRecords.__init__.__defaults__", (limit, KEY))
+            patch.setattr("pipeline.plan.walk.PIECE", limit)
         made = make_plan(tmp_path / "plan", [file])
         accepted = make_plan(tmp_path / "accepted", [file], key_conflicts=True)
     gate, allowed = gate_named(made, "key_not_unique"), gate_named(accepted, "key_not_unique")

@@ -151,6 +151,26 @@ def test_every_value_is_counted_by_type_month_and_property(counter: Any) -> None
         assert one_.long[:3] == expected
 
 
+@pytest.mark.skipif(not AVAILABLE, reason="the native part is not built")
+@given(
+    st.lists(st.lists(st.sampled_from([*'"\\\nu', "é", "灯", "😀", "a", '{"', "x" * 9]), min_size=50, max_size=110)),
+    st.booleans(),
+)
+def test_the_end_and_the_length_of_a_text_are_found_whatever_is_in_it(pieces: list[list[str]], escape: bool) -> None:
+    """Quotes, backslashes and codes anywhere, about the length from which a text is long."""
+    texts = ["".join(text) for text in pieces]
+    texts += [
+        f"{'x' * length}{piece}abc" for length in range(90, 110) for piece in ("\n", '"', "\\", "é", "😀", "\n\\")
+    ]
+    values = [json.dumps(text, ensure_ascii=escape).encode() for text in texts]
+    events: list[Event] = [("Viewed", 0, {"note": msgspec.Raw(value), "next": 1}) for value in values]
+    taken = []
+    for counter in (DriftCounts(), native.Drift()):
+        counted(counter, events)
+        taken.append(story(counter.take()))
+    assert taken[0] == taken[1]
+
+
 @given(seed=st.integers(0, 10**6), count=st.integers(0, 300), data=st.data())
 @settings(deadline=None, max_examples=30)
 def test_any_split_and_order_of_blocks_gives_the_same(

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.options import PlanOptions
-from pipeline.plan.duplicates import Decided, Decisions, copies_of, decide, rows_out
+from pipeline.plan.decisions import Decisions, copies_of, rows_out
+from pipeline.plan.duplicates import Decided, decide, decide_one
 from pipeline.plan.key_records import KeyRecords
 from pipeline.transform.event_keys import KEY, KEYLESS
 from pipeline.transform.tasks import DuplicateDecision
@@ -81,13 +82,23 @@ def _clashes(keys: list[Key]) -> Iterator[bool]:
         yield best.time // DAY != key.time // DAY
 
 
+def _all_decided(records: KeyRecords, collapse: bool) -> Iterator[Decided]:
+    for run in records.runs():
+        if isinstance(run, Path):
+            yield from decide_one(run, records.most, collapse=collapse)
+        else:
+            yield decide(run, collapse=collapse)
+
+
 def decided_in(place: Path, keys: list[Key], *, collapse: bool, most: int) -> tuple[dict[Any, Any], list[Decided]]:
     """What the plan's own code decides, with room for `most` records at a time."""
     records = KeyRecords(place / "keys", most)
     for block in sorted({key.block for key in keys}):
         records.add(as_array([key for key in keys if key.block == block]))
     decisions = Decisions(place / "decisions", most, bucket_blocks=2)
-    counts = list(decide(records, decisions, collapse=collapse))
+    counts = list(_all_decided(records, collapse))
+    for one in counts:
+        decisions.add(one.decisions)
     found = {}
     for block, some in decisions.by_block():
         for copy in copies_of(some):
@@ -159,7 +170,8 @@ def test_a_row_is_out_when_all_its_events_are_and_has_the_code_of_its_first(tmp_
     records = KeyRecords(tmp_path / "keys")
     records.add(as_array([*both, *later, *partly]))
     decisions = Decisions(tmp_path / "decisions")
-    list(decide(records, decisions, collapse=False))
+    for one in _all_decided(records, collapse=False):
+        decisions.add(one.decisions)
     ((_, found),) = decisions.by_block()
     assert list(copies_of(found)) == [
         DuplicateDecision(1, 0, 0, "superseded"), DuplicateDecision(1, 1, 0, "duplicate_event"),

@@ -18,7 +18,7 @@ from pipeline.plan.checks import run_checks
 from pipeline.plan.checks.gaps import empty_days
 from pipeline.plan.statistics.history import History, series_of
 from pipeline.plan.statistics.hour_profile import clock_in_words
-from pipeline.plan.statistics.hours import QUARTERS_A_DAY, HourHistory, count_quarters
+from pipeline.plan.statistics.hours import QUARTERS_A_DAY, HourHistory, Quarters, count_quarters
 from pipeline.plan.zone import MonthEvidence, ZoneVerdict
 from pipeline.report.page.headlines import in_one_line
 from pipeline.timestamps import DAY, QUARTER, ZoneClock
@@ -67,7 +67,7 @@ def read(counts: Any, written: str, zones: Sequence[tuple[str, str]]) -> HourHis
     times = np.array([clock.to_utc(int(wall) * QUARTER)[0] for wall in walls[some]])
     events = np.repeat(times, counts[some])
     for part in np.array_split(np.random.default_rng(3).permutation(events), 3):
-        history.add(int(part.min()), count_quarters(part, int(part.min())))
+        history.add(count_quarters(part))
     return history
 
 
@@ -165,8 +165,7 @@ def test_a_jump_of_the_clock_is_found(zones: Any, day: int) -> None:
     other = read(after, LOS_ANGELES, zones)
     both = HourHistory(zones)
     for part in (history, other):
-        for quarter, events in zip(part.quarters.tolist(), part.events.tolist(), strict=True):
-            both.add(quarter * QUARTER, np.array([events]))
+        both.add(Quarters(part.quarters, part.events))
     finding = found_in(both)["clock_jump"]
     assert finding.count == 1
     assert isinstance(finding.examples, list)
@@ -186,7 +185,7 @@ def test_the_zones_that_a_jump_asks_for_settle_it() -> None:
             places = np.flatnonzero(part)
             walls = FIRST * QUARTERS_A_DAY + places + zone_of(written)[places]
             for wall, events in zip(walls.tolist(), part[places].tolist(), strict=True):
-                history.add(clock.to_utc(wall * QUARTER)[0], np.array([events]))
+                history.add(Quarters(np.array([clock.to_utc(wall * QUARTER)[0] // QUARTER]), np.array([events])))
         return found_in(history)
 
     asked = planned((NEW_YORK, ""))["clock_jump"]
@@ -228,7 +227,7 @@ def test_the_clock_is_right_to_the_minute_of_a_change() -> None:
     history = HourHistory([(NEW_YORK, "")])
     start = (date(2023, 3, 12) - date(1970, 1, 1)).days * DAY
     times = np.array([start + hour * 4 * QUARTER for hour in (5, 6, 7, 8)])
-    history.add(int(times[0]), count_quarters(times, int(times[0])))
+    history.add(count_quarters(times))
     assert (history.walls // 4 % 24).tolist() == [0, 1, 3, 4]
 
 

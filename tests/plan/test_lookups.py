@@ -16,8 +16,8 @@ from pipeline.mapper.inspection.cases import run_cases
 from pipeline.mapper.inspection.ineffective import check_effects
 from pipeline.mapper.language.loader import parse
 from pipeline.options import PlanOptions
+from pipeline.plan import lookup_writer
 from pipeline.plan import lookups as plan_lookups
-from pipeline.plan import stored_entries
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
 from tests.support.sent_events import events_of
@@ -186,8 +186,8 @@ def test_a_table_too_large_for_memory_gives_the_same(
     (tmp_path / "large").mkdir()
     small = planned(tmp_path / "small", source)
     monkeypatch.setattr(plan_lookups, "MOST_ENTRIES", most)
-    monkeypatch.setattr(stored_entries, "MOST_RECORDS", 20)
-    monkeypatch.setattr(stored_entries, "_AT_ONCE", 13)
+    monkeypatch.setattr(lookup_writer, "MOST_RECORDS", 20)
+    monkeypatch.setattr(lookup_writer, "_AT_ONCE", 13)
     large = planned(tmp_path / "large", source)
     pages = json.loads((tmp_path / "large" / "plan" / "lookups.json").read_bytes())["pages"]
     assert pages is None

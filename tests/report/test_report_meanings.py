@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.mapper import available, load
-from pipeline.plan.duplicates import CODES
+from pipeline.plan.decisions import CODES
 from pipeline.validator.codes import meaning
 
 ROOT = Path(__file__).parent.parent.parent / "pipeline"

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import join
+from typing import Any
+
+import pytest
 
 
 @dataclass
@@ -23,6 +28,7 @@ class Cluster:
     folder: Path
     scheduler: subprocess.Popen[bytes]
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    started: int = 0
 
     @property
     def file(self) -> Path:
@@ -38,15 +44,48 @@ class Cluster:
                 assert time.monotonic() < until, "the scheduler does not start"
                 time.sleep(0.02)
 
-    def start_worker(self, environment: Mapping[str, str] = {}) -> subprocess.Popen[bytes]:
-        """One more worker of one thread."""
+    def start_worker(
+        self,
+        environment: Mapping[str, str] = {},
+        *,
+        threads: int = 1,
+        folder: Path | None = None,
+        mounts: Mapping[Path, Path | None] = {},
+    ) -> subprocess.Popen[bytes]:
+        """One more worker, in a working directory of its own if need be.
+
+        At the paths of `mounts` it has other files or folders than this process, as on another machine; None stands for
+        an empty folder. Where that is not allowed the test is skipped.
+        """
         assert self.address
-        worker = _started(
-            "dask_worker", "--scheduler-file", self.file, "--no-nanny", "--no-dashboard", "--nthreads", 1,
-            "--local-directory", self.folder, "--host", "127.0.0.1", environment=environment,
+        self.started += 1
+        words = (
+            "--scheduler-file", self.file, "--no-nanny", "--no-dashboard", "--nthreads", threads,
+            "--local-directory", self.folder, "--host", "127.0.0.1", "--name", f"worker-{self.started}",
         )  # fmt: skip
+        worker = _started("dask_worker", *words, environment=environment, folder=folder, before=_mounting(mounts))
         self.workers.append(worker)
         return worker
+
+    @contextmanager
+    def one_worker(self, **asked: Any) -> Iterator[None]:
+        """Inside, the cluster has a worker of this kind alone; `start_worker` has the arguments."""
+        worker = self.start_worker(**asked)
+        try:
+            yield
+        finally:
+            self.kill(worker)
+            self.wait_for(0)
+
+    def wait_for(self, count: int) -> None:
+        """Wait until the scheduler has so many workers."""
+        from distributed import Client
+
+        until = time.monotonic() + 60
+        with Client(self.address, set_as_default=False) as client:
+            while len(client.scheduler_info(n_workers=-1)["workers"]) != count:
+                assert time.monotonic() < until, f"the cluster has no {count} workers"
+                time.sleep(0.02)
 
     def kill(self, worker: subprocess.Popen[bytes]) -> None:
         worker.send_signal(signal.SIGKILL)
@@ -55,12 +94,12 @@ class Cluster:
 
 
 @contextmanager
-def a_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+def a_cluster(folder: Path, workers: int = 2, environment: Mapping[str, str] = {}) -> Iterator[Cluster]:
     """A cluster on this machine, in processes of their own."""
     folder.mkdir(exist_ok=True)
     file = folder / "scheduler.json"
     command = "dask_scheduler", "--host", "127.0.0.1", "--port", 0, "--no-dashboard", "--scheduler-file", file
-    cluster = Cluster(folder, _started(*command))
+    cluster = Cluster(folder, _started(*command, environment=environment))
     try:
         for _ in range(workers):
             cluster.start_worker()
@@ -73,17 +112,25 @@ def a_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
 
 @contextmanager
 def losing_workers(cluster: Cluster, seed: int, *, least: float = 0.1, most: float = 1.2) -> Iterator[list[float]]:
-    """Inside, one worker after the other is killed at random moments, `least` to `most` seconds apart, and another one
-    started. Yields the moments."""
+    """Inside, one worker after the other is killed at random moments, and another one started. Yields the moments.
+
+    They are `least` to `most` seconds after the scheduler has the last one that was started: on a busy machine a worker
+    takes long to start, and a cluster without any for a minute is another test.
+    """
+    from distributed import Client
+
     chance = random.Random(seed)
     over = threading.Event()
     killed: list[float] = []
 
     def lose() -> None:
-        while not over.wait(chance.uniform(least, most)):
-            cluster.kill(chance.choice(cluster.workers))
-            killed.append(time.monotonic())
-            cluster.start_worker()
+        with Client(cluster.address, set_as_default=False) as client:
+            while not over.wait(chance.uniform(least, most)):
+                known = {worker["name"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()}
+                if f"worker-{cluster.started}" in known:
+                    cluster.kill(chance.choice(cluster.workers))
+                    killed.append(time.monotonic())
+                    cluster.start_worker()
 
     thread = threading.Thread(target=lose)
     thread.start()
@@ -94,9 +141,42 @@ def losing_workers(cluster: Cluster, seed: int, *, least: float = 0.1, most: flo
         thread.join(60)
 
 
-def _started(module: str, *words: object, environment: Mapping[str, str] = {}) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", f"distributed.cli.{module}", *map(str, words)]
+def end_process(*_: object) -> None:
+    """Work that ends its worker, as a machine does that has no memory left."""
+    os._exit(1)
+
+
+def retained(dask_worker: Any) -> tuple[int, int]:
+    """What a worker has of earlier runs of backcast: transformers, and results of tasks."""
+    from pipeline.engines import units
+
+    return len(units._OWN), len(dask_worker.data)
+
+
+def _mounting(mounts: Mapping[Path, Path | None]) -> list[str]:
+    """What begins the command of a process that has other files at these paths."""
+    if not mounts:
+        return []
+    tried = "unshare", "--mount", "mount", "-t", "tmpfs", "none", "/tmp"
+    if shutil.which("unshare") is None or subprocess.run(tried, capture_output=True, check=False).returncode:
+        pytest.skip("a process may not have mounts of its own here, as a worker of another machine has")
+    steps = []
+    for path, other in mounts.items():
+        kind = ["-t", "tmpfs", "none"] if other is None else ["--bind", str(other)]
+        steps.append(join(["mount", *kind, str(path)]))
+    return ["unshare", "--mount", "sh", "-c", " && ".join([*steps, 'exec "$@"']), "worker"]
+
+
+def _started(
+    module: str,
+    *words: object,
+    environment: Mapping[str, str] = {},
+    folder: Path | None = None,
+    before: Sequence[str] = (),
+) -> subprocess.Popen[bytes]:
+    command = [*before, sys.executable, "-m", f"distributed.cli.{module}", *map(str, words)]
     root = Path(__file__).parent.parent.parent
     path = os.pathsep.join([environment.get("PYTHONPATH", str(root)), str(root)])
     variables = os.environ | {**environment, "PYTHONPATH": path}
-    return subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, env=variables, cwd=folder, stdout=quiet, stderr=quiet)

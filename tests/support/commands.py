@@ -81,6 +81,6 @@ def process(*words: object, env: dict[str, str] | None = None, **options: Any) -
     """Run a command as a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "pipeline", *map(str, words)],
-        env={**os.environ, **(env or {})}, text=True, timeout=60, check=False,
+        env={**os.environ, **(env or {})}, text=True, timeout=240, check=False,
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options,
     )  # fmt: skip

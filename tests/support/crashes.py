@@ -325,7 +325,7 @@ def counted_writes(count: Counting) -> Iterator[None]:
     """Inside, each sync and rename of a file and each writing of an object by this process is a point, before and
     after."""
     doing = [(os, "fsync", "sync"), (Path, "rename", "rename")]
-    doing += [(storage, name, name) for name in ("create", "upload", "write")]
+    doing += [(storage, name, name) for name in ("create", "upload", "write", "remove", "download")]
 
     def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def counting(*given: Any) -> Any:

@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 from pipeline import mapper as language
 from pipeline.batcher import Envelope
 from pipeline.extractors import blocks, open_source
-from pipeline.identity.aggregator import TextColumn
+from pipeline.identity.columns import TextColumn
 from pipeline.mapper.inspection.field_uses import nested_levels
 from pipeline.mapper.language.loader import parse
 from pipeline.models import SealedOptions

@@ -165,9 +165,11 @@ class Amplitude(Api):
 
 @dataclass
 class PostHog(Api):
-    """Answers the two queries of a fetch. `slow` is how many events of a window take longer than a query may."""
+    """Answers the two queries of a fetch. `slow` is how many events of a window take longer than a query may; `same`
+    are events that have the uuid of another one, by their numbers."""
 
     slow: int = 1_000_000_000
+    same: Mapping[int, int] = field(default_factory=dict)
 
     tool = "posthog"
     _moments = re.compile(r"toDateTime64\('([^']+)', 6, 'UTC'\)")
@@ -179,8 +181,9 @@ class PostHog(Api):
         rows = [row for row in self.rows() if times[0] <= row[0] < times[1]]
         if len(rows) > self.slow:
             return Said(504, {"detail": "Query took too long"})
-        if "count(" in sql:
-            return Said(200, {"columns": ["n"], "types": [], "results": [[len({row[1] for row in rows})]]})
+        if distinct := re.match(r"select count\(distinct (.+)\) from", sql):
+            counted = {"uuid": {row[1] for row in rows}, "(timestamp, uuid)": {row[:2] for row in rows}}[distinct[1]]
+            return Said(200, {"columns": ["n"], "types": [], "results": [[len(counted)]]})
         if after := re.search(r"uuid > toUUID\('([^']+)'\)", sql):
             rows = [row for row in rows if (row[0], row[1]) > (times[2], after[1])]
         limit = re.search(r"limit (\d+)$", sql)
@@ -189,7 +192,7 @@ class PostHog(Api):
         return Said(200, {"columns": [], "types": [], "results": [self.shown(*row) for row in rows[: int(limit[1])]]})
 
     def rows(self) -> list[tuple[float, str, int]]:
-        return sorted((at, uuid(number), number) for number, at in enumerate(self.events))
+        return sorted((at, uuid(self.same.get(number, number)), number) for number, at in enumerate(self.events))
 
     def shown(self, at: float, id: str, number: int) -> list[Any]:
         """A row in the zone of a project in Kathmandu, as the service shows times."""
@@ -244,6 +247,28 @@ def instead(*said: Any) -> Fault:
 def plain(change: Callable[[bytes], bytes]) -> Fault:
     """Other lines in a gzipped body."""
     return lambda said: replace(said, body=gzip.compress(change(gzip.decompress(said.body)), mtime=0))
+
+
+def in_archive(change: Callable[[bytes], bytes]) -> Fault:
+    """Other lines in the first file of an archive, which is a whole one again."""
+
+    def changed(said: Said) -> Said:
+        content = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(said.body)) as before, zipfile.ZipFile(content, "w") as after:
+            for number, name in enumerate(before.namelist()):
+                lines = gzip.decompress(before.read(name))
+                after.writestr(name, gzip.compress(lines if number else change(lines)))
+        return replace(said, body=content.getvalue())
+
+    return changed
+
+
+def encrypted(said: Said) -> Said:
+    """The first file of an archive is marked as one that needs a password."""
+    body = bytearray(said.body)
+    for header, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        body[body.index(header) + flags] |= 1
+    return replace(said, body=bytes(body))
 
 
 def kill_at(api: Api, server: Server, folder: Path, at: int) -> None:

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipeline.encoder.updates import SealedLink
-from pipeline.identity.aggregator import KINDS, IdColumns
+from pipeline.identity.aggregator import KINDS
+from pipeline.identity.columns import IdColumns
 from pipeline.identity.database import Database
 from pipeline.identity.event_ids import find_activity
 from pipeline.identity.numbering import hashes

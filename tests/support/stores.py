@@ -6,7 +6,7 @@ import atexit
 import logging
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -56,9 +56,9 @@ class Bucket:
     def delete(self, key: str) -> None:
         self._client.delete_object(Bucket=self.name, Key=key)
 
-    def objects(self) -> dict[str, bytes]:
-        """Every object by its key."""
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.name)
+    def objects(self, prefix: str = "") -> dict[str, bytes]:
+        """Every object by its key, or those whose key begins so."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
         keys = [one["Key"] for page in pages for one in page.get("Contents", ())]
         return {key: self._client.get_object(Bucket=self.name, Key=key)["Body"].read() for key in keys}
 
@@ -73,3 +73,56 @@ def a_bucket() -> Iterator[Bucket]:
     }  # fmt: skip
     with patch.dict(os.environ, found):
         yield bucket
+
+
+@contextmanager
+def a_store_that_replaces() -> Iterator[None]:
+    """Inside, an object that was to be written only if it is not there yet is replaced, as some stores do."""
+    with _requests(lambda _, parameters: parameters.pop("IfNoneMatch", None)):
+        yield
+
+
+@contextmanager
+def a_store_that_answers(next_answer: Callable[[], tuple[int, str] | None]) -> Iterator[None]:
+    """Inside, a conditional write is answered with this status and code; by the server where there is none."""
+
+    def answer(operation: str, parameters: dict[str, Any]) -> None:
+        if "IfNoneMatch" in parameters and (found := next_answer()):
+            raise _error(operation, *found)
+
+    with _requests(answer):
+        yield
+
+
+@contextmanager
+def a_store_that_fails(operation: str, part: str, status: int, code: str) -> Iterator[None]:
+    """Inside, such requests about a key or a prefix that has this part are answered with a status and a code."""
+
+    def answer(asked: str, parameters: dict[str, Any]) -> None:
+        if asked == operation and part in parameters.get("Key", parameters.get("Prefix", "")):
+            raise _error(operation, status, code)
+
+    with _requests(answer):
+        yield
+
+
+def _error(operation: str, status: int, code: str) -> Exception:
+    from botocore.exceptions import ClientError
+
+    response: Any = {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, operation)
+
+
+@contextmanager
+def _requests(before: Callable[[str, dict[str, Any]], Any]) -> Iterator[None]:
+    """Inside, `before` gets the operation and the parameters of each request before it is sent."""
+    from aiobotocore.client import AioBaseClient
+
+    call = AioBaseClient._make_api_call
+
+    async def changed(client: Any, operation: str, parameters: dict[str, Any]) -> Any:
+        before(operation, parameters)
+        return await call(client, operation, parameters)
+
+    with patch.object(AioBaseClient, "_make_api_call", changed):
+        yield

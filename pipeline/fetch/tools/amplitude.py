@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline.fetch.checking import count_archived_lines
-from pipeline.fetch.tool import DAY, HOUR, Asking, Fetch, Fetched, Limit, Tool, Window
+from pipeline.fetch.tool import DAY, HOUR, Fetch, FetchContext, Fetched, RequestLimit, Tool, Window
 
 _BY_BUCKET = "where one hour has more than 4 GB, let Amplitude export to a bucket, and plan from that"
 
@@ -25,9 +25,9 @@ def _checked(file: Path, headers: Mapping[str, str]) -> int:
     return count_archived_lines(file)
 
 
-def _open(asking: Asking) -> Fetch:
-    url = f"{asking.base}/api/2/export"
-    transport = asking.transport
+def _open(context: FetchContext) -> Fetch:
+    url = f"{context.base}/api/2/export"
+    transport = context.transport
 
     def fetch(window: Window, file: Path) -> Fetched:
         hours = {"start": _hour(window.since), "end": _hour(window.until - HOUR)}  # the last hour is included
@@ -51,7 +51,7 @@ TOOL = Tool(
     step=HOUR,
     window=DAY,
     delay=2 * HOUR,
-    limits={"export": (Limit(4, 1),)},
+    limits={"export": (RequestLimit(4, 1),)},
     clock="hours of upload in UTC",
     open=_open,
 )

@@ -15,7 +15,7 @@ import msgspec
 
 from pipeline.errors import UsageError
 from pipeline.fetch.checking import count_events
-from pipeline.fetch.tool import DAY, HOUR, Asking, Fetch, Fetched, Limit, Tool, Window, stamp
+from pipeline.fetch.tool import DAY, HOUR, Fetch, FetchContext, Fetched, RequestLimit, Tool, Window, stamp
 
 _SCRIPT = 'function main(){return Events(params).groupBy(["name"],mixpanel.reducer.count())}'
 _COUNT_HOSTS = {
@@ -31,15 +31,15 @@ class _Group(msgspec.Struct):
 
 
 class _Mixpanel:
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-        self._counts = asking.count
+    def __init__(self, context: FetchContext) -> None:
+        self._asking = context
+        self._counts = context.count
 
     def __call__(self, window: Window, file: Path) -> Fetched:
-        asking, transport = self._asking, self._asking.transport
-        url = f"{asking.base}/api/2.0/export"
+        context, transport = self._asking, self._asking.transport
+        url = f"{context.base}/api/2.0/export"
         days = {"from_date": stamp(window.since), "to_date": stamp(window.until - DAY)}
-        project = {"project_id": asking.project} if asking.project else {}
+        project = {"project_id": context.project} if context.project else {}
         reply = transport.download("export", url, days | project, file, _checked)
         if reply.status not in (200, 404):
             transport.fail(f"{window}", url, reply)
@@ -70,10 +70,10 @@ def _checked(file: Path, headers: Mapping[str, str]) -> tuple[str, Mapping[str, 
     return suffix, count_events(file)
 
 
-def _open(asking: Asking) -> Fetch:
-    if asking.project and not asking.project.isdecimal():
-        raise UsageError(f"{asking.project!r} is no project id of Mixpanel", hint="give its number to --project")
-    return _Mixpanel(asking)
+def _open(context: FetchContext) -> Fetch:
+    if context.project and not context.project.isdecimal():
+        raise UsageError(f"{context.project!r} is no project id of Mixpanel", hint="give its number to --project")
+    return _Mixpanel(context)
 
 
 TOOL = Tool(
@@ -89,7 +89,7 @@ TOOL = Tool(
     step=DAY,
     window=DAY,
     delay=14 * HOUR,  # the day ends last in the zone that is furthest behind UTC, and is then still being written
-    limits={"export": (Limit(60, 3600), Limit(3, 1)), "count": (Limit(60, 3600), Limit(3, 1))},
+    limits=dict.fromkeys(("export", "count"), (RequestLimit(60, 3600), RequestLimit(3, 1))),
     clock="days of the project's time zone",
     open=_open,
 )  # fmt: skip

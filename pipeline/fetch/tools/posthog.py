@@ -17,12 +17,16 @@ from urllib.parse import quote
 import msgspec
 
 from pipeline.errors import Refused
-from pipeline.fetch.tool import DAY, HOUR, Asking, Fetched, Limit, Tool, TooLarge, Window
+from pipeline.fetch.tool import DAY, HOUR, FetchContext, Fetched, RequestLimit, Tool, TooLarge, Window
 from pipeline.timestamps import BadTime, read_iso
 
 PAGE = 10_000
 """Rows of one answer; a page with large properties is read into memory whole."""
 _COLUMNS = ("uuid", "event", "properties", "distinct_id", "timestamp", "created_at", "elements_chain", "person_id")
+_TIME = _COLUMNS.index("timestamp")
+_EVENT = "(timestamp, uuid)"
+"""What is counted on both sides: copies of an event are next to each other in the order of the pages, and one uuid at
+two times does not make up for an event that is missing."""
 
 
 class _Answer(msgspec.Struct):
@@ -30,13 +34,13 @@ class _Answer(msgspec.Struct):
 
 
 class _PostHog:
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-        self._url = f"{asking.base}/api/projects/{quote(asking.project, safe='')}/query/"
+    def __init__(self, context: FetchContext) -> None:
+        self._asking = context
+        self._url = f"{context.base}/api/projects/{quote(context.project, safe='')}/query/"
 
     def __call__(self, window: Window, file: Path) -> Fetched:
         within = f"timestamp >= {_moment(window.since * 1_000_000)} and timestamp < {_moment(window.until * 1_000_000)}"
-        answer = self._query(window, f"select count(distinct uuid) from events where {within} limit 1")
+        answer = self._query(window, f"select count(distinct {_EVENT}) from events where {within} limit 1")
         try:
             counted = int(answer[0][0])
         except (IndexError, ValueError):
@@ -46,7 +50,8 @@ class _PostHog:
             raise TooLarge(error, -(-counted * 5 // (PAGE * 4)))  # some windows have more than others
         rows = distinct = 0
         with file.open("wb") as stream, gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as lines:
-            after, last = "", b""
+            after = ""
+            last: tuple[bytes, ...] = ()
             while True:
                 page = self._query(
                     window,
@@ -54,8 +59,9 @@ class _PostHog:
                     f" limit {PAGE}",
                 )
                 for row in page:
-                    distinct += bytes(row[0]) != last
-                    last = bytes(row[0])
+                    event = bytes(row[_TIME]), bytes(row[0])
+                    distinct += event != last
+                    last = event
                     lines.write(_line(row))
                 rows += len(page)
                 if len(page) < PAGE:
@@ -65,7 +71,7 @@ class _PostHog:
 
     def _after(self, row: list[msgspec.Raw]) -> str:
         """The condition of all rows that come after one."""
-        uuid, time = msgspec.json.decode(row[0], type=str), msgspec.json.decode(row[4], type=str)
+        uuid, time = msgspec.json.decode(row[0], type=str), msgspec.json.decode(row[_TIME], type=str)
         try:
             moment = _moment(read_iso(time, space=True).us)
         except BadTime as error:
@@ -124,7 +130,7 @@ TOOL = Tool(
     step=1,
     window=DAY,
     delay=HOUR,
-    limits={"query": (Limit(1_200, 3600), Limit(100, 60), Limit(3, 1))},
+    limits={"query": (RequestLimit(1_200, 3600), RequestLimit(100, 60), RequestLimit(3, 1))},
     clock="times of events in UTC",
     open=_PostHog,
 )

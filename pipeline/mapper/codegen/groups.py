@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.codegen.runtime import Warnings, can_be_sent, encode, item_of, members_of, opened, text_of
+from pipeline.mapper.codegen.runtime import Warnings, can_be_sent, encode, members_of, opened, text_of
 from pipeline.models import GroupUpdate, RejectReason, Skip
 from pipeline.values import Value
 
@@ -43,7 +43,8 @@ def add_groups(groups: dict[str, Value], properties: dict[str, Any], chosen: fro
     firsts: dict[str, str] = {}
     left_out: list[str] = []
     for kind, value in groups.items():
-        key = text_of(item_of(value, 0))
+        listed = values.items(value)
+        key = text_of(listed[0]) if listed else None
         if key is None or not key.strip():
             continue
         if chosen and kind not in chosen:
@@ -51,8 +52,7 @@ def add_groups(groups: dict[str, Value], properties: dict[str, Any], chosen: fro
             left_out.append(kind)
             continue
         firsts[kind] = key
-        listed = values.items(value)
-        if listed is not None and (len(listed) > 1 or listed[0] is not value):
+        if listed and (len(listed) > 1 or listed[0] is not value):
             properties.setdefault(f"{kind}_ids", value)
     if firsts:
         properties["$groups"] = Raw(encode(firsts))

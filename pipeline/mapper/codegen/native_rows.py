@@ -26,13 +26,33 @@ MOST_RENAMES = 30_000
 _AS_DICT = "return map_dict(row.as_dict(), observe, scan)"
 
 
+def _blanks_of(blanks: dict[str, frozenset[str]]) -> Callable[[Any, Any], Any]:
+    """A function of properties and warnings that leaves out the blank ones. `native.Blanks` compare no text with a dict
+    or a list, as which a reader may pass an object."""
+    if any(text[:1] in ("{", "[") for texts in blanks.values() for text in texts):
+        return partial(runtime.rename_present, {}, blanks)
+    names_of: dict[frozenset[str], list[str]] = {}
+    for name, texts in blanks.items():
+        names_of.setdefault(texts, []).append(name)
+    each = [native.Blanks(texts, texts, frozenset(names)) for texts, names in names_of.items()]
+
+    def leave_out(properties: Any, warnings: Any) -> Any:
+        for remove in each:
+            remove(properties)
+        return warnings
+
+    return leave_out
+
+
 class NotNative(Exception):
     """The program cannot run over Members."""
 
 
 def _one_call(step: program.Step) -> str:
     """The method that writes such steps, one after the other, as one call; "" where each is written by itself."""
-    if isinstance(step, program.FillProperty) or (isinstance(step, program.SetProperty) and not step.replace):
+    if isinstance(step, program.FillProperty | program.CopyColumn):
+        return "_set_properties"
+    if isinstance(step, program.SetProperty) and not step.replace:
         return "_set_properties"
     return "_convert_numbers" if isinstance(step, program.ConvertProperty) and step.type == "number" else ""
 
@@ -162,10 +182,10 @@ class NativeEmitter(StepEmitter):
                 super().write(tuple(together))
 
     def _set_properties(self, steps: Sequence[Any]) -> None:
-        names = tuple((step.name, isinstance(step, program.FillProperty)) for step in steps)
-        values = ", ".join(self.value(step.value) for step in steps)
+        names = tuple((one.name, isinstance(one, program.FillProperty), getattr(one, "column", None)) for one in steps)
+        values = "".join(f", {self.value(one.value)}" for one in steps if not isinstance(one, program.CopyColumn))
         call = self.const(native.Sets(names, partial(runtime.collided, self.program.tool)))
-        self.line(f"w = {call}(p, w, {values})")
+        self.line(f"w = {call}(p, w, row{values})")
 
     def _convert_numbers(self, steps: Sequence[Any]) -> None:
         call = self.const(native.Numbers(tuple(step.name for step in steps), conversions.convert_number))
@@ -202,6 +222,22 @@ class NativeEmitter(StepEmitter):
         collided = partial(runtime.collided, self.program.tool)
         slow = partial(spread_slowly, spreader, collided)
         return self.const(native.Spread(spreader.new_name, blanks, collided, slow), ("native spread", spread))
+
+    def _person(self, table: expressions.NamedValues, spreads: Sequence[expressions.Spread]) -> str:
+        """The members of one object stay Members, unless updates are condensed, which compares them as dicts."""
+        source = spreads[0].source if len(spreads) == 1 and not table else None
+        column = source.value if isinstance(source, expressions.NotNull) else None
+        if source is None or not isinstance(column, expressions.Column) or column.name == self.program.opened:
+            return super()._person(table, spreads)
+        if any(isinstance(step, program.ObservePerson) and step.unset is not None for step in self.program.steps):
+            return super()._person(table, spreads)
+        spread = spreads[0]
+        value, members, properties = self.value(source), self._opened(column), self.local("d")
+        plain = f"{members}.__class__ is Members and {value}.__class__ is not dict"
+        self.line(f"{properties} = {self._native_spread(spread)}({members}) if {plain} else None")
+        spreader = self.const(runtime.spreader(spread), ("spread", spread))
+        self.line(f"if {properties} is None: {properties} = {spreader}(opened({value}))")
+        return properties
 
     def text(self, value: expressions.AsText) -> str:
         owner = self._owner(value.value)
@@ -275,8 +311,7 @@ class NativeEmitter(StepEmitter):
         if len(changes) > MOST_RENAMES:
             raise NotNative
         table = tuple((change.old, change.new, change.read) for change in changes)
-        leave_out_blanks = partial(runtime.rename_present, {}, blanks)
-        return self.const(native.Renames(table, runtime.renamed, frozenset(blanks), leave_out_blanks))
+        return self.const(native.Renames(table, runtime.renamed, frozenset(blanks), _blanks_of(blanks)))
 
     def override_properties(self, step: program.OverrideProperties) -> None:
         sets, fills = self._pairs(step.set), self._pairs(step.fill)
@@ -292,9 +327,6 @@ class NativeEmitter(StepEmitter):
                 self.line("if v is not None: p.setdefault(k, v)")
             with self.block("for k, v in sets:"):
                 self.line("if v is not None and p.setdefault(k, v) is not v: w = collided(k, v, p, w)")
-
-    def copy_column(self, name: str, column: str) -> None:
-        self.line(f"if not p.copy({name!r}, row, {column!r}): w = collided({name!r}, row.get({column!r}), p, w)")
 
     def keep_columns(self, step: program.KeepColumns) -> None:
         call = f"{self.const(native.Columns(frozenset(step.named), step.prefix))}(row, p)"

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.mapper import service_names
 from pipeline.mapper.language import sections as language
 from pipeline.mapper.program.builder import NO_TABLES, Tables
-from pipeline.mapper.program.stored_table import StoredTable
+from pipeline.mapper.program.lookup_table import StoredTable
 from pipeline.mapper.verbs.values import HOLE
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
 from pipeline.mapper.language.kinds import (
     FAMILIES,
+    Character,
     Choice,
     Either,
     Field,
@@ -27,6 +28,12 @@ Schema = dict[str, Any]
 
 _BOOLEANS = {"yes": True, "no": False}
 """Some editors read a plain yes or no as a boolean."""
+_CHARACTER: list[Schema] = [
+    {"type": "string", "minLength": 1, "maxLength": 1, "pattern": r"^[\u0001-\u0009\u000b\u000c\u000e-\u007f]$"},
+    {"type": "integer", "minimum": 0, "maximum": 9},
+    {"type": "null"},
+]
+"""A bare digit is a number to an editor, and a bare ~ is null."""
 _SCALAR: Schema = {"type": ["string", "number", "boolean", "null"]}
 
 
@@ -66,6 +73,8 @@ def _kind(kind: Kind) -> Schema:
     match kind:
         case Choice(words):
             return {"enum": [*words, *(_BOOLEANS[word] for word in words if word in _BOOLEANS)]}
+        case Character(none):
+            return {"anyOf": [*([{"enum": [none]}] if none else []), *_CHARACTER]}
         case Json():
             return {"type": "string", "contentMediaType": "application/json"}
         case ListOf(item, most, least):

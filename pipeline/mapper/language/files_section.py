@@ -6,7 +6,7 @@ from collections.abc import Mapping as Map
 from dataclasses import dataclass
 
 from pipeline.extractors.layouts import KINDS
-from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Choice, ListOf, TableOf, entry
+from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Character, Choice, ListOf, TableOf, entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +19,9 @@ class Files:
     )
     columns_from: str = entry(TEXT, "the name of a file in the same folder or archive that has the columns' names", "")
     like: Map[str, str] = entry(TableOf(Choice(tuple(KINDS))), "what the values of some columns are like", dict)
-    delimiter: str = entry(TEXT, "what separates cells; a comma when left out", "")
-    quotes: str = entry(TEXT, 'the quotation mark, or none; " when left out', "")
-    escape: str = entry(TEXT, "the character before a delimiter, line end or itself that belongs to a value", "")
+    delimiter: str = entry(Character(), "what separates cells; a comma when left out", "")
+    quotes: str = entry(Character(none="none"), 'the quotation mark, or none; " when left out', "")
+    escape: str = entry(Character(), "the character before a delimiter, line end or itself that belongs to a value", "")
     encoding: str = entry(TEXT, "the encoding of files without a byte order mark; utf-8 when left out", "")
     rows: str = entry(TEXT, "the list of rows in JSON pages; none: objects are rows, whatever lists they have", "")
     only: tuple[str, ...] = entry(NAMES, "patterns of paths: files of other paths do not count", ())
@@ -32,6 +32,28 @@ class Files:
         (),
     )
     manifest: str = entry(TEXT, "the kind of manifest that lists which files count", "")
+
+    def conflict(self) -> tuple[str, str, str] | None:
+        """The key of a character that has another meaning too, what is wrong with it, and what to write instead."""
+        delimiter, quotes = self.delimiter or ",", self.quotes or '"'
+        if delimiter == quotes:
+            key = "quotes" if self.quotes else "delimiter"
+            hint = "write `quotes: none` if the files have no quotes, or another `delimiter`"
+            return (
+                key,
+                f"{key!r} cannot be {quotes!r}: that is the {'delimiter' if self.quotes else 'quotation mark'}",
+                hint,
+            )
+        if self.escape == delimiter:
+            return (
+                "escape",
+                f"'escape' cannot be {delimiter!r}: that is the delimiter",
+                "write the character before a delimiter that belongs to a value",
+            )
+        if self.escape == quotes:
+            hint = "delete 'escape': a doubled quotation mark within quotes is one of the value"
+            return "escape", f"'escape' cannot be {quotes!r}: that is the quotation mark", hint
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,13 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Character:
+    """One character of ASCII that a line of text can have, or the word that stands for none where there is one."""
+
+    none: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Json:
     """JSON text, checked; digits stay exact."""
 
@@ -87,7 +94,7 @@ class Section:
     """Groups of keys: a section has all keys of one group, and none of another."""
 
 
-Kind: TypeAlias = "Text | Choice | Json | ListOf | TableOf | Verbs | Either | Section"
+Kind: TypeAlias = "Text | Choice | Character | Json | ListOf | TableOf | Verbs | Either | Section"
 
 
 def entry(kind: Kind, help: str, default: Any = MISSING, *, name: str = "") -> Any:

@@ -19,8 +19,10 @@ from pipeline.json_limits import MAX_DEPTH, depth
 from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
 from pipeline.mapper.codegen.conversions import PLAIN_NUMBER
 from pipeline.mapper.language import plugin_verbs
+from pipeline.mapper.language.files_section import Files
 from pipeline.mapper.language.kinds import (
     FAMILIES,
+    Character,
     Choice,
     Either,
     Field,
@@ -42,6 +44,16 @@ twice, and Python's limit is 100."""
 MOST_STEPS = 64
 """A row with more levels is a reject, so a longer reference could refer to nothing."""
 
+_SPELLINGS = {
+    r"\t": (r"\t", "tab", "tsv"),
+    r"\x01": (r"\x01", r"\u0001", r"\001", "^a"),
+    r"\\": (r"\\", "backslash"),
+    ",": ("comma",),
+    ";": ("semicolon",),
+    "|": ("pipe",),
+}
+"""Characters as a mapping has them in double quotes, each with other ways of writing it."""
+
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -56,7 +68,15 @@ def parse(text: str, file: str) -> Mapping:
     if form is None or not isinstance(form, yaml.ScalarNode) or form.value != FORMAT:
         raise reader.wrong(form or root, f"the first line must be `format: {FORMAT}`", "")
     given = reader.fields(root, MAPPING.name, MAPPING.fields, entries)
+    _check_files(reader, entries.get("files"), given.get("files"))
     return Mapping(**given, file=file, text=text, verbs=tuple(sorted(reader.verbs)))
+
+
+def _check_files(reader: Reader, node: Any, files: Files | None) -> None:
+    """A character cannot have two meanings in delimited files. Raises MappingError."""
+    if files is not None and (conflict := files.conflict()) is not None:
+        key, message, hint = conflict
+        raise reader.wrong(reader.entries(node).get(key), message, hint)
 
 
 class Places:
@@ -176,6 +196,8 @@ class Reader:
                 return self.text(node, name)
             case Choice(words):
                 return self.choice(node, words, name)
+            case Character(none):
+                return self.character(node, none, name)
             case Json():
                 return self.json(node, name)
             case ListOf(item, most, least):
@@ -215,6 +237,30 @@ class Reader:
         if word not in words:
             raise self.wrong(node, f"{name!r} cannot be {word!r}", nearest(word, words))
         return word
+
+    def character(self, node: yaml.Node, none: str, name: str) -> str:
+        text = self.text(node, name)
+        if none and text == none:
+            return text
+        if len(text) != 1:
+            shown = f"not {text!r}" if text else "and here is none"
+            written = next((escape for escape, names in _SPELLINGS.items() if text.lower() in names), "")
+            absent = f"`{none}`" if none else f"delete {name!r}"
+            hint = f'write "{written}", in double quotes' if written else f"write one character, or {absent}"
+            raise self.wrong(node, f"{name!r} takes one character, {shown}", hint)
+        if not text.isascii():
+            raise self.wrong(
+                node,
+                f"{name!r} cannot be {text!r}: it is not a character of ASCII",
+                "convert the files so that it is a character of ASCII, such as a tab",
+            )
+        if text in "\0\r\n":
+            raise self.wrong(
+                node,
+                f"{name!r} cannot be {text!r}",
+                'write a character that ends no line and is not NUL, such as "\\t"',
+            )
+        return text
 
     def json(self, node: yaml.Node, name: str) -> str:
         text = self.text(node, name).strip()

@@ -17,11 +17,11 @@ from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.blanks import blanks_of_opened, leave_out_blanks
 from pipeline.mapper.program.expressions import Condition, Missing, NamedValues, Value, Variable
+from pipeline.mapper.program.lookup_table import StoredTable, in_memory
 from pipeline.mapper.program.opened_object import opened_object
 from pipeline.mapper.program.operations import Let, Program, Step
 from pipeline.mapper.program.references import definition_of, path_steps, references_in
 from pipeline.mapper.program.renaming import kept_properties, rename_properties
-from pipeline.mapper.program.stored_table import StoredTable, in_memory
 from pipeline.models import SealedOptions
 
 HASH_KEY = "BACKCAST_HASH_KEY"

@@ -18,7 +18,7 @@ from pipeline.mapper.language.sections import Call
 from pipeline.mapper.program.builder import Builder, wrong_call
 from pipeline.mapper.program.expressions import Apply, Constant, Value
 from pipeline.mapper.program.functions import function
-from pipeline.mapper.program.stored_table import in_memory
+from pipeline.mapper.program.lookup_table import in_memory
 from pipeline.values import BadValue
 
 value = partial(verb, "value")

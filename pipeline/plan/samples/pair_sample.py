@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -64,6 +64,30 @@ _TIME_LIKE = frozenset("0123456789-:.+/TZUC ")
 _MEMBERS = {"event": "(event)", "distinct_id": "(distinct_id)", "timestamp": "(time)", "uuid": "(uuid)"}
 
 
+class Kinds(NamedTuple):
+    """Kinds of events, which are pairs of name and year: how many events there are of each, and the place of the
+    first."""
+
+    kinds: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    first: NDArray[np.uint64]
+
+
+def kinds_of(sent: NDArray[np.void], ordinals: NDArray[np.uint32]) -> Kinds:
+    """The kinds of key records. Of identical rows the first stands for all, whose uuid the row alone gives."""
+    names = sent["name"] & NAME
+    some = np.flatnonzero((ordinals == 0) & (names < MOST_NAMES))
+    years = np.searchsorted(_FIRST_DAYS, sent["time"][some] // DAY, side="right") - 1
+    kinds = names[some].astype(np.int64) * _YEARS + np.clip(years, 0, _YEARS - 1)
+    found, counts = np.unique(kinds, return_counts=True)
+    block, row = sent["block"][some].astype(np.uint64), sent["row"][some].astype(np.uint64)
+    position = sent["position"][some].astype(np.uint64)
+    place = (block << np.uint64(40)) | (row << np.uint64(16)) | position
+    first = np.full(len(found), _NEVER)
+    np.minimum.at(first, np.searchsorted(found, kinds), place)
+    return Kinds(found, counts, first)
+
+
 class PairSample:
     """Counts the events that are sent by name and year, and keeps the first of each."""
 
@@ -71,16 +95,10 @@ class PairSample:
         self._counts = np.zeros(MOST_NAMES * _YEARS, np.int64)
         self._first = np.full(MOST_NAMES * _YEARS, _NEVER)
 
-    def add(self, sent: NDArray[np.void], ordinals: NDArray[np.uint32]) -> None:
-        """Add key records. Of identical rows the first stands for all, whose uuid the row alone gives."""
-        names = sent["name"] & NAME
-        some = np.flatnonzero((ordinals == 0) & (names < MOST_NAMES))
-        years = np.searchsorted(_FIRST_DAYS, sent["time"][some] // DAY, side="right") - 1
-        kinds = names[some].astype(np.int64) * _YEARS + np.clip(years, 0, _YEARS - 1)
-        self._counts += np.bincount(kinds, minlength=len(self._counts))
-        block, row = sent["block"][some].astype(np.uint64), sent["row"][some].astype(np.uint64)
-        place = (block << np.uint64(40)) | (row << np.uint64(16)) | sent["position"][some].astype(np.uint64)
-        np.minimum.at(self._first, kinds, place)
+    def add(self, some: Kinds) -> None:
+        """Add the kinds of some events."""
+        self._counts[some.kinds] += some.counts
+        self._first[some.kinds] = np.minimum(self._first[some.kinds], some.first)
 
     @property
     def kinds(self) -> int:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import itemgetter
 from os import fspath
+from pathlib import Path
 
 from pipeline import storage
 from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import digest_of
 from pipeline.extractors.containers import BUFFER_BYTES, broken
+from pipeline.extractors.stream import object_of
 from pipeline.models import Block, Part, SealedOptions, Step
 from pipeline.options import PathText
 from pipeline.plan.sealed.directory import Directory, digest_file, read_lines
@@ -37,11 +39,13 @@ class PlannedBlock:
 
 
 def find_parts(plan: Plan, source_root: PathText | None = None) -> tuple[Part, ...]:
-    """The plan's parts where they are now. Raises UnreadableExport naming the first that is missing."""
+    """The plan's parts where they are now, with the time that their files have now: a copy has another one, and
+    whether its bytes are the same is for `stale_parts`. Raises UnreadableExport naming the first that is missing."""
     files = [as_name(sealed.file) for sealed in plan.parts]
     if source_root is not None:
         files = list(_moved(plan, files, fspath(source_root)))
-    for sealed, file, status in zip(plan.parts, files, storage.statuses(files), strict=True):
+    parts = []
+    for index, (sealed, file, status) in enumerate(zip(plan.parts, files, storage.statuses(files), strict=True)):
         if isinstance(status, FileNotFoundError):
             raise UnreadableExport(
                 f"{sealed.path} is gone: no file {printable(file, 1_000)}",
@@ -50,7 +54,8 @@ def find_parts(plan: Plan, source_root: PathText | None = None) -> tuple[Part, .
             )
         if isinstance(status, OSError):
             raise broken(status, sealed.path) from status
-    return tuple(sealed.part(index, file) for index, (sealed, file) in enumerate(zip(plan.parts, files, strict=True)))
+        parts.append(replace(sealed.part(index, file), mtime_ns=status.mtime_ns, etag=status.etag))
+    return tuple(parts)
 
 
 def _moved(plan: Plan, files: Sequence[str], root: str) -> Iterator[str]:
@@ -102,12 +107,17 @@ def tasks(
 
     Raises UnsafePlan where the parts no longer divide into the sealed blocks.
     """
-    for part_index, group in groupby(planned_blocks(directory), key=lambda planned: planned.sealed.part):
+
+    def read(chosen: tuple[PlannedBlock, Task | None]) -> tuple[str, int]:
+        planned, task = chosen
+        return ("", 0) if task is None else object_of(parts[planned.sealed.part])
+
+    chosen = storage.ahead(((planned, choose(planned)) for planned in planned_blocks(directory)), read)
+    for part_index, group in groupby(chosen, key=lambda one: one[0].sealed.part):
         part = parts[part_index]
         fresh = read_blocks(part)
         passed = 0  # blocks with nothing left to do: read past only when a later one has
-        for planned in group:
-            task = choose(planned)
+        for planned, task in group:
             passed += 1
             if task is None:
                 continue
@@ -181,4 +191,11 @@ def config_of(
 ) -> TransformConfig:
     """The config that the plan was built with, and its table of identified persons."""
     identified = directory.identified if plan.options.persons == "identified" else None
-    return TransformConfig(compile_, plan.options, plan.limits, parts, excluded, identified)
+    tables = opened_tables(directory, plan.files)
+    return TransformConfig(compile_, plan.options, plan.limits, parts, excluded, identified, tables=tables)
+
+
+def opened_tables(directory: Directory, files: Mapping[str, str]) -> dict[Path, str]:
+    """Of the files of a plan, with their digests by name, those that a process opens when it makes events."""
+    paths = (directory.identified, directory.lookup_entries, directory.lookup_slots)
+    return {path: files[path.name] for path in paths if path.name in files}

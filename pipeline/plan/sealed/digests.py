@@ -33,7 +33,8 @@ class BackgroundDigests:
         self._pool = ThreadPoolExecutor(1, "digest", _lower_priority)
 
     def __enter__(self) -> BackgroundDigests:
-        self._results = [self._pool.submit(self._digest, part) for part in self._parts]
+        # Files of equal size and small objects have one already.
+        self._results = [part.digest or self._pool.submit(self._digest, part) for part in self._parts]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -49,6 +50,9 @@ class BackgroundDigests:
         """
         digests = []
         for result in self._results:
+            if isinstance(result, str):
+                digests.append(result)
+                continue
             while not wait([result], every).done:
                 step("MB for digests", min(self._read, self._total) // 1_000_000, self._total // 1_000_000)
             digests.append(result.result())
@@ -56,7 +60,7 @@ class BackgroundDigests:
         return digests
 
     def _digest(self, part: Part) -> str:
-        return part.digest or digest_of(part, self._is_cancelled)  # files of equal size have one already
+        return digest_of(part, self._is_cancelled)
 
     def _is_cancelled(self) -> bool:
         self._read += BUFFER_BYTES

@@ -36,9 +36,10 @@ EXCLUDED = "excluded-ids.txt"
 
 @dataclass(frozen=True)
 class Directory:
-    """The files of one plan."""
+    """The files of one plan. `url` is that of a plan in a bucket, and `path` its working copy (`plan.in_bucket`)."""
 
     path: Path
+    url: str = ""
 
     plan = _File("plan.json")
     """The plan: what was read, what would be sent, the digests that seal the rest."""
@@ -100,8 +101,15 @@ class Directory:
     """What was sent, as lists and queries (`backcast undo-list`)."""
     receipt = _File("receipt.json")
     """What was read, planned, sent and found again, with digests (`backcast receipt write`)."""
+    bucket = _File("bucket.json")
+    """Which plan of which bucket this is the working copy of."""
     scratch = _File("scratch")
     """What planning needs only while it runs."""
+
+    @property
+    def name(self) -> str:
+        """The name by which people give it to a command."""
+        return self.url or str(self.path)
 
     def files_for(self, url: str) -> Path:
         """The folder in which files for a bucket are written, before they are copied there."""
@@ -144,6 +152,12 @@ class LinesWriter:
             self._hash.update(lines)
             self._file.write(lines)
             self.count += len(some)
+
+    def write_lines(self, lines: bytes) -> None:
+        """Write some lines that are encoded, each with its end."""
+        self._hash.update(lines)
+        self._file.write(lines)
+        self.count += lines.count(b"\n")
 
     def close(self) -> str:
         """Flush the file to disk and return its sha256."""

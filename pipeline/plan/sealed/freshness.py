@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 from collections.abc import Sequence
 from itertools import zip_longest
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from pipeline.mapper import load as load_mapping
 from pipeline.mapper.own_code import OwnCode
 from pipeline.models import Part, Step
 from pipeline.options import PathText
+from pipeline.plan.in_bucket import directory_at
 from pipeline.plan.lookups import load_lookups
 from pipeline.plan.plugins import plugin_differences
 from pipeline.plan.sealed.directory import EXCLUDED, Directory, digest_file
@@ -40,9 +42,12 @@ def workers_for(requested: int | None, parts: Sequence[Part]) -> int:
     return count_for(requested, sum(part.bytes for part in parts))
 
 
-def open_plan(path: str | Path) -> tuple[Plan, Directory]:
-    """A plan and its directory. Raises UsageError, UnsafePlan."""
-    directory = Directory(Path(path))
+def open_plan(path: str | PathLike[str]) -> tuple[Plan, Directory]:
+    """A plan and its directory, which of a URL is its working copy on this machine.
+
+    Raises UsageError, UnsafePlan; for a URL Unfinished too, where the store does not answer.
+    """
+    directory = directory_at(path)
     return load(directory), directory
 
 
@@ -130,13 +135,13 @@ def replay_differences(plan: Plan) -> list[str]:
     replayed = plan.replays
     if replayed is msgspec.UNSET:
         return []
-    earlier = Directory(Path(replayed.directory))
+    earlier = directory_at(replayed.directory)
     if not earlier.plan.exists():
-        return [f"the plan {earlier.path} that it replays is gone"]
+        return [f"the plan {earlier.name} that it replays is gone"]
     if load(earlier).digest != replayed.digest:
-        return [f"{earlier.path} has another plan than the one that it replays"]
+        return [f"{earlier.name} has another plan than the one that it replays"]
     if state_digest(earlier.ledger) != replayed.ledger:
-        return [f"the plan {earlier.path} that it replays was sent on since"]
+        return [f"the plan {earlier.name} that it replays was sent on since"]
     return []
 
 

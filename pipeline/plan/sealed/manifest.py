@@ -360,7 +360,7 @@ def load(directory: Directory) -> Plan:
     except FileNotFoundError:
         contents = "a plan that was not finished" if is_plan(directory.path) else "no plan.json"
         hint = "create one with: backcast plan SOURCE -o DIR"
-        raise UsageError(f"{directory.path} contains {contents}", hint=hint) from None
+        raise UsageError(f"{directory.name} contains {contents}", hint=hint) from None
     try:
         version = msgspec.json.decode(text, type=_Format).format
         if version != FORMAT:

@@ -8,11 +8,15 @@ lines of a sealed file are cut into blocks by one rule, so a place in the ledger
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from pipeline.batcher import Batch, pack
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.updates import (
     SealedGroup,
@@ -26,6 +30,7 @@ from pipeline.encoder.updates import (
 from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, SealedOptions
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
+from pipeline.transform.block import BlockTransformer
 from pipeline.transform.events import Mapper
 
 PHASES = ("identities", "groups", "events", "persons")
@@ -51,14 +56,14 @@ def phase_blocks(
     """The encoded events of a phase other than events, block by block, numbered from 0."""
     if not plan.events.phases.get(phase):
         return
-    encode = event_encoder(phase, mapper, options)
+    encode = _event_encoder(phase, Encoder(mapper.tool, options), options)
     for number, lines in enumerate(line_blocks(sealed_file(phase, directory))):
         yield number, [encode(line) for line in lines]
 
 
-def event_encoder(phase: str, mapper: Mapper, options: SealedOptions) -> Callable[[bytes], bytes]:
+def _event_encoder(phase: str, encoder: Encoder, options: SealedOptions) -> Callable[[bytes], bytes]:
     """A function from a line of a phase's sealed file to the event that is sent."""
-    encoder, dialect = Encoder(mapper.tool, options), options.dialect
+    dialect = options.dialect
     decode = line_decoder(phase)
 
     def encode(line: bytes) -> bytes:
@@ -70,6 +75,34 @@ def event_encoder(phase: str, mapper: Mapper, options: SealedOptions) -> Callabl
         return encode_profile(record, encoder, dialect)
 
     return encode
+
+
+@dataclass(frozen=True, slots=True)
+class SealedLines:
+    """Some lines of a phase's sealed file, which travel to a process as the bytes of a block do."""
+
+    content: bytes | memoryview | None
+
+
+class LinesTask(NamedTuple):
+    """A block of a phase other than events, for one process of an engine. The fields `ended`, `doubtful` and `most` are
+    those of `pipeline.transform.tasks.Task`."""
+
+    phase: str
+    number: int
+    block: SealedLines
+    ended: Sequence[tuple[int, int]]
+    doubtful: Sequence[tuple[int, int]]
+    most: int | None
+
+
+def batch_lines(transformer: BlockTransformer, task: LinesTask) -> list[Batch]:
+    """The requests of a block of lines."""
+    assert task.block.content is not None
+    config = transformer.config
+    encode = _event_encoder(task.phase, transformer.encoder, config.options)
+    events = [encode(line) for line in BytesIO(task.block.content)]
+    return list(pack(events, transformer.envelope, config.limits, task.ended, task.doubtful, most=task.most))
 
 
 def line_decoder(phase: str) -> Callable[[bytes], SealedRecord]:

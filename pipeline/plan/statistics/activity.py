@@ -7,16 +7,19 @@ disk (`pipeline.plan.key_records`). Every count is exact, but for two people who
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.plan.key_records import MAX_RECORDS, KeyRecords, chunks_of
+from pipeline.engines import Engine
+from pipeline.plan.key_records import PIECE, SPREAD_BITS, KeyRange, KeyRecords, without_large
 from pipeline.plan.statistics.spilled_counts import SpilledCounts
 from pipeline.timestamps import DAY, MINUTE, SECOND
+from pipeline.transform.block import BlockTransformer
 from pipeline.transform.event_keys import NAME
 
 ACT = np.dtype([("hi", "<u8"), ("lo", "<u8"), ("same", "<u8"), ("block", "<u4"), ("row", "<u4"), ("name", "<u4")])
@@ -25,7 +28,6 @@ equal but for time and uuid; `block`, `row` and `name` are those of `pipeline.tr
 UNITS = {"second": SECOND, "minute": MINUTE, "day": DAY}
 MOST_BUSY, MOST_REPEATS = 20, 20
 """So many are examples."""
-_KEPT = 1_000
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _APART = 5 * SECOND
 """Repeated events stand alone: no equal event lies so near to them."""
@@ -33,7 +35,7 @@ _MOST_TIMES = 3
 """Something recorded more often within a second is a stream of equal events, not an event recorded twice."""
 
 
-class Busy(NamedTuple):
+class BusyPeriod(NamedTuple):
     """The most events of one person within a `unit` of time, which begins at `time` (µs UTC).
 
     `block` and `row` are those of the first of these events, from 0.
@@ -44,6 +46,14 @@ class Busy(NamedTuple):
     time: int
     block: int
     row: int
+
+
+_Rank = tuple[float, int, int, int]
+
+
+def _rank_of(busy: BusyPeriod, limits: Mapping[str, int]) -> _Rank:
+    """Those who exceed a limit most are first, then the first in the source."""
+    return (-busy.events / limits[busy.unit], busy.block, busy.row, busy.time)
 
 
 class Repeat(NamedTuple):
@@ -65,52 +75,111 @@ class Activity(NamedTuple):
     """
 
     fast_ids: int = 0
-    busy: tuple[Busy, ...] = ()
+    busy: tuple[BusyPeriod, ...] = ()
     repeated: Mapping[int, int] = {}
     repeats: tuple[Repeat, ...] = ()
     late: int = 0
     late_rows: tuple[tuple[int, int], ...] = ()
 
 
-class ActivityRecords:
-    """The records of the events that are sent, added as duplicates are decided."""
+def acts_of(sent: NDArray[np.void], ordinals: NDArray[np.uint32]) -> NDArray[np.void]:
+    """The ACT records of key records. Identical rows without a key, which have ordinals, are no repeats."""
+    acts = np.empty(len(sent), ACT)
+    acts["hi"] = sent["person"] ^ _hash_of_days(sent["time"])
+    acts["lo"] = sent["time"]
+    acts["same"] = sent["same"] + ordinals * _ODD
+    acts["name"] = sent["name"] & NAME
+    for name in ("block", "row"):
+        acts[name] = sent[name]
+    return acts.take(np.argsort(acts["hi"] >> np.uint64(64 - SPREAD_BITS), kind="stable"))
 
-    def __init__(self, directory: Path, most: int = MAX_RECORDS) -> None:
+
+class ActivityRecords:
+    """The records of the events that are sent, added as duplicates are decided. Those of a person's day are looked at
+    together, in any process of the engine."""
+
+    def __init__(self, directory: Path, most: int = PIECE) -> None:
         self._directory = directory
         self._records = KeyRecords(directory / "activity", most, ACT)
 
-    def add(self, sent: NDArray[np.void], ordinals: NDArray[np.uint32]) -> None:
-        """Add key records. Identical rows without a key, which have ordinals, are no repeats."""
-        acts = np.empty(len(sent), ACT)
-        acts["hi"] = sent["person"] ^ _hash_of_days(sent["time"])
-        acts["lo"] = sent["time"]
-        acts["same"] = sent["same"] + ordinals * _ODD
-        acts["name"] = sent["name"] & NAME
-        for name in ("block", "row"):
-            acts[name] = sent[name]
-        self._records.add(acts.take(np.argsort(acts["hi"] >> np.uint64(58), kind="stable")))
+    def add(self, acts: NDArray[np.void]) -> None:
+        """Add what `acts_of` returned."""
+        self._records.add(acts)
 
-    def finish(self, limits: Mapping[str, int]) -> Activity:
+    def finish(self, limits: Mapping[str, int], engine: Engine) -> Activity:
         """Look through all records; `limits` are the most events of a person by the names of UNITS."""
-        busy = _BusyPeople(self._directory, limits)
-        repeats = _Repeats()
-        late = _Late()
-        for acts in self._sorted():
-            late.add(acts)
-            busy.add(acts)
-            repeats.add(acts)
+        found = _FoundActivity(self._directory, limits)
+        large: list[KeyRange] = []  # the events of a person's day, where they are too many for memory
+        pieces = without_large(self._records.pieces(of_halves=True), large)
+        for piece, some in engine.walk(partial(observe_acts, limits=limits), pieces):
+            found.add(some)
+            piece.delete()
+        for piece in large:
+            found.add(_observed(self._records.chunks(piece), limits))
         self._records.remove()
-        return Activity(*busy.result(), *repeats.result(), late.count, tuple(late.rows))
+        return found.result()
 
     def close(self) -> None:
         self._records.close()
 
-    def _sorted(self) -> Iterator[NDArray[np.void]]:
-        for run in self._records.runs():
-            if isinstance(run, Path):
-                yield from chunks_of(run, self._records.most, ACT)
-            else:
-                yield run
+
+class _SomeActivity(NamedTuple):
+    """What the events of some days of people show: `fast` are the people with more events than a limit, `busy` those
+    that exceed one most; the rest as in Activity."""
+
+    fast: NDArray[np.uint64]
+    busy: dict[int, BusyPeriod]
+    repeated: Mapping[int, int]
+    repeats: tuple[Repeat, ...]
+    late: int
+    late_rows: tuple[tuple[int, int], ...]
+
+
+def observe_acts(_: BlockTransformer, piece: KeyRange, limits: Mapping[str, int]) -> _SomeActivity:
+    """Look through a piece of ACT records."""
+    return _observed([piece.sorted_as(ACT)], limits)
+
+
+def _observed(runs: Iterable[NDArray[np.void]], limits: Mapping[str, int]) -> _SomeActivity:
+    """Look through sorted records that have all events of a person's day."""
+    busy, repeats, late = _BusyPeople(limits), _Repeats(), _Late()
+    for acts in runs:
+        late.add(acts)
+        busy.add(acts)
+        repeats.add(acts)
+    return _SomeActivity(*busy.result(), *repeats.result(), late.count, tuple(late.rows))
+
+
+class _FoundActivity:
+    """Adds up what was found among the days of people."""
+
+    def __init__(self, directory: Path, limits: Mapping[str, int]) -> None:
+        self._limits = limits
+        self._people = SpilledCounts(directory, "fast-people", int)
+        self._busy: dict[int, BusyPeriod] = {}
+        self._repeated: Counter[int] = Counter()
+        self._repeats: list[Repeat] = []
+        self._late = 0
+        self._late_rows: list[tuple[int, int]] = []
+
+    def add(self, some: _SomeActivity) -> None:
+        self._people.add(dict.fromkeys(some.fast.tolist(), 1))
+        for person, busy in some.busy.items():
+            known = self._busy.get(person, busy)
+            self._busy[person] = min(known, busy, key=self._rank)
+        self._busy = dict(sorted(self._busy.items(), key=lambda one: self._rank(one[1]))[:MOST_BUSY])
+        self._repeated.update(some.repeated)
+        self._repeats = sorted([*self._repeats, *some.repeats])[:MOST_REPEATS]
+        self._late += some.late
+        self._late_rows = sorted([*self._late_rows, *some.late_rows])[:MOST_REPEATS]
+
+    def result(self) -> Activity:
+        people = sum(1 for _ in self._people.items())
+        busy = tuple(sorted(self._busy.values(), key=self._rank))
+        return Activity(people, busy, dict(self._repeated), tuple(self._repeats), self._late, tuple(self._late_rows))
+
+    def _rank(self, busy: BusyPeriod) -> _Rank:
+        return _rank_of(busy, self._limits)
 
 
 def _hash_of_days(times: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -124,10 +193,9 @@ class _BusyPeople:
     A day of a person may lie in several runs that follow each other; the last window of a run goes on in the next.
     """
 
-    def __init__(self, directory: Path, limits: Mapping[str, int]) -> None:
+    def __init__(self, limits: Mapping[str, int]) -> None:
         self._limits = limits
-        self._people = SpilledCounts(directory, "fast-people", int)
-        self._most: dict[int, Busy] = {}
+        self._most: dict[int, BusyPeriod] = {}
         self._last: dict[str, tuple[int, int, int, int, int]] = {}
 
     def add(self, acts: NDArray[np.void]) -> None:
@@ -149,25 +217,23 @@ class _BusyPeople:
             at = before[3:] if place == 0 else (int(act["block"]), int(act["row"]))
             start = int(window[starts[place]]) * UNITS[unit]
             person = int(act["hi"] ^ _hash_of_days(np.array([start]))[0])
-            self._add_busy(person, Busy(int(counts[place]), unit, start, *at))
+            self._add_busy(person, BusyPeriod(int(counts[place]), unit, start, *at))
         last = acts[starts[-1]]
         at = before[3:] if len(starts) == 1 else (int(last["block"]), int(last["row"]))
         self._last[unit] = (int(hi[-1]), int(window[-1]), int(counts[-1]), *at)
 
-    def _add_busy(self, person: int, busy: Busy) -> None:
-        self._people.add({person: 1})
+    def _add_busy(self, person: int, busy: BusyPeriod) -> None:
         known = self._most.get(person)
         if known is None or self._rank(busy) < self._rank(known):
             self._most[person] = busy
-        if len(self._most) > 2 * _KEPT:
-            self._most = dict(sorted(self._most.items(), key=lambda one: self._rank(one[1]))[:_KEPT])
 
-    def _rank(self, busy: Busy) -> tuple[float, int, int, int]:
-        return (-busy.events / self._limits[busy.unit], busy.block, busy.row, busy.time)
+    def _rank(self, busy: BusyPeriod) -> _Rank:
+        return _rank_of(busy, self._limits)
 
-    def result(self) -> tuple[int, tuple[Busy, ...]]:
-        people = sum(1 for _ in self._people.items())
-        return people, tuple(sorted(self._most.values(), key=self._rank)[:MOST_BUSY])
+    def result(self) -> tuple[NDArray[np.uint64], dict[int, BusyPeriod]]:
+        """All of them, and those who exceed a limit most."""
+        most = sorted(self._most.items(), key=lambda one: self._rank(one[1]))[:MOST_BUSY]
+        return np.fromiter(self._most, np.uint64, len(self._most)), dict(most)
 
 
 class _Late:

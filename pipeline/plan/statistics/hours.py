@@ -46,9 +46,22 @@ class ClockChange(NamedTuple):
     by: int
 
 
-def count_quarters(times: NDArray[np.int64], first: int) -> Counts:
-    """The events of each quarter of an hour, from that of the time `first` on. Times are µs UTC."""
-    return np.bincount(times // QUARTER - first // QUARTER)
+class Quarters(NamedTuple):
+    """The numbers of quarters of an hour since 1970 that have events, ascending, and how many each has."""
+
+    quarters: Counts
+    events: Counts
+
+
+def count_quarters(times: NDArray[np.int64]) -> Quarters:
+    """Events by quarter of an hour. Times are µs UTC."""
+    if not len(times):
+        return Quarters(NO_QUARTERS, NO_QUARTERS)
+    numbers = times // QUARTER
+    first = numbers.min()
+    counts = np.bincount(numbers - first)
+    some = np.flatnonzero(counts)
+    return Quarters(some + first, counts[some])
 
 
 class HourHistory:
@@ -59,20 +72,19 @@ class HourHistory:
         self._first = 0
         self._counts = NO_QUARTERS
 
-    def add(self, first: int, counts: Counts) -> None:
-        """Add what `count_quarters` counted from the time `first` on."""
-        if not len(counts):
+    def add(self, counted: Quarters) -> None:
+        """Add what `count_quarters` counted."""
+        if not len(counted.quarters):
             return
-        start = first // QUARTER
+        start, end = int(counted.quarters[0]), int(counted.quarters[-1])
         if not len(self._counts):
             self._first = start
         before = max(self._first - start, 0)
-        after = max(start + len(counts) - self._first - len(self._counts), 0)
+        after = max(end + 1 - self._first - len(self._counts), 0)
         if before or after:
             self._counts = np.pad(self._counts, (before, after))
             self._first -= before
-        place = start - self._first
-        self._counts[place : place + len(counts)] += counts
+        self._counts[counted.quarters - self._first] += counted.events
 
     @cached_property
     def quarters(self) -> Counts:

@@ -29,7 +29,7 @@ def show_estimate(console: Console, found: Estimate) -> None:
         ),
         ("apply", "; ".join(f"{_time(limit.hours)} by {limit.detail}" for limit in found.limits)),
         ("network", f"{_size(found.sent_bytes / max(found.apply_hours * 3_600, 1e-9))} a second at that pace"),
-        ("machines", f"{found.machines:,} like this one" + (" keep up with that rate" if found.rate else "")),
+        _keeping_up(found),
     ):
         shown.add_row(name, text(value, 400))
     console.print(shown)
@@ -42,6 +42,15 @@ def show_estimate(console: Console, found: Estimate) -> None:
             600,
         )
     )
+
+
+def _keeping_up(found: Estimate) -> tuple[str, str]:
+    """How many machines, or workers of a cluster, the rate needs; and how many this machine can receive from."""
+    if found.engine == "local":
+        return "machines", f"{found.machines:,} like this one" + (" keep up with that rate" if found.rate else "")
+    of_use = min(found.plan_cpu / (found.plan_parent or 1e-9), found.apply_cpu / (found.apply_parent or 1e-9))
+    rate = f"{found.workers_needed:,} for that rate; " if found.rate else ""
+    return "workers", f"{rate}this machine keeps up with at most {max(1, round(of_use)):,}"
 
 
 def _time(hours: float) -> str:

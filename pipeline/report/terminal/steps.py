@@ -8,12 +8,12 @@ rich's markup: a name such as `[red]` stays a name, and an escape sequence is sh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.plan.in_bucket import file_here
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.canary import sentences
 from pipeline.report.next_step import NextStep, step_after
@@ -93,7 +93,7 @@ def _framed(console: Console, plan: Plan, status: PlanStatus, directory: str, fo
     What was found gives way, from its end: it is in order of weight.
     """
     state, step = state_line(plan, status), step_after(plan, status, directory, **known)
-    report = Text(f"Report: {printable(str(Path(directory) / 'report.html'), COMMAND_CHARACTERS)}")
+    report = Text(f"Report: {printable(file_here(directory, 'report.html'), COMMAND_CHARACTERS)}")
     room = MOST_LINES - _height(console, state, report, Text(f"Next: {step.sentence}"), Text(f"  {step.command}"))
     console.print(state)
     with console.capture() as captured:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.plan.in_bucket import file_here
 from pipeline.report.results import RepairCounts, VerifyResult
 from pipeline.report.terminal.tables import number, table, text
 from pipeline.report.verification_words import counted_people, depth, done_about, sent_again, verdict
@@ -47,7 +47,7 @@ def show_verification(console: Console, result: VerifyResult, directory: str | N
     for line in done_about(result):
         console.print(text(line, 600))
     if result.differs and directory is not None:
-        file = printable(str(Path(directory) / "differences.jsonl"), 4_000)
+        file = printable(file_here(directory, "differences.jsonl"), 4_000)
         console.print(Text(f"Every difference with its row: {file}"), soft_wrap=True)
     _depth(console, result)
     _extras(console, result)

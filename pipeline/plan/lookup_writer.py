@@ -1,4 +1,4 @@
-"""Writes the lookup tables that are too large for memory (`pipeline.mapper.program.stored_table` reads them).
+"""Writes the lookup tables that are too large for memory (`pipeline.mapper.program.lookup_table` reads them).
 
 Entries are appended to a file as they are read; their keys are sorted on disk as the keys of events are, so memory does
 not grow with their number.
@@ -15,7 +15,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from pipeline.mapper.program.stored_table import ENTRIES, HEAD, LENGTHS, SLOTS, StoredTable, stored_key
+from pipeline.mapper.program.lookup_table import ENTRIES, HEAD, LENGTHS, SLOTS, StoredTable, stored_key
 from pipeline.plan.key_records import KeyRecords, chunks_of
 from pipeline.plan.sealed.directory import Directory
 
@@ -29,7 +29,7 @@ _SLOTS = np.dtype([("hash", "<u8"), ("entry", "<u8")])
 _AT_ONCE = 50_000
 
 
-class StoredEntries:
+class LookupWriter:
     """The entries of all large tables of a plan. `add` them, `finish` once; then `changes` says which keys of which
     file (numbered by the caller) had another value before: how many, and the first of them."""
 

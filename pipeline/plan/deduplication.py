@@ -1,0 +1,180 @@
+"""Decides on the duplicates of a whole source: its key records in pieces, each decided in any process of the engine.
+
+The process that plans spreads the records over files, hands out the pieces and adds up what comes back, so its own
+share of an event is small. The pieces depend on the records alone, and so do the decisions: they are the same
+whatever the engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.engines import Engine
+from pipeline.engines.local import Workers
+from pipeline.plan.decisions import REMAINING, Decisions, copies_of, remaining_of, rows_out
+from pipeline.plan.duplicates import MAX_CLASHES, Clash, Decided, Replaced, Settled, decide, decide_one
+from pipeline.plan.event_uuids import write_uuids
+from pipeline.plan.key_records import KeyRange, without_large
+from pipeline.plan.request import Request
+from pipeline.plan.samples.pair_sample import Kinds, PairSample, kinds_of
+from pipeline.plan.sealed.directory import LinesWriter
+from pipeline.plan.statistics.activity import Activity, ActivityRecords, acts_of
+from pipeline.plan.statistics.activity_facts import limits_of
+from pipeline.plan.statistics.hours import HourHistory, Quarters, count_quarters
+from pipeline.plan.walk import Walk
+from pipeline.transform.block import BlockTransformer
+from pipeline.transform.event_keys import KEY
+
+T = TypeVar("T", Replaced, tuple[int, int])
+
+
+class _Outcome(NamedTuple):
+    """The decisions on a piece, and what the plan counts of the events that are sent."""
+
+    decided: Decided
+    quarters: Quarters
+    acts: NDArray[np.void]
+    kinds: Kinds
+
+
+def decide_piece(_: BlockTransformer, piece: KeyRange, *, collapse: bool) -> _Outcome:
+    """Decide on a piece of KEY records; the events that are sent are only counted."""
+    outcome = _outcome_of(decide(piece.sorted_as(KEY), collapse=collapse))
+    nothing = outcome.decided._replace(sent=outcome.decided.sent[:0].copy(), ordinals=np.zeros(0, np.uint32))
+    return outcome._replace(decided=nothing)
+
+
+def _outcome_of(decided: Decided) -> _Outcome:
+    sent, ordinals = decided.sent, decided.ordinals
+    return _Outcome(decided, count_quarters(sent["time"]), acts_of(sent, ordinals), kinds_of(sent, ordinals))
+
+
+def _first(one: T | None, other: T | None) -> T | None:
+    """The lesser of two that may be missing."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+class Deduplication:
+    """Decides and writes copies.jsonl, and uuids.bin where the plan is one of a series.
+
+    After `run`: `events` are sent, from `first` to `last` (µs UTC), by quarter of an hour in `hours`. `clashes` counts
+    rows left out for a different event, with the first of them in `clash_examples`; `replaced` is the first superseded
+    event of the source, `identical` the first row that equals an earlier one, (block, row). `copies` counts the rows
+    left out as duplicates by the number of their file. Setting `cancelled` ends `run` soon.
+    """
+
+    def __init__(self, request: Request, source: Walk, settled: Settled | None) -> None:
+        self._request = request
+        self._source = source
+        self._settled = settled
+        scratch = request.directory.scratch
+        self._decisions = Decisions(scratch / "decisions")
+        self._remaining = (
+            Decisions(scratch / "remaining", record=REMAINING) if request.series is not None else None
+        )  # fmt: skip
+        self.sample = PairSample() if request.document is not None else None
+        self.hours = HourHistory(request.config.options.zones)
+        self.activity = Activity()
+        self.events = 0
+        self.first, self.last = 2**62, -(2**62)
+        self.clashes = 0
+        self.clash_examples: list[Clash] = []
+        self.replaced: Replaced | None = None
+        self.identical: tuple[int, int] | None = None
+        self.copies: Counter[int] = Counter()
+        self.cancelled = False
+
+    def run(self, files: dict[str, str]) -> None:
+        """Decide on everything that the walk left. `files` receives the digests of the tables."""
+        directory = self._request.directory
+        engine = self._engine_for_files()
+        names = list(self._source.names)
+        activity = ActivityRecords(directory.scratch)
+        with closing(activity):
+            for outcome in self._outcomes(engine):
+                if self.cancelled:
+                    return
+                self._add(outcome, names)
+                activity.add(outcome.acts)
+        with LinesWriter(directory.copies) as writer:
+            for number, found in self._decisions.by_block():
+                if self.cancelled:
+                    return
+                writer.write_all((number, *copy) for copy in copies_of(found))
+                self._count_rows(number, found)
+            files["copies.jsonl"] = writer.close()
+        if self._remaining is not None:
+            files["uuids.bin"] = write_uuids(directory.uuids, self._remaining)
+        self._source.keys.remove()
+        self.activity = activity.finish(limits_of(self._request.thresholds), engine)
+
+    def _engine_for_files(self) -> Engine:
+        """The plan's engine where its processes can read the plan's files; elsewhere this process, because sending them
+        the records would take it longer than deciding on them (measured)."""
+        request = self._request
+        if request.engine.reads(request.directory.blocks):
+            return request.engine
+        here = Workers(0)
+        here.configure(request.config)
+        return here
+
+    def _outcomes(self, engine: Engine) -> Iterator[_Outcome]:
+        """All pieces, and then those of one uuid that are too large for memory.
+
+        Where earlier plans settled events, their index is searched in this process alone, which also marks what it
+        found.
+        """
+        keys, collapse, settled = self._source.keys, self._request.config.options.collapse_identical, self._settled
+        large: list[KeyRange] = []
+        small = without_large(keys.pieces(), large)
+        if settled is None:
+            for piece, outcome in engine.walk(partial(decide_piece, collapse=collapse), small):
+                yield outcome
+                piece.delete()
+        else:
+            for piece in small:
+                yield _outcome_of(decide(piece.sorted_as(KEY), collapse=collapse, settled=settled))
+                piece.delete()
+        for piece in large:
+            yield from map(_outcome_of, decide_one(piece.files[0], keys.most, collapse=collapse, settled=settled))
+            piece.delete()
+
+    def _add(self, outcome: _Outcome, names: list[str]) -> None:
+        decided, source = outcome.decided, self._source
+        self._decisions.add(decided.decisions)
+        if self._remaining is not None:
+            self._remaining.add(remaining_of(decided.sent))
+        if self.sample is not None:
+            self.sample.add(outcome.kinds)
+        self.events += decided.events
+        self.first = min(self.first, decided.first)
+        self.last = max(self.last, decided.last)
+        self.hours.add(outcome.quarters)
+        self.clashes += decided.clashes
+        self.clash_examples = sorted([*self.clash_examples, *decided.clashing])[:MAX_CLASHES]
+        source.warnings["changed_since_settled"] += decided.changed
+        source.warnings["identical_rows"] += decided.identical
+        self.replaced = _first(self.replaced, decided.replaced)
+        self.identical = _first(self.identical, decided.first_identical)
+        for (name, day, code), count in decided.dropped.items():
+            source.cells.move(names[name], day, code, count)
+
+    def _count_rows(self, number: int, found: NDArray[np.void]) -> None:
+        """Count the rows of block `number` that are left out."""
+        source = self._source
+        out, partly = rows_out(found)
+        part = source.block_parts[number]
+        source.parts[part].mapped -= out.total()
+        source.parts[part].skipped += out.total()
+        source.skips.update(out)
+        self.copies[part] += out["duplicate_event"]
+        source.warnings["partly_duplicate_row"] += partly

@@ -1,0 +1,149 @@
+"""The objects that say which plan of a prefix counts, and who sends it. Each change of a prefix is one more of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from glob import has_magic
+
+import msgspec
+
+from pipeline import storage
+from pipeline.errors import Unfinished, UnsafePlan, UsageError
+
+FORMAT = "backcast.published-plan/1"
+MARK = "plan.json"
+_MARKED = (
+    b'{"format": "backcast.plan/in-bucket",\n'
+    b' "note": "A plan of backcast. The object published-N.json with the greatest number names the prefix of its files.'
+    b' Commands take the URL of this prefix."}\n'
+)
+"""Constant, so that it never describes a plan that does not count any more. An export finds plans by it."""
+_NAME = re.compile(r"published-(\d{6})\.json")
+
+
+class SealedFile(msgspec.Struct, frozen=True):
+    """The content of a file of a plan."""
+
+    bytes: int
+    sha256: str
+
+
+class Sender(msgspec.Struct, frozen=True):
+    """Who sends a plan: the id of the one ledger that may, and where it is."""
+
+    ledger: str
+    plan: str
+    target: str
+    host: str
+    directory: str
+    since: str
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """The plan that counts: the prefix of its `files`, when it was published, and who sends it."""
+
+    folder: str
+    files: Mapping[str, SealedFile]
+    published: str
+    sender: Sender | None = None
+    format: str = FORMAT
+
+
+class Latest(msgspec.Struct, frozen=True):
+    """The last change of a prefix, by its number; 0 where there is none."""
+
+    number: int = 0
+    publication: Publication | None = None
+
+
+def plan_url(text: str) -> str:
+    """The URL of a plan without a slash at its end. Raises UsageError for what cannot be one, or has credentials."""
+    storage.refuse_foreign(text)
+    if "?" in text or "#" in text:
+        raise UsageError(
+            "the URL of a plan has a ? or #, and so no place that can be found again",
+            hint="write scheme, bucket and prefix alone; credentials are found as by the store's own tools",
+        )
+    if has_magic(text):
+        raise UsageError(f"{text} is a pattern, and a plan has one place", hint="name a prefix without * and [")
+    return text.rstrip("/")
+
+
+def object_of(url: str, number: int) -> str:
+    return f"{url}/published-{number:06d}.json"
+
+
+def number_of(name: str) -> int:
+    """The number of such an object; 0 for any other."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else 0
+
+
+def mark(url: str) -> None:
+    """Make the object that marks what the prefix is, where it is missing. Raises Unfinished, and UsageError where
+    nothing may be written, or where the store replaces what is there: `advance` would let two of them go on."""
+    with answering(url):
+        storage.create(f"{url}/{MARK}", _MARKED)
+        storage.refuse_replacing(f"{url}/{MARK}", _MARKED)
+
+
+def latest(url: str) -> Latest:
+    """Which plan counts. Raises UsageError, UnsafePlan, Unfinished."""
+    number = max((number_of(name) for name in names_in(url)), default=0)
+    if not number:
+        return Latest()
+    place = object_of(url, number)
+    with answering(url):
+        try:
+            content = storage.read(place)
+        except FileNotFoundError:
+            raise Unfinished(
+                f"{url} changed while it was read", hint="somebody publishes a plan there; run the same command again"
+            ) from None
+    try:
+        return Latest(number, msgspec.json.decode(content, type=Publication))
+    except msgspec.MsgspecError as error:
+        raise UnsafePlan(f"{place} is not as it was written: {error}", hint="remove it, and plan again") from None
+
+
+def advance(url: str, before: Latest, new: Publication) -> bool:
+    """Make `new` what counts, where that is still `before`. False where something came in between.
+
+    To be called for a prefix with the `mark`.
+
+    What counts then is read again: the store may have taken the object although its answer was lost, and a number that
+    was used before may have been removed.
+    """
+    with answering(url):
+        storage.create(object_of(url, before.number + 1), msgspec.json.format(msgspec.json.encode(new), indent=1))
+    return latest(url) == Latest(before.number + 1, new)
+
+
+def names_in(url: str) -> list[str]:
+    """The objects directly in a prefix. Raises UsageError, Unfinished."""
+    with answering(url):
+        try:
+            return storage.names_in(url)
+        except FileNotFoundError:
+            return []
+
+
+@contextmanager
+def answering(url: str) -> Iterator[None]:
+    """Errors of the store of a plan as those of backcast. Raises UsageError, Unfinished."""
+    try:
+        yield
+    except storage.StoreError as error:
+        raise Unfinished(
+            f"the store of {error.url or url} did not answer as expected: {error}",
+            hint="check the credentials and the network, then run the same command again",
+        ) from None
+    except PermissionError as error:
+        raise UsageError(
+            f"the store refused to read or write {error.filename or url}: {error.strerror or error}",
+            hint="give these credentials the right to list, read, write and delete objects there",
+        ) from None
+    except FileNotFoundError:
+        raise UsageError(f"there is no bucket for {url}", hint="make the bucket first, or correct its name") from None

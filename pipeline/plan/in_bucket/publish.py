@@ -1,0 +1,130 @@
+"""Publishing a plan into a bucket: uploaded under a prefix of its own, and then made the one that counts at once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+
+from pipeline import storage
+from pipeline.errors import BackcastError, Busy, UsageError
+from pipeline.files import private
+from pipeline.ledger.schema import now
+from pipeline.plan.in_bucket.publication import (
+    MARK,
+    Latest,
+    Publication,
+    SealedFile,
+    advance,
+    answering,
+    latest,
+    mark,
+    names_in,
+    number_of,
+    object_of,
+)
+from pipeline.plan.in_bucket.results import upload_results
+from pipeline.plan.in_bucket.working_copy import (
+    Locked,
+    Origin,
+    copy_of,
+    forget_stand_in,
+    named,
+    sealed_in,
+    write_origin,
+)
+from pipeline.plan.sealed.directory import Directory, digest_file
+
+_FOLDER = re.compile(r"plan-[0-9a-f]{32}")
+
+
+@contextmanager
+def published_plan(path: str | PathLike[str]) -> Iterator[Directory]:
+    """The directory to write a plan into. Of a URL it is the working copy, and left without an error it is published.
+
+    Raises UsageError, also where the prefix has other objects; Busy where the plan there was sent, or another one was
+    published meanwhile; Unfinished where the store does not answer.
+    """
+    text = named(path)
+    if not storage.is_remote(text):
+        yield Directory(Path(text))
+        return
+    before = _replaceable(text)
+    leftovers = _leftovers(text, before)
+    mark(text)  # what may not be written is noticed before hours of planning
+    with private():
+        directory = copy_of(text)
+    with Locked(directory):
+        forget_stand_in(directory)
+        yield directory
+        with private():
+            _publish(directory, before)
+    with suppress(BackcastError), answering(text):
+        storage.remove(leftovers)  # else the next plan removes them
+
+
+def _replaceable(url: str) -> Latest:
+    """What counts in a prefix, where another plan may take its place. Raises Busy where it was sent."""
+    before = latest(url)
+    if before.publication is not None and (sender := before.publication.sender) is not None:
+        raise Busy(
+            f"the plan in {url} was applied to {sender.target}, from {sender.host} in {sender.directory}; it is never"
+            " planned over",
+            hint="choose another prefix with -o; or, only if what it sent does not matter, remove the object"
+            f" {object_of(url, before.number)}",
+        )
+    return before
+
+
+def _leftovers(url: str, before: Latest) -> list[str]:
+    """The objects that are of no use once another plan counts: those of this plan, and of plans that never counted.
+
+    Who uploads one of them now began before this plan counts, so its number will be taken. Raises UsageError where the
+    prefix has objects that are not of backcast.
+    """
+    names = names_in(url)
+    with answering(url):
+        try:
+            folders = storage.folders_in(url)
+        except FileNotFoundError:
+            folders = []
+    foreign = [name for name in names if name != MARK and not number_of(name)]
+    foreign += [f"{name}/" for name in folders if not _FOLDER.fullmatch(name)]
+    if foreign:
+        raise UsageError(
+            f"{url} has objects that backcast did not publish: {', '.join(sorted(foreign)[:3])}"
+            f"{', …' if foreign[3:] else ''}",
+            hint="choose an empty or a new prefix with -o",
+        )
+    with answering(url):
+        objects = [name for folder in folders for name in storage.below(f"{url}/{folder}")]
+    return objects + [f"{url}/{name}" for name in names if 0 < number_of(name) <= before.number]
+
+
+def _publish(directory: Directory, before: Latest) -> None:
+    url, folder = directory.url, f"plan-{os.urandom(16).hex()}"
+    files = [file for file in sealed_in(directory) if file.exists()]
+    publication = Publication(
+        folder, {file.name: SealedFile(file.stat().st_size, digest_file(file)) for file in files}, now()
+    )
+    try:
+        with answering(url):
+            for file in files:
+                storage.upload(str(file), f"{url}/{folder}/{file.name}")
+        origin = upload_results(directory, Origin(url, folder))
+        if not advance(url, before, publication):
+            raise Busy(
+                f"another plan was published in {url}, or the one there was applied, while this one was made",
+                hint=f"look at it with: backcast status {url}; or choose another prefix with -o",
+            )
+    except BaseException:
+        # The publication may have been written all the same where the store did not answer: then its files stay.
+        with suppress(BackcastError), answering(url):
+            found = latest(url).publication
+            if found is None or found.folder != folder:
+                storage.remove(list(storage.below(f"{url}/{folder}")))
+        raise
+    write_origin(directory, origin)

@@ -1,0 +1,85 @@
+"""Writes the profile updates of people, from pieces of the stored updates, in any process of the engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from pipeline.encoder.event import Encoder
+from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_profile
+from pipeline.identity.last_values import LastValues, last_values_in
+from pipeline.identity.persons import PersonCounts, Wanted, final_persons
+from pipeline.identity.ranged_files import CarriedRange
+from pipeline.identity.settings import parse_policy
+from pipeline.models import SealedOptions
+from pipeline.transform.block import BlockTransformer
+from pipeline.transform.events import Mapper
+from pipeline.validator.rules import ValidationContext, event_too_large
+
+SURELY_SMALL = 100_000
+"""An update with fewer bytes of properties passes every rule of size, however it is encoded."""
+T = TypeVar("T", SealedGroup, SealedPerson)
+
+
+class ProfileTask(NamedTuple):
+    """A piece of property updates for one process of an engine, and those of its people who get no profile."""
+
+    block: CarriedRange
+    unwanted: frozenset[str]
+
+
+class WrittenProfiles(NamedTuple):
+    """The lines of persons.jsonl that became of a piece."""
+
+    lines: bytes
+    counts: PersonCounts
+
+
+def write_profiles(transformer: BlockTransformer, task: ProfileTask) -> WrittenProfiles:
+    """The profile updates of a piece."""
+    counts = PersonCounts()
+    profiles = profiles_of(
+        last_values_in(task.block.batches()), counts, transformer.mapper, transformer.encoder,
+        transformer.config.options, transformer.context,
+        wanted=(lambda ids: [one not in task.unwanted for one in ids]) if task.unwanted else None,
+    )  # fmt: skip
+    return WrittenProfiles(msgspec.json.Encoder().encode_lines(list(profiles)), counts)
+
+
+def profiles_of(
+    finals: Iterator[LastValues],
+    counts: PersonCounts,
+    mapper: Mapper,
+    encoder: Encoder,
+    options: SealedOptions,
+    rules: ValidationContext,
+    *,
+    wanted: Wanted | None = None,
+    promoted: Iterator[LastValues] | None = None,
+) -> Iterator[SealedPerson]:
+    """The profile updates that are sent, under the plan's policy. `counts` is filled on the way."""
+    persons = final_persons(
+        finals, parse_policy(options.profile_policy), mapper.hasher, counts,
+        wanted=wanted, promoted=promoted, removes=options.dialect == "posthog",
+    )  # fmt: skip
+    return fitting(persons, encode_profile, counts.left_out, "large_person", encoder, options, rules)
+
+
+def fitting(
+    updates: Iterable[T],
+    encode: Callable[[T, Encoder, str], bytes],
+    left_out: Counter[str],
+    code: str,
+    encoder: Encoder,
+    options: SealedOptions,
+    rules: ValidationContext,
+) -> Iterator[T]:
+    """The updates that are small enough to be sent; the others are counted in `left_out` under `code`."""
+    for update in updates:
+        if update.size < SURELY_SMALL or event_too_large(encode(update, encoder, options.dialect), rules) is None:
+            yield update
+        else:
+            left_out[code] += 1

@@ -1,0 +1,197 @@
+"""Members whose texts stay where they were read are what Members of the same str are, whatever is done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from pipeline.extractors.csv_rows import DelimitedRows
+from pipeline.extractors.parquet_reader import ParquetRows, packed
+from pipeline.extractors.parquet_values import ColumnReader
+from pipeline.models import BrokenRow, Dialect
+from pipeline.native import AVAILABLE, native
+
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed without a compiler")
+
+NAMES = ("a", "b", "$ip", "d")
+TEXTS = st.one_of(
+    st.sampled_from(
+        ["", "0", "-1.50", "1e5", "null", "EMPTY", "é", '{"x":[1],"y":"ü"}', '{"x":1,"x":2}', "{", "false"]
+    ),
+    st.text(st.sampled_from('ab"\\\n\x00\x1f\x7fé\u2028\U0001f600,'), max_size=40),
+)
+ROWS = st.lists(TEXTS, min_size=4, max_size=4)
+
+
+def of_values(texts: list[str]) -> Any:
+    return native.Header(NAMES, True)(texts)
+
+
+def of_delimited(texts: list[str]) -> Any:
+    line = ",".join('"' + text.replace('"', '""') + '"' for text in texts).encode() + b"\n"
+    (row,) = DelimitedRows(line, 0, Dialect(header=NAMES), blanks=True, members=True)
+    return row
+
+
+def of_table(texts: list[str]) -> Any:
+    batch = pa.RecordBatch.from_arrays([pa.array([text]) for text in texts], names=list(NAMES))
+    (row,) = ParquetRows(packed(batch), 0, "a", members=True)
+    return row
+
+
+def written(members: Any) -> object:
+    text = bytearray(b"before,")
+    write = native.Writer(frozenset(("reserved",)), b',"tail":1}', b',"beside":1}')
+    return write(text, b'{"head":', "id", members, b"!", 10_000), bytes(text)
+
+
+def blanks(members: Any) -> None:
+    native.Blanks(frozenset(("0",)), frozenset(("EMPTY", "é", "")), frozenset())(members)
+
+
+def numbers(members: Any) -> object:
+    return native.Numbers(NAMES, lambda name, value, _properties, warnings: (*warnings, (name, value)))(members, ())
+
+
+def renamed(members: Any) -> object:
+    changes = (("a", "new", False), ("b", "d", False), ("$ip", None, True))
+    warn: Callable[..., Any] = lambda old, new, value, _properties, warnings: (*warnings, (old, new, value))  # noqa: E731
+    return native.Renames(changes, warn, frozenset(), lambda _properties, warnings: warnings)(members, ())
+
+
+def spread(members: Any) -> object:
+    other = native.Header(("d", "z"))(["x", "y"])
+    warn: Callable[..., Any] = lambda name, value, _properties, warnings: (*warnings, (name, value))  # noqa: E731
+    found = native.Spread(lambda name: name, None, warn, lambda *_: None)(members, other, ())
+    return found, other.items()
+
+
+def columns(members: Any) -> object:
+    other = native.Header(("x_a",))(["y"])
+    return native.Columns(frozenset(("b",)), "x_")(members, other), other.items()
+
+
+def sets(members: Any) -> object:
+    collide: Callable[..., Any] = lambda name, value, _properties, warnings: (*warnings, (name, value))  # noqa: E731
+    sets = (("a", True, None), ("b", False, None), ("new", False, None), ("new", False, "d"), ("own", False, "a"))
+    other = native.Header(("z",))(["y"])
+    copies = native.Sets((("z", False, "b"), ("new", False, "a")), collide)(other, (), members)
+    return native.Sets(sets, collide)(members, (), members, "1", Raw(b"2"), "3"), copies, other.items()
+
+
+OPERATIONS: list[Callable[[Any], object]] = [
+    lambda members: [members.text(name) for name in NAMES],
+    lambda members: [members.number(name) for name in NAMES],
+    lambda members: [members.given(name) for name in NAMES],
+    lambda members: [members.pop(name) for name in NAMES],
+    lambda members: [members.setdefault(name, "other") for name in (*NAMES, "new")],
+    lambda members: [members[name] for name in NAMES] + members.values(),
+    lambda members: members.twin().items(),
+    lambda members: members.__setitem__("a", Raw(b"1")),
+    lambda members: [native.Opener()(members.get(name)) is None for name in NAMES],
+    written, blanks, numbers, renamed, spread, columns, sets,
+]  # fmt: skip
+
+
+def spelled(value: Any) -> Any:
+    """Values that can be compared: Raw is equal to none but itself."""
+    if isinstance(value, Raw):
+        return bytes(value)
+    return type(value)(map(spelled, value)) if isinstance(value, list | tuple) else value
+
+
+@settings(max_examples=400, deadline=None)
+@given(ROWS, st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=3), st.sampled_from([of_delimited, of_table]))
+@example(["", "é", '"', "\x01"], [numbers, written], of_table)
+@example(["a", "EMPTY", "", "0"], [blanks, written], of_delimited)
+@example(["1", "2", "", '12345678"\\'], [written], of_delimited)
+def test_texts_are_what_str_are(texts: list[str], operations: list[Any], made: Callable[[list[str]], Any]) -> None:
+    """Reads, changes and writings give the same, and leave the same members."""
+    cells, values = made(texts), of_values(texts)
+    for operation in operations:
+        assert spelled(_outcome(operation, cells)) == spelled(_outcome(operation, values))
+        assert spelled(cells.items()) == spelled(values.items())
+
+
+def _outcome(operation: Callable[[Any], object], members: Any) -> object:
+    try:
+        return operation(members)
+    except KeyError as error:
+        return str(error)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.one_of(st.none(), TEXTS), min_size=1, max_size=20), st.sampled_from([pa.string(), pa.large_string()])
+)
+def test_a_slice_of_a_column_is_its_rows(texts: list[str | None], kind: pa.DataType) -> None:
+    """Nulls are missing, and a column that begins within its buffers begins there."""
+    for first in (0, 1, 9):
+        column = pa.array(texts, kind).slice(first)
+        table = native.Table(("a",), (ColumnReader().texts_or_values("a", column),), len(column))
+        assert [row.get("a") for row in table] == texts[first:]
+
+
+def test_members_keep_the_buffers_of_their_table() -> None:
+    """Rows are read after the table and its block are gone."""
+    rows = list(native.Table(("a",), (ColumnReader().texts_or_values("a", pa.array(["x" * 99] * 3)),), 3))
+    assert [row.text("a") for row in rows] == ["x" * 99] * 3
+
+
+def test_a_block_with_a_text_that_is_not_utf8_has_that_row_broken() -> None:
+    """One row of a block is rejected, and its other rows are Members."""
+    text = pa.array([b"a", b"\xff", None]).cast(pa.binary()).view(pa.string())
+    batch = pa.RecordBatch.from_arrays([text, pa.array([1, 2, 3])], names=["a", "b"])
+    found = list(ParquetRows(packed(batch), 0, "a", members=True))
+    assert isinstance(found[1], BrokenRow)
+    assert [spelled(found[at].items()) for at in (0, 2)] == [[("a", "a"), ("b", 1)], [("b", 3)]]
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [
+        ((None, b"\0" * 8, b"", 0, False), "fewer texts"),
+        ((None, b"\0" * 12, b"", 1, False), "fewer texts"),
+        ((None, b"\0" * 12, b"", -1, False), "fewer texts"),
+        ((None, b"\0" * 16, b"", 0, True), "fewer texts"),
+        ((b"", b"\0" * 12, b"", 0, False), "fewer texts"),
+        ((None, b"\0\0\0\0\1\0\0\0\2\0\0\0", b"x", 0, False), "outside"),
+        ((None, b"\0\0\0\0\1\0\0\0\0\0\0\0", b"x", 0, False), "outside"),
+        ((None, b"\xff" * 12, None, 0, False), "outside"),
+        ([1], "fewer values"),
+    ],
+)
+def test_buffers_without_the_texts(column: Any, problem: str) -> None:
+    """A column that is too short for its rows is an error, not memory of others."""
+    with pytest.raises(ValueError, match=problem):
+        list(native.Table(("a",), (column,), 2))
+
+
+@pytest.mark.parametrize("filling", ["x", '"', "é"])
+@pytest.mark.parametrize("length", [*range(36), 300])
+def test_a_text_is_escaped_wherever_it_has_to_be(length: int, filling: str) -> None:
+    """Each character that JSON may escape, at each place of texts of all lengths that are copied differently, is
+    written as msgspec writes it, and neither what stands before the event nor its end moves."""
+    for place in range(min(length, 36)):
+        for odd in '"\\\x00\x08\n\x1f \x7fé':
+            text = filling * place + odd + filling * (length - place - 1)
+            expected = b'before,{"head":"id","a":%b,"tail":1}!' % msgspec.json.encode(text)
+            assert written(of_values([text, "", "x", ""])) == written(of_delimited([text, "", "x", ""]))
+            row = native.Header(("a",), True)([text])
+            assert written(row) == (True, expected)
+
+
+@pytest.mark.parametrize("most", range(24, 34))
+def test_an_event_is_measured_with_its_escapes(most: int) -> None:
+    """One that has `most` bytes only because of them is Python's, and nothing of it is left."""
+    write, text = native.Writer(frozenset(), b"}", b"}"), bytearray(b"before,")
+    done = write(text, b'{"h":', "id", native.Header(("a",), True)(['x""""y']), b"!", most)
+    expected = b'before,{"h":"id","a":"x\\"\\"\\"\\"y"}'
+    assert (done, bytes(text)) == ((True, expected + b"!") if len(expected) - 7 < most else (False, b"before,"))

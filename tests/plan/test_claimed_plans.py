@@ -1,0 +1,145 @@
+"""A plan in a bucket is sent with one ledger: no other machine, and no machine that lost it, sends anything."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline
+from pipeline.config import Secret
+from pipeline.delivery.send import send_plan
+from pipeline.errors import BrokenLedger, UsageError
+from pipeline.local_service import LocalService
+from pipeline.options import ApplyOptions, RehearseOptions
+from pipeline.plan.sealed.freshness import open_plan
+from tests.support.deliveries import KEY, export
+from tests.support.jobs import KEYS
+from tests.support.published import MACHINE, OPTIONS, counting_plan, on
+from tests.support.stores import Bucket, a_bucket, a_store_that_replaces
+
+APPLY = ApplyOptions(workers=0)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    monkeypatch.setenv(MACHINE, str(tmp_path / "machine"))
+    with a_bucket() as bucket:
+        yield bucket
+
+
+@pytest.fixture
+def url(bucket: Bucket, tmp_path: Path) -> str:
+    """A plan of 20 events that nobody has sent."""
+    pipeline.plan_export(export(tmp_path / "export", 20), f"{bucket.url}/june", OPTIONS)
+    return f"{bucket.url}/june"
+
+
+def copies(service: LocalService) -> int:
+    """The events that the service accepted, copies of the same one among them."""
+    return len(service.select("select uuid from raw_events"))
+
+
+def test_another_machine_is_refused_and_sends_nothing(url: str, bucket: Bucket, tmp_path: Path, call: Any) -> None:
+    """Exit 4 with the machine, the folder and the target of the ledger; that one resumes."""
+    with LocalService(keys=KEYS) as service:
+        assert call("apply", url, "--to", service.url).code == 0
+        with on(tmp_path / "another"):
+            for words in (("apply", url, "--to", service.url), ("status", url), ("rehearse", url), ("rejects", url)):
+                printed = call(*words)
+                assert printed.code == 4
+                error, hint = printed.two_lines
+                assert f"was applied to {service.url}" in error
+                assert str(tmp_path / "machine") in error
+                assert "published-000002.json" in hint
+            assert call("diff", url, url).code == 0  # it asks for no ledger
+        assert call("apply", url, "--to", service.url).code == 0
+        assert copies(service) == 20
+    assert b'"state": "sent"' in counting_plan(bucket, "june")[1]["report.json"]
+
+
+def test_a_lost_working_copy_is_noticed(url: str, tmp_path: Path, call: Any) -> None:
+    """The machine that sent the plan is refused as well once its ledger is gone, until the claim is removed by hand."""
+    with LocalService(keys=KEYS) as service:
+        assert call("apply", url, "--to", service.url).code == 0
+        shutil.rmtree(tmp_path / "machine")
+        assert call("apply", url, "--to", service.url).code == 4
+        assert copies(service) == 20
+
+
+def test_a_working_copy_that_was_moved_goes_on(url: str, tmp_path: Path, call: Any) -> None:
+    """Moved to the folder that the message names, it has the ledger, and another machine sends nothing twice."""
+    with LocalService(keys=KEYS) as service:
+        assert call("apply", url, "--to", service.url).code == 0
+        with on(tmp_path / "another"):
+            refused = call("apply", url, "--to", service.url)
+            place = re.search(r"into (\S+) of this machine", refused.two_lines[1])
+            assert place is not None
+            shutil.copytree(Path(place[1].replace("another", "machine")), place[1], dirs_exist_ok=True)
+            assert call("apply", url, "--to", service.url).code == 0
+        assert copies(service) == 20
+
+
+def test_removing_the_claim_is_the_way_to_send_again(url: str, bucket: Bucket, tmp_path: Path, call: Any) -> None:
+    """The one object that the message names; then another machine may claim the plan, and the first one may not."""
+    with LocalService(keys=KEYS) as service:
+        assert call("apply", url, "--to", service.url).code == 0
+        bucket.delete("june/published-000002.json")
+        with on(tmp_path / "another"):
+            assert call("apply", url, "--to", service.url).code == 0
+        assert copies(service) == 40
+        assert call("apply", url, "--to", service.url).code == 4
+        assert copies(service) == 40
+
+
+def test_of_two_that_opened_it_before_either_sent_one_sends(url: str, tmp_path: Path) -> None:
+    """The claim is made when a run begins to send, whatever was true when it opened the plan."""
+    with LocalService(keys=KEYS) as service:
+        with on(tmp_path / "another"):
+            plan, folder = open_plan(url)
+        pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
+        with pytest.raises(BrokenLedger, match="is sent with the ledger on"):
+            send_plan(plan, folder, service.url, Secret(KEY), APPLY)
+        assert copies(service) == 20
+        with on(tmp_path / "another"), pytest.raises(BrokenLedger, match="its ledger is not here"):
+            pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
+        pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
+        assert copies(service) == 20
+
+
+def test_a_dry_run_and_a_rehearsal_claim_nothing(url: str, bucket: Bucket, tmp_path: Path) -> None:
+    """They send nothing to the target, and any machine may do them."""
+    for machine in ("machine", "another"):
+        with on(tmp_path / machine), LocalService(keys=KEYS) as service:
+            assert pipeline.rehearse_plan(url, RehearseOptions(workers=0)).verification.proved
+            pipeline.apply_plan(url, service.url, ApplyOptions(workers=0, dry_run=True), project_key=KEY)
+            assert copies(service) == 0
+    assert "sender" not in counting_plan(bucket, "june")[0] or counting_plan(bucket, "june")[0]["sender"] is None
+
+
+def test_a_working_copy_by_its_path_is_claimed_too(url: str, bucket: Bucket, tmp_path: Path) -> None:
+    """Whoever gives the folder of the working copy to a command is under the same rule."""
+    with on(tmp_path / "another"):
+        folder = open_plan(url)[1].path
+    with LocalService(keys=KEYS) as service:
+        pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
+        with pytest.raises(BrokenLedger, match="is sent with the ledger on"):
+            pipeline.apply_plan(folder, service.url, APPLY, project_key=KEY)
+        assert copies(service) == 20
+
+
+def test_nothing_is_sent_where_the_store_replaces_a_claim(url: str, bucket: Bucket) -> None:
+    """Noticed before the claim, so that the claim of another ledger is never replaced by this one."""
+    before = bucket.objects()
+    with LocalService(keys=KEYS) as service:
+        with a_store_that_replaces(), pytest.raises(UsageError, match="replaces an object"):
+            pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
+        assert copies(service) == 0
+        assert "june/published-000002.json" not in bucket.objects()
+        assert before["june/published-000001.json"] == bucket.objects()["june/published-000001.json"]
+        pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
+        assert copies(service) == 20

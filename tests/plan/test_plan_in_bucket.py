@@ -1,0 +1,216 @@
+"""A plan directory in a bucket: the same job as with one on a disk, and what people find there afterwards."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline
+from pipeline.errors import UsageError
+from pipeline.local_service import LocalService
+from pipeline.options import ApplyOptions, RehearseOptions, VerifyOptions
+from pipeline.plan.sealed.freshness import open_plan
+from tests.support.commands import generic
+from tests.support.deliveries import KEY, export, identities
+from tests.support.jobs import KEYS, PERSONAL_KEY
+from tests.support.published import MACHINE, OPTIONS, counting_plan, files_in, on
+from tests.support.stores import SECRET, Bucket, a_bucket
+
+APPLY = ApplyOptions(workers=0)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    monkeypatch.setenv(MACHINE, str(tmp_path / "machine"))
+    with a_bucket() as bucket:
+        yield bucket
+
+
+def test_the_whole_job_is_that_of_a_directory_on_a_disk(bucket: Bucket, tmp_path: Path) -> None:
+    """Plan, rehearse, apply, verify and status: the same plan byte for byte, the same events, the same states."""
+    source = export(tmp_path / "export", 60)
+    states: dict[str, list[str]] = {}
+    landed: dict[str, Any] = {}
+    for directory in (str(tmp_path / "plan"), f"{bucket.url}/plans/my june/"):
+        pipeline.plan_export(source, directory, OPTIONS)
+        passed = states[directory] = [pipeline.plan_status(directory).state]
+        rehearsal = pipeline.rehearse_plan(directory, RehearseOptions(workers=0))
+        assert rehearsal.verification.proved
+        passed.append(pipeline.plan_status(directory).state)
+        with LocalService(keys=KEYS) as service:
+            outcome = pipeline.apply_plan(directory, service.url, APPLY, project_key=KEY)
+            assert outcome.balanced
+            passed.append(pipeline.plan_status(directory).state)
+            verified = pipeline.verify_plan(
+                directory, service.url, VerifyOptions(workers=0), personal_key=PERSONAL_KEY, project_key=KEY
+            )
+            assert verified.proved
+            passed.append(pipeline.plan_status(directory).state)
+            landed[directory] = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+    local, remote = states
+    assert states[local] == states[remote] == ["ready", "rehearsed", "sent", "verified"]
+    assert landed[local] == landed[remote] == identities(60)
+    assert files_in(tmp_path / "plan") == files_in(open_plan(remote)[1].path)
+    sealed = {
+        name: content for name, content in counting_plan(bucket, "plans/my june")[1].items() if "report" not in name
+    }
+    assert sealed == files_in(tmp_path / "plan")
+
+
+def test_commands_name_the_url_and_no_file_has_the_credentials(bucket: Bucket, tmp_path: Path, call: Any) -> None:
+    """What is printed can be typed again; working copies are for their owner alone; the bucket has no ledger."""
+    source, url = export(tmp_path / "export", 20), f"{bucket.url}/june"
+    planned = call("plan", source, "-o", f"{url}/", *generic(), "--workers", "0")
+    assert planned.code == 0
+    assert f"backcast rehearse {url}\n" in planned.out
+    with LocalService(keys=KEYS) as service:
+        for command in (("rehearse", url), ("apply", url, "--to", service.url)):
+            assert call(*command, "--workers", "0").code == 0
+        assert call("receipt", "write", url).code == 0
+        assert call("undo-list", url, "--workers", "0").code == 0
+    assert call("status", url, "--json").json["state"] == "sent"
+    assert not [key for key in bucket.objects() if "ledger" in key or "sqlite" in key]
+    here = [one for one in (tmp_path / "machine").rglob("*") if one.is_file()]
+    assert len(here) > 20
+    for file in here:
+        assert SECRET.encode() not in file.read_bytes(), file
+        assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
+    for key, content in bucket.objects().items():
+        assert SECRET.encode() not in content, key
+
+
+def test_a_reader_of_the_bucket_sees_the_current_state(bucket: Bucket, tmp_path: Path) -> None:
+    """Report, receipt and undo list are copied there after each step, and another machine brings what changed."""
+    url = f"{bucket.url}/june"
+
+    def state() -> str:
+        return str(json.loads(counting_plan(bucket, "june")[1]["report.json"])["state"])
+
+    pipeline.plan_export(export(tmp_path / "export", 20), url, OPTIONS)
+    with on(tmp_path / "another"):
+        assert pipeline.plan_status(url).state == "ready"
+    pipeline.rehearse_plan(url, RehearseOptions(workers=0))
+    assert state() == "rehearsed"
+    with on(tmp_path / "another"):
+        assert pipeline.plan_status(url).state == "rehearsed"
+    for one in (tmp_path / "another").rglob("*"):
+        assert stat.S_IMODE(one.stat().st_mode) & 0o077 == 0, one
+    with LocalService(keys=KEYS) as service:
+        pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
+        assert state() == "sent"
+        pipeline.write_receipt(url)
+        pipeline.list_sent(url)
+    names = counting_plan(bucket, "june")[1]
+    assert {"receipt.json", "report.html", "undo-list/uuids.txt"} <= names.keys()
+
+
+@pytest.mark.parametrize("lost", ["objects", "store"])
+def test_a_bucket_that_is_lost_on_the_way_does_not_change_what_was_sent(
+    lost: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copying the report fails with a warning that says where it is; the run's own result stands."""
+    import fsspec
+
+    url = f"{bucket.url}/june"
+    pipeline.plan_export(export(tmp_path / "export", 20), url, OPTIONS)
+    warnings: list[str] = []
+
+    def lose(counts: object) -> None:
+        if lost == "objects":
+            for key in bucket.objects():
+                bucket.delete(key)
+        else:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+            monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+            fsspec.filesystem("s3").clear_instance_cache()
+
+    with LocalService(keys=KEYS) as service:
+        outcome = pipeline.apply_plan(url, service.url, APPLY, project_key=KEY, progress=lose, warn=warnings.append)
+        assert outcome.balanced
+        assert service.count() == 20
+    fsspec.filesystem("s3").clear_instance_cache()
+    assert len(warnings) == 1
+    assert "the results are in" in warnings[0]
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing"])
+def test_a_damaged_object_is_refused(damage: str, bucket: Bucket, tmp_path: Path, call: Any) -> None:
+    """Before anything is read of it: exit 4, and the object by its URL."""
+    url = f"{bucket.url}/june"
+    pipeline.plan_export(export(tmp_path / "export", 20), url, OPTIONS)
+    key = f"june/{counting_plan(bucket, 'june')[0]['folder']}/blocks.jsonl"
+    if damage == "changed":
+        bucket.put(key, b"{}")
+    else:
+        bucket.delete(key)
+    with on(tmp_path / "another"), LocalService(keys=KEYS) as service:
+        printed = call("apply", url, "--to", service.url)
+        assert service.count() == 0
+    assert printed.code == 4
+    error, hint = printed.two_lines
+    assert f"{bucket.url}/{key} is " in error
+    assert "restore the object" in hint
+
+
+def test_a_working_copy_that_was_damaged_is_brought_again(bucket: Bucket, tmp_path: Path) -> None:
+    """A file of another size, another plan.json, and a lost file are downloaded; the rest is not."""
+    url = f"{bucket.url}/june"
+    pipeline.plan_export(export(tmp_path / "export", 20), url, OPTIONS)
+    folder = open_plan(url)[1].path
+    before, untouched = files_in(folder), (folder / "cells.jsonl").stat().st_ino
+    (folder / "plan.json").write_bytes(b"{" * len(before["plan.json"]))
+    assert files_in(open_plan(url)[1].path) == before
+    (folder / "blocks.jsonl").unlink()
+    (folder / "identities.jsonl").write_bytes(b"{}\n")
+    assert files_in(open_plan(url)[1].path) == before
+    assert (folder / "cells.jsonl").stat().st_ino == untouched
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("s3://user:secret@BUCKET/june", "contains a user, a password"),
+        ("s3://BUCKET/june?X-Amz-Signature=secret", "contains a user, a password"),
+        ("s3://BUCKET/june?secret", r"has a \? or #"),
+        ("s3://BUCKET/jun*", "is a pattern"),
+        ("s3://", "names no bucket"),
+        ("https://host/june", "is an address that cannot be read"),
+        ("s3://BUCKET/none", "contains no plan that backcast published"),
+        ("s3://no-such-bucket-anywhere/june", "contains no plan that backcast published"),
+    ],
+)
+def test_a_url_that_is_no_place_of_a_plan_says_why(url: str, message: str, bucket: Bucket) -> None:
+    """No message repeats what may be a credential."""
+    with pytest.raises(UsageError, match=message) as raised:
+        pipeline.plan_status(url.replace("BUCKET", bucket.name))
+    assert "secret" not in str(raised.value)
+
+
+def test_the_state_of_a_job_is_refused_in_a_bucket(bucket: Bucket, tmp_path: Path, call: Any) -> None:
+    """With the reason, and with the place in the job file."""
+    lines = (
+        "job: nightly", "source: x/{date:%Y/%m/%d}/*.jsonl", "mapping: generic", "window: day", "from: 2023-01-01",
+        "to: us", "persons: {properties: none}", "merges: hold", f"state: {bucket.url}/state",
+    )  # fmt: skip
+    (tmp_path / "job.yaml").write_text("\n".join(lines), "utf-8")
+    printed = call("run", tmp_path / "job.yaml")
+    assert printed.code == 2
+    assert "the state of a job is on a disk" in printed.two_lines[0]
+    assert "job.yaml:9:8" in printed.two_lines[0]
+
+
+def test_earlier_and_replayed_plans_are_named_by_their_urls(bucket: Bucket, tmp_path: Path, call: Any) -> None:
+    """--earlier and --replay read the plan and its ledger by the working copy, and diff compares two URLs."""
+    source, url = export(tmp_path / "export", 20), f"{bucket.url}/june"
+    words = ["plan", source, *generic(), "--workers", "0", "--as-of", "2024-06-01T00:00:00Z"]
+    assert call(*words, "-o", url).code == 0
+    assert call(*words, "-o", f"{bucket.url}/july", "--earlier", f"{url}/").code == 0
+    assert call("diff", url, f"{bucket.url}/july").code == 0
+    replayed = call(*words, "-o", f"{bucket.url}/again", "--replay", url)
+    assert replayed.code == 4
+    assert f"20 events of {url} are not sent yet" in replayed.two_lines[0]
