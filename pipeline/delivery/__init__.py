@@ -1,6 +1,6 @@
 """Sending a sealed plan to a destination: at most what was planned, resumable after any crash.
 
-One process sends. Worker processes pack the batches; only this process writes the ledger and uses the network:
+Worker processes pack the batches; the process that sends writes the ledger and uses the network:
 
     worker processes ──batches──▶ main thread            Apply (`apply`): reads the ledger, orders phases and blocks
                                        │ put()           waits while enough batches are queued
@@ -26,6 +26,9 @@ where the response asks for that (`retry`), and queues the result for the record
 A response of 400 or 413 splits a batch (`size`), and one that is not the same for all of its events divides it
 (`undecided`). `choice` decides which endpoint a plan is sent to. `outcome` has the limits of a run, its counts and how
 it ended, `stopping` the reasons that end it early; `phases` decides which phases of a plan may be sent at all.
+
+With `--senders` several processes do all of this at once for the events, each for blocks of its own and with a ledger
+of its own (`sender_processes`).
 
 A destination decides what an answer means for the events of a batch. `transport` sends one POST and returns its answer,
 following redirects, over connections with a deadline (`connections`): it depends on neither batches nor the ledger.

@@ -44,6 +44,7 @@ from pipeline.transform.block import make_batches
 from pipeline.transform.tasks import Task, TransformConfig
 
 if TYPE_CHECKING:
+    from pipeline.delivery.sender_processes import SenderProcesses
     from pipeline.plan.canary import Ranges
 
 __all__ = ["Apply", "Outcome", "RunCounts", "SendLimits"]
@@ -63,6 +64,18 @@ class _Block(NamedTuple):
     recorded: Sequence[tuple[int, int]]
 
 
+class BlockShare(NamedTuple):
+    """The blocks of events that one of `processes` sends: those of its `number` modulo these, but none in `without`."""
+
+    number: int
+    processes: int
+    without: frozenset[int]
+
+    def has(self, block: int) -> bool:
+        """Whether this process sends the block."""
+        return block % self.processes == self.number and block not in self.without
+
+
 class _Stopping(Exception):
     """Ends the preparation of batches once the run is to stop."""
 
@@ -74,7 +87,7 @@ class Delivery:
     `per_event`: to the per-event endpoint, not to `/batch/`. `target_known`: the target took other plans before, so an
     outage is waited for from the first request on. `only` are the ranges that a canary sends, None for everything: one
     request after the other, since of each person many hold one event, and their order decides what the service makes of
-    the person.
+    the person. `share` are the blocks that this process sends where there are several, None for all.
     """
 
     plan: Plan
@@ -87,6 +100,7 @@ class Delivery:
     target_known: bool = False
     per_event: bool = False
     only: Ranges | None = None
+    share: BlockShare | None = None
 
     @property
     def envelope(self) -> Envelope:
@@ -100,7 +114,7 @@ class Apply:
     """One run over a plan. `run` returns after everything in flight is in the ledger.
 
     The phases are sent in their own order, each whole before the next one begins. `interrupted` asks for an orderly
-    end: nothing new is begun, and what is in flight is settled.
+    end: nothing new is begun, and what is in flight is settled. `others` send the events in place of this process.
     """
 
     def __init__(
@@ -112,6 +126,7 @@ class Apply:
         *,
         interrupted: threading.Event | None = None,
         progress: Callable[[RunCounts], None] = lambda counts: None,
+        others: SenderProcesses | None = None,
     ) -> None:
         config = _within_rate(delivery.config, delivery.limits.rates)
         config = replace(config, people=delivery.limits.ordered or delivery.limits.per_id is not None)
@@ -122,6 +137,8 @@ class Apply:
         self._processes = ExitStack()
         self._started: Engine | None = None
         self._destination = destination
+        self._others = others
+        self._sends = (lambda block: True) if delivery.share is None else delivery.share.has
         self._phases = [phase for phase in PHASES if phase in delivery.phases]
         self._progress = progress
         self._counts = RunCounts()
@@ -217,9 +234,25 @@ class Apply:
         self._counts.phase = phase
         if isinstance(self._destination, SeparatesPhases):
             self._destination.begin_phase(phase)
+        if phase == EVENTS and self._others is not None:
+            self._share_events(self._others)
+            return
         blocks = self._event_blocks if phase == EVENTS else self._sealed_blocks
         self._send(phase, blocks(phase, self._engine_for(phase)))
         self._drain()  # before the processes end, which takes a while
+        self._check()
+
+    def _share_events(self, others: SenderProcesses) -> None:
+        """Send the events by other processes; by this one only what its own ledger has begun."""
+        begun = self._ledger.blocks_begun(EVENTS)
+        if begun:
+            self._sends = begun.__contains__
+            self._send(EVENTS, self._event_blocks(EVENTS, self._engine_for(EVENTS)))
+            self._drain()
+            self._check()
+        others.run(
+            self._delivery, self._ledger, self._engine, self._stop, self._counts, lambda: self._progress(self._counts)
+        )
         self._check()
 
     def _engine_for(self, phase: str) -> Engine:
@@ -246,7 +279,7 @@ class Apply:
         self._check()
         number = planned.sealed.number
         left_out = self._left_out(EVENTS, number, planned.events)
-        if not planned.events or left_out is None:
+        if not planned.events or left_out is None or not self._sends(number):
             return None
         task = task_of(self._plan, planned)._replace(most=self._size.learned_bytes)
         if number not in begun:

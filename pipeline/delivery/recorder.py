@@ -205,7 +205,8 @@ class Recorder:
 
     def _check_refused(self, response: Response) -> None:
         if self._counts.refused > self._send_limits.max_refused:
-            self._stop.fail(too_many_refused(self._counts.refused, response))
+            last = f"{response.status} {response.detail}"
+            self._stop.fail(too_many_refused(self._counts.refused, last, response.status))
 
     def _set_failure(self, key: BatchKey, failure: str = "") -> None:
         """Set the last failure of a batch, "" once it is finished; the counts have that of the latest batch."""

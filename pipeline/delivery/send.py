@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,8 +85,32 @@ def check_send(plan: Plan, directory: Directory, to: str, key: Secret, options: 
     check_phases(plan, directory, phases)
     if files_of(to) is not None:
         _check_files(options)
+    if options.senders > 1:
+        _check_senders(plan, options)
     local = options.dry_run or is_loopback(address_of(to))
     check_merges(plan, directory, phases, options.approve_merges, loopback=local)
+
+
+def _check_senders(plan: Plan, options: ApplyOptions) -> None:
+    """Raise UsageError where several processes cannot send the events of this plan."""
+    if options.senders > options.max_concurrency:
+        raise UsageError(
+            f"--senders {options.senders} is more than --max-concurrency {options.max_concurrency}, and each process"
+            " has a request in flight",
+            hint="give fewer --senders, or a larger --max-concurrency",
+        )
+    if _is_ordered(plan, options):
+        raise UsageError(
+            f"--senders {options.senders} cannot keep the events of one person in order, and "
+            + ("--order person asks for that" if options.order == "person" else "this plan needs that"),
+            hint="leave --senders out; or plan with --promoted-properties final, which needs no order where no event"
+            " has $set; or give --order any, if any of a person's values may be the last",
+        )
+
+
+def _is_ordered(plan: Plan, options: ApplyOptions) -> bool:
+    """Whether requests that share a person go one after the other."""
+    return options.order == "person" or (options.order == "auto" and plan.order_decides)
 
 
 def _check_files(options: ApplyOptions) -> None:
@@ -96,6 +121,11 @@ def _check_files(options: ApplyOptions) -> None:
                 f"{name} reads events back from a service, and files are no service",
                 hint="leave it out; import the files into a test project first",
             )
+    if options.senders > 1:
+        raise UsageError(
+            f"--senders {options.senders} is for requests to a service, and files are written by one process",
+            hint="leave it out",
+        )
     if options.transport != "auto":
         raise UsageError(f"--transport {options.transport} is of a service", hint="leave it out to write files")
 
@@ -141,6 +171,7 @@ def send_unchecked(
     from pipeline.delivery.destination import Destination, DryRunDestination
     from pipeline.delivery.file_destination import FileDestination
     from pipeline.delivery.retry import RetryPolicy
+    from pipeline.delivery.sender_processes import SenderProcesses
     from pipeline.engines import open_engine
 
     hooks = hooks or Hooks()
@@ -156,23 +187,25 @@ def send_unchecked(
         () if options.quiet_hours is None else read_hours(options.quiet_hours),
         options.hours_timezone or "",
         options.max_duration,
-        place is None and (options.order == "person" or (options.order == "auto" and plan.order_decides)),
+        place is None and _is_ordered(plan, options),
         _per_id(plan, to, options),
     )
     phases = choose_phases(options.phases)
     ca_file = None if options.ca_file is None else str(options.ca_file)
     dialect = plan.options.dialect
+    connect_batch = partial(
+        CaptureDestination, to, dialect=dialect, timeout=options.timeout, ca_file=ca_file,
+        redirect_hosts=tuple(options.redirect_hosts),
+    )  # fmt: skip
+    connect_per_event = partial(PerEventDestination, to, timeout=options.timeout, ca_file=ca_file)
     batch: CaptureDestination | None = None
     per_event: PerEventDestination | None = None
     files: FileDestination | None = None
     with ExitStack() as stack:
         if place is None:
-            batch = CaptureDestination(
-                to, key=key, dialect=dialect, timeout=options.timeout, ca_file=ca_file,
-                redirect_hosts=tuple(options.redirect_hosts),
-            )  # fmt: skip
+            batch = connect_batch(key=key)
             stack.callback(batch.close)
-            per_event = PerEventDestination(to, key=key, timeout=options.timeout, ca_file=ca_file)
+            per_event = connect_per_event(key=key)
             stack.callback(per_event.close)
         ledger = Ledger(None, like=directory.ledger) if options.dry_run else Ledger(directory.ledger)
         stack.callback(ledger.close)
@@ -204,8 +237,13 @@ def send_unchecked(
         if options.dry_run:
             destination = DryRunDestination()
         engine = open_engine(options.engine, options.workers, sum(part.bytes for part in config.parts))
+        others = None
+        if options.senders > 1 and not options.dry_run and only is None:
+            others = SenderProcesses(options.senders, connect_per_event if delivery.per_event else connect_batch)
         with _progress(plan, options, hooks) as progress:
-            run = Apply(delivery, destination, ledger, engine, interrupted=hooks.interrupted, progress=progress)
+            run = Apply(
+                delivery, destination, ledger, engine, interrupted=hooks.interrupted, progress=progress, others=others
+            )
             if choice.problem is not None:
                 run.stop_with(choice.problem)
             outcome = run.run()

@@ -52,11 +52,11 @@ class StopSignal:
         return self.problem
 
 
-def too_many_refused(refused: int, response: Response) -> Refused:
-    """More events were refused than `--max-refused` allows."""
+def too_many_refused(refused: int, last: str, status: int = 0) -> Refused:
+    """More events were refused than `--max-refused` allows. `last` is the last answer that refused one."""
     return Refused(
-        f"the service refused {pluralize(refused, 'event')}; the last: {response.status} {response.detail}",
-        status=response.status,
+        f"the service refused {pluralize(refused, 'event')}; the last: {last}",
+        status=status,
         hint="list them with `backcast rejects` and the plan's directory; raise --max-refused to go on all the same",
     )
 

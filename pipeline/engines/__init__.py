@@ -6,8 +6,8 @@
 
 An engine is given a function and tasks, and gives back each task with its result, in the order of the tasks. Blocks are
 pure work: an engine may run one anywhere and any number of times, and whatever of it is lost is computed again. The
-process that asked, the *parent*, alone owns the plan directory, the ledger and the network: measured, an engine's
-retries around a request made 31 thousand to 3.4 million events too many, so no request is ever made in a worker.
+process that asked, the *parent*, owns the ledger and the network: measured, an engine's retries around a request made
+31 thousand to 3.4 million events too many, so no request is ever made in a worker.
 
 A file here is an engine where it has a function `open_engine(address, requested, size)`. Nothing is imported before it
 is asked for.
@@ -16,6 +16,7 @@ is asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -55,6 +56,10 @@ class Engine(Protocol):
 
     def configure(self, config: TransformConfig, envelope: Envelope | None = None) -> None:
         """Say what decides the events; before each first walk. Raises Unfinished where no process can be reached."""
+
+    def elsewhere(self, count: int) -> AbstractContextManager[Callable[[], Engine]]:
+        """Inside, what makes in each of `count` other processes an engine, not started, that has its part of the
+        processes of this one, or all of a cluster's together with the others."""
 
     def reads(self, file: Path) -> bool:
         """Whether every process can read a file of this machine by the same name."""

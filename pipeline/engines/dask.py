@@ -118,6 +118,14 @@ class DaskEngine(UnitEngine):
                 client.run(partial(forget, self._digests), on_error="ignore", callback_timeout=FORGET)
         self._opened.close()
 
+    @contextmanager
+    def elsewhere(self, count: int) -> Iterator[Callable[[], DaskEngine]]:
+        with ExitStack() as stack:
+            if not self._address and self._client is None:
+                stack.enter_context(self)
+            address = self._address or self._client.scheduler.address  # type: ignore[union-attr]
+            yield partial(DaskEngine, address, self.count)
+
     def _ask(self, function: Callable[[], Any]) -> dict[str, Any]:
         """The result of a function in each worker, by its address. A worker that ends meanwhile has none.
 

@@ -21,6 +21,7 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from itertools import count
 from multiprocessing import connection
@@ -147,6 +148,10 @@ class Workers:
             except Unfinished:
                 self.__exit__()
                 raise
+
+    @contextlib.contextmanager
+    def elsewhere(self, count: int) -> Iterator[Callable[[], Workers]]:
+        yield partial(Workers, -(-self.count // count))
 
     def reads(self, file: Path) -> bool:
         return True

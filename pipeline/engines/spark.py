@@ -121,6 +121,12 @@ class SparkEngine(UnitEngine):
         if session is not None and self._own:
             session.stop()
 
+    @contextmanager
+    def elsewhere(self, count: int) -> Iterator[Callable[[], SparkEngine]]:
+        """A session belongs to one process, so each has its own."""
+        requested = None if self._named else max(1, self.count // count)
+        yield partial(SparkEngine, self._master if self._named else "", requested)
+
     def _settings(self, builder: Any) -> Any:
         """Those of a session that is started here."""
         builder = builder.appName("backcast")

@@ -19,7 +19,7 @@ import msgspec
 
 from pipeline.errors import BrokenLedger, Unfinished
 from pipeline.files import write_atomically
-from pipeline.ledger.schema import read_meta
+from pipeline.ledger.schema import has_table, read_meta
 
 FORMAT = "backcast.sent/1"
 NAME = "sent-to.json"
@@ -74,11 +74,11 @@ def was_ever_applied(path: Path) -> bool:
     return path.exists() or os.path.lexists(marker_of(path))
 
 
-def check_marker(database: sqlite3.Connection, path: Path, marker: Marker) -> None:
+def check_marker(database: sqlite3.Connection, path: Path, marker: Marker, schema: str = "main") -> None:
     """Raise BrokenLedger unless the open ledger is the one that the marker is of, as new as it was then."""
-    if not database.execute("select 1 from sqlite_master where name = 'runs'").fetchone():
+    if not has_table(database, "runs", schema):
         raise lost(path, marker)
-    meta = read_meta(database)
+    meta = read_meta(database, schema)
     opened = int(meta.get("opened", 0))
     if marker.ledger and meta.get("id") != marker.ledger:
         raise _refused(path, "is not the ledger that this plan was sent with", marker)

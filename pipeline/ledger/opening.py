@@ -16,8 +16,8 @@ from typing import IO
 from pipeline.config import Secret
 from pipeline.errors import BrokenLedger, Busy, Unfinished, UnsafePlan, UsageError
 from pipeline.files import sync_folder
-from pipeline.ledger.marker import Marker, check_marker
-from pipeline.ledger.schema import SCHEMA, VERSION, WARNINGS, now, read_meta
+from pipeline.ledger.marker import Marker
+from pipeline.ledger.schema import SCHEMA, VERSION, WARNINGS, has_table, now, read_meta
 
 BUSY_SECONDS = 10.0
 """Seconds that a write waits for another program that reads the file."""
@@ -43,17 +43,13 @@ def connect(path: Path | None) -> sqlite3.Connection:
     return database
 
 
-def prepare(
-    database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str, marker: Marker | None
-) -> Marker:
-    """Create the tables, or compare them with the plan, the target and the marker. Raises BrokenLedger.
+def prepare(database: sqlite3.Connection, path: Path | None, plan_digest: str, target: str) -> Marker:
+    """Create the tables, or compare them with the plan and the target. Raises BrokenLedger.
 
     Returns the marker of the run that begins. Another target is accepted where the first one cannot have accepted
     anything: it was mistyped.
     """
-    if path is not None and marker is not None:
-        check_marker(database, path, marker)
-    if not database.execute("select 1 from sqlite_master where name = 'meta'").fetchone():
+    if not has_table(database, "meta"):
         for statement in SCHEMA:
             database.execute(statement)
         database.executemany(

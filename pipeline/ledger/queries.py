@@ -13,7 +13,9 @@ from typing import Any
 
 import msgspec
 
-from pipeline.ledger.marker import check_marker, lost, read_marker
+from pipeline.errors import BrokenLedger
+from pipeline.ledger import sender_ledgers
+from pipeline.ledger.marker import Marker, check_marker, lost, read_marker
 from pipeline.ledger.opening import BUSY_SECONDS, error_from_sqlite, is_locked, nothing_taken, other_target
 from pipeline.ledger.schema import (
     BatchKey,
@@ -23,6 +25,7 @@ from pipeline.ledger.schema import (
     RefusalRecord,
     Totals,
     WarningCount,
+    has_table,
     read_meta,
 )
 
@@ -73,7 +76,6 @@ def read_summary(path: Path, most: int = 100) -> LedgerSummary:
     with reading(path) as database:
         if database is None:
             return LedgerSummary()
-        database.execute("begin")  # one view of it all
         doubts = database.execute(
             "select phase, block, first, last, last - first + 1, max(tries, 1), status, detail, begun from batches"
             " where state = 'begun' order by phase, block, first limit ?",
@@ -206,30 +208,50 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     try:
-        # Without a log there is no writer: read the file alone, and leave no shared index beside it.
-        unused = not path.with_name(path.name + "-wal").exists() and not is_locked(path)
-        address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
-        with contextlib.closing(
-            sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
-        ) as database:
-            if marker is not None:
-                check_marker(database, path, marker)
-            has_tables = database.execute("select 1 from sqlite_master where name = 'runs'").fetchone()
-            yield database if has_tables else None
+        with contextlib.closing(_one_view(path, marker)) as database:
+            yield database if has_table(database, "runs") else None
     except sqlite3.Error as error:
         raise error_from_sqlite(path, error) from None
+
+
+def _one_view(path: Path, marker: Marker | None) -> sqlite3.Connection:
+    """A connection to the ledger, and to those of sender processes, as they are at this moment."""
+    for again in (True, False):
+        database = sqlite3.connect(_read_only(path), uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            database.execute("begin")
+            if marker is not None:
+                check_marker(database, path, marker)
+            sender_ledgers.read_together(database, path, _read_only)
+            return database
+        except BaseException as error:
+            database.close()
+            # A process may have taken the rows of sender ledgers over, and removed these, since the view began.
+            if not (again and isinstance(error, BrokenLedger | sqlite3.OperationalError)):
+                raise
+    raise AssertionError("unreachable")
+
+
+def _read_only(path: Path) -> str:
+    """The URI by which SQLite reads a file."""
+    # Without a log there is no writer: read the file alone, and leave no shared index beside it.
+    unused = not path.with_name(path.name + "-wal").exists() and not is_locked(path)
+    return f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
 
 
 def copy_ledger(path: Path, into: sqlite3.Connection) -> None:
     """Copy the ledger at `path`, if there is one. Raises BrokenLedger."""
     with reading(path) as database:
-        if database is not None:
-            database.backup(into)
+        if database is None:
+            return
+        database.backup(into)
+        if sender_ledgers.count_in(database):
+            sender_ledgers.copy_view(database, into)
 
 
 def warnings_in(database: sqlite3.Connection) -> list[WarningCount]:
     """The service's warnings in an open ledger, the most frequent first."""
-    if not database.execute("select 1 from sqlite_master where name = 'event_warnings'").fetchone():
+    if not has_table(database, "event_warnings"):
         return []
     rows = database.execute("select detail, events, example from event_warnings order by events desc, detail")
     return [WarningCount(*row) for row in rows]

@@ -139,9 +139,15 @@ class FailureCount(msgspec.Struct, frozen=True):
     detail: str
 
 
-def read_meta(database: sqlite3.Connection) -> dict[str, str]:
+def read_meta(database: sqlite3.Connection, schema: str = "main") -> dict[str, str]:
     """The table `meta` of an open ledger."""
-    return dict(database.execute("select key, value from meta"))
+    return dict(database.execute(f"select key, value from {schema}.meta"))
+
+
+def has_table(database: sqlite3.Connection, name: str, schema: str = "main") -> bool:
+    """Whether an open ledger has the table: a run that died as it began leaves one without any."""
+    query = f"select 1 from {schema}.sqlite_master where type = 'table' and name = ?"
+    return database.execute(query, (name,)).fetchone() is not None
 
 
 def now() -> str:

@@ -11,7 +11,8 @@ from typing import IO, Any
 
 from pipeline.config import Secret
 from pipeline.errors import BrokenLedger
-from pipeline.ledger.marker import lost, read_marker, write_marker
+from pipeline.ledger import sender_ledgers
+from pipeline.ledger.marker import check_marker, lost, read_marker, write_marker
 from pipeline.ledger.opening import (
     check_key,
     connect,
@@ -23,7 +24,7 @@ from pipeline.ledger.opening import (
     unlock,
 )
 from pipeline.ledger.queries import batches_in, copy_ledger, totals_in, warnings_in
-from pipeline.ledger.schema import BatchKey, Refusal, Totals, now
+from pipeline.ledger.schema import BatchKey, Refusal, Totals, now, read_meta
 
 Watch = Callable[[str, Sequence[str]], None]
 """Called around each transaction with `before` or `after` its commit, and the names of the steps in it."""
@@ -68,9 +69,13 @@ class Ledger:
             self._opened = connect(self.path)
             if self._like is not None:
                 copy_ledger(self._like, self._opened)
+            if self.path is not None:
+                if marker is not None:
+                    check_marker(self._db, self.path, marker)
+                self.merge_senders()
             with self.transaction():
                 self._steps.append("open")
-                marker = prepare(self._db, self.path or self._like, plan_digest, target, marker)
+                marker = prepare(self._db, self.path or self._like, plan_digest, target)
                 if key is not None:
                     check_key(self._db, self.path, key, rotated=rotated)
                 self.run = self._insert_run(version)
@@ -85,6 +90,36 @@ class Ledger:
             self.close()
             raise
         return self
+
+    def add_senders(self, count: int, version: str, key: Secret | None) -> list[Path]:
+        """Create the ledgers of `count` sender processes, which are not open; once this returns they are part of this
+        one, for readers at once, and for this writer after `merge_senders` or where the ledger is opened next."""
+        assert self.path is not None, "a dry run has no sender processes"
+        meta = read_meta(self._db)
+        sender_ledgers.remove(self.path)
+        paths = sender_ledgers.paths_of(self.path, count)
+        for path in paths:
+            path.parent.mkdir(parents=True)
+            with contextlib.closing(Ledger(path)) as one:
+                one.open(meta["plan"], version, meta["target"], key)
+                with one.transaction():
+                    sender_ledgers.copy_settings(one._db, meta)
+        with self.transaction():
+            self._steps.append("add senders")
+            sender_ledgers.record(self._db, self.path, count)
+        return paths
+
+    def merge_senders(self) -> None:
+        """Take over the rows of sender processes, if there are any. Raises Busy where one sends, and BrokenLedger."""
+        if self.path is None or not sender_ledgers.count_in(self._db):
+            return
+        try:
+            with sender_ledgers.attached(self._db, self.path) as schemas, self.transaction():
+                self._steps.append("merge senders")
+                sender_ledgers.take_over(self._db, self.path, schemas)
+        except sqlite3.Error as error:
+            raise error_from_sqlite(self.path, error) from None
+        sender_ledgers.remove(self.path)
 
     @property
     def _db(self) -> sqlite3.Connection:

@@ -174,6 +174,10 @@ class ApplyOptions(Checked):
         8, "--max-concurrency", least=1, most=256, metavar="N", shown=True,
         help="Maximum requests in flight; fewer while the service is slow or returns errors.",
     )  # fmt: skip
+    senders: int = option(  # no more than ledgers that SQLite reads together, which are ten
+        1, "--senders", least=1, most=8, metavar="N", shown=True,
+        help="Processes that send, each with a ledger of its own; the limits are of all together.",
+    )  # fmt: skip
     max_retries: int | None = option(
         None,
         "--max-retries",

@@ -12,10 +12,12 @@ import random
 import shutil
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,9 @@ from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.capture_v1 import PerEventDestination
 from pipeline.delivery.destination import Response
 from pipeline.delivery.file_destination import FileDestination
-from pipeline.ledger import Ledger, Totals, read_batches, read_totals
+from pipeline.delivery.sender_processes import SenderProcesses
+from pipeline.ledger import Ledger, Totals, is_locked, read_batches, read_doubts, read_totals
+from pipeline.ledger.sender_ledgers import paths_of
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
 from pipeline.plan.canary import Ranges, choose_canary
@@ -58,7 +62,7 @@ class Scene:
     """A plan and a service that make a run go through certain steps. `poison` is an event name that is refused.
 
     `per_event`: it is sent to the endpoint that answers for each event. `canary`: a sample of so many events is sent
-    first. `ordered`: batches of one person go one after the other.
+    first. `ordered`: batches of one person go one after the other. `senders`: so many processes send the events.
     """
 
     name: str
@@ -71,6 +75,7 @@ class Scene:
     per_event: bool = False
     canary: int | None = None
     ordered: bool = False
+    senders: int = 1
 
     def plan(self, folder: Path) -> Path:
         """The plan's directory, made once; each run gets a copy of it."""
@@ -79,6 +84,10 @@ class Scene:
 
     def service(self) -> LocalService:
         return LocalService(keys=KEYS, faults=self.faults, settings=Settings(per_event="on"))
+
+    def requests(self, names: Sequence[str]) -> int:
+        """How many requests there are in a run that passed these points, of which sender processes have none."""
+        return names.count("sending") if self.senders == 1 else self.rows // self.batch
 
     @property
     def limits(self) -> SendLimits:
@@ -105,6 +114,7 @@ SCENES = (
     ),
     Scene("canary", 70, 10, (), 3, canary=24),
     Scene("in order", 24, 4, ("poison,event=Step 1", "large:900"), 3, poison="Step 1", ordered=True),
+    Scene("senders", 80, 10, (), 3, files=4, senders=2),
 )  # fmt: skip
 
 
@@ -144,22 +154,22 @@ class CountedDestination:
         self._destination.close()
 
 
-def go(directory: Path, url: str, limits: SendLimits, at: int | None = None, canary: int | None = None) -> list[str]:
+def go(directory: Path, url: str, scene: Scene, at: int | None = None) -> list[str]:
     """Apply a plan in this process, which ends at point `at`; else the names of the points that were passed.
 
-    With `canary` a sample is sent by a run of its own first.
+    Where the scene has a canary, a sample is sent by a run of its own first.
     """
     count = Counting(at)
-    if canary is not None:
+    if scene.canary is not None:
         plan, place = open_plan(directory)
-        sample = choose_canary(plan, place, transform_config_for(plan, place), canary, workers=0)
-        go_once(directory, url, limits, count, sample.ranges)
-    go_once(directory, url, limits, count)
+        sample = choose_canary(plan, place, transform_config_for(plan, place), scene.canary, workers=0)
+        go_once(directory, url, scene, count, sample.ranges)
+    go_once(directory, url, scene, count)
     return count.names
 
 
-def go_once(directory: Path, url: str, limits: SendLimits, count: Counting, only: Ranges | None = None) -> None:
-    """One run over a plan, or over some ranges of it."""
+def go_once(directory: Path, url: str, scene: Scene, count: Counting, only: Ranges | None = None) -> None:
+    """One run over a plan, or over some ranges of it. The points of sender processes are not counted."""
     plan, place = open_plan(directory)
     per_event = plan.options.dialect == "posthog"
     kind = PerEventDestination if per_event else CaptureDestination
@@ -167,18 +177,17 @@ def go_once(directory: Path, url: str, limits: SendLimits, count: Counting, only
     ledger = Ledger(place.ledger, count.watch)
     ledger.open(plan.digest, "test", destination.address, Secret(KEY))
     ledger.choose_transport("v1" if per_event else "batch")
+    others = SenderProcesses(scene.senders, partial(kind, url)) if scene.senders > 1 else None
     try:
-        applying(plan, place, destination, ledger, limits, per_event=per_event, only=only).run()
+        applying(plan, place, destination, ledger, scene.limits, per_event=per_event, only=only, others=others).run()
     finally:
         ledger.close()
         destination.close()
 
 
-def start(
-    directory: Path, url: str, limits: SendLimits, at: int | None = None, canary: int | None = None
-) -> BaseProcess:
+def start(directory: Path, url: str, scene: Scene, at: int | None = None) -> BaseProcess:
     """The same in a process of its own."""
-    return forked(go, directory, url, limits, at, canary)
+    return forked(go, directory, url, scene, at)
 
 
 def forked(target: Callable[..., object], *args: object) -> BaseProcess:
@@ -204,7 +213,7 @@ def points(scene: Scene, plan: Path, folder: Path) -> list[str]:
     """The points that a run passes when nothing happens to it."""
     directory = copied(plan, folder)
     with scene.service() as service:
-        return go(directory, service.url, scene.limits, canary=scene.canary)
+        return go(directory, service.url, scene)
 
 
 def copied(plan: Path, folder: Path) -> Path:
@@ -228,7 +237,7 @@ def die_at_point(scene: Scene, plan: Path, folder: Path, at: int) -> None:
     """Die at a point, by SIGKILL from within, and finish."""
     directory = copied(plan, folder)
     with scene.service() as service:
-        code = ended(start(directory, service.url, scene.limits, at, scene.canary))
+        code = ended(start(directory, service.url, scene, at))
         # A run may have fewer points than the one that was counted: a failure and what came of it in one moment.
         assert code in (-signal.SIGKILL, 0)
         finish(scene, directory, service)
@@ -238,7 +247,7 @@ def die_at_request(scene: Scene, plan: Path, folder: Path, at: int, *, after: bo
     """Die by somebody else's SIGKILL while the service has request `at`: before it is taken, or after."""
     directory = copied(plan, folder)
     with scene.service() as service, killing(service, at, after=after) as (url, victim):
-        victim.process = start(directory, url, scene.limits, canary=scene.canary)
+        victim.process = start(directory, url, scene)
         victim.known.set()
         code = ended(victim.process)
         assert code == (-signal.SIGKILL if victim.hit.is_set() else 0)
@@ -357,12 +366,15 @@ def die_writing(plan: Path, folder: Path, at: int, bucket: str = "") -> Path:
 def finish(scene: Scene, directory: Path, service: LocalService, url: str | None = None) -> None:
     """Resume a run that died: the planned set lands, and only what was in doubt may have been sent twice."""
     ledger = directory / "ledger.sqlite"
+    for one in paths_of(ledger, scene.senders):
+        while is_locked(one):  # a sender process whose parent died comes to an orderly end
+            time.sleep(0.02)
     doubts = list(read_batches(ledger, "begun"))
     # A request of the per-event endpoint may have several rows, of no more events than a batch has.
     assert len(doubts) <= scene.concurrency or scene.per_event
     assert sum(place.events for place in doubts) <= scene.concurrency * scene.batch
     adds_up(ledger, parts=scene.per_event)
-    outcome = run(directory, url or service.url, send_limits=scene.limits)
+    outcome = run(directory, url or service.url, send_limits=scene.limits, senders=scene.senders)
     assert (outcome.problem, outcome.balanced) == (None, True)
     assert outcome.counts.refused == scene.refused
     totals = adds_up(ledger, parts=scene.per_event)
@@ -371,7 +383,10 @@ def finish(scene: Scene, directory: Path, service: LocalService, url: str | None
     assert landed == scene.expected
     copies = Counter(str(uuid) for (uuid,) in service.select("select uuid from raw_events"))
     assert set(copies.values()) <= {1, 2}
-    assert sum(count == 2 for count in copies.values()) <= sum(place.events for place in doubts)
+    twice = sum(place.events for place in doubts)
+    if scene.senders > 1:  # a process that outlives its parent may lose an answer, and send the batch again by itself
+        twice += read_doubts(ledger)[1]
+    assert sum(count == 2 for count in copies.values()) <= twice
 
 
 def adds_up(ledger: Path, *, parts: bool = False) -> Totals:

@@ -125,7 +125,7 @@ def applying(
     **asked: Any,
 ) -> Apply:
     """A run over a plan with an open ledger; `asked` are fields of its `Delivery`, or arguments of `Apply`."""
-    named = {name: asked.pop(name) for name in ("interrupted", "progress") if name in asked}
+    named = {name: asked.pop(name) for name in ("interrupted", "progress", "others") if name in asked}
     config = transform_config_for(plan, place)
     delivery = Delivery(plan, place, config, KEY, limits=send_limits or SendLimits(4, AT_ONCE), **asked)
     return Apply(delivery, destination, ledger, workers or Workers(0), **named)

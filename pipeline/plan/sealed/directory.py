@@ -1,7 +1,8 @@
 """The files of a plan directory. Each can be read by a person, and `ls` shows the state of the plan.
 
 `Directory` names the files of a plan. Beside them there may be `sent-to.json`, the target that something was sent to,
-which reveals a lost ledger (`pipeline.ledger.marker`); `plan.lock`, the process that writes, or last wrote, a plan
+which reveals a lost ledger (`pipeline.ledger.marker`); `senders/`, the ledgers of several processes that send
+(`pipeline.ledger.sender_ledgers`); `plan.lock`, the process that writes, or last wrote, a plan
 here; and `unfinished-plan/`, a plan being written, or left by a program that was stopped
 (`pipeline.plan.sealed.commit`).
 """

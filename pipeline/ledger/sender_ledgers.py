@@ -1,0 +1,165 @@
+"""The ledgers of sender processes: several send the events of a plan at once, and each writes ahead in its own.
+
+They are `senders/1/ledger.sqlite`, `senders/2/ledger.sqlite` and so on beside the plan's ledger, with markers of their
+own. The plan's ledger records how many there are (`senders` in `meta`) durably before the first of them sends. Once the
+processes have ended, one transaction takes all rows over and removes that record, so a crash leaves either all of the
+ledgers to be merged or none. Until then whoever reads the plan's ledger reads them with it, as one.
+
+No batch is in two of them: each process sends blocks of its own, of which the plan's ledger has no row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from pipeline.errors import BrokenLedger
+from pipeline.ledger.marker import check_marker, read_marker
+from pipeline.ledger.opening import lock_file, sync_directory, unlock
+from pipeline.ledger.schema import has_table, read_meta
+
+BUSY = "the ledger of a sender process"
+_RUN = "(select max(id) from main.runs)"
+"""A row belongs to the run of the plan's ledger that started the process, whatever number it has in its own ledger."""
+_COLUMNS = {
+    "batches": f"phase, block, first, last, state, bytes, tries, status, detail, {_RUN} as run, begun, ended",
+    "refused_events": "*",
+    "tries": f"phase, block, first, last, {_RUN} as run, try, at, seconds, status, detail",
+    "event_warnings": "*",
+}
+"""By table that has rows of batches: its columns, as those of a sender's ledger are read."""
+
+
+def folder_of(path: Path) -> Path:
+    """The folder of the sender ledgers of the ledger at `path`."""
+    return path.with_name("senders")
+
+
+def paths_of(path: Path, count: int) -> list[Path]:
+    """Where `count` sender ledgers of the ledger at `path` are."""
+    return [folder_of(path) / str(number + 1) / path.name for number in range(count)]
+
+
+def count_in(database: sqlite3.Connection) -> int:
+    """How many sender ledgers an open ledger has, of which the rows are not taken over yet."""
+    return int(read_meta(database).get("senders", 0)) if has_table(database, "meta") else 0
+
+
+def copy_settings(database: sqlite3.Connection, meta: Mapping[str, str]) -> None:
+    """Give the ledger of a sender what the `meta` of the plan's has learned of the target."""
+    settings = [(name, meta[name]) for name in ("transport", "batch_bytes") if name in meta]
+    database.executemany("insert or replace into meta values (?, ?)", settings)
+
+
+def record(database: sqlite3.Connection, path: Path, count: int) -> None:
+    """Record in an open transaction that there are so many, which exist already."""
+    for one in paths_of(path, count):
+        sync_directory(one)
+    sync_directory(folder_of(path))
+    database.execute("insert into meta values ('senders', ?)", (str(count),))
+
+
+def remove(path: Path) -> None:
+    """Remove the sender ledgers of the ledger at `path`, which has their rows, or never recorded them."""
+    shutil.rmtree(folder_of(path), ignore_errors=True)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def read_together(database: sqlite3.Connection, path: Path, address: Callable[[Path], str]) -> None:
+    """Let every later query of this connection, which only reads, have the rows of the sender ledgers, too.
+
+    The connection is in a transaction: what a process takes over from now on is not seen twice. `address` is the URI by
+    which SQLite opens a file. Raises BrokenLedger where one of them was lost.
+    """
+    count = count_in(database)
+    if not count:
+        return
+    schemas = _attach(database, path, count, address)
+    for table, columns in _COLUMNS.items():
+        parts = [f"select {columns} from {schema}.{table}" for schema in schemas if has_table(database, table, schema)]
+        if has_table(database, table):
+            parts.append(f"select * from main.{table}")
+        rows = " union all ".join(parts)
+        if table == "event_warnings":
+            rows = f"select detail, sum(events) as events, min(example) as example from ({rows}) group by detail"
+        database.execute(f"create temp view {table} as {rows}")
+
+
+def copy_view(database: sqlite3.Connection, into: sqlite3.Connection) -> None:
+    """Give a copy of the plan's ledger the rows that `read_together` shows, as if they were taken over."""
+    for table in _COLUMNS:
+        if has_table(into, table):
+            into.execute(f"delete from {table}")
+            rows = database.execute(f"select * from {table}")
+            into.executemany(f"insert into {table} values ({', '.join('?' * len(rows.description))})", rows)
+    into.execute("delete from meta where key = 'senders'")
+
+
+def _attach(database: sqlite3.Connection, path: Path, count: int, address: Callable[[Path], str]) -> list[str]:
+    """Open the sender ledgers with the plan's; the names of their schemas. Raises BrokenLedger."""
+    schemas = []
+    for number, one in enumerate(paths_of(path, count)):
+        marker = read_marker(one)
+        if marker is None or not one.exists():
+            raise BrokenLedger(
+                f"the ledger {one} of a sender process is missing",
+                hint=f"put {folder_of(path)} back from a copy of the plan directory: without it there is no record of"
+                " what that process sent",
+            )
+        database.execute(f"attach ? as sender_{number}", (address(one),))
+        schemas.append(f"sender_{number}")
+        check_marker(database, one, marker, schemas[-1])
+    return schemas
+
+
+# -- taking over ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def attached(database: sqlite3.Connection, path: Path) -> Iterator[Sequence[str]]:
+    """The schemas of the sender ledgers of an open ledger, while no process has one of them.
+
+    Raises Busy where one sends, and BrokenLedger.
+    """
+    count = count_in(database)
+    schemas: list[str] = []
+    with ExitStack() as stack:
+        for one in paths_of(path, count):
+            if one.parent.is_dir():
+                stack.callback(unlock, lock_file(one, BUSY))
+        try:
+            schemas = _attach(database, path, count, str)
+            yield schemas
+        finally:
+            for _, schema, _ in database.execute("pragma database_list").fetchall():
+                if schema.startswith("sender_"):
+                    database.execute(f"detach {schema}")
+
+
+def take_over(database: sqlite3.Connection, path: Path, schemas: Sequence[str]) -> None:
+    """Take all rows of the sender ledgers, in an open transaction. `remove` them after it. Raises BrokenLedger."""
+    learned = [read_meta(database, schema).get("batch_bytes") for schema in ("main", *schemas)]
+    try:
+        for schema in schemas:
+            for table, columns in _COLUMNS.items():
+                if table != "event_warnings":
+                    database.execute(f"insert into main.{table} select {columns} from {schema}.{table}")
+                elif has_table(database, table, schema):
+                    database.execute(
+                        f"insert into main.{table} select * from {schema}.{table} where true"
+                        " on conflict do update set events = events + excluded.events"
+                    )
+    except sqlite3.IntegrityError as error:
+        raise BrokenLedger(
+            f"{path} and a ledger in {folder_of(path)} have the same batch: {error}",
+            hint="nothing was sent twice by this run; report this, with the ledgers",
+        ) from None
+    if sizes := [int(size) for size in learned if size is not None]:
+        database.execute("insert or replace into main.meta values ('batch_bytes', ?)", (str(min(sizes)),))
+    database.execute("delete from main.meta where key = 'senders'")
