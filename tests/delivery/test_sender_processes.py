@@ -25,6 +25,7 @@ from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
 from pipeline.options.pace import read_limits
 from tests.support.clusters import a_cluster, losing_workers
+from tests.support.crashes import await_end, sender_pids
 from tests.support.deliveries import AT_ONCE, KEY, Asked, Identity, Reply, identities, passed_on, planned, run, serving
 
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {})
@@ -194,8 +195,7 @@ def test_workers_senders_and_parent_that_die_lose_and_double_nothing(seed: int, 
             killed["parent"] += parent.poll() is None
             parent.kill()
             parent.communicate(timeout=20)
-            while any(map(is_running, orphans)):
-                time.sleep(0.05)
+            await_end(orphans)
             doubts = sum(place.events for place in read_batches(ledger, "begun"))
             assert doubts <= 4 * 5
             doubtful += doubts
@@ -209,23 +209,3 @@ def test_workers_senders_and_parent_that_die_lose_and_double_nothing(seed: int, 
     assert min(killed["sender"], killed["parent"], len(lost)) >= 2
     assert read_totals(ledger).settled == 1_800
     assert not (directory / "senders").exists()
-
-
-def sender_pids(parent: int) -> list[int]:
-    """The sender processes of another process."""
-    try:
-        children = [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-    except OSError:
-        return []
-    return [pid for pid in children if b"multiprocessing.spawn" in command_of(pid)]
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def is_running(pid: int) -> bool:
-    return bool(command_of(pid))

@@ -1,7 +1,8 @@
 """Twenty million events on a cluster of two workers that are killed all the time, by the real commands.
 
-Planned once, and sent by runs of which the first ones are killed. Each event arrives, once, or twice where a killed run
-left it in doubt; the memory of a worker is bounded. `make soak` runs it; SOAK_CLUSTER_EVENTS is another number.
+Planned once, and sent by two sender processes in runs of which the first ones are killed, and a sender process before
+each. Each event arrives, once, or twice where a process that was killed left it in doubt; the memory of a worker is
+bounded. `make soak` runs it; SOAK_CLUSTER_EVENTS is another number, of three million or more.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 
 from pipeline.ledger import read_batches, read_totals
 from tests.support.clusters import Cluster, a_cluster, losing_workers
+from tests.support.crashes import await_end, sender_pids
 from tests.support.deliveries import COLUMNS, KEY
 
 EVENTS = int(os.environ.get("SOAK_CLUSTER_EVENTS", "20000000"))
@@ -116,6 +118,11 @@ def watched(cluster: Cluster) -> Iterator[list[int]]:
         thread.join()
 
 
+def most_events(ledger: Path) -> int:
+    """The most events of a request so far."""
+    return max(place.events for place in read_batches(ledger, "settled"))
+
+
 def test_a_cluster_that_loses_its_workers_sends_everything(tmp_path: Path) -> None:
     """Equal sets, a ledger that balances, and workers of bounded memory."""
     source, plan = export(tmp_path / "export"), tmp_path / "plan"
@@ -136,15 +143,20 @@ def test_a_cluster_that_loses_its_workers_sends_everything(tmp_path: Path) -> No
         done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
         assert (done.returncode, done.stderr) == (0, "")
         seconds["plan"] = time.monotonic() - began
-        command = [*COMMAND, "apply", str(plan), "--to", url, *engine, "--max-concurrency", "4"]
+        command = [*COMMAND, "apply", str(plan), "--to", url, *engine, "--max-concurrency", "4", "--senders", "2"]
         for run in range(1, KILLED_RUNS + 1):
-            sender = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
-            while read_totals(ledger).settled < run * EVENTS // (KILLED_RUNS + 2):
-                assert sender.poll() is None
-                time.sleep(0.1)
-            time.sleep(chance.uniform(0, 2))
-            sender.send_signal(signal.SIGKILL)
-            sender.wait(20)
+            parent = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+            for part in (1, 2):  # a sender process in the middle, and the parent at the end
+                while read_totals(ledger).settled < (2 * run + part - 2) * EVENTS // (2 * KILLED_RUNS + 2):
+                    assert parent.poll() is None
+                    time.sleep(0.1)
+                time.sleep(chance.uniform(0, 2))
+                senders = sender_pids(parent.pid)
+                os.kill(chance.choice(senders) if part == 1 else parent.pid, signal.SIGKILL)
+                if part == 1:  # as much as may be in flight of one process
+                    doubtful += 2 * most_events(ledger)
+            parent.wait(20)
+            await_end(senders)
             doubtful += sum(place.events for place in read_batches(ledger, "begun"))
         began = time.monotonic()
         done = subprocess.run([*command, "--json"], capture_output=True, text=True, env=ENVIRONMENT)
@@ -159,6 +171,6 @@ def test_a_cluster_that_loses_its_workers_sends_everything(tmp_path: Path) -> No
     assert peaks[0] <= WORKER
     times = ", ".join(f"{name} {took:,.0f} s" for name, took in seconds.items())
     print(
-        f"\n{EVENTS:,} events: {times}; {len(killed)} workers and {KILLED_RUNS} runs killed; "
+        f"\n{EVENTS:,} events: {times}; {len(killed)} workers, {KILLED_RUNS} senders, {KILLED_RUNS} runs killed; "
         f"{int(copies.sum()) - EVENTS} of {doubtful} in doubt came twice; a worker's peak {peaks[0] >> 20} MiB"
     )

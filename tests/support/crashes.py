@@ -360,6 +360,31 @@ def die_writing(plan: Path, folder: Path, at: int, bucket: str = "") -> Path:
     return folder / "out"
 
 
+# -- sender processes of another process --------------------------------------------------------------------------
+
+
+def sender_pids(parent: int) -> list[int]:
+    """The sender processes of a `backcast apply` that has no worker processes of its own."""
+    try:
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text("ascii").split()
+    except OSError:
+        return []
+    return [int(pid) for pid in children if b"multiprocessing.spawn" in _command(int(pid))]
+
+
+def await_end(pids: Sequence[int]) -> None:
+    """Wait until these processes have ended, as senders do when their parent has died."""
+    while any(_command(pid) for pid in pids):
+        time.sleep(0.05)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 # -- what must be true --------------------------------------------------------------------------------------------
 
 
