@@ -34,7 +34,7 @@ def address_of(target: str) -> str:
     if not plain or any(character.isspace() or not character.isprintable() for character in target):
         raise UsageError(f"not a target: {without_credentials(target)!r}", hint=_NO_TARGET)
     if parts.username is not None or parts.password is not None:
-        raise UsageError("a target holds no user or password", hint="a key comes from the environment or a file")
+        raise UsageError("the target has a user or a password in it", hint="a key comes from the environment or a file")
     if parts.query or parts.fragment:
         shown = without_credentials(target)
         raise UsageError(f"a target has no query and no fragment: {shown!r}", hint=_NO_TARGET)

@@ -161,10 +161,8 @@ def run(arguments: list[str] | None = None) -> int:
         discard_output(sys.stdout)
         return 0
     except StoreError as error:
-        hint = "check the credentials and the network, then run the same command again"
-        return _print_error(
-            f"the store of {error.url} did not answer as expected: {error}", hint, UnreadableExport.exit_code
-        )
+        message = f"the store of {error.url} did not answer as expected: {error}"
+        return _print_error(message, f"{error.hint}, then run the same command again", UnreadableExport.exit_code)
     except OSError as error:
         who, fix = "system", "free disk space or fix the permission"
         if is_remote(str(error.filename or "")):

@@ -55,8 +55,7 @@ class EndpointQuestion:
 
 
 def choose_transport(wanted: str, dialect: str, ledger: Ledger, question: EndpointQuestion | None) -> Choice:
-    """The transport of a plan in this dialect, with its open ledger. In a dry run `question` is
-    None.
+    """The transport of a plan in this dialect, with its open ledger. `question` is None in a dry run.
 
     Raises UsageError where the transport that is wanted is not that of the plan's dialect, or not the one by which the
     plan was sent before.

@@ -123,7 +123,7 @@ class FileDestination:
             self.close()
             raise Unfinished(
                 f"the store of {error.url} did not answer as expected: {error}",
-                hint="check the credentials and the network, then run the same command again",
+                hint=f"{error.hint}, then run the same command again",
             ) from None
         except OSError as error:
             self.close()
@@ -227,8 +227,7 @@ class FileDestination:
             raise self._unfinished(error) from None
 
     def _unfinished(self, error: OSError) -> Unfinished:
-        of_store = isinstance(error, storage.StoreError)
-        hint = "check the credentials and the network" if of_store else "make room there, or make it writable"
+        hint = error.hint if isinstance(error, storage.StoreError) else "make room there, or make it writable"
         return Unfinished(
             f"cannot write to {self._place}: {error.strerror or error}",
             hint=f"{hint}, and run the same command again; nothing is lost",

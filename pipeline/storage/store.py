@@ -46,7 +46,10 @@ class FileStatus(NamedTuple):
 
 
 class StoreError(OSError):
-    """A store did not answer as expected. The message is the cause; `url` is an object, a prefix or a pattern."""
+    """A store did not answer as expected. The message is the cause; `url` is an object, a prefix or a pattern, and
+    `hint` what to do before the same command is run again."""
+
+    hint = "check the credentials and the network"
 
     def __init__(self, message: str, url: str = "") -> None:
         super().__init__(message)

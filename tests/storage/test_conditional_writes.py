@@ -13,6 +13,7 @@ import pytest
 
 from pipeline import storage
 from pipeline.errors import UsageError
+from pipeline.storage import one_file
 from pipeline.storage.store import errors
 from tests.support.file_size_limit import file_size_limit
 from tests.support.stores import Bucket, a_bucket, a_store_that_answers, a_store_that_replaces
@@ -20,7 +21,7 @@ from tests.support.stores import Bucket, a_bucket, a_store_that_answers, a_store
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    monkeypatch.setattr(storage, "_CONFLICTS", (0.0, 0.0))
+    monkeypatch.setattr(one_file, "_CONFLICTS", (0.0, 0.0))
     with a_bucket() as bucket:
         yield bucket
 

@@ -138,7 +138,7 @@ def answering(url: str) -> Iterator[None]:
     except storage.StoreError as error:
         raise Unfinished(
             f"the store of {error.url or url} did not answer as expected: {error}",
-            hint="check the credentials and the network, then run the same command again",
+            hint=f"{error.hint}, then run the same command again",
         ) from None
     except PermissionError as error:
         raise UsageError(

@@ -1,0 +1,167 @@
+"""One file of this machine, or one object of a store: its status, reading it, and writing it whole."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from time import sleep
+
+from pipeline.errors import UsageError
+from pipeline.storage.store import (
+    FileStatus,
+    StoreError,
+    answer_of,
+    errors,
+    file_system,
+    is_remote,
+    remote_range,
+    scheme_of,
+    status_of,
+)
+from pipeline.storage.streams import STRIDE_BYTES, ObjectStream, StrideStream
+
+_BUFFER = 256 * 1024
+
+
+def status(name: str) -> FileStatus:
+    """The status of a file. Raises OSError."""
+    if not is_remote(name):
+        found = os.stat(name)
+        return FileStatus(found.st_size, found.st_mtime_ns)
+    with errors(name):
+        info = file_system(name).info(name)
+    if info["type"] != "file":
+        raise FileNotFoundError(f"{name} is a prefix, and no object")
+    return status_of(info)
+
+
+def is_file(name: str) -> bool:
+    """Whether there is a file of this name. Raises StoreError where a store does not say."""
+    if not is_remote(name):
+        return os.path.isfile(name)
+    try:
+        status(name)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def opened(name: str, size: int | None = None, *, head: bytes = b"", in_places: bool = False) -> io.BufferedReader:
+    """A file for reading. Raises OSError, also from a read.
+
+    Of an object, `size` and the first bytes (`heads`) are not requested again where they are given. It is read ahead
+    while its stream is consumed; `in_places`, only what is read is requested.
+    """
+    if not is_remote(name):
+        return open(name, "rb", buffering=_BUFFER)  # type: ignore[return-value]  # a buffer of this size is one
+    return io.BufferedReader(ObjectStream(name, status(name).size if size is None else size, head, in_places), _BUFFER)
+
+
+def opened_at_strides(name: str, size: int, stride: int) -> io.BufferedReader:
+    """A file of `size` bytes that is read a little before each multiple of `stride` bytes and at few other places.
+
+    Raises OSError, also from a read.
+    """
+    if not is_remote(name):
+        return open(name, "rb")
+    return io.BufferedReader(StrideStream(name, size, stride), STRIDE_BYTES)
+
+
+def read_range(name: str, offset: int, length: int) -> bytes:
+    """At most `length` bytes of a file from `offset`; fewer where it ends before. Raises OSError."""
+    if not is_remote(name):
+        with open(name, "rb") as stream:
+            stream.seek(offset)
+            return stream.read(length)
+    return remote_range(name, offset, length)
+
+
+def read(name: str) -> bytes:
+    """All of a small file. Raises OSError."""
+    with opened(name) as stream:
+        return stream.read()
+
+
+def create(url: str, content: bytes) -> bool:
+    """Write an object that must not be there yet. False where it is. Raises OSError, and UsageError where it cannot be.
+
+    Whether the store looks at this condition is asked with `refuse_replacing`.
+    """
+    try:
+        for pause in _CONFLICTS:
+            try:
+                _put(url, content, mode="create")
+            except StoreError as error:
+                if answer_of(error) != _CONFLICT:
+                    raise
+                sleep(pause)  # another writer has not finished
+            else:
+                return True
+        _put(url, content, mode="create")
+    except FileExistsError:
+        return False
+    except StoreError as error:
+        if answer_of(error) == _TAKEN:  # as stores other than Amazon's put it
+            return False
+        if answer_of(error) == _NOT_IMPLEMENTED:
+            raise _no_condition(url) from error
+        raise
+    return True
+
+
+def refuse_replacing(url: str, content: bytes) -> None:
+    """Raise UsageError where `create` replaces an object: then nothing there shows who was first. Raises OSError.
+
+    `url` is an object that is there with this content.
+    """
+    if create(url, content):
+        raise _no_condition(url)
+
+
+def _no_condition(url: str) -> UsageError:
+    return UsageError(
+        f"the store of {url} replaces an object that was to be written only if it is not there yet",
+        hint="use a folder of this machine, or a store with conditional writes (the header If-None-Match of S3)",
+    )
+
+
+_TAKEN, _CONFLICT, _NOT_IMPLEMENTED = 412, 409, 501
+_CONFLICTS = (0.1, 0.5, 2.0)
+"""Seconds between attempts to write an object that somebody else is writing."""
+
+
+def write(url: str, content: bytes) -> None:
+    """Write an object, whole or not at all. Raises OSError, and UsageError where it cannot be."""
+    _put(url, content)
+
+
+def _put(url: str, content: bytes, **options: str) -> None:
+    # Having written an object, adlfs takes the first part of its key for a host: what follows a colon is no port.
+    first = url.split("/")[3:4]
+    if scheme_of(url) == "az" and ":" in "".join(first):
+        raise UsageError(
+            f"{url} cannot be written: the first part of its prefix has a colon", hint="name a prefix without one"
+        )
+    with errors(url):
+        file_system(url).pipe_file(url, content, **options)
+
+
+def upload(path: str, url: str) -> None:
+    """Copy a file of this machine into a store, whole or not at all. Raises OSError."""
+    with errors(url):
+        file_system(url).put_file(path, url)
+
+
+def download(url: str, path: str) -> None:
+    """Copy an object to a file of this machine. Raises OSError."""
+    with errors(url):
+        file_system(url).get_file(url, path)
+
+
+def remove(urls: Sequence[str]) -> None:
+    """Remove objects of one store; those that are gone do not matter. Raises OSError."""
+    if urls:
+        with suppress(FileNotFoundError), errors(urls[0]):
+            file_system(urls[0]).rm(list(urls))
