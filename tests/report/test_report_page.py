@@ -1,0 +1,183 @@
+"""The page of a report: what a person who signs it asks for, and hostile text that stays text."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pipeline.ledger import RunHistory
+from pipeline.models import Reject, SealedOptions
+from pipeline.report.contents import Results, build_report
+from pipeline.report.machine import write_report
+from pipeline.report.page.html import render
+from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
+from pipeline.report.terminal import steps
+from tests.golden.report.small_plan import (
+    REHEARSAL,
+    VERIFICATION,
+    plan_directory,
+    small_plan,
+)
+from tests.support.rendered import HOSTILE, Page, hostile_plan, page_of, printed
+
+
+def test_hostile_text_stays_text_on_the_page(tmp_path: Path) -> None:
+    """Markup in names, rows, codes, options and the mapping adds no tag and no attribute to the page."""
+    rejects = [
+        Reject(HOSTILE, 3, 9, "read", "bad_json", HOSTILE, json.dumps({"event": HOSTILE, HOSTILE: 1})),
+        Reject(HOSTILE, 4, 9, "validate", "missing_timestamp", HOSTILE, HOSTILE),
+    ]
+    hostile = Page(
+        page_of(tmp_path / "h", hostile_plan(), cells=[(HOSTILE, "2021-01-01", "mapped", 10)], rejects=rejects)
+    )
+    benign = Page(page_of(tmp_path / "b", small_plan()))
+    assert hostile.tags <= benign.tags | {("strong", ()), ("span", ("class",))}
+    assert ("script" in {tag for tag, _ in hostile.tags}, hostile.links) == (False, {"cells.jsonl", "rejects.jsonl"})
+    assert "<script>alert(1)</script>" in hostile.text
+    assert not {"\x1b", "\u202e"} & set(hostile.text)
+    assert "{{ 7*7 }}" in hostile.text
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    """The page names no other host, loads nothing, and links only to files beside it."""
+    page = page_of(tmp_path, small_plan())
+    assert re.findall(r"https?:|src=|url\(|@import|<script|<link", page) == []
+    assert Page(page).links == {"cells.jsonl", "rejects.jsonl"}
+    assert "default-src 'none'" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Import plan: mixpanel → PostHog (US)",
+        "source times in America/New_York, confirmed by 1 of 1 month · plan ",
+        "Not ready Apply refuses this plan until what failed is fixed.",
+        "Plan: 10 events and 2 merges to send, from 10 of 14 rows in 2 files; 2 skipped, 2 rejected.",
+        "Failed: 2 of 14 rows (14.29%) rejected (limit 0) (max_rejects) List them with backcast rejects",
+        "10 events to send 0 profile updates 2 merged identities irreversible 1 duplicate removed 2 rejected rows",
+        "2 skipped, 2 rejected. 12 to send in all.",
+        "From 2021-11-07 to 2022-01-02. The median day has 2 events; the highest, 2021-11-30, has 4.",
+        "4 2 no events from 2021-11-08 to 2021-11-29 (22 days)",
+        "Order Placed 2021-11-30 to 2021-12-01, by month 6 60.0% 2021-11-30 – 2021-12-01",
+        "the row is not JSON 1",
+        "requests at least 2: at most 5,000 events in each",
+        "4.2 KiB of events, before compression",
+        "identities merges of two ids into one person; they cannot be undone 2",
+        "a.jsonl JSON lines, in gzip 1,200 12 9 2 1",
+        "b.csv CSV, 4 columns 200 2 1 0 1",
+        "2021 event Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec 2021",
+        "Order Placed 4 2 6",
+        "all 5 2 7",
+        "campaign_event 1",
+        'missing_timestamp 1 no timestamp b.csv, row 2:',
+        "Signup,u9,,•••",
+        "unsafe_integer 3 an integer beyond 2^53",
+        "a.jsonl, row 5: 9007199254740993 is beyond 2^53",
+        "ignored_file _SUCCESS: a marker",
+        "2021-11 UTC-05:00 5 6 UTC-05:00 or UTC-04:00 agrees",
+        "but eventually, and without a guarantee",
+        "as_of 2023-11-14T22:13:20Z",
+        "settings source=web",
+        "batch_events 5,000",
+        "cells.jsonl " + "c" * 64,
+        "tool: mixpanel",
+    ],
+)  # fmt: skip
+def test_the_page_says(tmp_path: Path, said: str) -> None:
+    """The page holds what the person who signs the plan off asks for."""
+    assert said in Page(page_of(tmp_path, small_plan())).text
+
+
+def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
+    """Rehearsal, sending and verification are on the page once they were made, each with its place and its time."""
+    there, first, last = "https://eu.example", "2024-05-01T10:00:00Z", "2024-05-02T11:30:00Z"
+    results = Results(
+        msgspec.structs.replace(REHEARSAL, ended="2024-04-30T09:00:00Z"),
+        msgspec.structs.replace(VERIFICATION, at="2024-04-30T09:00:01Z"),
+        StatusResult(
+            digest="d", state="sent-with-refusals", batches=BatchCounts(4, 4, 0, 0), events=SentCounts(12, 11, 1),
+            course=RunHistory(there, 2, first, last),
+        ),
+        VerifyResult(
+            cells=CellCounts(match=4), events=FoundCounts(11, 11, others=5, copies=3), proved=True, to=there,
+            at="2024-05-03T08:00:00Z",
+        ),
+    )  # fmt: skip
+    text = Page(render(build_report(plan_directory(tmp_path), small_plan(), results, "sent-with-refusals"))).text
+    contents = text.index("Everything else")
+    text = text[:contents] + text[text.index("What will be sent phase", contents) :]
+    rehearsal, _, rest = text.partition(" Sending ")
+    sending, _, verification = rest.partition(" Verification ")
+    assert "Rehearsed against the embedded local service at 2024-04-30 09:00:00" in rehearsal
+    assert "12 events sent, 0 refused, 0 in doubt" in rehearsal
+    assert "Proved: every event was found once." in rehearsal
+    began, ended = (instant[:19].replace("T", " ") for instant in (first, last))
+    assert f"Applied to {there} in 2 runs, the first started at {began} , the last one ended at {ended} ." in sending
+    assert "Sent, 1 refused The target refused some events" in rehearsal
+    assert "11 verified 1 refused; the others were found once" in rehearsal
+    assert "--code refused_event" in rehearsal
+    assert "Every refused event with its row: backcast rejects" in sending
+    assert "11 events accepted, 1 refused" in sending
+    assert f"What landed at {there} was compared with the ledger at 2024-05-03 08:00:00 ." in verification
+    assert "3 more copies were accepted, equal to another in uuid" in verification
+    assert "5 events are there that this plan did not send." in verification
+
+
+def test_a_verification_tells_copies_from_duplicates() -> None:
+    """A copy that collapses is in no row of differences, but in a sentence; a duplicate is in a row."""
+    result = VerifyResult(cells=CellCounts(match=3), events=FoundCounts(9, 9, copies=7), proved=True)
+    lines = printed(steps.show_verification, result).splitlines()
+    assert not any(line.startswith("duplicated") for line in lines)
+    assert any(line.startswith("7 more copies were accepted, equal to another in uuid") for line in lines)
+    wrong = FoundCounts(9, 9, extra=2, duplicated=2)
+    result = VerifyResult(cells=CellCounts(match=2, duplicated=1), events=wrong, proved=False)
+    lines = printed(steps.show_verification, result).splitlines()
+    assert [line.split() for line in lines if line.startswith(("extra", "duplicated"))] == [["duplicated", "1", "2"]]
+    assert not any("copies" in line for line in lines)
+
+
+def test_a_dry_run_says_what_it_would_do() -> None:
+    """Packed, left to send and settled before; nothing is called sent, accepted or balanced."""
+    result = msgspec.structs.replace(
+        REHEARSAL, dry_run=True, events=SentCounts(12, already_settled=5, would_send=7), batches=BatchCounts(made=3)
+    )
+    assert printed(steps.show_apply, result) == (
+        "Dry run: nothing was sent. Without --dry-run: 7 events in 3 requests.\n"
+    )
+    parts = {"identities": SentCounts(2, already_settled=2, would_send=0), "events": SentCounts(10, 3, would_send=7)}
+    shown = printed(steps.show_apply, msgspec.structs.replace(result, phases=parts)).splitlines()
+    assert [line.split() for line in shown[2:]] == [["identities", "0", "2", "0"], ["events", "7", "0", "0"]]
+    result = msgspec.structs.replace(result, events=SentCounts(12, already_settled=12, would_send=0))
+    assert printed(steps.show_apply, result) == "Dry run: nothing is left to send.\n"
+
+
+def test_values_of_rows_are_masked_on_the_page(tmp_path: Path) -> None:
+    """An address that a rejected row holds is nowhere on the page or in report.json."""
+    directory = plan_directory(tmp_path)
+    write_report(directory, small_plan())
+    assert "ada@example.com" in directory.rejects.read_text()
+    assert "ada@example.com" not in directory.report_html.read_text() + directory.report_json.read_text()
+
+
+def test_the_same_report_gives_the_same_page(tmp_path: Path) -> None:
+    """Rendering twice, from two folders of one name, gives one page."""
+    first, second = (page_of(tmp_path / name / "plan", small_plan()) for name in ("a", "b"))
+    assert first == second
+
+
+def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:
+    """A plan of nothing renders, and says so."""
+    plan = small_plan(
+        parts=[], skips={}, rejects={}, warnings={}, examples={}, names={}, gates=[], zone_evidence=[], first=None,
+        last=None, events=msgspec.structs.replace(small_plan().events, made=0, phases={}), notices=[],
+        verdict="ready", options=SealedOptions(as_of=0),
+    )  # fmt: skip
+    text = Page(page_of(tmp_path, plan, cells=[], rejects=[])).text
+    assert "No events." in text
+    assert "no receive times" in text

@@ -1,0 +1,180 @@
+"""Reports on a terminal: the state first, the next command last, and markup in an export as text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipeline.ledger import LedgerSummary
+from pipeline.models import Finding, Reject
+from pipeline.plan.sealed.manifest import Example, RowCounts
+from pipeline.report.rejects import RefusedEvent
+from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
+from pipeline.report.state import PlanStatus, State
+from pipeline.report.terminal import steps
+from pipeline.report.terminal.rejects_view import show_each, show_groups
+from pipeline.verify.findings import Difference
+from tests.golden.report.small_plan import (
+    REHEARSAL,
+    VERIFICATION,
+    small_plan,
+)
+from tests.support.deliveries import uuid
+from tests.support.rendered import HOSTILE, hostile_plan, plan_text, printed
+
+
+def test_a_plan_has_its_state_first_and_the_next_command_last() -> None:
+    """State and counted sentence, then what was found, the report, and a command that can be pasted."""
+    plan = small_plan()
+    lines = plan_text(plan).splitlines()
+    assert lines[:2] == ["State: not ready", plan.sentence]
+    assert lines[-3:] == [
+        "Report: plan/report.html",
+        "Next: Fix the failed checks and plan again. Until then it can only be rehearsed:",
+        "  backcast rehearse plan",
+    ]
+
+
+def test_checks_say_what_to_do() -> None:
+    """A check is on the terminal with its level and what to do; what stops the plan comes before all others."""
+    gates = [Finding("keyless", "warning", "no key"), *small_plan().gates]
+    shown = plan_text(small_plan(gates=gates), width=200)
+    assert "STOP max_rejects: 2 of 14 rows (14.29%) rejected (limit 0)\n  What to do: list them" in shown
+    assert shown.index("STOP max_rejects") < shown.index("Rejected") < shown.index("WARNING keyless")
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_a_plan_has_at_most_forty_lines(width: int) -> None:
+    """However much was found: the least important is left to the report, the command is whole."""
+    gates = [Finding(f"check_{number}", "warning", "word " * 80) for number in range(50)]
+    codes = {f"code_{number}": 1 for number in range(50)}
+    shown = plan_text(small_plan(gates=gates, warnings=codes, skips=codes, verdict="warnings"), width=width)
+    rows = sum(-(-len(line) // width) for line in shown.splitlines())
+    assert rows <= steps.MOST_LINES
+    assert shown.endswith("\n  backcast rehearse plan\n")
+    assert "more lines: see the report" in shown
+
+
+def test_warnings_have_a_count_and_a_place() -> None:
+    """A warning stands with its count, one example and where it is."""
+    line = next(one for one in plan_text(small_plan(), width=220).splitlines() if "unsafe_" in one)
+    assert re.split(r"\s{2,}", line.strip()) == [
+        "3",
+        "unsafe_integer",
+        "an integer beyond 2^53 is sent exactly; readers that use doubles round it"
+        " (a.jsonl, row 5: 9007199254740993 is beyond 2^53)",
+    ]
+
+
+@pytest.mark.parametrize("width", [30, 60, 200])
+def test_markup_and_escapes_in_an_export_stay_text(width: int) -> None:
+    """Markup of names is printed as it stands, and escape sequences as escapes, on any width."""
+    shown = plan_text(hostile_plan(), width=width)
+    assert ("\x1b" in shown, "\u202e" in shown) == (False, False)
+    assert "[red]" in re.sub(r"\s", "", shown)
+
+
+def test_a_verification_says_whether_it_is_proved() -> None:
+    """Missing events are counted and listed; a proof is one sentence."""
+    difference = Difference("missing", "the-uuid", 1, [(HOSTILE, "u1", "2021-01-01T00:00:00Z")])
+    result = VerifyResult(
+        cells=CellCounts(match=3, missing=1), events=FoundCounts(9, 7, 2, 0), proved=False, differences=[difference]
+    )
+    shown = printed(steps.show_verification, result)
+    assert ("the-uuid" in shown, "\x1b" in shown) == (True, False)
+    assert shown.splitlines()[:2] == ["Not proved: 2 events are missing.", "7 of 9 events found."]
+    assert ["missing", "1", "2"] in [line.split() for line in shown.splitlines()]
+    assert "Proved: every event" in printed(steps.show_verification, VERIFICATION)
+
+
+def test_a_status_says_what_is_in_doubt() -> None:
+    """The state comes first, and events in doubt are told with what becomes of them."""
+    result = StatusResult(
+        digest="d",
+        state="stopped",
+        batches=BatchCounts(3, 2, 0, 0),
+        events=SentCounts(made=6, accepted=4, in_doubt=2, unsent=3),
+    )
+    plan = small_plan()
+    status = PlanStatus(State.STOPPED, plan.events.made, LedgerSummary())
+    lines = printed(steps.show_status, plan, status, result, "plan").splitlines()
+    assert lines[0] == "State: stopped (resumable)"
+    assert "2 events are in doubt: apply sends them again with the same uuids." in lines
+    assert lines[-1] == "  backcast apply plan --to us --approve-merges 2"
+
+
+def test_a_run_says_whether_it_is_complete() -> None:
+    """A run with events in doubt is not finished, and says so with numbers."""
+    events = SentCounts(made=11, accepted=10, in_doubt=1, unsent=1)
+    shown = printed(steps.show_apply, msgspec.structs.replace(REHEARSAL, balanced=False, events=events))
+    assert "10 sent, 0 refused, 1 in doubt, 1 not sent." in shown
+    assert "Not finished: 1 event in doubt, 1 not sent." in shown
+    assert "Not finished" not in printed(steps.show_apply, REHEARSAL)
+
+
+STATES = [
+    (State.VERIFIED, {}, "green"), (State.READY, {}, "green"), (State.SENT, {}, ""),
+    (State.SENT_WITH_REFUSALS, {}, "yellow"), (State.STOPPED, {}, "yellow"), (State.DIFFERS, {}, "red"),
+    (State.NOT_READY, {}, "red"), (State.VERIFIED, {"rejects": {"bad_json": 1}}, "yellow"),
+    (State.REHEARSED, {"gates": [Finding("spike", "warning", "a day")]}, "yellow"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "found", "color"), STATES)
+def test_green_means_that_nothing_is_lost_refused_or_open(state: State, found: dict[str, Any], color: str) -> None:
+    """A state of success is green only for a plan without rejected rows and findings; `sent` was not verified yet."""
+    clean: dict[str, Any] = {"rejects": {}, "gates": [], "rows": RowCounts(10, 10, 0, 0), "verdict": "ready"}
+    plan = small_plan(**(clean | found))
+    line = steps.state_line(plan, PlanStatus(state, 12, LedgerSummary()))
+    assert str(line.style).split()[1:] == ([color] if color else [])
+
+
+def test_rejects_are_grouped_by_code() -> None:
+    """Each code has its count, its meaning and one row with its place; refused events are grouped by their cause."""
+    rejects = [Reject("a.jsonl", row, row * 10, "read", "bad_json", "why", "{oops") for row in range(1, 8)]
+    refused = [
+        RefusedEvent("b.jsonl", row, 5, "send", "refused_event", f"400 bad event {row}", "{}", uuid=uuid(row))
+        for row in range(1, 4)
+    ]
+    other = RefusedEvent("b.jsonl", 9, 5, "send", "refused_event", "413 too large", "{}", uuid=uuid(9))
+    lines = printed(show_groups, [*refused, other, *rejects], "backcast rejects plan", width=120).splitlines()
+    assert lines == [
+        "7 rejected rows, bad_json: the row is not JSON",
+        "  for example a.jsonl, row 1, byte 10: why",
+        "  {oops",
+        "3 refused events, refused_event",
+        "  for example b.jsonl, row 1, byte 5: 400 bad event 1",
+        "  {}",
+        "1 refused event, refused_event",
+        "  for example b.jsonl, row 9, byte 5: 413 too large",
+        "  {}",
+        "List all rejected rows and refused events (or --format jsonl, csv):",
+        "  backcast rejects plan --all",
+    ]
+    every = printed(show_each, rejects, width=120)
+    assert (every.count("bad_json"), "a.jsonl, row 7, byte 70: why" in every) == (7, True)
+    for show in (lambda console: show_each(console, []), lambda console: show_groups(console, [], "")):
+        assert printed(show) == "No row was rejected, and no event was refused.\n"
+
+
+def test_what_is_cut_of_a_rejected_row_is_counted() -> None:
+    """On a terminal an example is short; into a pipe it is one line, and --all has every character of it."""
+    row = Reject("a.jsonl", 1, 0, "read", "bad_json", "why, " * 200, "x" * 20_000)
+    screen = printed(show_each, [row], width=80, terminal=True)
+    assert "… (+19,800 characters)" in screen
+    grouped = printed(show_groups, [row], "backcast rejects plan", width=80).splitlines()
+    assert grouped[1] == f"  for example a.jsonl, row 1, byte 0: {'why, ' * 200}"
+    assert grouped[2] == f"  {'x' * 10_000}… (+10,000 characters)"
+    assert printed(show_each, [row], width=80).splitlines()[2] == f"  {'x' * 20_000}"
+
+
+def test_duplicates_with_other_values_are_listed_with_what_differs() -> None:
+    """Also where no row was rejected."""
+    example = Example("a.jsonl", 1_200, 0, "they differ in plan")
+    lines = printed(show_groups, [], "backcast rejects plan", (1_200, example)).splitlines()
+    assert lines[0] == "No row was rejected, and no event was refused."
+    assert lines[1].startswith("1,200 duplicates, superseded: ")
+    assert lines[2:] == ["  for example a.jsonl, row 1,200: they differ in plan"]
