@@ -19,7 +19,7 @@ from pipeline.delivery.pace import Pace
 from pipeline.delivery.recorder import Recorder
 from pipeline.delivery.senders import Senders
 from pipeline.delivery.size import KeyedBatch, RequestSize
-from pipeline.delivery.stopping import StopSignal
+from pipeline.delivery.stopping import StopSignal, with_doubt
 from pipeline.delivery.throttle import RateController, Throttle
 from pipeline.engines import Engine
 from pipeline.engines.local import SMALL, Workers
@@ -29,7 +29,7 @@ from pipeline.options.pace import BYTES, RateLimit, slowest
 from pipeline.options.pace import EVENTS as EVENTS_A_SECOND
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan, SealedBlock
 from pipeline.plan.sealed.phases import (
     EVENTS,
     PHASES,
@@ -45,6 +45,7 @@ from pipeline.transform.tasks import Task, TransformConfig
 
 if TYPE_CHECKING:
     from pipeline.delivery.sender_processes import SenderProcesses
+    from pipeline.delivery.shares import BlockShare
     from pipeline.plan.canary import Ranges
 
 __all__ = ["Apply", "Outcome", "RunCounts", "SendLimits"]
@@ -62,18 +63,6 @@ class _Block(NamedTuple):
     number: int
     batches: Sequence[Batch]
     recorded: Sequence[tuple[int, int]]
-
-
-class BlockShare(NamedTuple):
-    """The blocks of events that one of `processes` sends: those of its `number` modulo these, but none in `without`."""
-
-    number: int
-    processes: int
-    without: frozenset[int]
-
-    def has(self, block: int) -> bool:
-        """Whether this process sends the block."""
-        return block % self.processes == self.number and block not in self.without
 
 
 class _Stopping(Exception):
@@ -129,6 +118,10 @@ class Apply:
         others: SenderProcesses | None = None,
     ) -> None:
         config = _within_rate(delivery.config, delivery.limits.rates)
+        if delivery.share is not None and delivery.limits.per_id is not None:
+            # A request with more events of an id leaves by itself, which each of the processes would do.
+            most = min(config.limits.batch_events, delivery.limits.per_id)
+            config = replace(config, limits=replace(config.limits, batch_events=most))
         config = replace(config, people=delivery.limits.ordered or delivery.limits.per_id is not None)
         self._delivery = delivery = replace(delivery, config=config)
         self._plan = delivery.plan
@@ -138,7 +131,7 @@ class Apply:
         self._started: Engine | None = None
         self._destination = destination
         self._others = others
-        self._sends = (lambda block: True) if delivery.share is None else delivery.share.has
+        self._sends: Callable[[SealedBlock], bool] = _any_block if delivery.share is None else delivery.share.has
         self._phases = [phase for phase in PHASES if phase in delivery.phases]
         self._progress = progress
         self._counts = RunCounts()
@@ -163,6 +156,10 @@ class Apply:
     def stop_with(self, problem: BackcastError) -> None:
         """Send nothing, because of a problem that came before the first request; `run` gives the outcome."""
         self._stop.fail(problem)
+
+    def pause(self, seconds: float) -> None:
+        """Send nothing for so long, as the service asked of another process."""
+        self._throttle.pause(seconds)
 
     def run(self) -> Outcome:
         """Send everything that is unsent. Only a bug raises; any other reason to stop is the outcome's `problem`."""
@@ -203,6 +200,8 @@ class Apply:
         if self._delivery.dry_run:
             counts.as_dry_run()
         problem = self._stop.reason
+        if counts.in_doubt:
+            problem = with_doubt(problem, counts.in_doubt)
         outcome = Outcome(
             self._plan.digest,
             self._delivery.dry_run,
@@ -246,7 +245,7 @@ class Apply:
         """Send the events by other processes; by this one only what its own ledger has begun."""
         begun = self._ledger.blocks_begun(EVENTS)
         if begun:
-            self._sends = begun.__contains__
+            self._sends = lambda block: block.number in begun
             self._send(EVENTS, self._event_blocks(EVENTS, self._engine_for(EVENTS)))
             self._drain()
             self._check()
@@ -279,7 +278,7 @@ class Apply:
         self._check()
         number = planned.sealed.number
         left_out = self._left_out(EVENTS, number, planned.events)
-        if not planned.events or left_out is None or not self._sends(number):
+        if not planned.events or left_out is None or not self._sends(planned.sealed):
             return None
         task = task_of(self._plan, planned)._replace(most=self._size.learned_bytes)
         if number not in begun:
@@ -380,6 +379,10 @@ class Apply:
         """Raise _Stopping once the run is to stop."""
         if self._stop.check():
             raise _Stopping
+
+
+def _any_block(_: SealedBlock) -> bool:
+    return True
 
 
 def _within_rate(config: TransformConfig, rates: Sequence[RateLimit]) -> TransformConfig:

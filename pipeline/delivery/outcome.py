@@ -70,7 +70,8 @@ class RunCounts(ResultCounts):
     flight, `paused` for how many more seconds the service asked for no requests, `quiet` for how many more quiet hours
     last, `id_wait` for how many more seconds a batch waits for the rate of one id, `behind` how many seconds
     ago the window of a job ended that is being sent (None for no job), and `last_failure` the last failure of
-    a batch that is still being sent, "" where there is none. `idle` is for how many seconds no batch settled while a
+    a batch that is still being sent, "" where there is none; `last_refusal` is the last answer that refused an event in
+    this run. `idle` is for how many seconds no batch settled while a
     request was in flight; in `gives_up_in` more seconds of that the run gives up.
     """
 
@@ -89,6 +90,7 @@ class RunCounts(ResultCounts):
     id_wait: float = 0.0
     behind: float | None = None
     last_failure: str = ""
+    last_refusal: str = ""
     idle: float = 0.0
     gives_up_in: float = 0.0
 

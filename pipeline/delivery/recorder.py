@@ -191,7 +191,8 @@ class Recorder:
             for part, _ in again:
                 self._set_failure(part, f"{response.status} {response.detail}")
         self._record_warnings(response, uuids)
-        self._check_refused(response)
+        if any(refused for _, _, refused, _ in divisions):
+            self._check_refused(response)
 
     def _record_warnings(self, response: Response, uuids: str) -> None:
         """Count the events that were accepted with a warning, by reason."""
@@ -204,9 +205,9 @@ class Recorder:
             self._ledger.warned(reason, events, examples[reason])
 
     def _check_refused(self, response: Response) -> None:
+        self._counts.last_refusal = f"{response.status} {response.detail}"
         if self._counts.refused > self._send_limits.max_refused:
-            last = f"{response.status} {response.detail}"
-            self._stop.fail(too_many_refused(self._counts.refused, last, response.status))
+            self._stop.fail(too_many_refused(self._counts.refused, self._counts.last_refusal))
 
     def _set_failure(self, key: BatchKey, failure: str = "") -> None:
         """Set the last failure of a batch, "" once it is finished; the counts have that of the latest batch."""

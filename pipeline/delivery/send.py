@@ -86,13 +86,19 @@ def check_send(plan: Plan, directory: Directory, to: str, key: Secret, options: 
     if files_of(to) is not None:
         _check_files(options)
     if options.senders > 1:
-        _check_senders(plan, options)
+        _check_senders(plan, to, options)
     local = options.dry_run or is_loopback(address_of(to))
     check_merges(plan, directory, phases, options.approve_merges, loopback=local)
 
 
-def _check_senders(plan: Plan, options: ApplyOptions) -> None:
+def _check_senders(plan: Plan, to: str, options: ApplyOptions) -> None:
     """Raise UsageError where several processes cannot send the events of this plan."""
+    per_id = _per_id(plan, to, options)
+    if per_id is not None and options.senders > per_id:
+        raise UsageError(
+            f"--senders {options.senders} is more than --per-id {per_id}, and each process has a part of that limit",
+            hint="give fewer --senders, or a larger --per-id",
+        )
     if options.senders > options.max_concurrency:
         raise UsageError(
             f"--senders {options.senders} is more than --max-concurrency {options.max_concurrency}, and each process"

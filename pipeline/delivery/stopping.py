@@ -8,7 +8,9 @@ import time
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy, SendResult
 from pipeline.errors import Interrupted, Refused, Unfinished
-from pipeline.text import pluralize
+from pipeline.text import are, pluralize
+
+SETTLED = "what was in flight is settled"
 
 
 class StopSignal:
@@ -48,15 +50,23 @@ class StopSignal:
         """What stopped the run, None where nothing did."""
         if self._interrupted.is_set() and (self.problem is None or isinstance(self.problem, Unfinished)):
             # Ctrl-C ends the workers too, which is no failure of theirs.
-            return Interrupted("stopped by hand; what was in flight is settled", hint="run the same command again")
+            return Interrupted(f"stopped by hand; {SETTLED}", hint="run the same command again")
         return self.problem
 
 
-def too_many_refused(refused: int, last: str, status: int = 0) -> Refused:
-    """More events were refused than `--max-refused` allows. `last` is the last answer that refused one."""
+def with_doubt(problem: BaseException | None, events: int) -> BaseException | None:
+    """The reason of a run that stopped, where so many events were in flight and no answer came."""
+    if not isinstance(problem, Interrupted | Unfinished) or SETTLED not in problem.message:
+        return problem
+    doubt = f"{pluralize(events, 'event')} {are(events)} in doubt, and the next run begins with them"
+    return type(problem)(problem.message.replace(SETTLED, doubt), hint=problem.hint)
+
+
+def too_many_refused(refused: int, last: str) -> Refused:
+    """More events were refused than `--max-refused` allows. `last` is the last answer that refused one, as counted."""
     return Refused(
         f"the service refused {pluralize(refused, 'event')}; the last: {last}",
-        status=status,
+        status=int(last.partition(" ")[0] or 0),
         hint="list them with `backcast rejects` and the plan's directory; raise --max-refused to go on all the same",
     )
 
@@ -105,6 +115,6 @@ def gave_up(address: str, sent: SendResult, retry: RetryPolicy) -> Unfinished:
 
 def _out_of_time(seconds: float) -> Unfinished:
     return Unfinished(
-        f"the run reached its time limit (--max-duration, {seconds:,.0f} s); what was in flight is settled",
+        f"the run reached its time limit (--max-duration, {seconds:,.0f} s); {SETTLED}",
         hint="run the same command again to resume",
     )

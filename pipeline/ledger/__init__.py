@@ -15,7 +15,7 @@ It can be read, also while a run is going on: `sqlite3 -readonly ledger.sqlite '
     id, opened    a random name, and how often a run opened it: sent-to.json beside it has the same (`ledger.marker`)
     key_salt,     recognise the project key without storing it: scrypt of the key, hex
     key_check
-    senders       how many ledgers of sender processes there are beside it (`ledger.sender_ledgers`); absent for none
+    senders       the folders of ledgers of sender processes (`ledger.sender_ledgers`); absent for none
     transport     how batches travel: `batch` (to /batch/) or `v1` (the per-event endpoint); chosen once
     batch_bytes   the largest request that the service accepts; absent until it refused a larger one
 

@@ -37,14 +37,19 @@ def discard(path: Path) -> None:
         return
     lock = lock_file(path, "this plan")
     try:
-        _refuse(path, _what_was_sent(path))
-        # The marker first: without its ledger it would be read as a lost ledger.
-        for file in (marker_of(path), *(path.with_name(path.name + ending) for ending in ("", "-wal", "-shm"))):
-            with contextlib.suppress(FileNotFoundError):
-                file.unlink()
-        sender_ledgers.remove(path)
+        with sender_ledgers.locked(path):
+            _remove(path)
     finally:
         unlock(lock)
+
+
+def _remove(path: Path) -> None:
+    _refuse(path, _what_was_sent(path))
+    # The marker first: without its ledger it would be read as a lost ledger.
+    for file in (marker_of(path), *(path.with_name(path.name + ending) for ending in ("", "-wal", "-shm"))):
+        with contextlib.suppress(FileNotFoundError):
+            file.unlink()
+    sender_ledgers.remove(path)
 
 
 def _what_was_sent(path: Path) -> str | None:

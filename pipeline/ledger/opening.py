@@ -150,6 +150,17 @@ def key_fingerprint(key: Secret, salt: bytes) -> str:
     return hashlib.scrypt(key.reveal().encode(), salt=salt, n=4096, r=8, p=1, dklen=16).hex()
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder for a ledger. Raises Unfinished."""
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        raise Unfinished(
+            f"the folder {path} cannot be made: {error.strerror}",
+            hint="make room on the disk, or make the plan directory writable, and run the same command again",
+        ) from None
+
+
 def sync_directory(path: Path) -> None:
     """Write the names of new files in a directory to disk, so that they survive a power loss."""
     with contextlib.suppress(OSError):
@@ -230,7 +241,7 @@ _PASSING = {
 }
 
 
-def error_from_sqlite(path: Path | None, error: sqlite3.Error, *, opening: bool = False) -> Exception:
+def error_from_sqlite(path: Path | str | None, error: sqlite3.Error, *, opening: bool = False) -> Exception:
     """The error to raise for one of SQLite; the error itself where it is not SQLite's but a bug of ours.
 
     `opening`: an error without SQLite's code is of the file too.

@@ -211,7 +211,8 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         with contextlib.closing(_one_view(path, marker)) as database:
             yield database if has_table(database, "runs") else None
     except sqlite3.Error as error:
-        raise error_from_sqlite(path, error) from None
+        senders = sender_ledgers.folder_of(path)
+        raise error_from_sqlite(f"{path}, or one in {senders}," if senders.exists() else path, error) from None
 
 
 def _one_view(path: Path, marker: Marker | None) -> sqlite3.Connection:
@@ -245,7 +246,7 @@ def copy_ledger(path: Path, into: sqlite3.Connection) -> None:
         if database is None:
             return
         database.backup(into)
-        if sender_ledgers.count_in(database):
+        if sender_ledgers.names_in(database):
             sender_ledgers.copy_view(database, into)
 
 

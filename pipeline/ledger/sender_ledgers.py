@@ -1,9 +1,11 @@
 """The ledgers of sender processes: several send the events of a plan at once, and each writes ahead in its own.
 
-They are `senders/1/ledger.sqlite`, `senders/2/ledger.sqlite` and so on beside the plan's ledger, with markers of their
-own. The plan's ledger records how many there are (`senders` in `meta`) durably before the first of them sends. Once the
+They are `senders/RUN-1/ledger.sqlite`, `senders/RUN-2/ledger.sqlite` and so on beside the plan's ledger, with markers
+of their own; RUN is the run of the plan's ledger that started them, so that no other run ever has a ledger at the same
+path. The plan's ledger records their folders (`senders` in `meta`) durably before the first of them sends. Once the
 processes have ended, one transaction takes all rows over and removes that record, so a crash leaves either all of the
-ledgers to be merged or none. Until then whoever reads the plan's ledger reads them with it, as one.
+ledgers to be merged or none. Until then whoever reads the plan's ledger reads them with it, as one, and a version of
+backcast that knows nothing of them refuses it, by the number of its schema.
 
 No batch is in two of them: each process sends blocks of its own, of which the plan's ledger has no row.
 """
@@ -19,10 +21,12 @@ from pathlib import Path
 
 from pipeline.errors import BrokenLedger
 from pipeline.ledger.marker import check_marker, read_marker
-from pipeline.ledger.opening import lock_file, sync_directory, unlock
-from pipeline.ledger.schema import has_table, read_meta
+from pipeline.ledger.opening import connect, lock_file, make_folder, sync_directory, unlock
+from pipeline.ledger.schema import VERSION, has_table, read_meta
 
 BUSY = "the ledger of a sender process"
+_UNMERGED = str(VERSION + 1)
+"""The schema of a ledger while it has sender ledgers, which a version without them must not open."""
 _RUN = "(select max(id) from main.runs)"
 """A row belongs to the run of the plan's ledger that started the process, whatever number it has in its own ledger."""
 _COLUMNS = {
@@ -39,14 +43,23 @@ def folder_of(path: Path) -> Path:
     return path.with_name("senders")
 
 
-def paths_of(path: Path, count: int) -> list[Path]:
-    """Where `count` sender ledgers of the ledger at `path` are."""
-    return [folder_of(path) / str(number + 1) / path.name for number in range(count)]
+def paths_of(path: Path, names: Sequence[str]) -> list[Path]:
+    """Where the sender ledgers in these folders are, of the ledger at `path`."""
+    return [folder_of(path) / name / path.name for name in names]
 
 
-def count_in(database: sqlite3.Connection) -> int:
-    """How many sender ledgers an open ledger has, of which the rows are not taken over yet."""
-    return int(read_meta(database).get("senders", 0)) if has_table(database, "meta") else 0
+def names_in(database: sqlite3.Connection) -> list[str]:
+    """The folders of the sender ledgers of an open ledger, of which the rows are not taken over yet."""
+    return read_meta(database).get("senders", "").split() if has_table(database, "meta") else []
+
+
+def make_folders(path: Path, run: int, count: int) -> list[str]:
+    """Make the folders for `count` sender ledgers of a run of the ledger at `path`. Raises Unfinished."""
+    remove(path)
+    names = [f"{run}-{number + 1}" for number in range(count)]
+    for one in paths_of(path, names):
+        make_folder(one.parent)
+    return names
 
 
 def copy_settings(database: sqlite3.Connection, meta: Mapping[str, str]) -> None:
@@ -55,17 +68,37 @@ def copy_settings(database: sqlite3.Connection, meta: Mapping[str, str]) -> None
     database.executemany("insert or replace into meta values (?, ?)", settings)
 
 
-def record(database: sqlite3.Connection, path: Path, count: int) -> None:
-    """Record in an open transaction that there are so many, which exist already."""
-    for one in paths_of(path, count):
+def record(database: sqlite3.Connection, path: Path, names: Sequence[str]) -> None:
+    """Record in an open transaction that there are these, which exist already."""
+    for one in paths_of(path, names):
         sync_directory(one)
     sync_directory(folder_of(path))
-    database.execute("insert into meta values ('senders', ?)", (str(count),))
+    database.execute("insert into meta values ('senders', ?)", (" ".join(names),))
+    database.execute("update meta set value = ? where key = 'version'", (_UNMERGED,))
+
+
+def _forget(database: sqlite3.Connection) -> None:
+    database.execute("delete from main.meta where key = 'senders'")
+    database.execute("update main.meta set value = ? where key = 'version'", (str(VERSION),))
 
 
 def remove(path: Path) -> None:
     """Remove the sender ledgers of the ledger at `path`, which has their rows, or never recorded them."""
-    shutil.rmtree(folder_of(path), ignore_errors=True)
+    folder = folder_of(path)
+    aside = folder.with_name("senders.merged")
+    shutil.rmtree(aside, ignore_errors=True)
+    with contextlib.suppress(OSError):  # at once, so that nobody reads a ledger whose log is gone already
+        folder.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Inside, no process has one of the sender ledgers that there are. Raises Busy where one has."""
+    with ExitStack() as stack:
+        for one in sorted(folder_of(path).glob(f"*/{path.name}")):
+            stack.callback(unlock, lock_file(one, BUSY))
+        yield
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -77,10 +110,10 @@ def read_together(database: sqlite3.Connection, path: Path, address: Callable[[P
     The connection is in a transaction: what a process takes over from now on is not seen twice. `address` is the URI by
     which SQLite opens a file. Raises BrokenLedger where one of them was lost.
     """
-    count = count_in(database)
-    if not count:
+    names = names_in(database)
+    if not names:
         return
-    schemas = _attach(database, path, count, address)
+    schemas = _attach(database, path, names, address)
     for table, columns in _COLUMNS.items():
         parts = [f"select {columns} from {schema}.{table}" for schema in schemas if has_table(database, table, schema)]
         if has_table(database, table):
@@ -93,18 +126,22 @@ def read_together(database: sqlite3.Connection, path: Path, address: Callable[[P
 
 def copy_view(database: sqlite3.Connection, into: sqlite3.Connection) -> None:
     """Give a copy of the plan's ledger the rows that `read_together` shows, as if they were taken over."""
+    into.execute("begin")
     for table in _COLUMNS:
         if has_table(into, table):
             into.execute(f"delete from {table}")
             rows = database.execute(f"select * from {table}")
             into.executemany(f"insert into {table} values ({', '.join('?' * len(rows.description))})", rows)
-    into.execute("delete from meta where key = 'senders'")
+    _forget(into)
+    into.execute("commit")
 
 
-def _attach(database: sqlite3.Connection, path: Path, count: int, address: Callable[[Path], str]) -> list[str]:
+def _attach(
+    database: sqlite3.Connection, path: Path, names: Sequence[str], address: Callable[[Path], str]
+) -> list[str]:
     """Open the sender ledgers with the plan's; the names of their schemas. Raises BrokenLedger."""
     schemas = []
-    for number, one in enumerate(paths_of(path, count)):
+    for number, one in enumerate(paths_of(path, names)):
         marker = read_marker(one)
         if marker is None or not one.exists():
             raise BrokenLedger(
@@ -127,15 +164,12 @@ def attached(database: sqlite3.Connection, path: Path) -> Iterator[Sequence[str]
 
     Raises Busy where one sends, and BrokenLedger.
     """
-    count = count_in(database)
-    schemas: list[str] = []
-    with ExitStack() as stack:
-        for one in paths_of(path, count):
-            if one.parent.is_dir():
-                stack.callback(unlock, lock_file(one, BUSY))
+    with locked(path):
+        names = names_in(database)
+        for one in filter(Path.exists, paths_of(path, names)):
+            connect(one).close()  # which checks it
         try:
-            schemas = _attach(database, path, count, str)
-            yield schemas
+            yield _attach(database, path, names, str)
         finally:
             for _, schema, _ in database.execute("pragma database_list").fetchall():
                 if schema.startswith("sender_"):
@@ -162,4 +196,4 @@ def take_over(database: sqlite3.Connection, path: Path, schemas: Sequence[str]) 
         ) from None
     if sizes := [int(size) for size in learned if size is not None]:
         database.execute("insert or replace into main.meta values ('batch_bytes', ?)", (str(min(sizes)),))
-    database.execute("delete from main.meta where key = 'senders'")
+    _forget(database)

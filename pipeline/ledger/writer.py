@@ -23,7 +23,7 @@ from pipeline.ledger.opening import (
     sync_directory,
     unlock,
 )
-from pipeline.ledger.queries import batches_in, copy_ledger, totals_in, warnings_in
+from pipeline.ledger.queries import batches_in, copy_ledger, read_totals, totals_in, warnings_in
 from pipeline.ledger.schema import BatchKey, Refusal, Totals, now, read_meta
 
 Watch = Callable[[str, Sequence[str]], None]
@@ -96,22 +96,21 @@ class Ledger:
         one, for readers at once, and for this writer after `merge_senders` or where the ledger is opened next."""
         assert self.path is not None, "a dry run has no sender processes"
         meta = read_meta(self._db)
-        sender_ledgers.remove(self.path)
-        paths = sender_ledgers.paths_of(self.path, count)
+        names = sender_ledgers.make_folders(self.path, self.run, count)
+        paths = sender_ledgers.paths_of(self.path, names)
         for path in paths:
-            path.parent.mkdir(parents=True)
             with contextlib.closing(Ledger(path)) as one:
                 one.open(meta["plan"], version, meta["target"], key)
                 with one.transaction():
                     sender_ledgers.copy_settings(one._db, meta)
         with self.transaction():
             self._steps.append("add senders")
-            sender_ledgers.record(self._db, self.path, count)
+            sender_ledgers.record(self._db, self.path, names)
         return paths
 
     def merge_senders(self) -> None:
         """Take over the rows of sender processes, if there are any. Raises Busy where one sends, and BrokenLedger."""
-        if self.path is None or not sender_ledgers.count_in(self._db):
+        if self.path is None or not sender_ledgers.names_in(self._db):
             return
         try:
             with sender_ledgers.attached(self._db, self.path) as schemas, self.transaction():
@@ -409,8 +408,10 @@ class Ledger:
             return {one.detail: one.events for one in warnings_in(self._db)}
 
     def totals(self) -> Totals:
-        """Events by state, and the batches that they are in."""
+        """Events by state, and the batches that they are in; with those of sender ledgers, where there are any."""
         with self._transacting:
+            if self.path is not None and sender_ledgers.names_in(self._db):
+                return read_totals(self.path)
             return totals_in(self._db)
 
     def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -2,31 +2,60 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import pipeline
+from pipeline.config import Secret
+from pipeline.delivery import sender_processes
+from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.outcome import SendLimits
+from pipeline.delivery.sender_processes import SenderProcesses
+from pipeline.delivery.shares import shares_of_blocks
 from pipeline.errors import Refused, Unfinished, UsageError
-from pipeline.ledger import read_batches, read_totals
+from pipeline.ledger import Ledger, read_batches, read_totals
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
+from pipeline.models import Dialect, Part
+from pipeline.options import PlanOptions
 from pipeline.options.pace import read_limits
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.plan.sealed.manifest import SealedBlock
 from tests.support.clusters import a_cluster, losing_workers
 from tests.support.crashes import await_end, sender_pids
-from tests.support.deliveries import AT_ONCE, KEY, Asked, Identity, Reply, identities, passed_on, planned, run, serving
+from tests.support.deliveries import (
+    AT_ONCE,
+    COLUMNS,
+    KEY,
+    Asked,
+    Identity,
+    Reply,
+    applying,
+    identities,
+    passed_on,
+    planned,
+    row,
+    run,
+    serving,
+)
 
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {})
 LIMITS = SendLimits(4, AT_ONCE)
@@ -81,9 +110,15 @@ def test_a_sender_that_dies_is_started_again_and_resumes(tmp_path: Path) -> None
                     killed.append(victim.pid or 0)
             return reply
 
+        seen: list[tuple[int, int, int]] = []
         with serving(answer) as server:
-            outcome = run(directory, server.url, send_limits=LIMITS, senders=2)
+            outcome = run(
+                directory, server.url, send_limits=LIMITS, senders=2,
+                progress=lambda counts: seen.append((counts.made, counts.batches_sent, counts.bytes_sent)),
+            )  # fmt: skip
         assert len(killed) == 3
+        for one in zip(*seen, strict=True):
+            assert list(one) == sorted(one)  # counters that monitoring reads never go back
         assert (outcome.problem, outcome.balanced) == (None, True)
         assert landed(service) == identities(400)
         assert sum(count - 1 for count in copies(service).values()) <= len(killed) * LIMITS.concurrency * 10
@@ -122,36 +157,206 @@ def test_refused_events_of_all_processes_count(tmp_path: Path) -> None:
         limits = SendLimits(4, AT_ONCE, max_refused=12, rates=read_limits("200"))
         outcome = run(directory, service.url, send_limits=limits, senders=4)
     assert isinstance(outcome.problem, Refused)
-    assert outcome.problem.message.startswith("the service refused ")
+    assert re.match(r"the service refused \d\d events; the last: 400 \w", outcome.problem.message)
+    assert outcome.problem.status == 400
     assert outcome.problem.hint.startswith("list them with `backcast rejects`")
     assert 12 < outcome.counts.refused < 24
     assert outcome.unsent > 200
 
 
-def test_an_interrupt_ends_all_processes_in_order(tmp_path: Path) -> None:
-    """What is in flight is settled, the ledgers are one, and the next run sends the rest."""
-    directory = planned(tmp_path, 400, files=4)
-    interrupted = threading.Event()
+def test_more_were_refused_before_than_are_allowed_now(tmp_path: Path) -> None:
+    """A run that resumes is stopped by what is refused in it, as where one process sends."""
+    directory = planned(tmp_path, 200, files=4)
+    poisoned = threading.Event()
+    poisoned.set()
     with LocalService(keys=KEYS) as service:
-        limits = SendLimits(4, AT_ONCE, rates=read_limits("200"))
-        outcome = run(
-            directory, service.url, send_limits=limits, senders=2, interrupted=interrupted,
-            progress=lambda counts: interrupted.set() if counts.accepted > 50 else None,
-        )  # fmt: skip
-        assert outcome.problem is not None
-        assert outcome.problem.exit_code == 130
-        assert outcome.counts.in_doubt == 0
-        assert 50 < outcome.counts.accepted < 400
-        assert not (directory / "senders").exists()
-        assert run(directory, service.url, send_limits=LIMITS).balanced
+
+        def answer(asked: Asked) -> Reply:
+            if poisoned.is_set() and any(event["event"] == "Step 1" for event in asked.events):
+                return Reply(400, b"no")
+            return passed_on(service.url, asked.body)
+
+        limits = SendLimits(4, AT_ONCE, max_refused=3)
+        with serving(answer) as server:
+            first = run(directory, server.url, send_limits=limits)
+            poisoned.clear()
+            outcome = run(directory, server.url, send_limits=limits, senders=2)
+        assert first.counts.refused > 3
+        assert (outcome.problem, outcome.counts.refused, outcome.unsent) == (None, first.counts.refused, 0)
+
+
+def test_an_interrupt_ends_all_processes_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in flight is settled, the ledgers are one, and the next run sends the rest. Each process is asked once:
+    more messages than one would fill these pipes, while a request takes long."""
+    monkeypatch.setattr(sender_processes, "STOP", b"x" * 150_000)
+    directory = planned(tmp_path, 400, files=4)
+    interrupted, over = threading.Event(), threading.Event()
+    with LocalService(keys=KEYS) as service:
+
+        def answer(asked: Asked) -> Reply:
+            if asked.number > 10 and not over.is_set():
+                interrupted.set()
+                time.sleep(1.5)
+            return passed_on(service.url, asked.body)
+
+        with serving(answer) as server:
+            outcome = run(directory, server.url, send_limits=LIMITS, senders=2, interrupted=interrupted)
+            assert str(outcome.problem) == "stopped by hand; what was in flight is settled"
+            assert outcome.counts.in_doubt == 0
+            assert 100 < outcome.counts.accepted < 200
+            assert not (directory / "senders").exists()
+            over.set()
+            assert run(directory, server.url, send_limits=LIMITS).balanced
         assert set(copies(service).values()) == {1}
         assert landed(service) == identities(400)
+
+
+def test_a_signal_to_all_processes_ends_them_in_order(tmp_path: Path) -> None:
+    """As a service manager sends it."""
+    directory = planned(tmp_path, 400, files=4)
+    with LocalService(keys=KEYS) as service:
+        arrived = threading.Event()
+
+        def answer(asked: Asked) -> Reply:
+            if asked.number > 10:
+                arrived.set()
+                time.sleep(0.7)
+            return passed_on(service.url, asked.body)
+
+        with serving(answer) as server:
+            command = [sys.executable, "-m", "pipeline", "apply", str(directory), "--to", server.url, "--json"]
+            command += ["--senders", "2", "--workers", "0"]
+            parent = subprocess.Popen(
+                command, env=os.environ | {"BACKCAST_PROJECT_KEY": KEY}, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, start_new_session=True,
+            )  # fmt: skip
+            assert arrived.wait(60)
+            os.killpg(parent.pid, signal.SIGTERM)
+            told, said = parent.communicate(timeout=60)
+        assert parent.returncode == 130
+        assert "stopped by hand; what was in flight is settled" in said
+        events = json.loads(told)["events"]
+        assert (events["in_doubt"], events["accepted"]) == (0, len(copies(service)))
+        assert set(copies(service).values()) == {1}
+
+
+def test_a_pause_that_is_asked_of_one_process_is_kept_by_all(tmp_path: Path) -> None:
+    """No request leaves within the seconds of a Retry-After, but for those that were on their way."""
+    directory = planned(tmp_path, 400, files=4)
+    arrivals: list[float] = []
+    asked_at: list[float] = []
+    turn = threading.Lock()
+    with LocalService(keys=KEYS) as service:
+
+        def answer(asked: Asked) -> Reply:
+            with turn:
+                arrivals.append(time.monotonic())
+                if len(arrivals) == 12:
+                    asked_at.append(arrivals[-1])
+                    return Reply(429, b"slow down", {"Retry-After": "3"})
+            time.sleep(0.25)
+            return passed_on(service.url, asked.body)
+
+        with serving(answer) as server:
+            outcome = run(directory, server.url, send_limits=LIMITS, senders=4)
+        assert (outcome.problem, outcome.balanced) == (None, True)
+    assert not [at for at in arrivals if asked_at[0] + 0.8 < at < asked_at[0] + 2.8]
+
+
+def test_no_id_is_faster_than_one_process_would_send_it(tmp_path: Path) -> None:
+    """Also where a batch has more events of it than the limit of a process."""
+    export = tmp_path / "export"
+    export.mkdir()
+    for file in range(8):
+        rows = [row(number) | {"distinct_id": "server"} for number in range(file * 30, file * 30 + 30)]
+        (export / f"part-{file}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    options = PlanOptions(mapping="generic", settings=COLUMNS, max_batch_events=30)
+    pipeline.plan_export(export, tmp_path / "plan", options)
+    with LocalService(keys=KEYS) as service:
+        limits = SendLimits(4, AT_ONCE, max_seconds=6)
+        outcome = run(tmp_path / "plan", service.url, send_limits=limits, senders=4, per_id=48)
+    assert 40 <= outcome.counts.accepted <= 48
+
+
+def test_a_process_that_cannot_be_started_again_ends_the_run_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others settle what is in flight."""
+    directory = planned(tmp_path, 400, files=4)
+    start, starts = multiprocessing.context.SpawnProcess.start, []
+
+    def start_two(process: multiprocessing.context.SpawnProcess) -> None:
+        starts.append(process.name)
+        if starts.count("backcast-sender") > 2:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        start(process)
+
+    monkeypatch.setattr(multiprocessing.context.SpawnProcess, "start", start_two)
+    with LocalService(keys=KEYS) as service:
+
+        def answer(asked: Asked) -> Reply:
+            if asked.number == 6:
+                senders()[0].kill()
+            time.sleep(0.1)
+            return passed_on(service.url, asked.body)
+
+        with serving(answer) as server:
+            outcome = run(directory, server.url, send_limits=LIMITS, senders=2)
+    assert isinstance(outcome.problem, Unfinished)
+    assert str(outcome.problem) == "a sender process cannot be started: Resource temporarily unavailable"
+    assert outcome.counts.in_doubt <= LIMITS.concurrency // 2 * 10  # of the one that was killed
+    assert outcome.counts.accepted >= 40
+
+
+def test_a_merge_that_fails_leaves_the_counts_of_all(tmp_path: Path) -> None:
+    """The rows stay where they are, and the next run merges them."""
+    directory = planned(tmp_path, 100, files=4)
+    full = threading.Event()
+    full.set()
+
+    def disk(stage: str, steps: Sequence[str]) -> None:
+        if full.is_set() and "merge senders" in steps:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorname = "SQLITE_FULL"
+            raise error
+
+    plan, place = open_plan(directory)
+    with LocalService(keys=KEYS) as service:
+        connect = partial(CaptureDestination, service.url)
+        with closing(connect(key=Secret(KEY))) as destination, closing(Ledger(place.ledger, disk)) as ledger:
+            ledger.open(plan.digest, "test", destination.address, Secret(KEY))
+            others = SenderProcesses(2, connect)
+            outcome = applying(plan, place, destination, ledger, LIMITS, others=others).run()
+        assert (outcome.counts.accepted, outcome.unsent) == (100, 0)
+        assert (directory / "senders").exists()
+        full.clear()
+        assert run(directory, service.url, send_limits=LIMITS).counts.already_settled == 100
+        assert set(copies(service).values()) == {1}
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=9), st.integers(1, 4))
+def test_each_block_is_of_one_process(parts: list[tuple[bool, int]], count: int) -> None:
+    """And where enough parts can only be read from their beginning, all blocks of each of them are of one."""
+    named = [
+        Part(number, "a", "a", "", ("gzip",) if stream else (), "jsonl", Dialect(), 1, 1)
+        for number, (stream, _) in enumerate(parts)
+    ]
+    of_parts = [part for part, (_, many) in enumerate(parts) for _ in range(many)]
+    blocks = [(part, SealedBlock(number, part, 0, 0, 0, 1, 1, 1, "")) for number, part in enumerate(of_parts)]
+    shares = shares_of_blocks(named, count, frozenset({2}))
+    owners = {block.number: [share.number for share in shares if share.has(block)] for _, block in blocks}
+    assert all(len(found) == (number != 2) for number, found in owners.items())
+    if sum(stream for stream, _ in parts) >= count:
+        for part, (stream, _) in enumerate(parts):
+            mine = {owner for of, block in blocks for owner in owners[block.number] if of == part}
+            assert not stream or len(mine) <= 1
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"senders": 5}, "--senders 5 is more than --max-concurrency 4, and each process has a request in flight"),
+        ({"senders": 4, "per_id": 3}, "--senders 4 is more than --per-id 3, and each process has a part of that limit"),
         ({"senders": 2, "order": "person"}, "--senders 2 cannot keep the events of one person in order, and --order"),
     ],
 )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.config import Secret
-from pipeline.errors import BrokenLedger, Busy
+from pipeline.errors import BrokenLedger, Busy, Unfinished
 from pipeline.ledger import (
     BatchKey,
     Ledger,
@@ -22,8 +24,10 @@ from pipeline.ledger import (
     read_refused_events,
     read_summary,
     read_totals,
+    sender_ledgers,
     state_digest,
 )
+from pipeline.ledger.schema import VERSION, read_meta
 from pipeline.ledger.sender_ledgers import folder_of
 
 KEY = Secret("phc_testSENDERS")
@@ -123,7 +127,8 @@ def test_a_crash_while_they_are_taken_over_changes_nothing(tmp_path: Path, stage
     with closing(opened(path)) as ledger:
         assert without_outcome(ledger.totals()) == without_outcome(before[0].totals)  # type: ignore[attr-defined]
         ledger.add_senders(3, "test", KEY)
-    assert [one.name for one in sorted(folder_of(path).iterdir())] == ["1", "2", "3"]
+        run = ledger.run
+    assert [one.name for one in sorted(folder_of(path).iterdir())] == [f"{run}-1", f"{run}-2", f"{run}-3"]
 
 
 def test_a_crash_before_they_are_recorded_leaves_none(tmp_path: Path) -> None:
@@ -146,7 +151,7 @@ def test_one_that_is_lost_is_noticed_by_readers_and_by_the_next_run(tmp_path: Pa
     """Without it what it settled would be sent again."""
     path = tmp_path / "ledger.sqlite"
     ledger = shared(path, ["settled", "settled"], 2)
-    one = folder_of(path) / "2" / "ledger.sqlite"
+    one = folder_of(path) / "1-2" / "ledger.sqlite"
     older = one.read_bytes()
     if lost == "older":
         opened(one).close()
@@ -166,7 +171,7 @@ def test_a_plan_whose_sender_goes_on_is_in_use(tmp_path: Path) -> None:
     """Its parent has died, and it comes to an orderly end."""
     path = tmp_path / "ledger.sqlite"
     shared(path, ["settled"], 2).close()
-    with closing(opened(folder_of(path) / "1" / "ledger.sqlite")):
+    with closing(opened(folder_of(path) / "1-1" / "ledger.sqlite")):
         with pytest.raises(Busy, match="the ledger of a sender process is in use by another run: process"):
             opened(path)
         assert read_totals(path).settled == 20
@@ -181,9 +186,53 @@ def test_a_plan_that_senders_sent_is_not_planned_over(tmp_path: Path) -> None:
     check_nothing_sent(path)
     discard(path)
     assert [file.name for file in tmp_path.iterdir()] == ["ledger.sqlite.lock"]
+    assert not first.exists()
     with closing(opened(path)) as ledger:
-        assert ledger.add_senders(1, "test", KEY) == [first]
+        first = ledger.add_senders(1, "test", KEY)[0]
     with closing(opened(first)) as own:
+        with pytest.raises(Busy, match="the ledger of a sender process is in use"):
+            discard(path)
         write(own, 0, "settled")
     with pytest.raises(Busy, match="events there: 10 settled"):
         check_nothing_sent(path)
+
+
+def test_a_version_without_sender_ledgers_refuses_a_ledger_that_has_some(tmp_path: Path) -> None:
+    """By the number of the schema, which is the usual one before and after."""
+    path = tmp_path / "ledger.sqlite"
+
+    def schema() -> str:
+        with closing(sqlite3.connect(path)) as database:
+            return str(read_meta(database)["version"])
+
+    with closing(shared(path, ["settled"], 1)) as ledger:
+        assert schema() == str(VERSION + 1)
+        ledger.merge_senders()
+        assert schema() == str(VERSION)
+
+
+def test_a_damaged_one_is_named(tmp_path: Path) -> None:
+    """Not the plan's own, which is whole."""
+    path = tmp_path / "ledger.sqlite"
+    shared(path, ["settled"] * 9, 1).close()
+    one = folder_of(path) / "1-1" / "ledger.sqlite"
+    content = bytearray(one.read_bytes())
+    content[4096:] = b"x" * (len(content) - 4096)
+    one.write_bytes(content)
+    with pytest.raises(BrokenLedger, match=rf"the ledger \S+{folder_of(path).name}/1-1/ledger.sqlite is damaged"):
+        opened(path)
+    with pytest.raises(BrokenLedger, match=r"ledger.sqlite, or one in \S+senders, is damaged"):
+        read_summary(path)
+
+
+def test_a_folder_that_cannot_be_made_ends_the_run(tmp_path: Path) -> None:
+    """As a full disk does; nothing is recorded."""
+    path = tmp_path / "ledger.sqlite"
+    with closing(opened(path)) as ledger:
+        folder_of(path).write_text("a file")
+        with (
+            patch.object(sender_ledgers, "remove"),
+            pytest.raises(Unfinished, match=r"the folder \S+ cannot be made: Not a directory"),
+        ):
+            ledger.add_senders(1, "test", KEY)
+        assert ledger.totals().batches_made == 0

@@ -33,7 +33,7 @@ from pipeline.delivery.destination import Response
 from pipeline.delivery.file_destination import FileDestination
 from pipeline.delivery.sender_processes import SenderProcesses
 from pipeline.ledger import Ledger, Totals, is_locked, read_batches, read_doubts, read_totals
-from pipeline.ledger.sender_ledgers import paths_of
+from pipeline.ledger.sender_ledgers import folder_of
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
 from pipeline.plan.canary import Ranges, choose_canary
@@ -391,7 +391,7 @@ def _command(pid: int) -> bytes:
 def finish(scene: Scene, directory: Path, service: LocalService, url: str | None = None) -> None:
     """Resume a run that died: the planned set lands, and only what was in doubt may have been sent twice."""
     ledger = directory / "ledger.sqlite"
-    for one in paths_of(ledger, scene.senders):
+    for one in folder_of(ledger).glob("*/ledger.sqlite"):
         while is_locked(one):  # a sender process whose parent died comes to an orderly end
             time.sleep(0.02)
     doubts = list(read_batches(ledger, "begun"))
