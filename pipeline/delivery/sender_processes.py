@@ -50,6 +50,8 @@ STOP = b"stop"
 PAUSE = b"pause "
 LONGER = 0.5
 """Seconds by which a pause is longer than the one that all processes know of, so that they are asked again."""
+LAST = 30
+"""Seconds that a process has to end after its last report."""
 COUNTERS = ("batches_sent", "batches_retried", "batches_split", "bytes_sent")
 
 
@@ -217,9 +219,11 @@ class SenderProcesses:
     def _end(self) -> None:
         """Wait for processes that have reported their end, and kill any other: then its requests are in doubt."""
         for sender in self._senders:
-            if sender.pipe is not None:
-                sender.process.kill()
+            if sender.pipe is None:
+                sender.process.join(LAST)  # it has closed its ledger, and ends its engine
+            else:
                 sender.pipe.close()
+            sender.process.kill()
             sender.process.join()
         self._senders.clear()
 
