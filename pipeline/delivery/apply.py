@@ -24,7 +24,7 @@ from pipeline.delivery.throttle import RateController, Throttle
 from pipeline.engines import Engine
 from pipeline.engines.local import SMALL, Workers
 from pipeline.errors import BackcastError, Interrupted, Unfinished
-from pipeline.ledger import BatchKey, Ledger, Totals
+from pipeline.ledger import BatchKey, Ledger, Totals, read_open_blocks
 from pipeline.options.pace import BYTES, RateLimit, slowest
 from pipeline.options.pace import EVENTS as EVENTS_A_SECOND
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
@@ -242,10 +242,11 @@ class Apply:
         self._check()
 
     def _share_events(self, others: SenderProcesses) -> None:
-        """Send the events by other processes; by this one only what its own ledger has begun."""
-        begun = self._ledger.blocks_begun(EVENTS)
-        if begun:
-            self._sends = lambda block: block.number in begun
+        """Send the events by other processes; by this one only blocks with a batch that is to be sent unchanged."""
+        assert self._ledger.path is not None, "a dry run is of one process"
+        unended = read_open_blocks(self._ledger.path, EVENTS)
+        if unended:
+            self._sends = lambda block: block.number in unended
             self._send(EVENTS, self._event_blocks(EVENTS, self._engine_for(EVENTS)))
             self._drain()
             self._check()
@@ -281,13 +282,13 @@ class Apply:
         if not planned.events or left_out is None or not self._sends(planned.sealed):
             return None
         task = task_of(self._plan, planned)._replace(most=self._size.learned_bytes)
+        before = () if self._delivery.share is None else self._delivery.share.ended.get(number, ())
         if number not in begun:
-            return task._replace(ended=left_out)
-        rows = self._ledger.rows_of(EVENTS, number)
-        if sum(key.events for key, state in rows if state in ("settled", "refused")) == planned.events:
+            return task._replace(ended=[*before, *left_out])
+        ended, recorded = _ranges(self._ledger.rows_of(EVENTS, number))
+        if not recorded and not any(gaps(planned.events, [*ended, *before])):
             return None
-        ended, recorded = _ranges(rows)
-        return task._replace(ended=[*ended, *left_out], doubtful=recorded)
+        return task._replace(ended=[*ended, *before, *left_out], doubtful=recorded)
 
     def _left_out(self, phase: str, block: int, events: int) -> list[tuple[int, int]] | None:
         """The ranges of a block that a canary does not send; None where it sends nothing of it."""

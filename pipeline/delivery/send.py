@@ -20,7 +20,7 @@ from pipeline.identity.event_ids import EVENTS_PER_MINUTE
 from pipeline.ledger import Ledger, read_totals
 from pipeline.models import Step
 from pipeline.options import ApplyOptions
-from pipeline.options.pace import read_hours, read_limits
+from pipeline.options.pace import EVENTS, read_hours, read_limits, slowest
 from pipeline.plan.in_bucket import claim
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import check_applicable, check_fresh, transform_config_for
@@ -106,11 +106,23 @@ def _check_senders(plan: Plan, to: str, options: ApplyOptions) -> None:
             hint="give fewer --senders, or a larger --max-concurrency",
         )
     if _is_ordered(plan, options):
+        asked = options.order == "person"
+        values = (
+            "give --order any, where it does not matter which value of a person's property stays; or plan with"
+            " --promoted-properties final, which needs no order where no event has $set"
+        )
         raise UsageError(
             f"--senders {options.senders} cannot keep the events of one person in order, and "
-            + ("--order person asks for that" if options.order == "person" else "this plan needs that"),
-            hint="leave --senders out; or plan with --promoted-properties final, which needs no order where no event"
-            " has $set; or give --order any, if any of a person's values may be the last",
+            + ("--order person asks for that" if asked else "this plan needs that"),
+            hint="leave --senders out; or "
+            + ("leave --order person out" if asked and not plan.order_decides else values),
+        )
+    events = slowest(() if options.rate is None else read_limits(options.rate), EVENTS)
+    if events is not None and options.senders > events:
+        raise UsageError(
+            f"--senders {options.senders} is more than --rate {options.rate} allows in a second, and each process has a"
+            " part of that limit",
+            hint="give fewer --senders, or a higher --rate",
         )
 
 
@@ -130,7 +142,7 @@ def _check_files(options: ApplyOptions) -> None:
     if options.senders > 1:
         raise UsageError(
             f"--senders {options.senders} is for requests to a service, and files are written by one process",
-            hint="leave it out",
+            hint="leave --senders out",
         )
     if options.transport != "auto":
         raise UsageError(f"--transport {options.transport} is of a service", hint="leave it out to write files")
@@ -244,7 +256,10 @@ def send_unchecked(
             destination = DryRunDestination()
         engine = open_engine(options.engine, options.workers, sum(part.bytes for part in config.parts))
         others = None
-        if options.senders > 1 and not options.dry_run and only is None:
+        if options.senders > 1 and (options.dry_run or only is not None):
+            what = "a dry run" if options.dry_run else "a canary"
+            hooks.warn(f"--senders {options.senders} has no effect here: {what} is of one process")
+        elif options.senders > 1:
             others = SenderProcesses(options.senders, connect_per_event if delivery.per_event else connect_batch)
         with _progress(plan, options, hooks) as progress:
             run = Apply(

@@ -2,9 +2,10 @@
 
 A process is an `Apply` over some of the blocks, with its own connections, ledger and engine, and a share of the limits:
 together they have no more requests in flight, and are no faster, than one process may be. The process that was started
-by a person, the *parent*, sends no events meanwhile. It sends the other phases, and all blocks of which its own ledger
-has rows already, so that no block is in two ledgers. A process that dies is started again and resumes from its ledger;
-the parent merges the ledgers once all processes have ended (`pipeline.ledger.sender_ledgers`).
+by a person, the *parent*, sends no events meanwhile. It sends the other phases, and before all others the blocks with a
+batch that is in doubt or waits to be sent unchanged, so that such batches leave first, and stay in its ledger. A
+process that dies is started again and resumes from its ledger; the parent merges the ledgers once all processes have
+ended (`pipeline.ledger.sender_ledgers`).
 
 The parent asks for an orderly end through the pipe, and for a pause where the service asked another process for one.
 Its own death closes the pipe, which asks for an orderly end, too: the next run waits for that by the locks of the
@@ -33,7 +34,7 @@ from pipeline.config import Secret
 from pipeline.delivery.apply import Apply, Delivery
 from pipeline.delivery.destination import Destination
 from pipeline.delivery.outcome import ResultCounts, RunCounts
-from pipeline.delivery.shares import share_of_limits, shares_of_blocks
+from pipeline.delivery.shares import share_of_limits, shares_of_plan
 from pipeline.delivery.stopping import StopSignal, too_many_refused
 from pipeline.delivery.throttle import TICK
 from pipeline.engines import Engine
@@ -120,7 +121,7 @@ class SenderProcesses:
         counts: RunCounts,
         step: Callable[[], None],
     ) -> None:
-        """Send the events of all blocks of which the ledger has no row, until it has them all or `stop` is set.
+        """Send what is unsent of all blocks without an open batch, until all of it is sent or `stop` is set.
 
         `counts` are those of the run, which become what all processes report; `step` is called after each report. What
         stops a process stops the others, by `stop`. Nothing else may write to the ledger meanwhile.
@@ -128,13 +129,15 @@ class SenderProcesses:
         before = deepcopy(counts)
         limits = delivery.limits
         delivery = replace(delivery, phases=(EVENTS,), target_known=delivery.target_known or ledger.was_answered())
-        shares = shares_of_blocks(delivery.config.parts, self.count, frozenset(ledger.blocks_begun(EVENTS)))
-        paths = ledger.add_senders(self.count, version("backcast"), Secret(delivery.project_key))
-        with engine.elsewhere(self.count) as open_engine:
+        shares = shares_of_plan(delivery.directory, delivery.config.parts, ledger, self.count)
+        if not shares:
+            return
+        paths = ledger.add_senders(len(shares), version("backcast"), Secret(delivery.project_key))
+        with engine.elsewhere(len(shares)) as open_engine:
             try:
                 for number, (share, path) in enumerate(zip(shares, paths, strict=True)):
                     own = replace(
-                        delivery, share=share, limits=share_of_limits(limits, number, self.count, counts.refused)
+                        delivery, share=share, limits=share_of_limits(limits, number, len(shares), counts.refused)
                     )
                     task = _Task(own, self._connect, open_engine, path)
                     self._senders.append(_Sender(task, *_start(task)))
@@ -190,8 +193,8 @@ class SenderProcesses:
         if sender.deaths > DEATHS:
             stop.fail(
                 Unfinished(
-                    f"a sender process ended by itself {pluralize(DEATHS + 1, 'time')}, the last time with exit"
-                    f" {sender.process.exitcode}; what it settled is in its ledger",
+                    f"a sender process died {pluralize(DEATHS + 1, 'time')} without settling anything in between, the"
+                    f" last time {_how_it_ended(sender.process.exitcode)}; what it settled is in its ledger",
                     hint="run the same command again to resume; with fewer --senders it needs less memory",
                 )
             )
@@ -245,6 +248,10 @@ def _start(task: _Task) -> tuple[BaseProcess, Connection]:
     with suppress(OSError):  # it has died already, which is noticed where its report is taken
         ours.send_bytes(pickle.dumps(task, pickle.HIGHEST_PROTOCOL))
     return process, ours
+
+
+def _how_it_ended(code: int | None) -> str:
+    return f"by signal {-code}" if code is not None and code < 0 else f"with exit {code}"
 
 
 def _settled(counts: ResultCounts) -> int:

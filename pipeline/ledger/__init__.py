@@ -63,7 +63,9 @@ from pipeline.ledger.queries import (
     check_target,
     read_batches,
     read_doubts,
+    read_ended_events,
     read_last_settled,
+    read_open_blocks,
     read_rate,
     read_refused_events,
     read_summary,
@@ -83,6 +85,7 @@ from pipeline.ledger.schema import (
     Totals,
     WarningCount,
 )
+from pipeline.ledger.sender_ledgers import is_in_use
 from pipeline.ledger.writer import Ledger
 
 __all__ = [
@@ -103,14 +106,17 @@ __all__ = [
     "check_nothing_sent",
     "check_target",
     "discard",
+    "is_in_use",
     "is_locked",
     "key_fingerprint",
     "lock_file",
     "marker_of",
     "read_batches",
     "read_doubts",
+    "read_ended_events",
     "read_last_settled",
     "read_marker",
+    "read_open_blocks",
     "read_rate",
     "read_refused_events",
     "read_summary",

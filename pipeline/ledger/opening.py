@@ -10,6 +10,7 @@ import os
 import socket
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -170,8 +171,11 @@ def sync_directory(path: Path) -> None:
 # -- one writer ----------------------------------------------------------------------------------------
 
 
-def lock_file(path: Path, name: str) -> IO[bytes]:
-    """Lock a file by another one beside it, until `unlock` or the end of the process. Raises Busy, UsageError."""
+def lock_file(path: Path, name: str | Callable[[str], Busy]) -> IO[bytes]:
+    """Lock a file by another one beside it, until `unlock` or the end of the process. Raises Busy, UsageError.
+
+    `name` is what people call the file, or makes the error from the process that has it.
+    """
     try:
         lock = path.with_name(path.name + ".lock").open("a+b")
     except OSError as error:
@@ -188,10 +192,12 @@ def lock_file(path: Path, name: str) -> IO[bytes]:
                 time.sleep(0.05)  # `is_locked` takes it for a moment
                 continue
             lock.seek(0)
-            holder = lock.read().decode(errors="replace").strip()
+            holder = lock.read().decode(errors="replace").strip() or "unknown process"
             lock.close()
+            if not isinstance(name, str):
+                raise name(holder) from None
             raise Busy(
-                f"{name} is in use by another run: {holder or 'unknown process'}",
+                f"{name} is in use by another run: {holder}",
                 hint="wait for it, or stop it; a stopped run resumes",
             ) from None
         except OSError as error:

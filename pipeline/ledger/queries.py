@@ -150,6 +150,19 @@ def read_batches(path: Path, state: str) -> Iterator[BatchKey]:
         yield BatchKey(*row)
 
 
+def read_open_blocks(path: Path, phase: str) -> set[int]:
+    """Blocks with a batch that is in doubt, or that waits to be sent unchanged. Raises BrokenLedger."""
+    query = "select distinct block from batches where phase = ? and state in ('begun', 'waiting')"
+    return {block for (block,) in _rows(path, query, phase)}
+
+
+def read_ended_events(path: Path, phase: str) -> dict[int, int]:
+    """How many events of each block with rows are settled or refused. Raises BrokenLedger."""
+    ended = "total((last - first + 1) * (state in ('settled', 'refused')))"
+    rows = _rows(path, f"select block, {ended} from batches where phase = ? group by block", phase)
+    return {block: int(events) for block, events in rows}
+
+
 def state_digest(path: Path) -> str:
     """The sha256 of a line for each batch, `phase block first last state` with tabs, sorted by state, phase, place.
 

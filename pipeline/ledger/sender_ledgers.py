@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from pipeline.errors import BrokenLedger
+from pipeline.errors import BrokenLedger, Busy
 from pipeline.ledger.marker import check_marker, read_marker
-from pipeline.ledger.opening import connect, lock_file, make_folder, sync_directory, unlock
+from pipeline.ledger.opening import connect, is_locked, lock_file, make_folder, sync_directory, unlock
 from pipeline.ledger.schema import VERSION, has_table, read_meta
 
-BUSY = "the ledger of a sender process"
 _UNMERGED = str(VERSION + 1)
 """The schema of a ledger while it has sender ledgers, which a version without them must not open."""
 _RUN = "(select max(id) from main.runs)"
@@ -92,12 +91,29 @@ def remove(path: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
+def is_in_use(path: Path) -> bool:
+    """Whether a process has the ledger at `path` now, or one of its sender ledgers."""
+    return is_locked(path) or any(is_locked(one) for one in _all(path))
+
+
+def _all(path: Path) -> list[Path]:
+    """All sender ledgers that there are, also those that were merged."""
+    return sorted(folder_of(path).glob(f"*/{path.name}"))
+
+
+def _outlives(holder: str) -> Busy:
+    return Busy(
+        f"this plan is in use: {holder}, which a run that died had started, settles what it has in flight",
+        hint="run the same command again in a minute; it ends by itself, and stopping it leaves its requests in doubt",
+    )
+
+
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Inside, no process has one of the sender ledgers that there are. Raises Busy where one has."""
     with ExitStack() as stack:
-        for one in sorted(folder_of(path).glob(f"*/{path.name}")):
-            stack.callback(unlock, lock_file(one, BUSY))
+        for one in _all(path):
+            stack.callback(unlock, lock_file(one, _outlives))
         yield
 
 

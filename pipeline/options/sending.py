@@ -176,7 +176,8 @@ class ApplyOptions(Checked):
     )  # fmt: skip
     senders: int = option(  # no more than ledgers that SQLite reads together, which are ten
         1, "--senders", least=1, most=8, metavar="N", shown=True,
-        help="Processes that send, each with a ledger of its own; the limits are of all together.",
+        help="Processes that send the events, each with a ledger of its own; --rate, --per-id and --max-concurrency are"
+        " of all together. Not for a plan whose order matters, nor for files.",
     )  # fmt: skip
     max_retries: int | None = option(
         None,

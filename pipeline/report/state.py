@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pipeline.errors import UnsafePlan
-from pipeline.ledger import LedgerSummary, Totals, is_locked, read_summary
+from pipeline.ledger import LedgerSummary, Totals, is_in_use, read_summary
 from pipeline.options import ApplyOptions
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
@@ -61,7 +61,7 @@ def read_status(plan: Plan, directory: Directory, new: Results = NO_RESULTS) -> 
 
     Raises BrokenLedger, also for a ledger that was lost; UnsafePlan.
     """
-    running = is_locked(directory.ledger)  # first: a run that ends now has written all that is read next
+    running = is_in_use(directory.ledger)  # first: a run that ends now has written all that is read next
     summary = read_summary(directory.ledger)
     results = results_of(directory, plan, new)
     state = state_of(plan, summary, results, running=running)
@@ -69,7 +69,7 @@ def read_status(plan: Plan, directory: Directory, new: Results = NO_RESULTS) -> 
 
 
 def state_of(plan: Plan, summary: LedgerSummary, results: Results, *, running: bool) -> State:
-    """The state of a plan. `running`: an apply has its ledger open now."""
+    """The state of a plan. `running`: a process has its ledger open now."""
     if running:
         return State.SENDING
     if summary.history is None:

@@ -9,8 +9,17 @@ from typing import NamedTuple
 from pipeline.config import Secret
 from pipeline.delivery.outcome import Outcome
 from pipeline.delivery.send import Hooks, send_unchecked
-from pipeline.errors import UnsafePlan, UsageError
-from pipeline.ledger import Ledger, check_target, read_batches, read_summary, read_totals, read_unanswered, reopen
+from pipeline.errors import Busy, UnsafePlan, UsageError
+from pipeline.ledger import (
+    Ledger,
+    check_target,
+    is_in_use,
+    read_batches,
+    read_summary,
+    read_totals,
+    read_unanswered,
+    reopen,
+)
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
 from pipeline.plan.sealed.directory import Directory
@@ -53,13 +62,14 @@ def compare(
 ) -> Verification:
     """Compare what landed with the ledger after the settle time; `missing` is called with the missing events.
 
-    Raises UsageError where nothing was sent or the project is not known, BrokenLedger where the plan was sent to
-    another target, and the errors of `pipeline.api.verify_plan`.
+    Raises UsageError where nothing was sent or the project is not known, Busy while a run sends, BrokenLedger where the
+    plan was sent to another target, and the errors of `pipeline.api.verify_plan`.
     """
     from pipeline.management import ManagementClient
 
     check_target(directory.ledger, address_of(to))
     check_project(to, options)
+    refuse_sending(directory)
     local = is_loopback(address_of(to))
     config = transform_config_for(plan, directory, options.source_root)
     check_sent(plan, directory, to)
@@ -74,6 +84,15 @@ def compare(
             plan, directory, config, client,
             workers=workers, depth=depth, missing=missing, progress=progress,
         )  # fmt: skip
+
+
+def refuse_sending(directory: Directory) -> None:
+    """Raise Busy while a run sends: events that it sends meanwhile would be taken for those of somebody else."""
+    if is_in_use(directory.ledger):
+        raise Busy(
+            f"{directory.name} is being sent now, and what is sent meanwhile cannot be compared",
+            hint=f"verify it when that run has ended; to see how far it is: backcast status {quoted(directory.name)}",
+        )
 
 
 def check_sent(plan: Plan, directory: Directory, to: str) -> None:

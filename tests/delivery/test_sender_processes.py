@@ -27,7 +27,7 @@ import pipeline
 from pipeline.config import Secret
 from pipeline.delivery import sender_processes
 from pipeline.delivery.capture import CaptureDestination
-from pipeline.delivery.outcome import SendLimits
+from pipeline.delivery.outcome import RunCounts, SendLimits
 from pipeline.delivery.sender_processes import SenderProcesses
 from pipeline.delivery.shares import shares_of_blocks
 from pipeline.errors import Refused, Unfinished, UsageError
@@ -37,6 +37,7 @@ from pipeline.local_service.keys import Project
 from pipeline.models import Dialect, Part
 from pipeline.options import PlanOptions
 from pipeline.options.pace import read_limits
+from pipeline.plan.canary import Ranges
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import SealedBlock
 from tests.support.clusters import a_cluster, losing_workers
@@ -142,7 +143,9 @@ def test_senders_that_die_again_and_again_end_the_run(tmp_path: Path) -> None:
         with serving(answer) as server:
             outcome = run(directory, server.url, send_limits=LIMITS, senders=2, target_known=True)
             assert isinstance(outcome.problem, Unfinished)
-            assert "a sender process ended by itself 4 times, the last time with exit -9" in str(outcome.problem)
+            assert "died 4 times without settling anything in between, the last time by signal 9" in str(
+                outcome.problem
+            )
             doubts = sum(place.events for place in read_batches(directory / "ledger.sqlite", "begun"))
             assert 0 < doubts <= LIMITS.concurrency * 10
             deadly.clear()
@@ -366,6 +369,32 @@ def test_limits_that_several_processes_cannot_keep_are_refused(
     """Before anything is sent."""
     with LocalService(keys=KEYS) as service, pytest.raises(UsageError, match=re.escape(message)):
         run(planned(tmp_path, 20), service.url, send_limits=LIMITS, **options)
+
+
+def test_a_rate_that_several_processes_cannot_keep_is_refused(tmp_path: Path) -> None:
+    """It would be less than an event a second for each."""
+    limits = SendLimits(4, AT_ONCE, rates=read_limits("3"))
+    with LocalService(keys=KEYS) as service, pytest.raises(UsageError, match="--senders 4 is more than --rate 3"):
+        run(planned(tmp_path, 20), service.url, send_limits=limits, senders=4)
+
+
+def test_what_a_run_or_a_canary_left_is_sent_by_all(tmp_path: Path) -> None:
+    """Also the rest of each block of which something is sent already; and no more processes than blocks are started."""
+    directory = planned(tmp_path, 300, files=3)
+    ranges: Ranges = {("events", block): [(0, 14), (40, 44)] for block in range(3)}
+    started: set[str] = set()
+
+    def look(counts: RunCounts) -> None:
+        started.update(one.name for one in (directory / "senders").glob("*-*"))
+
+    with LocalService(keys=KEYS) as service:
+        canary = run(directory, service.url, send_limits=LIMITS, only=ranges, senders=3)
+        assert canary.counts.accepted == 60
+        outcome = run(directory, service.url, send_limits=LIMITS, senders=4, progress=look)
+        assert (outcome.counts.accepted, outcome.counts.already_settled) == (240, 60)
+        assert started == {"2-1", "2-2", "2-3"}
+        assert set(copies(service).values()) == {1}
+        assert landed(service) == identities(300)
 
 
 @pytest.mark.slow

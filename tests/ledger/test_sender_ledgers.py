@@ -172,7 +172,9 @@ def test_a_plan_whose_sender_goes_on_is_in_use(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     shared(path, ["settled"], 2).close()
     with closing(opened(folder_of(path) / "1-1" / "ledger.sqlite")):
-        with pytest.raises(Busy, match="the ledger of a sender process is in use by another run: process"):
+        with pytest.raises(
+            Busy, match=r"this plan is in use: process \d+ on \S+ since \S+, which a run that died had started, settles"
+        ):
             opened(path)
         assert read_totals(path).settled == 20
     opened(path).close()
@@ -190,7 +192,7 @@ def test_a_plan_that_senders_sent_is_not_planned_over(tmp_path: Path) -> None:
     with closing(opened(path)) as ledger:
         first = ledger.add_senders(1, "test", KEY)[0]
     with closing(opened(first)) as own:
-        with pytest.raises(Busy, match="the ledger of a sender process is in use"):
+        with pytest.raises(Busy, match="this plan is in use: process"):
             discard(path)
         write(own, 0, "settled")
     with pytest.raises(Busy, match="events there: 10 settled"):

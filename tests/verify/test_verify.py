@@ -16,8 +16,8 @@ from pipeline import api
 from pipeline.config import Secret
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
-from pipeline.errors import BrokenLedger, Refused, Unfinished, UsageError
-from pipeline.ledger import read_totals
+from pipeline.errors import BrokenLedger, Busy, Refused, Unfinished, UsageError
+from pipeline.ledger import Ledger, read_totals
 from pipeline.local_service import LocalService
 from pipeline.local_service.settings import Settings
 from pipeline.management import ManagementClient
@@ -322,4 +322,18 @@ def test_another_target_than_the_ledgers_is_refused_before_any_query(tmp_path: P
         applied(directory, service)
         with pytest.raises(BrokenLedger, match=f"belongs to target {service.url} .*, not to {other.url}"):
             verify(directory, other)
+        assert verify(directory, service).proved
+
+
+def test_nothing_is_compared_while_a_run_sends(tmp_path: Path) -> None:
+    """What it sends meanwhile would be events that somebody else sent."""
+    directory = planned(tmp_path, 20)
+    with LocalService() as service:
+        applied(directory, service)
+        plan, place = open_plan(directory)
+        with (
+            closing(Ledger(place.ledger).open(plan.digest, "test", service.url)),
+            pytest.raises(Busy, match="plan is being sent now, and what is sent meanwhile cannot be compared"),
+        ):
+            verify(directory, service)
         assert verify(directory, service).proved
