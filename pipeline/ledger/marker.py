@@ -29,7 +29,8 @@ class Marker(msgspec.Struct, frozen=True):
     """That the `plan` (its digest) was applied to `target`, with the ledger of this id, in `runs` runs, last `at`.
 
     All fields are empty where the file exists but cannot be read. Of a plan in a bucket that is sent from another
-    working copy, the file says where that is (`elsewhere`), and which object of the bucket says so (`claim`).
+    working copy, the file names that machine and folder (`elsewhere`), and the object of the bucket that records it
+    (`claim`).
     """
 
     format: str = FORMAT

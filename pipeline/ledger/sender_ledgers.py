@@ -86,7 +86,7 @@ def remove(path: Path) -> None:
     folder = folder_of(path)
     aside = folder.with_name("senders.merged")
     shutil.rmtree(aside, ignore_errors=True)
-    with contextlib.suppress(OSError):  # at once, so that nobody reads a ledger whose log is gone already
+    with contextlib.suppress(OSError):  # at once, so that no reader finds a ledger without its log
         folder.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
 

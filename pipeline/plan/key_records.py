@@ -32,7 +32,7 @@ _DIGITS = -(-64 // SPREAD_BITS)
 
 class KeyRange(NamedTuple):
     """Some of the records, in files that follow each other in the order of keys: a task for any process that can read
-    them. `large` says that they are more than fit into memory, since all of them have one key."""
+    them. `large` is set where they are more than fit into memory, since all of them have one key."""
 
     files: tuple[Path, ...]
     large: bool = False

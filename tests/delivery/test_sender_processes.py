@@ -40,6 +40,7 @@ from pipeline.options.pace import read_limits
 from pipeline.plan.canary import Ranges
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import SealedBlock
+from tests.delivery.test_resume import copies, landed
 from tests.support.clusters import a_cluster, losing_workers
 from tests.support.crashes import await_end, sender_pids
 from tests.support.deliveries import (
@@ -47,7 +48,6 @@ from tests.support.deliveries import (
     COLUMNS,
     KEY,
     Asked,
-    Identity,
     Reply,
     applying,
     identities,
@@ -60,14 +60,6 @@ from tests.support.deliveries import (
 
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {})
 LIMITS = SendLimits(4, AT_ONCE)
-
-
-def landed(service: LocalService) -> set[Identity]:
-    return {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
-
-
-def copies(service: LocalService) -> Counter[str]:
-    return Counter(str(uuid) for (uuid,) in service.select("select uuid from raw_events"))
 
 
 def senders() -> Sequence[multiprocessing.process.BaseProcess]:

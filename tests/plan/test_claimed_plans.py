@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,10 @@ from pipeline.options import ApplyOptions, RehearseOptions
 from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import KEY, export
 from tests.support.jobs import KEYS
-from tests.support.published import MACHINE, OPTIONS, counting_plan, on
-from tests.support.stores import Bucket, a_bucket, a_store_that_replaces
+from tests.support.published import OPTIONS, counting_plan, on
+from tests.support.stores import Bucket, a_store_that_replaces
 
 APPLY = ApplyOptions(workers=0)
-
-
-@pytest.fixture
-def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    monkeypatch.setenv(MACHINE, str(tmp_path / "machine"))
-    with a_bucket() as bucket:
-        yield bucket
 
 
 @pytest.fixture

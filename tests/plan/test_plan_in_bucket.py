@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,10 @@ from pipeline.plan.sealed.freshness import open_plan
 from tests.support.commands import generic
 from tests.support.deliveries import KEY, export, identities
 from tests.support.jobs import KEYS, PERSONAL_KEY
-from tests.support.published import MACHINE, OPTIONS, counting_plan, files_in, on
-from tests.support.stores import SECRET, Bucket, a_bucket
+from tests.support.published import OPTIONS, counting_plan, files_in, on
+from tests.support.stores import SECRET, Bucket
 
 APPLY = ApplyOptions(workers=0)
-
-
-@pytest.fixture
-def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    monkeypatch.setenv(MACHINE, str(tmp_path / "machine"))
-    with a_bucket() as bucket:
-        yield bucket
 
 
 def test_the_whole_job_is_that_of_a_directory_on_a_disk(bucket: Bucket, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,8 @@ from pipeline.plan.sealed.freshness import open_plan
 from tests.support.crashes import chosen, ended, forked
 from tests.support.deliveries import KEY, export
 from tests.support.jobs import KEYS
-from tests.support.published import MACHINE, OPTIONS, counting_plan, files_in, on, publish
-from tests.support.stores import Bucket, a_bucket, a_store_that_replaces
-
-
-@pytest.fixture
-def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    monkeypatch.setenv(MACHINE, str(tmp_path / "machine"))
-    with a_bucket() as bucket:
-        yield bucket
+from tests.support.published import OPTIONS, counting_plan, files_in, on, publish
+from tests.support.stores import Bucket, a_store_that_replaces
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """A plan directory in a bucket: published whole, and used by way of a working copy on this machine.
 
-    URL/plan.json               says that this prefix is backcast's; it never changes
+    URL/plan.json               marks this prefix as backcast's; it never changes
     URL/published-000001.json   which plan counts, with the digest of each of its files; the greatest number counts
     URL/published-000002.json   the same plan, and who sends it
     URL/plan-…/                 the files of that plan, and what people read of it

@@ -97,7 +97,7 @@ def _hash(text: str) -> str:
 
 
 def origin_of(directory: Directory) -> Origin | None:
-    """What `bucket.json` says; None for a plan that is in no bucket. Raises UnsafePlan where it cannot be read."""
+    """The content of `bucket.json`; None for a plan that is in no bucket. Raises UnsafePlan where it cannot be read."""
     try:
         return msgspec.json.decode(directory.bucket.read_bytes(), type=Origin)
     except FileNotFoundError:
@@ -270,7 +270,7 @@ def _stand_in(directory: Directory, found: Latest) -> None:
 
 
 def forget_stand_in(directory: Directory) -> None:
-    """Remove such a marker: what the bucket says now counts."""
+    """Remove such a marker: the bucket's own record counts."""
     marker = read_marker(directory.ledger)
     if marker is not None and marker.elsewhere:
         with suppress(FileNotFoundError):
