@@ -301,3 +301,17 @@ class SealedOptions:
     identities: str = ""
     group_types: tuple[str, ...] = ()
     promoted_properties: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class OwnCode(msgspec.Struct, frozen=True):
+    """The user's own code of a mapping, as a plan seals it. `file` is its path as the mapping has it, `digest` the
+    sha256 of its text."""
+
+    file: str
+    function: str
+    digest: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}:{self.function}"

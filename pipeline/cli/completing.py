@@ -52,7 +52,7 @@ codes = _among(_codes)
 
 def phases(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """The phases that the text does not name yet, after those that it names."""
-    from pipeline.plan.sealed.phases import PHASES
+    from pipeline.plan.sealed.directory import PHASES
 
     *before, last = incomplete.split(",")
     return [",".join([*before, phase]) for phase in PHASES if phase.startswith(last) and phase not in before]

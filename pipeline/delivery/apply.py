@@ -28,17 +28,9 @@ from pipeline.ledger import BatchKey, Ledger, Totals, read_open_blocks
 from pipeline.options.pace import BYTES, RateLimit, slowest
 from pipeline.options.pace import EVENTS as EVENTS_A_SECOND
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_file
 from pipeline.plan.sealed.manifest import Plan, SealedBlock
-from pipeline.plan.sealed.phases import (
-    EVENTS,
-    PHASES,
-    LinesTask,
-    SealedLines,
-    batch_lines,
-    line_blocks,
-    sealed_file,
-)
+from pipeline.plan.sealed.phases import LinesTask, SealedLines, batch_lines, line_blocks
 from pipeline.timestamps import format_utc
 from pipeline.transform.block import make_batches
 from pipeline.transform.tasks import Task, TransformConfig

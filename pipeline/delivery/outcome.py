@@ -11,7 +11,7 @@ from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import BackcastError
 from pipeline.ledger import PhaseTotals, Totals
 from pipeline.options.pace import Hours, RateLimit
-from pipeline.plan.sealed.phases import PHASES
+from pipeline.plan.sealed.directory import PHASES
 
 
 @dataclass(frozen=True, slots=True)

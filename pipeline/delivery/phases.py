@@ -15,9 +15,8 @@ from collections.abc import Sequence
 
 from pipeline.errors import UnsafePlan, UsageError
 from pipeline.ledger import read_totals
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import PHASES, Directory
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.sealed.phases import PHASES
 from pipeline.text import are, pluralize
 
 NEEDS = {"events": ("identities", "groups"), "persons": ("identities", "events")}

@@ -42,7 +42,7 @@ from pipeline.engines.processes import picklable, start_quietly
 from pipeline.errors import Interrupted, Unfinished
 from pipeline.files import private
 from pipeline.ledger import Ledger
-from pipeline.plan.sealed.phases import EVENTS
+from pipeline.plan.sealed.directory import EVENTS
 from pipeline.text import pluralize
 
 DEATHS = 3

@@ -11,9 +11,8 @@ from pipeline.extractors.stream import is_plain
 from pipeline.ledger import Ledger, read_ended_events, read_open_blocks
 from pipeline.models import Part
 from pipeline.plan.sealed.contents import planned_blocks
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import EVENTS, Directory
 from pipeline.plan.sealed.manifest import SealedBlock
-from pipeline.plan.sealed.phases import EVENTS
 
 
 class BlockShare(NamedTuple):

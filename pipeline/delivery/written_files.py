@@ -23,7 +23,7 @@ import msgspec
 from pipeline import storage
 from pipeline.errors import UnsafePlan
 from pipeline.files import write_atomically
-from pipeline.plan.sealed.phases import PHASES
+from pipeline.plan.sealed.directory import PHASES
 
 MANIFEST = "manifest.json"
 PHASE_FOLDERS = {phase: f"{number}-{phase}" for number, phase in enumerate(PHASES, 1)}

@@ -13,19 +13,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from pipeline.extractors.choice import choose_parts
-from pipeline.extractors.discovery import open_source, refuse_unnamed
 from pipeline.extractors.format import RowOptions
 from pipeline.extractors.formats import describe, format_of
 from pipeline.extractors.rows import Rows
 from pipeline.extractors.stream import content_of, digest_of, refuse_changed
 from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, Block, Layout, Part
 
+if TYPE_CHECKING:
+    from pipeline.extractors.choice import choose_parts
+    from pipeline.extractors.discovery import open_source, refuse_unnamed
+
 __all__ = [
     "Rows", "blocks", "choose_parts", "describe", "digest_of", "has_fixed_columns", "open_source", "refuse_changed",
     "refuse_unnamed", "rows",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pipeline.extractors import choice, discovery  # what finds files: no worker and no sealed plan needs it
+
+    return getattr(choice if name == "choose_parts" else discovery, name)
 
 
 def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOCK_ROWS) -> Iterator[Block]:

@@ -20,25 +20,12 @@ import msgspec
 
 from pipeline.errors import MappingError
 from pipeline.mapper.own_events import CHANGED_ID, LINK_LEFT_OUT, GivenEvent, WrongResult
-from pipeline.models import ItemOutcomes, Link, RejectReason, Skip, UnvalidatedEvent
+from pipeline.models import ItemOutcomes, Link, OwnCode, RejectReason, Skip, UnvalidatedEvent
 from pipeline.uuids import SEPARATOR, Hasher
 
 ERROR, RESULT = "python_error", "python_result"
 
 Function = Callable[[dict[str, Any]], Any]
-
-
-class OwnCode(msgspec.Struct, frozen=True):
-    """The code as a plan seals it. `file` is its path as the mapping has it, `digest` the sha256 of its text."""
-
-    file: str
-    function: str
-    digest: str
-    text: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.file}:{self.function}"
 
 
 class Cost(msgspec.Struct):

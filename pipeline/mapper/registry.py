@@ -17,10 +17,10 @@ from pipeline.extractors.patterns import matches
 from pipeline.mapper.compiler import Mapper, compile_mapping
 from pipeline.mapper.language.loader import parse, place_of
 from pipeline.mapper.language.sections import Mapping
-from pipeline.mapper.own_code import OwnCode, read
+from pipeline.mapper.own_code import read
 from pipeline.mapper.program.builder import Tables
 from pipeline.mapper.program.references import find, properties_of
-from pipeline.models import SealedOptions
+from pipeline.models import OwnCode, SealedOptions
 from pipeline.plugins import MAPPINGS, Plugin, collision, installed
 from pipeline.values import Record
 

@@ -24,9 +24,10 @@ from pipeline.mapper.registry import Compile
 from pipeline.models import BrokenRow, Finding
 from pipeline.options import PlanOptions
 from pipeline.plan.create import create_plan
+from pipeline.plan.sealed.facts import Coverage
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.statistics.coverage import NAME_CHARACTERS, Coverage
+from pipeline.plan.statistics.coverage import NAME_CHARACTERS
 from pipeline.plan.time_hints import time_hints
 from pipeline.transform.tasks import TransformConfig
 

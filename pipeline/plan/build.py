@@ -34,10 +34,10 @@ from pipeline.plan.samples.superseded import differences
 from pipeline.plan.sealed.contents import planned_blocks
 from pipeline.plan.sealed.digests import BackgroundDigests
 from pipeline.plan.sealed.directory import LinesWriter
+from pipeline.plan.sealed.facts import Coverage
 from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
 from pipeline.plan.settled_events import SettledEvents
 from pipeline.plan.statistics.activity_facts import activity_facts
-from pipeline.plan.statistics.coverage import Coverage
 from pipeline.plan.statistics.daily_counts import day_name, sorted_counts
 from pipeline.plan.statistics.history import HistoryBuilder
 from pipeline.plan.statistics.hour_profile import clock_in_words

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from pipeline.ledger import BatchKey
 from pipeline.plan.decisions import Decisions
-from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.phases import EVENTS, PHASES, line_blocks, sealed_file
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_file
+from pipeline.plan.sealed.phases import line_blocks
 
 SENT = np.dtype([("block", "<u4"), ("hi", ">u8"), ("lo", ">u8"), ("content", "<u8")])
 """One event: its block, the 16 bytes of its uuid, and the first half of its content digest. 28 bytes."""

@@ -5,28 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-import msgspec
-
 from pipeline.errors import UsageError
 from pipeline.extractors import formats
 from pipeline.mapper import Mapping
 from pipeline.mapper.language import plugin_verbs
 from pipeline.mapper.registry import of_packages
 from pipeline.models import Part
+from pipeline.plan.sealed.facts import PluginSeal
 from pipeline.plugins import FORMATS, KINDS, MAPPINGS, VERBS, Plugin, by_name, digest_of
-
-
-class PluginSeal(msgspec.Struct, frozen=True):
-    """One mapping, format or verb of a package. `digest` is the sha256 of its source, of a mapping of the file."""
-
-    kind: str
-    name: str
-    package: str
-    version: str
-    digest: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name} of the package {self.package}"
 
 
 def used_plugins(name: str, mapping: Mapping, parts: Iterable[Part]) -> list[PluginSeal]:

@@ -28,7 +28,7 @@ from pipeline.models import SealedOptions, Step
 from pipeline.options import PathText, PlanOptions
 from pipeline.plan.decisions import ALREADY_SETTLED
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_file
 from pipeline.plan.sealed.freshness import (
     check_export,
     open_plan,
@@ -37,7 +37,7 @@ from pipeline.plan.sealed.freshness import (
     workers_for,
 )
 from pipeline.plan.sealed.manifest import Plan, ReplayedPlan
-from pipeline.plan.sealed.phases import EVENTS, PHASES, line_blocks, sealed_file
+from pipeline.plan.sealed.phases import line_blocks
 from pipeline.plan.settled_events import ENTRY, NO_BLOCK, SettledEvents, mixed
 from pipeline.text import are, pluralize, quoted
 from pipeline.transform.block import BlockTransformer

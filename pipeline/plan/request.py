@@ -13,9 +13,9 @@ from pipeline.models import Source
 from pipeline.options import PlanOptions
 from pipeline.plan.checks import CountLimit
 from pipeline.plan.people import IdentityInputs
-from pipeline.plan.plugins import PluginSeal
 from pipeline.plan.replay import Replay
 from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.facts import PluginSeal
 from pipeline.plan.sealed.manifest import MappingSeal
 from pipeline.plan.series import Series
 from pipeline.transform.tasks import TransformConfig

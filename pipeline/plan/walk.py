@@ -19,8 +19,8 @@ from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors.stream import in_turn
 from pipeline.identity.columns import IdentityColumns
 from pipeline.identity.event_ids import EventIdAggregator
-from pipeline.mapper.own_code import Cost, OwnCode
-from pipeline.models import Part
+from pipeline.mapper.own_code import Cost
+from pipeline.models import OwnCode, Part
 from pipeline.plan.checks.rows import remedy_of
 from pipeline.plan.key_records import PIECE, KeyRecords
 from pipeline.plan.people import PeopleBuilder

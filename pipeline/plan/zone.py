@@ -13,9 +13,8 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
-import msgspec
-
 from pipeline.clock_offsets import month_name, most_frequent
+from pipeline.plan.sealed.facts import MonthEvidence
 from pipeline.timestamps import DAY, ZoneClock, wall_of
 
 WEST, EAST = -12 * 3600, 14 * 3600
@@ -23,21 +22,6 @@ WEST, EAST = -12 * 3600, 14 * 3600
 SHARE = 10
 """A month in which fewer than one row in so many shows the offset proves and contradicts nothing: history that was
 imported into the tool in bulk arrives at any distance from its own time."""
-
-
-class MonthEvidence(msgspec.Struct, frozen=True):
-    """The evidence of one month: `offset` is the most frequent one, in seconds east of UTC, in `rows` of `of` rows.
-
-    `expected` are the offsets that the declared zone had in that month: two where the clocks changed. `agrees` where
-    the offset is one of them.
-    """
-
-    month: str
-    offset: int
-    rows: int
-    of: int
-    expected: tuple[int, ...]
-    agrees: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from pipeline.encoder.encoded import SentEvent
 from pipeline.ledger import read_batches
 from pipeline.plan.sealed.contents import PlannedBlock
-from pipeline.plan.sealed.phases import EVENTS
+from pipeline.plan.sealed.directory import EVENTS
 from pipeline.preflight.live import Cell, micros
 from pipeline.timestamps import format_utc
 from pipeline.verify.landed import Row, landed_pages

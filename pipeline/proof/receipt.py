@@ -19,9 +19,8 @@ from pipeline.errors import UsageError
 from pipeline.files import may_replace, private, write_atomically
 from pipeline.ledger import FailureCount, read_doubts, read_summary, state_digest
 from pipeline.options import ReceiptOptions
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import PHASES, Directory
 from pipeline.plan.sealed.manifest import PartSeal, Plan
-from pipeline.plan.sealed.phases import PHASES
 from pipeline.report.rejects import RefusalCause, refusal_causes
 from pipeline.report.results import ApplyResult, BatchCounts, VerifyResult
 from pipeline.report.state import PlanStatus, read_status

@@ -15,9 +15,9 @@ from pipeline.engines.local import Workers
 from pipeline.ledger import read_batches, read_unanswered
 from pipeline.models import Step
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_file
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks, sealed_file
+from pipeline.plan.sealed.phases import phase_blocks
 from pipeline.transform.block import BlockTransformer, rows_sent
 from pipeline.transform.tasks import Task, TransformConfig
 

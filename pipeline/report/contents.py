@@ -14,9 +14,8 @@ from pipeline.ledger import SendingRate, read_rate
 from pipeline.mask import masked
 from pipeline.models import Reject
 from pipeline.plan.samples.source_pairs import SourcePair
-from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.plan.sealed.directory import PHASES, Directory, read_lines
 from pipeline.plan.sealed.manifest import Example, Plan, SealedBlock
-from pipeline.plan.sealed.phases import PHASES
 from pipeline.report.measured import MeasuredRate, earlier_rate
 from pipeline.report.paused import PausedFunction, paused_in
 from pipeline.report.preflight_record import PreflightResult, preflight_of

@@ -12,7 +12,7 @@ from pipeline.charts.bars import bar
 from pipeline.charts.timeline import timeline
 from pipeline.mask import MASK
 from pipeline.plan.diff.result import CodeChange, Diff, PropertyChange, Setting, Shift
-from pipeline.plan.sealed.phases import EVENTS
+from pipeline.plan.sealed.directory import EVENTS
 from pipeline.report.page.html import environment
 from pipeline.report.terminal.tables import number, table, text
 from pipeline.text import plural, pluralize

@@ -9,13 +9,11 @@ import msgspec
 
 from pipeline.errors import BackcastError
 from pipeline.files import private, write_atomically
-from pipeline.mapper.own_code import OwnCode
+from pipeline.models import OwnCode
 from pipeline.plan.in_bucket import copy_results
 from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.facts import Coverage, Drift, HoursSeal
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.statistics.coverage import Coverage
-from pipeline.plan.statistics.drift import Drift
-from pipeline.plan.statistics.hours import HoursSeal
 from pipeline.report.contents import NO_RESULTS, Report, Results, build_report, phases_of
 from pipeline.report.results import status_result
 from pipeline.report.sections.people import merges

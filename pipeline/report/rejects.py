@@ -9,18 +9,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby, tee
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from pipeline.errors import Refused, UnreadableExport, UnsafePlan, UsageError
 from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
 from pipeline.models import Reject
 from pipeline.options import PathText
-from pipeline.plan.samples.event_rows import BlockEvents, Place, find_lines, find_rows
-from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.plan.sealed.directory import EVENTS, Directory, read_lines, sealed_file
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.plan.sealed.manifest import Example, Plan, SealedBlock
-from pipeline.plan.sealed.phases import EVENTS, sealed_file
 from pipeline.text import pluralize
+
+if TYPE_CHECKING:
+    from pipeline.plan.samples.event_rows import BlockEvents
 
 REFUSED = "refused_event"
 """The code of every event that the service refused."""
@@ -188,6 +189,8 @@ def _event(refusal: RefusalRecord, stage: str, part: str, row: int, offset: int,
 
 def _of_lines(file: Path, refusals: Iterator[RefusalRecord], stage: str) -> Iterator[RefusedEvent]:
     """Refused merges, groups and profiles: each is a line of a sealed file."""
+    from pipeline.plan.samples.event_rows import find_lines
+
     listed, named = tee(refusals)
     places = find_lines(file, ((refusal.block, refusal.event) for refusal in named))
     for refusal, place in zip(listed, places, strict=False):
@@ -217,12 +220,14 @@ def _of_rows(
         except (UnreadableExport, UnsafePlan) as error:
             warn(f"the rows of refused events cannot be shown: {error.message}")
         for refusal in of_block:
-            yield _event(refusal, stage, parts[number], *(block.place(refusal.event) if block else Place()))
+            yield _event(refusal, stage, parts[number], *(block.place(refusal.event) if block else (0, 0, "")))
 
 
 def _find_rows(
     plan: Plan, directory: Directory, numbers: Collection[int], source_root: PathText | None
 ) -> Iterator[BlockEvents]:
+    from pipeline.plan.samples.event_rows import find_rows
+
     yield from find_rows(plan, directory, transform_config_for(plan, directory, source_root), numbers)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pipeline.ledger import FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, RunHistory
-from pipeline.plan.canary.sample import LargePerson
-from pipeline.plan.sealed.phases import PHASES
+from pipeline.plan.sealed.directory import PHASES
+from pipeline.plan.sealed.facts import LargePerson
 from pipeline.report.verification_words import by_kind
 from pipeline.verify.findings import Difference, ExtraEvents, PeopleCheck, ValueCheck, WarningCheck
 

@@ -9,8 +9,12 @@ person and start a mapping (`pipeline.survey.draft`); they do not decide what is
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from pipeline.survey.shape import BrokenSurvey, FieldSurvey, MonthZone, PartSurvey, Survey, ZoneSurvey
-from pipeline.survey.walk import SAMPLE_ROWS, survey
+
+if TYPE_CHECKING:
+    from pipeline.survey.walk import SAMPLE_ROWS, survey
 
 __all__ = [
     "SAMPLE_ROWS",
@@ -22,3 +26,11 @@ __all__ = [
     "ZoneSurvey",
     "survey",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pipeline.survey import walk
+
+    return getattr(walk, name)

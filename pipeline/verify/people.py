@@ -17,8 +17,8 @@ from msgspec import Raw
 from pipeline.encoder.updates import SealedGroup, SealedLink, SealedPerson
 from pipeline.errors import Refused
 from pipeline.models import Step
-from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.phases import SealedRecord, line_blocks, line_decoder, sealed_file
+from pipeline.plan.sealed.directory import Directory, sealed_file
+from pipeline.plan.sealed.phases import SealedRecord, line_blocks, line_decoder
 from pipeline.verify.expected import Ranges
 from pipeline.verify.findings import PeopleCheck, PersonDifference
 from pipeline.verify.landed import ASKED, quoted

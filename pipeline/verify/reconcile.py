@@ -20,9 +20,9 @@ from pipeline.engines.local import Workers
 from pipeline.ledger import read_batches
 from pipeline.models import Step
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks
+from pipeline.plan.sealed.phases import phase_blocks
 from pipeline.transform.block import BlockTransformer
 from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.verify.comparison import LOST, MISSING, SUSPECT, Comparison, keys_of, uuid_of

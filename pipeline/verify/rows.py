@@ -15,9 +15,8 @@ import numpy as np
 from pipeline.encoder.encoded import read_event
 from pipeline.models import Step
 from pipeline.plan.samples.event_rows import BlockEvents, Place, find_lines, find_rows
-from pipeline.plan.sealed.directory import Directory, LinesWriter, read_lines
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, LinesWriter, read_lines, sealed_file
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.sealed.phases import EVENTS, PHASES, sealed_file
 from pipeline.transform.tasks import TransformConfig
 from pipeline.verify.comparison import DIFFERENT, DUPLICATED, EXTRA, LOST, MISSING, Comparison, uuid_of
 from pipeline.verify.expected import LANDED, spelled

@@ -22,10 +22,9 @@ from pipeline.ledger import (
 )
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import PHASES, Directory
 from pipeline.plan.sealed.freshness import check_applicable, check_export, transform_config_for, workers_for
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.sealed.phases import PHASES
 from pipeline.targets import address_of, is_loopback
 from pipeline.text import are, pluralize, quoted
 from pipeline.verify.earlier import Earlier

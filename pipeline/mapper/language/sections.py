@@ -35,7 +35,7 @@ from pipeline.mapper.language.kinds import (
     entry,
     section,
 )
-from pipeline.mapper.own_code import OwnCode
+from pipeline.models import OwnCode
 
 FORMAT = "backcast.mapping/1"
 UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")

@@ -12,6 +12,7 @@ It follows from the plan and the number N alone: chosen again, on any machine an
 same, so nothing of it is kept. The export is read twice for it.
 """
 
-from pipeline.plan.canary.sample import CanarySample, LargePerson, Ranges, choose_canary
+from pipeline.plan.canary.sample import CanarySample, Ranges, choose_canary
+from pipeline.plan.sealed.facts import LargePerson
 
 __all__ = ["CanarySample", "LargePerson", "Ranges", "choose_canary"]

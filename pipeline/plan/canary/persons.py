@@ -21,9 +21,9 @@ from pipeline.id_hash import hash_id
 from pipeline.models import Step
 from pipeline.plan.canary.strata import Stratum, stratum_of
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.sealed.phases import EVENTS, PHASES, sealed_records
+from pipeline.plan.sealed.phases import sealed_records
 from pipeline.transform.block import BlockTransformer
 from pipeline.transform.tasks import Task, TransformConfig
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-import msgspec
-
 from pipeline.encoder.updates import SealedLink, SealedPerson
 from pipeline.engines.local import Workers
 from pipeline.errors import UsageError
@@ -20,9 +18,10 @@ from pipeline.id_hash import hash_id
 from pipeline.models import Step
 from pipeline.plan.canary.persons import Groups, Person, Place, event_tasks, find_owners, find_persons
 from pipeline.plan.canary.strata import Strata, Stratum, rules_shown, see_block, stratum_of
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory
+from pipeline.plan.sealed.facts import LargePerson
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.sealed.phases import EVENTS, PHASES, sealed_records
+from pipeline.plan.sealed.phases import sealed_records
 from pipeline.text import pluralize
 from pipeline.transform.tasks import TransformConfig
 
@@ -31,14 +30,6 @@ LARGE_SHARE, LEAST_LARGE = 10, 10
 MOST_NOT_SHOWN = 20
 Ranges = Mapping[tuple[str, int], list[tuple[int, int]]]
 """Ranges of events, (first, last) both inclusive and in order, by phase and block."""
-
-
-class LargePerson(msgspec.Struct, frozen=True):
-    """A person of the sample with many events: one of its ids, its events, and the stratum that nobody else shows."""
-
-    id: str
-    events: int
-    stratum: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from pipeline.errors import UsageError
 from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
 from pipeline.plan.replay import ReplayFacts
+from pipeline.plan.sealed.facts import Coverage
 from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
 from pipeline.plan.statistics.activity_facts import ActivityFacts
-from pipeline.plan.statistics.coverage import Coverage
 from pipeline.plan.statistics.daily_counts import day_name
 from pipeline.plan.statistics.drift import DriftFacts
 from pipeline.plan.statistics.history import History

@@ -52,10 +52,10 @@ from pipeline.plan.diff.tally import Tally
 from pipeline.plan.diff.tally import read as read_event
 from pipeline.plan.diff.walk import BlockPairs, Opened, check_sources
 from pipeline.plan.lookups import load_lookups
-from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, read_lines, sealed_file
 from pipeline.plan.sealed.freshness import transform_config_for, workers_for
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks, sealed_file
+from pipeline.plan.sealed.phases import phase_blocks
 from pipeline.plan.statistics.spilled_counts import SpilledCounts
 from pipeline.timestamps import format_utc
 from pipeline.transform.tasks import TransformConfig

@@ -10,7 +10,7 @@ from pipeline.encoder.encoded import uuid_of
 from pipeline.models import Block
 from pipeline.plan.diff.spill import SIDES, Entry, Spill, tags_of
 from pipeline.plan.diff.tally import Tally
-from pipeline.plan.sealed.phases import EVENTS
+from pipeline.plan.sealed.directory import EVENTS
 from pipeline.transform.block import BlockTransformer
 from pipeline.transform.tasks import Task
 

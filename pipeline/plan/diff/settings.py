@@ -8,7 +8,7 @@ from itertools import islice
 
 import msgspec
 
-from pipeline.mapper.own_code import OwnCode
+from pipeline.models import OwnCode
 from pipeline.plan.diff.result import Setting
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import printable

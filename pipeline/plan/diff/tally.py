@@ -16,7 +16,7 @@ from msgspec import Raw
 from pipeline.encoder.encoded import read_event
 from pipeline.mask import masked_value
 from pipeline.plan.diff.result import EventExample
-from pipeline.plan.sealed.phases import EVENTS
+from pipeline.plan.sealed.directory import EVENTS
 from pipeline.text import printable
 
 MOST_PROPERTIES = 2_000

@@ -33,6 +33,8 @@ class _File:
 
 
 EXCLUDED = "excluded-ids.txt"
+PHASES = ("identities", "groups", "events", "persons")
+EVENTS = "events"
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,11 @@ class LinesWriter:
     def __exit__(self, *_: object) -> None:
         if not self._file.closed:
             self._file.close()
+
+
+def sealed_file(phase: str, directory: Directory) -> Path:
+    """Where a phase other than events is sealed: one JSON line an event."""
+    return {"identities": directory.identities, "groups": directory.groups, "persons": directory.persons}[phase]
 
 
 def read_lines(path: Path, kind: type[T]) -> Iterator[T]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 from collections.abc import Sequence
 from itertools import zip_longest
 from os import PathLike
@@ -14,14 +13,9 @@ import msgspec
 
 from pipeline.errors import MappingError, StalePlan, UnsafePlan, UsageError
 from pipeline.ledger import read_totals, state_digest
-from pipeline.mapper import Compile
-from pipeline.mapper import load as load_mapping
-from pipeline.mapper.own_code import OwnCode
-from pipeline.models import Part, Step
+from pipeline.models import OwnCode, Part, Step
 from pipeline.options import PathText
 from pipeline.plan.in_bucket import directory_at
-from pipeline.plan.lookups import load_lookups
-from pipeline.plan.plugins import plugin_differences
 from pipeline.plan.sealed.directory import EXCLUDED, Directory, digest_file
 from pipeline.plan.sealed.manifest import Plan, load
 
@@ -54,6 +48,8 @@ def open_plan(path: str | PathLike[str]) -> tuple[Plan, Directory]:
 def transform_config_for(plan: Plan, directory: Directory, source_root: PathText | None = None) -> TransformConfig:
     """The plan's config on this machine. Raises UnreadableExport for a missing file of the export, and StalePlan for a
     missing or changed file of the plan."""
+    from pipeline.mapper import Compile
+    from pipeline.plan.lookups import load_lookups
     from pipeline.plan.sealed.contents import check_tables, config_of, find_parts
 
     check_tables(plan, directory)
@@ -85,6 +81,9 @@ def differences(
     plan: Plan, config: TransformConfig, step: Step = lambda name, done, total: None
 ) -> tuple[list[str], list[str]]:
     """What changed since the plan was sealed, a line each: reasons to refuse the plan, and warnings."""
+    import importlib.metadata
+
+    from pipeline.plan.plugins import plugin_differences
     from pipeline.plan.sealed.contents import stale_parts
 
     stale = stale_parts(plan, config.parts, step)
@@ -105,6 +104,8 @@ def differences(
 
 def _mapping_differences(plan: Plan) -> list[str]:
     """The first line of the mapping file that has changed; a file that is gone does not matter."""
+    from pipeline.mapper import load as load_mapping
+
     try:
         text = load_mapping(plan.mapping.name, with_code=False).text
     except MappingError as error:

@@ -13,17 +13,12 @@ from pipeline.errors import UnsafePlan, UsageError
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.files import write_atomically
 from pipeline.identity.summary import MergeSummary
-from pipeline.mapper.own_code import OwnCode
-from pipeline.models import Dialect, Finding, Part, SealedOptions
+from pipeline.models import Dialect, Finding, OwnCode, Part, SealedOptions
 from pipeline.options import Limits
-from pipeline.plan.plugins import PluginSeal
 from pipeline.plan.samples.source_pairs import SourcePairs
 from pipeline.plan.sealed.commit import finish_commit
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.statistics.coverage import Coverage
-from pipeline.plan.statistics.drift import Drift
-from pipeline.plan.statistics.hours import HoursSeal
-from pipeline.plan.zone import MonthEvidence
+from pipeline.plan.sealed.facts import Coverage, Drift, HoursSeal, MonthEvidence, PluginSeal
 from pipeline.storage import FileStatus
 from pipeline.text import pluralize
 

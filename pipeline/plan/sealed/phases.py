@@ -28,13 +28,13 @@ from pipeline.encoder.updates import (
     encode_profile,
 )
 from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, SealedOptions
-from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.directory import EVENTS as EVENTS
+from pipeline.plan.sealed.directory import PHASES as PHASES
+from pipeline.plan.sealed.directory import Directory, sealed_file
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.transform.block import BlockTransformer
 from pipeline.transform.events import Mapper
 
-PHASES = ("identities", "groups", "events", "persons")
-EVENTS = "events"
 SealedRecord = SealedLink | SealedGroup | SealedPerson
 """A line of a sealed file; a SealedInitial is a SealedPerson."""
 
@@ -43,11 +43,6 @@ class _Kind(msgspec.Struct):
     """The tag that distinguishes a line of a person from one of a group."""
 
     kind: str = ""
-
-
-def sealed_file(phase: str, directory: Directory) -> Path:
-    """Where a phase other than events is sealed: one JSON line an event."""
-    return {"identities": directory.identities, "groups": directory.groups, "persons": directory.persons}[phase]
 
 
 def phase_blocks(

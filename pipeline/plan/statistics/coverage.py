@@ -7,7 +7,7 @@ kept and dropped add up to these rows. The most frequent fields and names are li
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import ROUND_HALF_EVEN, Decimal
 from heapq import nlargest
 from itertools import groupby
@@ -15,10 +15,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from pipeline.mapper.inspection.field_uses import DROPPED, KEPT, MAPPED, Fate, FieldUses
 from pipeline.mapper.program.required_fields import Level
+from pipeline.plan.sealed.facts import Coverage, EventCoverage, FieldCoverage, Totals
 from pipeline.plan.statistics.spilled_counts import SpilledCounts
 from pipeline.plan.statistics.unmatched import ReferenceUsage
 from pipeline.text import printable
@@ -29,77 +28,6 @@ MOST_FIELDS = MOST_EVENTS = 1_000
 MOST_EXAMPLES = 5_000
 """Fields with examples: the first of the source."""
 NAME_CHARACTERS = 200
-
-
-class FieldCoverage(msgspec.Struct, frozen=True):
-    """One field. `field` is how a mapping refers to it. Of its `rows`, `mapped` go where `to` says, `kept` stay as a
-    property that the mapping does not set, and the rest is `dropped`, `by` which rule. `unmapped`: kept in some row,
-    and the mapping does not name it. `share` is that of all rows, `examples` are masked."""
-
-    field: str
-    rows: int
-    share: float
-    mapped: int
-    kept: int
-    dropped: int
-    to: list[str]
-    by: Mapping[str, int]
-    unmapped: bool
-    examples: list[str]
-
-
-class EventCoverage(msgspec.Struct, frozen=True):
-    """One event's name, as the mapping reads it, in `rows`.
-
-    `become_events` counts the rows that become an event of the name `to` (several names where code of the mapping
-    decides), duplicates included, `updates` those that become a merge or an update, `left_out` the others, by code.
-    `unmapped`: sent under its own name, and the mapping does not name it."""
-
-    event: str
-    rows: int
-    to: str
-    become_events: int
-    updates: int
-    left_out: Mapping[str, int]
-    unmapped: bool
-
-
-class Totals(msgspec.Struct, frozen=True):
-    """How many there are, how many of them are listed, and how many are unmapped."""
-
-    met: int = 0
-    listed: int = 0
-    unmapped: int = 0
-
-
-class Coverage(msgspec.Struct, frozen=True):
-    """What the source has and what becomes of it.
-
-    `unit` is `rows`, or `items` where a decoder makes plain rows of a row; `rows` counts them. `never_met` are
-    references of the mapping that no row has, and `never_met_events` names in `events` that no row has. `skipped_items`
-    counts, by code, what is left out of rows of which something is sent. `duplicates` counts the rows that become
-    events and are left out as duplicates afterwards: what is sent is counted in the plan's `events`."""
-
-    unit: str
-    rows: int
-    fields: list[FieldCoverage]
-    fields_total: Totals
-    events: list[EventCoverage]
-    events_total: Totals
-    never_met: list[str]
-    never_met_events: list[str]
-    skipped_items: Mapping[str, int]
-    duplicates: int = 0
-
-    @property
-    def unmapped(self) -> int:
-        """How many fields and names are unmapped."""
-        return self.fields_total.unmapped + self.events_total.unmapped
-
-    @property
-    def met(self) -> int:
-        """How many fields and names there are."""
-        return self.fields_total.met + self.events_total.met
 
 
 class CoverageCounts:

@@ -16,12 +16,12 @@ from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.clock_offsets import month_name
 from pipeline.plan.sealed.directory import LinesWriter
+from pipeline.plan.sealed.facts import Drift, LeftOut, Period, PropertySummary
 from pipeline.plan.statistics.daily_counts import day_name
 from pipeline.plan.statistics.spilled_counts import SpilledTable
 from pipeline.text import printable
@@ -72,55 +72,6 @@ FAMILIES = {
 }
 """The types that people read, and the kinds of each."""
 _Numbers = NDArray[np.int64]
-
-
-class Period(msgspec.Struct, frozen=True):
-    """The months of a property that are alike, from `month` to `until`: its types, the most frequent first; the share
-    of the events in which it is missing, null or blank; and how many events there are."""
-
-    month: str
-    until: str
-    types: list[str]
-    empty: float
-    events: int
-
-
-class PropertySummary(msgspec.Struct, frozen=True):
-    """One property of one event name. Of the `events` of that name in the months from the property's first to its last,
-    `missing` do not have it, in `null` and `blank` it is null or a text without characters, and `types` counts the
-    others. `distinct` is the number of different values, `exact` or an estimate; `first` and `last` are days. `periods`
-    are the months that are alike; of more than twelve the last one is of all others."""
-
-    event: str
-    property: str
-    events: int
-    missing: int
-    null: int
-    blank: int
-    types: dict[str, int]
-    distinct: int
-    exact: bool
-    first: str
-    last: str
-    periods: list[Period]
-
-
-class LeftOut(msgspec.Struct, frozen=True):
-    """Properties of event names that were counted and not examined: how many, in how many events, and some."""
-
-    properties: int = 0
-    events: int = 0
-    names: list[str] = []
-
-
-class Drift(msgspec.Struct, frozen=True):
-    """The drift of a plan. `properties` are the most notable ones, of `examined` ones, all of which are in drift.jsonl;
-    `left_out` are the others."""
-
-    events: int = 0
-    examined: int = 0
-    properties: list[PropertySummary] = []
-    left_out: LeftOut = LeftOut()
 
 
 @dataclass(frozen=True, slots=True)

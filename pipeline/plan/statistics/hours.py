@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.plan.sealed.facts import HoursSeal
 from pipeline.plan.statistics.history import Series
 from pipeline.timestamps import DAY, QUARTER, ZoneClock
 
@@ -24,19 +24,6 @@ QUARTERS_A_DAY = DAY // QUARTER
 NO_QUARTERS: Counts = np.zeros(0, np.int64)
 _WEEKDAY_OF_1970 = 3
 """1 January 1970 was a Thursday; Monday is 0."""
-
-
-class HoursSeal(msgspec.Struct, frozen=True):
-    """Events to send by hour of day, 24 counts from midnight on, in UTC and on the clock of the source.
-
-    `weekdays` are seven counts from Monday on, by the clock of the source. `clock` says in words what the changes to
-    and from daylight saving time show about that clock, "" where they show nothing.
-    """
-
-    utc: list[int]
-    source: list[int]
-    weekdays: list[int]
-    clock: str = ""
 
 
 class ClockChange(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.plan.sealed.facts import Coverage, EventCoverage, FieldCoverage
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.statistics.coverage import Coverage, EventCoverage, FieldCoverage
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page, on_terminal
 from pipeline.text import pluralize, printable

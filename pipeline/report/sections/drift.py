@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.plan.statistics.drift import Drift, PropertySummary
+from pipeline.plan.sealed.facts import Drift, PropertySummary
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.charts.hours import hour_chart
-from pipeline.plan.statistics.hours import HoursSeal
+from pipeline.plan.sealed.facts import HoursSeal
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_first_screen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import asdict
 
 from pipeline.clock_offsets import offset_name
-from pipeline.plan.zone import MonthEvidence
+from pipeline.plan.sealed.facts import MonthEvidence
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.plan.against import Against, ChoiceCount
-from pipeline.plan.statistics.coverage import EventCoverage, FieldCoverage
+from pipeline.plan.sealed.facts import EventCoverage, FieldCoverage
 from pipeline.report.sections.coverage import summary
 from pipeline.report.terminal.tables import number, table, text
 from pipeline.text import pluralize, printable
