@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import multiprocessing
 import os
 import pickle
 from collections import deque
@@ -24,8 +23,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import count
-from multiprocessing import connection
-from multiprocessing.shared_memory import SharedMemory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.engines.processes import (
@@ -39,6 +36,8 @@ from pipeline.engines.processes import (
 from pipeline.errors import BackcastError, Unfinished, UsageError
 
 if TYPE_CHECKING:
+    from multiprocessing import connection, context
+    from multiprocessing.shared_memory import SharedMemory
     from pathlib import Path
 
     from pipeline.batcher import Envelope
@@ -71,9 +70,9 @@ class _Sent:
 class _Worker:
     """A process and the pipe to it. `sent` are the tasks that it has not answered, oldest first."""
 
-    def __init__(self, context: multiprocessing.context.SpawnContext) -> None:
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True, name="backcast-worker")
+    def __init__(self, spawning: context.SpawnContext) -> None:
+        self.pipe, theirs = spawning.Pipe()
+        self.process = spawning.Process(target=_serve, args=(theirs,), daemon=True, name="backcast-worker")
         self.process.start()
         theirs.close()
         self.sent: deque[_Sent] = deque()
@@ -127,10 +126,12 @@ class Workers:
 
     def __enter__(self) -> Workers:
         if self.count and not self._workers:
-            context = multiprocessing.get_context("spawn")
+            import multiprocessing
+
+            spawning = multiprocessing.get_context("spawn")
             with start_quietly():
                 for _ in range(self.count):
-                    self._workers.append(_Worker(context))
+                    self._workers.append(_Worker(spawning))
         if self._config is not None:
             self.configure(self._config, self._envelope)
         return self
@@ -230,6 +231,8 @@ class Workers:
 
     def _receive_ready(self) -> None:
         """Wait for a result, and take one from each worker that has any."""
+        from multiprocessing import connection
+
         busy = {worker.pipe: worker for worker in self._workers if worker.sent}
         for pipe in connection.wait(list(busy)):
             worker = busy[pipe]  # type: ignore[index]
@@ -244,6 +247,8 @@ class Workers:
         for index, memory in enumerate(self._free):
             if memory.size >= size:
                 return self._free.pop(index)
+        from multiprocessing.shared_memory import SharedMemory
+
         try:
             memory = SharedMemory(create=True, size=size + size // 8)
             with contextlib.suppress(AttributeError):
@@ -315,5 +320,7 @@ def _copy_shared(shared: tuple[str, int], attached: dict[str, SharedMemory]) -> 
     name, length = shared
     memory = attached.get(name)
     if memory is None:
+        from multiprocessing.shared_memory import SharedMemory
+
         memory = attached[name] = SharedMemory(name)
     return bytes(memory.buf[:length])  # type: ignore[index]

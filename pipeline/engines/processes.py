@@ -11,7 +11,6 @@ import sys
 import types
 from collections.abc import Iterator
 from dataclasses import replace
-from multiprocessing import resource_tracker
 from typing import Any
 
 
@@ -46,6 +45,8 @@ def _anonymous_main() -> Iterator[None]:
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
     """Start processes that ignore the terminal's Ctrl-C, because their parent ends them."""
+    from multiprocessing import resource_tracker
+
     resource_tracker.ensure_running()  # by starting it, `multiprocessing` would let the signal through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

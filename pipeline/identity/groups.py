@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import xxhash
 from msgspec import Raw
@@ -18,10 +20,12 @@ from pipeline.encoder.updates import SealedGroup, encode_object, group_distinct_
 from pipeline.identity.columns import PropertyColumns
 from pipeline.identity.last_values import LastValues
 from pipeline.identity.settings import GroupTypes
-from pipeline.identity.stored_updates import StoredUpdates
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
+
+if TYPE_CHECKING:
+    from pipeline.identity.stored_updates import StoredUpdates
 
 MAX_KEY = 400
 """The service keeps so many characters of a type or key (docs/know/service.md#groups)."""
@@ -40,16 +44,24 @@ class Groups:
     """Collects the group updates of a source. `types` counts the rows that name a group, by type."""
 
     def __init__(self, folder: Path) -> None:
-        self._updates = StoredUpdates(folder)
+        self._folder = folder
         self.types: Counter[str] = Counter()
+
+    @cached_property
+    def _updates(self) -> StoredUpdates:
+        from pipeline.identity.stored_updates import StoredUpdates  # loads Arrow, and few exports have groups
+
+        return StoredUpdates(self._folder)
 
     def add(self, updates: PropertyColumns) -> None:
         """Add updates of groups' properties."""
-        self._updates.add(updates)
+        if updates.kind:
+            self._updates.add(updates)
 
     def close(self) -> None:
         """Close the files of the updates."""
-        self._updates.close()
+        if "_updates" in vars(self):
+            self._updates.close()
 
     def last_values(
         self, types: GroupTypes, hasher: Hasher, counts: GroupCounts, *, by_content: bool = False

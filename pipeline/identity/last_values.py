@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter, ne
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.identity.accumulators import NEVER
-from pipeline.identity.database import numbers_of
 from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
-from pipeline.identity.ranged_files import sorted_by
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _IN_ORDER = itemgetter(1, 2, 3, 4, 5)
 """Name, time, receive time; then kind and value, so that ties have one answer."""
@@ -49,6 +49,8 @@ def last_values_in(batches: Sequence[pa.RecordBatch]) -> Iterator[LastValues]:
     """Each owner of a piece of updates once, sorted. The updates are in any order."""
     if not batches:
         return iter(())
+    from pipeline.identity.ranged_files import sorted_by
+
     return _last_values(_rows_of(sorted_by(batches, "owner", "name", "time", "received")))
 
 
@@ -97,6 +99,8 @@ class _Rows(NamedTuple):
 
 
 def _rows_of(batch: pa.RecordBatch) -> _Rows:
+    from pipeline.identity.database import numbers_of
+
     owner, name, value = (batch.column(one).to_pylist() for one in ("owner", "name", "value"))
     time, received, kind, latest = (numbers_of(batch, one) for one in ("time", "received", "kind", "latest"))
     return _Rows(owner, name, time, received, kind, value, latest)

@@ -12,16 +12,18 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from pipeline.identity.database import Database
 from pipeline.uuids import SEPARATOR
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
+
+if TYPE_CHECKING:
+    from pipeline.identity.database import Database
 
 T = TypeVar("T", bound=np.generic)
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pipeline.encoder.updates import SealedLink
 from pipeline.errors import UsageError
-from pipeline.identity.observed_pairs import EarlierLink
 from pipeline.ledger import BatchKey, read_batches, was_ever_applied
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import FORMAT
 from pipeline.plan.sealed.phases import line_blocks
+
+if TYPE_CHECKING:
+    from pipeline.identity.observed_pairs import EarlierLink
 
 PHASE = "identities"
 
@@ -46,6 +49,8 @@ def earlier_links(plans: Sequence[Directory]) -> Iterator[EarlierLink]:
 def _links(directory: Directory) -> Iterator[EarlierLink]:
     if not directory.identities.exists() or not directory.identities.stat().st_size:
         return
+    from pipeline.identity.observed_pairs import EarlierLink
+
     states: dict[int, list[tuple[BatchKey, str]]] = {}
     for state, name in (("settled", "settled"), ("begun", "in_doubt")):
         for batch in read_batches(directory.ledger, state):

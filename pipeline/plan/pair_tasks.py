@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
-from pipeline.identity.ranged_files import CarriedRange
-from pipeline.identity.stored_pairs import aggregated
 from pipeline.transform.block import BlockTransformer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pipeline.identity.ranged_files import CarriedRange
 
 
 class PairTask(NamedTuple):
@@ -19,4 +20,6 @@ class PairTask(NamedTuple):
 
 def aggregate_pairs(_: BlockTransformer, task: PairTask) -> pa.RecordBatch:
     """Each pair of a piece once (`pipeline.identity.observed_pairs.PAIRS`)."""
+    from pipeline.identity.stored_pairs import aggregated
+
     return aggregated(task.block.batches())

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,21 +25,14 @@ from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.engines import Engine
 from pipeline.identity.columns import IdentityColumns
-from pipeline.identity.database import Database
 from pipeline.identity.event_ids import EventIds, IdActivity, count_one_day_people, find_activity, write_identified
 from pipeline.identity.groups import GroupCounts, Groups
-from pipeline.identity.identities import Identities
 from pipeline.identity.last_values import OwnerLookup
-from pipeline.identity.observed_pairs import EarlierLink, ObservedPairs
-from pipeline.identity.pair_file import add_pair_file
+from pipeline.identity.no_identities import NoIdentities
 from pipeline.identity.persons import PersonCounts, Wanted, initial_persons
 from pipeline.identity.promoted_values import PromotedValues
 from pipeline.identity.promotion import PromotedUpdate
-from pipeline.identity.ranged_files import CarriedRange
-from pipeline.identity.resolve import resolve
 from pipeline.identity.settings import choose_types
-from pipeline.identity.stored_pairs import StoredPairs
-from pipeline.identity.stored_updates import StoredUpdates
 from pipeline.identity.summary import MergeSummary
 from pipeline.plan.duplicates import Settled
 from pipeline.plan.pair_tasks import PairTask, aggregate_pairs
@@ -57,6 +51,14 @@ from pipeline.plan.window_index import EARLIER, earlier_pairs, write_window_inde
 from pipeline.transform.events import Mapper
 from pipeline.transform.tasks import BlockStats, TransformConfig
 from pipeline.validator.rules import ValidationContext
+
+if TYPE_CHECKING:
+    from pipeline.identity.identities import Identities
+    from pipeline.identity.observed_pairs import EarlierLink, ObservedPairs
+    from pipeline.identity.stored_pairs import StoredPairs
+    from pipeline.identity.stored_updates import StoredUpdates
+
+    Resolved = Identities | NoIdentities
 
 MAX_NAMES = 200
 """A plan lists this many property names, the most frequent."""
@@ -97,40 +99,79 @@ class PeopleBuilder:
         self._inputs = identity_inputs
         self._series = series
         self._settled = settled
-        self._database = Database(directory.scratch)
-        self._observed = ObservedPairs(self._database)
-        self._pairs = StoredPairs(directory.scratch / "pairs")
-        self._persons = StoredUpdates(directory.scratch / "updates-of-persons")
+        self._blocks: list[tuple[int, int, int]] = []
+        """What `add_block` got of blocks that come before the first one with a pair."""
         self._groups = Groups(directory.scratch / "updates-of-groups")
         self._promoted: Counter[str] = Counter()
         self._promotes: PromotedValues | None = None
 
+    # These load Arrow and DuckDB, which an export without pairs of ids and without persons does not need.
+
+    @cached_property
+    def _observed(self) -> ObservedPairs:
+        from pipeline.identity.database import Database
+        from pipeline.identity.observed_pairs import ObservedPairs
+
+        return ObservedPairs(Database(self._directory.scratch))
+
+    @cached_property
+    def _pairs(self) -> StoredPairs:
+        from pipeline.identity.stored_pairs import StoredPairs
+
+        pairs = StoredPairs(self._directory.scratch / "pairs")
+        for block in self._blocks:
+            pairs.add_block(*block)
+        self._blocks.clear()
+        return pairs
+
+    @cached_property
+    def _persons(self) -> StoredUpdates:
+        from pipeline.identity.stored_updates import StoredUpdates
+
+        return StoredUpdates(self._directory.scratch / "updates-of-persons")
+
+    def _has(self, name: str) -> bool:
+        """Whether anything is collected under a name, such as `_pairs`."""
+        return name in vars(self)
+
     def close(self) -> None:
         """Release memory and disk."""
-        self._database.close()
-        self._pairs.close()
-        self._persons.close()
+        if self._has("_observed"):
+            self._observed.database.close()
+        if self._has("_pairs"):
+            self._pairs.close()
+        if self._has("_persons"):
+            self._persons.close()
         self._groups.close()
 
     def add_block(self, number: int, part: int, first_row: int, stats: BlockStats) -> None:
         """Add a block, in order. `first_row` is the number of its first row in the part, from 1."""
-        self._pairs.add_block(number, part, first_row)
+        if self._has("_pairs"):
+            self._pairs.add_block(number, part, first_row)
+        else:
+            self._blocks.append((number, part, first_row))
         self._groups.types.update(stats.group_types)
         self._promoted.update(stats.promoted)
 
     def add_identities(self, identities: IdentityColumns) -> None:
         """Add what the rows of added blocks contain about ids, persons and groups."""
-        self._pairs.add(identities.pairs)
-        self._persons.add(identities.persons)
+        if identities.pairs.kinds:
+            self._pairs.add(identities.pairs)
+        if identities.persons.kind:
+            self._persons.add(identities.persons)
         self._groups.add(identities.groups)
 
     def aggregate_pairs(self, engine: Engine) -> None:
         """Aggregate the pairs that the rows contain; before `seal`."""
+        if not self._has("_pairs"):
+            return
         few = self._pairs.few
         if few is not None:
             for pairs in few:
                 self._observed.add_batch(pairs)
             return
+        from pipeline.identity.ranged_files import CarriedRange
+
         readable = engine.reads(self._directory.blocks)
         tasks = (PairTask(CarriedRange.of(piece, readable=readable)) for piece in self._pairs.pieces())
         for task, pairs in engine.walk(aggregate_pairs, tasks):
@@ -152,8 +193,10 @@ class PeopleBuilder:
         receive counts by code and the digests of the tables.
         """
         if self._inputs.pair_file is not None:
+            from pipeline.identity.pair_file import add_pair_file
+
             add_pair_file(self._observed, self._inputs.pair_file)
-        options, series = self._options, self._series
+        series = self._series
         if series is not None:
             write_window_index(self._directory, self._observed, ids, files)
             pending_merges = series.max_merges is not None
@@ -165,16 +208,7 @@ class PeopleBuilder:
             earlier = () if series is None else series.ids.sightings(hashed)
             return find_activity(hashed, order, chain(ids.chunks(), earlier))
 
-        with (
-            _infrequent_garbage_collection(),
-            resolve(
-                self._observed,
-                activity_of,
-                self._directory.scratch,
-                most=options.max_ids_per_person,
-                earlier=self._inputs.earlier,
-            ) as resolved,
-        ):
+        with _infrequent_garbage_collection(), self._resolved(activity_of) as resolved:
             merges = self._seal_identities(resolved, warnings, files)
             profiles = self._seal_profiles(resolved, ids, files)
             counts = PersonCounts()
@@ -185,9 +219,17 @@ class PeopleBuilder:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
         return PeopleSeal(merges, groups, persons, profiles)
 
+    def _resolved(self, activity_of: Callable[[NDArray[np.uint64], NDArray[np.int32]], IdActivity]) -> Resolved:
+        if not self._has("_observed") and not self._inputs.follows:
+            return NoIdentities()
+        from pipeline.identity.resolve import resolve
+
+        most, earlier = self._options.max_ids_per_person, self._inputs.earlier
+        return resolve(self._observed, activity_of, self._directory.scratch, most=most, earlier=earlier)
+
     # -- one table each ------------------------------------------------------------------------------
 
-    def _seal_identities(self, identities: Identities, warnings: Counter[str], files: dict[str, str]) -> MergeSummary:
+    def _seal_identities(self, identities: Resolved, warnings: Counter[str], files: dict[str, str]) -> MergeSummary:
         with LinesWriter(self._directory.identities) as writer:
             links = identities.links(self._mapper.hasher, self._options.as_of)
             if self._settled is not None:
@@ -202,7 +244,7 @@ class PeopleBuilder:
         identities.release()
         return summary
 
-    def _initials(self, promoted: Promoted, identities: Identities, counts: PersonCounts) -> Iterator[SealedPerson]:
+    def _initials(self, promoted: Promoted, identities: Resolved, counts: PersonCounts) -> Iterator[SealedPerson]:
         """The properties set once for persons before all events. An event belongs to the person of its id."""
         moves = identities.canonical if identities.moves else None
         self._promotes = PromotedValues(self._directory.scratch / "promoted", moves)
@@ -234,7 +276,7 @@ class PeopleBuilder:
         sealed = GroupsSeal(count, counts.properties, shown, dict(sorted(counts.left_out.items())))
         return sealed, writer.count - count
 
-    def _seal_profiles(self, identities: Identities, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
+    def _seal_profiles(self, identities: Resolved, ids: EventIds, files: dict[str, str]) -> ProfilesSeal:
         """Count who is identified. The table is retained only under `--persons identified`."""
         chosen = self._options.persons == "identified"
         path = self._directory.identified if chosen else self._directory.scratch / "identified.bin"
@@ -248,7 +290,7 @@ class PeopleBuilder:
 
     def _seal_persons(
         self,
-        identities: Identities,
+        identities: Resolved,
         counts: PersonCounts,
         warnings: Counter[str],
         files: dict[str, str],
@@ -284,6 +326,10 @@ class PeopleBuilder:
 
     def _profile_tasks(self, moves: OwnerLookup | None, *, readable: bool) -> Iterator[ProfileTask]:
         """A task for each piece of the updates; it has their bytes where the processes cannot read the files."""
+        if not self._has("_persons"):
+            return
+        from pipeline.identity.ranged_files import CarriedRange
+
         wanted = self._wanted()
         for piece in self._persons.pieces(moves):
             unwanted: frozenset[str] = frozenset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -12,12 +12,14 @@ from pipeline.encoder.event import Encoder
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_profile
 from pipeline.identity.last_values import LastValues, last_values_in
 from pipeline.identity.persons import PersonCounts, Wanted, final_persons
-from pipeline.identity.ranged_files import CarriedRange
 from pipeline.identity.settings import parse_policy
 from pipeline.models import SealedOptions
 from pipeline.transform.block import BlockTransformer
 from pipeline.transform.events import Mapper
 from pipeline.validator.rules import ValidationContext, event_too_large
+
+if TYPE_CHECKING:
+    from pipeline.identity.ranged_files import CarriedRange
 
 SURELY_SMALL = 100_000
 """An update with fewer bytes of properties passes every rule of size, however it is encoded."""

@@ -17,17 +17,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.identity.event_ids import EventIds
 from pipeline.identity.numbering import hashes
-from pipeline.identity.observed_pairs import ObservedPair, ObservedPairs
 from pipeline.plan.sealed.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.validator.placeholder_ids import is_placeholder
+
+if TYPE_CHECKING:
+    from pipeline.identity.observed_pairs import ObservedPair, ObservedPairs
 
 SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])
 """One id: xxh3-64 of it, µs UTC of its first event, and not 0 where an event names it as a user's."""
@@ -73,6 +75,7 @@ def earlier_pairs(directory: Directory, index: IdentityIndex, *, pending_merges:
     Their rows are not counted here, because their own plans counted them. `pending_merges` includes pairs whose merge
     was held back.
     """
+    from pipeline.identity.observed_pairs import ObservedPair
 
     def hashed_ids() -> Iterator[NDArray[np.uint64]]:
         yield from (chunk["person"] for chunk in _sightings(directory))

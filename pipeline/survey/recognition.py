@@ -8,6 +8,7 @@ from collections.abc import Mapping as Map
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.errors import EmptyExport, UnreadableExport, UsageError
 from pipeline.extractors import open_source
@@ -18,11 +19,11 @@ from pipeline.mapper import load as load_mapping
 from pipeline.mapper.program.required_fields import found_in, references_of
 from pipeline.mapper.registry import fits, is_lookup_file
 from pipeline.models import Part, SealedOptions, Source
-from pipeline.survey.columns import columns_of
-from pipeline.survey.draft import Draft, draft_mapping
-from pipeline.survey.roles import keys_in
 from pipeline.survey.tables import Table, largest_table, list_of_rows, records_of, rows_of, unique_columns
 from pipeline.values import Record
+
+if TYPE_CHECKING:
+    from pipeline.survey.draft import Draft
 
 MOST_PARTS = 20
 """How many parts of an export are read to recognise it."""
@@ -167,17 +168,26 @@ class Starter:
         self._table = table
         self.tool = tools[0] if len(tools) == 1 else ""
         """The shipped mapping that recognises the rows, "" for none."""
-        keys = [] if self.tool else keys_in(columns_of(table.records).values())
-        keys.sort(key=lambda column: len(column.texts) < len(column.values))
-        names = list(dict.fromkeys(column.steps[0] for column in keys))
+        names = [] if self.tool else _names_of_keys(table.records)
         self._unique = unique_columns(table.parts, names[:MOST_KEYS], SAMPLE_ROWS)
 
     def draft(self, answers: Map[str, str] | None = None) -> Draft:
         """The starting mapping, with answers to some of its choices; of a known tool, the shipped mapping."""
+        from pipeline.survey.draft import Draft, draft_mapping
+
         if self.tool:
             return Draft(load_mapping(self.tool).text, (), {})
         pages = (answers or {}).get(ROWS) == NO_PAGES
         return draft_mapping(self._pages if pages else self._table, {} if pages else self._unique, answers)
+
+
+def _names_of_keys(records: Sequence[Record]) -> list[str]:
+    from pipeline.survey.columns import columns_of
+    from pipeline.survey.roles import keys_in
+
+    keys = keys_in(columns_of(records).values())
+    keys.sort(key=lambda column: len(column.texts) < len(column.values))
+    return list(dict.fromkeys(column.steps[0] for column in keys))
 
 
 def _opened_pages(table: Table, sources: Sequence[str], spool: Path) -> Table | None:
