@@ -6,10 +6,12 @@ import contextlib
 import difflib
 from collections.abc import Iterator
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+
+import msgspec
 
 from pipeline.errors import MappingError, UsageError
 from pipeline.extractors.file_rules import FileRules, rules_set
@@ -117,7 +119,7 @@ def load(name_or_path: str, *, with_code: bool = True) -> Mapping:
             hint=f"did you mean {near[0]!r}?" if near else f"name a file, or one of: {', '.join(available())}",
         )
     mapping = _read(path, name_or_path)
-    return replace(mapping, code=code_of(mapping, path)) if mapping.python and with_code else mapping
+    return msgspec.structs.replace(mapping, code=code_of(mapping, path)) if mapping.python and with_code else mapping
 
 
 def _collision(name: str) -> UsageError:
@@ -152,7 +154,7 @@ def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
 
 
 def _declared(mapping: Mapping) -> FileRules:
-    files = {one.name: getattr(mapping.files, one.name) for one in fields(mapping.files)}
+    files = msgspec.structs.asdict(mapping.files)
     for pair in mapping.files.apart:
         if len(pair) != 2:
             raise MappingError(
@@ -198,7 +200,7 @@ class Compile:
     def __call__(self, options: SealedOptions) -> Mapper:
         mapping = _parsed(self.text, self.name)
         if self.code is not None:
-            mapping = replace(mapping, code=self.code)
+            mapping = msgspec.structs.replace(mapping, code=self.code)
         return compile_mapping(mapping, options, self.lookups)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Map
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from pipeline.mapper.codegen.runtime import encode
 from pipeline.mapper.inspection.cases import describe, outcomes_of, run_case

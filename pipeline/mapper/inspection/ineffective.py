@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as Map
-from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pipeline.errors import MappingError
 from pipeline.mapper.inspection.value_ranges import can_be, is_never_missing, is_never_placeholder
-from pipeline.mapper.language.kinds import MOST_CANDIDATES
+from pipeline.mapper.language.kinds import MOST_CANDIDATES, Keys
 from pipeline.mapper.language.loader import place_of
 from pipeline.mapper.language.sections import Call, EventRule, Mapping
 from pipeline.mapper.program.blanks import leave_out_blanks
@@ -338,8 +337,8 @@ def _calls(part: object) -> Iterator[Call]:
         part = part.arguments
     if isinstance(part, Map):
         part = tuple(part.values())
-    elif is_dataclass(part):
-        part = tuple(getattr(part, one.name) for one in fields(part) if one.name != "cases")
+    elif isinstance(part, Keys):
+        part = tuple(getattr(part, name) for name in part.__struct_fields__ if name != "cases")
     if isinstance(part, tuple):
         for one in part:
             yield from _calls(one)

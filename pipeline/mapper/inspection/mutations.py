@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from collections.abc import Mapping as Map
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
+
+from msgspec.structs import asdict, replace
 
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper.compiler import Mapper
@@ -105,13 +107,11 @@ def _survives(changed: Mapping, cases: list[Case]) -> bool | None:
 
 
 def _of_section(section: Section, part: Any, path: Path) -> Iterator[Change]:
-    """Changes of a section, an instance of its dataclass."""
-    defaults = {one.name: one for one in fields(part)}
+    """Changes of a section, an instance of its class."""
     for key, field in section.fields.items():
         name = field.into or key
         value = getattr(part, name)
-        default = defaults[name]
-        empty = default.default if default.default_factory is MISSING else default.default_factory()
+        empty = part.entries[name].empty
         if value is None or value == empty or key in _UNSEEN.get(section.name, ()):
             continue
         whole = isinstance(field.kind, Verbs | Either | Text | Choice)
@@ -223,6 +223,6 @@ def _shown(part: Any) -> str:
         return (
             f"{first!r}" if part.verb == "ref" else f"`{part.verb}`" + (f" {first!r}" if isinstance(first, str) else "")
         )
-    names: Map[str, Any] = {one.name: getattr(part, one.name) for one in fields(part)}
+    names: Map[str, Any] = asdict(part)
     known = next((value for name in ("code", "kind") if isinstance(value := names.get(name), str)), "")
     return f"{known!r}" if known else "this"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 
 class Place(NamedTuple):
@@ -15,8 +16,7 @@ class Place(NamedTuple):
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One verb and its arguments: nested calls, texts, lists and tables as its declaration says."""
 
     verb: str

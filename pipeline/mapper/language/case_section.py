@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
 from typing import Any
 
 from pipeline.mapper.language.call import Place
-from pipeline.mapper.language.kinds import NAMES, TEXT, TEXTS, Choice, Field, Json, ListOf, Section, TableOf, entry
+from pipeline.mapper.language.kinds import (
+    NAMES,
+    TEXT,
+    TEXTS,
+    Choice,
+    Field,
+    Json,
+    Keys,
+    ListOf,
+    Section,
+    TableOf,
+    entry,
+)
 
 OUTCOME = Section(
     "outcome",
@@ -36,8 +47,8 @@ OUTCOME = Section(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Keys):
+    place: Place
     name: str = entry(TEXT, "what the case shows")
     row: str = entry(Json(), "the row as JSON text")
     gives: tuple[Map[str, Any], ...] = entry(ListOf(OUTCOME), "the outcomes of the row, in order")
@@ -53,4 +64,3 @@ class Case:
         "csv: every value is the text of a cell, and `blanks` decides what blank cells are; json when left out",
         "json",
     )
-    place: Place

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
 
 from pipeline.extractors.layouts import KINDS
-from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Character, Choice, ListOf, TableOf, entry
+from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Character, Choice, Keys, ListOf, TableOf, entry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
+class Files(Keys):
     """How the files of the export are read and which of them count (`pipeline.extractors.file_rules`)."""
 
     header: str = entry(Choice(("yes", "no")), "whether delimited files begin with the names of their columns", "")
@@ -56,8 +54,7 @@ class Files:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookupFile:
+class LookupFile(Keys):
     """Files of the export whose rows are entries of a table (`pipeline.plan.lookups`)."""
 
     file: tuple[str, ...] = entry(

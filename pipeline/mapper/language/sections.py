@@ -1,4 +1,4 @@
-"""The mapping language: every section of a mapping file, as the dataclass that the loader fills.
+"""The mapping language: every section of a mapping file, as the class that the loader fills.
 
 Each key is declared once, with what it takes, its help and its default. The loader beside this module, the JSON Schema
 for editors and the reference in the docs read these declarations. Verbs declare their arguments with the same kinds, in
@@ -11,7 +11,6 @@ file means nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
 
 from pipeline.mapper.language.call import Call as Call
 from pipeline.mapper.language.call import Place as Place
@@ -29,6 +28,7 @@ from pipeline.mapper.language.kinds import (
     YES,
     Choice,
     Either,
+    Keys,
     ListOf,
     TableOf,
     Verbs,
@@ -42,14 +42,12 @@ UNITS = ("iso", "format", "s", "ms", "us", "ns", "auto")
 TYPES = ("number", "text", "boolean", "json", "list", "comma_number")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recognise:
+class Recognise(Keys):
     has: tuple[Call, ...] = entry(VALUES, "references that every row has")
     lacks: tuple[Call, ...] = entry(VALUES, "references that no row has", ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Keys):
     """Where it is left out and the first row of a part has one of `found`, its value is the first of `one_of`."""
 
     says: str = entry(TEXT, "what it means")
@@ -59,8 +57,7 @@ class Setting:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFromPath:
+class TableFromPath(Keys):
     """How the path of a file names the table of its rows, as `--set table=NAME` does (`mapper.table_names`)."""
 
     known: tuple[str, ...] = entry(NAMES, "the tables, * for any letters: a file of another one stops the plan")
@@ -74,8 +71,7 @@ class TableFromPath:
     otherwise: str | None = entry(TEXT, "the table of such files", None, name="else")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
+class Clock(Keys):
     source: Call = entry(VALUE, "the value with the time", name="from")
     unit: Call | str = entry(
         Either(UNITS), "how it is written; iso when left out; auto finds s, ms or us by size", "iso"
@@ -95,14 +91,12 @@ class Clock:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ids:
+class Ids(Keys):
     first: tuple[Call, ...] = entry(CANDIDATES, "candidates, best first; placeholder ids are passed over")
     junk: tuple[str, ...] = entry(NAMES, "this tool's own placeholder ids, in any case", ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Keys):
     of: tuple[Call, ...] = entry(VALUES, "the parts")
     needs: tuple[Call, ...] = entry(VALUES, "without one of these, a row has no key", ())
     keep: str = entry(
@@ -120,8 +114,7 @@ class Key:
     """docs/know/service.md#own-importer-mixpanel"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkRule:
+class LinkRule(Keys):
     """When a row states that two ids are one person. `distinct_id` and `other` are candidates, best first."""
 
     kind: str = entry(
@@ -145,16 +138,14 @@ class LinkRule:
 LINK = section("link", LinkRule, either=(("distinct_id", "other"), ("of",)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairRule:
+class PairRule(Keys):
     user: Call = entry(VALUE, "the id of a user")
     anonymous: tuple[Call, ...] = entry(
         CANDIDATES, "other ids, such as a device's: the first that the row has and that is not the user's", ()
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(Keys):
     """The members of an object in the row, taken one level up."""
 
     source: Call = entry(VALUE, "the object", name="from")
@@ -169,8 +160,7 @@ class Spread:
 SPREADS = ListOf(section("spread", Spread, short="from"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blanks:
+class Blanks(Keys):
     """What counts as missing, as if the row did not have it: to every reference, and as a property."""
 
     csv: str = entry(
@@ -199,14 +189,12 @@ class Blanks:
         return self.csv == "value"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blank:
+class Blank(Keys):
     values: tuple[str, ...] = entry(NAMES, "texts that mean no value")
     within: tuple[str, ...] = entry(NAMES, "the properties they are left out of", name="in")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(Keys):
     """Changes of properties: of every row, or of the rows of one event."""
 
     rename: Map[str, str] = entry(
@@ -219,7 +207,6 @@ class Changes:
     fill: Map[str, Call] = entry(VALUE_TABLE, "name: value, only where the row has no such property", dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Properties(Changes):
     open: Call | None = entry(VALUE, "the object with the properties; left out: the row itself", None)
     rest: str = entry(
@@ -241,8 +228,7 @@ class Properties(Changes):
     common: tuple[str, ...] = entry(NAMES, "properties of most rows: a hint for speed, never for meaning", ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
+class Person(Keys):
     set: Map[str, Call] = entry(VALUE_TABLE, "person property: value; the latest wins", dict)
     set_once: Map[str, Call] = entry(VALUE_TABLE, "person property: value; the first wins", dict)
     spread_set: tuple[Spread, ...] = entry(SPREADS, "objects whose members are set", ())
@@ -250,8 +236,7 @@ class Person:
     unset: Call | None = entry(VALUE, "a list or an object: the names of properties to remove from the person", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Persons:
+class Persons(Keys):
     """The defaults of options of the command line."""
 
     properties: str = entry(Choice(("final", "none")), "final: the last values, sent once (default)", "")
@@ -266,16 +251,14 @@ class Persons:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupUpdate:
+class GroupUpdate(Keys):
     type: Call | None = entry(VALUE, "the group's type", None)
     key: Call | None = entry(VALUE, "the group's key", None)
     set: Call | None = entry(VALUE, "an object: the group's properties", None)
     open: Call | None = entry(VALUE, "or an object of type, key and properties: one update for each key in it", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Groups:
+class Groups(Keys):
     types: Map[str, Call] = entry(VALUE_TABLE, "group type: its key, or a list of keys of which the first counts", dict)
     open: Call | None = entry(VALUE, "an object of group type and key, or list of keys", None)
     setting: str = entry(TEXT, "the --set name whose value lists, with commas, properties that are group types", "")
@@ -284,8 +267,7 @@ class Groups:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiles:
+class Profiles(Keys):
     id: str = entry(TEXT, "the column with the person's id")
     properties: str = entry(TEXT, "the column with an object of the person's properties")
     each: Call | None = entry(VALUE, "a list of objects with these two; a row without it is a profile itself", None)
@@ -293,7 +275,6 @@ class Profiles:
     leave: tuple[str, ...] = entry(NAMES, "not these properties", (), name="except")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EventRule(Changes):
     name: str = entry(TEXT, "the new name", "", name="as")
     skip: str = entry(TEXT, "the code under which such rows are left out", "")
@@ -306,30 +287,26 @@ class EventRule(Changes):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkipRule:
+class SkipRule(Keys):
     when: Call = entry(CONDITION, "the rows")
     code: str = entry(TEXT, "the code they are counted under")
     warn: str = entry(TEXT, "such rows are a warning too; a sentence on what is lost", "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(Keys):
     """Names that stay as they are, and that a person has looked at. They change no event."""
 
     events: tuple[str, ...] = entry(NAMES, "names of events; a name ending in * is a prefix", ())
     fields: tuple[str, ...] = entry(NAMES, "properties, and /columns beside them; a name ending in * is a prefix", ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extra:
+class Extra(Keys):
     event: Call = entry(VALUE, "the extra event's name")
     properties: Map[str, Call] = entry(VALUE_TABLE, "its properties", dict)
     when: Call | None = entry(CONDITION, "only rows for which this is true", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mapping:
+class Mapping(Keys):
     """One mapping file. `file` is its name in errors; `text` the file itself, for its digest; `code` the one that
     `python` names, read; `verbs` are those of installed packages."""
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
-from dataclasses import fields
 from itertools import takewhile
 from typing import NamedTuple
+
+from msgspec.structs import astuple
 
 from pipeline.mapper.codegen.runtime import members_of
 from pipeline.mapper.language import sections as language
@@ -108,9 +109,9 @@ class _Finder:
         self.references: list[Reference] = []
         self._identity()
         self._changes()
-        for section in fields(mapping):
-            if section.name not in _APART:
-                self._values(getattr(mapping, section.name))
+        for section in mapping.__struct_fields__:
+            if section not in _APART:
+                self._values(getattr(mapping, section))
 
     # -- references with a slot
 
@@ -199,9 +200,9 @@ class _Finder:
             case Clock():  # unit and format are words
                 self._values((given.source, given.proof_unless))
             case EventRule() | language.GroupUpdate() | language.LinkRule() | language.PairRule():
-                self._values([getattr(given, one.name) for one in fields(given)])
+                self._values(astuple(given))
             case language.SkipRule() | language.Extra() | language.Person() | language.Properties():
-                self._values([getattr(given, one.name) for one in fields(given)])
+                self._values(astuple(given))
             case Map():
                 self._values(tuple(given.values()))
             case list() | tuple():
