@@ -35,9 +35,9 @@ def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return calling(capfd, monkeypatch)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A running Chromium, one for a file of tests."""
+    """A running Chromium, one for all tests of a process."""
     program = chromium()
     require(program, "there is no Chromium on this machine")
     assert program is not None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from uuid import UUID
 
@@ -84,12 +87,36 @@ def add(file: Path, text: bytes) -> None:
 def planned(
     folder: Path, rows: int = 100, *, files: int = 2, batch: int = 10, links: bool = False, **asked: Any
 ) -> Path:
-    """The directory of a plan over such an export, with `batch` events a request."""
-    source = export(folder / "export", rows, files, links)
+    """The directory of a plan over such an export, with `batch` events a request.
+
+    It is made once for all tests of a process, and copied with its export: then only its paths have to be changed, of
+    which a plan's digest knows nothing.
+    """
     settings = COLUMNS | ({"anonymous_id": "anonymous_id"} if links else {})
-    asked = {"mapping": "generic", "settings": settings, "workers": 0, "max_batch_events": batch} | asked
-    pipeline.plan_export(source, folder / "plan", PlanOptions(**asked))
+    options = PlanOptions(
+        **{"mapping": "generic", "settings": settings, "workers": 0, "max_batch_events": batch} | asked
+    )
+    key = repr((rows, files, links, options))
+    if key not in _plans:
+        made = _plans_folder() / str(len(_plans))
+        pipeline.plan_export(export(made / "export", rows, files, links), made / "plan", options)
+        _plans[key] = made
+    made = _plans[key]
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+    for name in ("plan.json", "report.json", "report.html"):
+        path = folder / "plan" / name
+        path.write_text(path.read_text("utf-8").replace(str(made), str(folder)), "utf-8")
     return folder / "plan"
+
+
+_plans: dict[str, Path] = {}
+
+
+@cache
+def _plans_folder() -> Path:
+    folder = mkdtemp(prefix="plans-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def identities(rows: int) -> set[Identity]:
