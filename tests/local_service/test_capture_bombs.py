@@ -12,7 +12,6 @@ import pytest
 from pipeline.local_service.capture.decoding import RequestRefused
 from pipeline.local_service.capture.parsing import DEEPEST, depth, parse_body
 
-MIB = 1024 * 1024
 NOTHING = b"{}," * 8_000_000 + b"{}"
 BOMBS = {
     "a list of nothing": b"[" + NOTHING + b"]",

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from pipeline.local_service import LocalService, Settings
-from tests.support.capture_service import UUID, batch, make, post, taken
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[LocalService]:
-    """One service for the tests that do not look at totals."""
-    with make() as service:
-        yield service
-
-
-@pytest.fixture
-def service() -> Iterator[LocalService]:
-    with make() as fresh:
-        yield fresh
-
+from pipeline.local_service import LocalService
+from tests.support import capture_service
+from tests.support.capture_service import CLIENT, UUID, batch, post, taken
 
 GZIPPED = gzip.compress(batch())
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -84,28 +70,26 @@ def test_refuses_what_it_cannot_decode(
     assert (answer.status_code, answer.text) == (400, f"failed to decode request: {text}")
 
 
-def test_takes_data_in_the_query_of_a_get(service: LocalService) -> None:
+def test_takes_data_in_the_query_of_a_get(shared: LocalService) -> None:
     """GET is allowed, with the body as `?data=`; without it a resent GET is a missing payload."""
-    assert httpx.get(service.url + "/batch/", params={"data": batch().decode()}).status_code == 200
-    bare = httpx.get(service.url + "/batch/")
+    before = shared.store.raw_count()
+    assert CLIENT.get(shared.url + "/batch/", params={"data": batch().decode()}).status_code == 200
+    bare = CLIENT.get(shared.url + "/batch/")
     assert (bare.status_code, bare.text) == (400, "request missing data payload")
-    assert service.count() == 1
+    assert shared.store.raw_count() == before + 1
 
 
 @pytest.mark.parametrize("given", ["text/plain", "application/json5", ""])
-def test_expects_json(given: str) -> None:
+def test_expects_json(shared: LocalService, given: str) -> None:
     """A batch that is not said to be JSON is taken and noted, or refused by a switch; a form is neither."""
+    strict, odd = capture_service.shared(content_type="json"), {"content-type": given}
+    before = len(shared.warnings())
+    assert post(shared, batch(), headers=odd).status_code == 200
+    refused = post(strict, batch(), headers=odd)
+    assert (refused.status_code, refused.text) == (415, "expected Content-Type: application/json")
     form = b"data=" + base64.urlsafe_b64encode(batch()).replace(b"-", b"%2B").replace(b"_", b"/")
-    with make() as lax, make(Settings(content_type="json")) as strict:
-        assert post(lax, batch(), headers={"content-type": given}).status_code == 200
-        assert [warning.type for warning in lax.warnings()] == ["unexpected_content_type"]
-        refused = post(strict, batch(), headers={"content-type": given})
-        assert (refused.status_code, refused.text) == (415, "expected Content-Type: application/json")
-        for service in (lax, strict):
-            assert (
-                post(service, batch(), headers={"content-type": "application/json; charset=utf-8"}).status_code == 200
-            )
-            assert post(service, batch(), path="/e/", headers={"content-type": given}).status_code == 200
-            form_type = {"content-type": "application/x-www-form-urlencoded"}
-            assert post(service, form, headers=form_type).status_code == 200
-        assert len(lax.warnings()) == 1
+    for service in (shared, strict):
+        assert post(service, batch(), headers={"content-type": "application/json; charset=utf-8"}).status_code == 200
+        assert post(service, batch(), "/e/", odd).status_code == 200
+        assert post(service, form, headers=FORM).status_code == 200
+    assert [warning.type for warning in shared.warnings()[before:]] == ["unexpected_content_type"]

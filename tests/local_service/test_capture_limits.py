@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import gzip
 import uuid as uuids
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from pipeline.local_service import LocalService, Settings
 from tests.support.capture_service import UUID, batch, event, make, post
-
-
-@pytest.fixture
-def service() -> Iterator[LocalService]:
-    with make() as fresh:
-        yield fresh
 
 
 def test_default_limits_are_the_services() -> None:
@@ -32,7 +23,7 @@ def test_default_limits_are_the_services() -> None:
 def test_refuses_bodies_over_the_limits() -> None:
     """A body too large as sent, or once decoded, is 413; at the limit it is taken."""
     body = batch()
-    with make(Settings(batch_wire_limit=len(body), decoded_limit=len(body))) as service:
+    with make(batch_wire_limit=len(body), decoded_limit=len(body)) as service:
         assert post(service, body).status_code == 200
         wire = post(service, body + b" ")
         assert (wire.status_code, wire.text.partition(": ")[0]) == (413, "maximum event size exceeded")
@@ -47,7 +38,7 @@ def test_refuses_bodies_over_the_limits() -> None:
 def test_other_routes_have_the_smaller_limit() -> None:
     """The limit of 2 MiB is for the event routes, the one of 20 MiB for `/batch`."""
     body = batch()
-    with make(Settings(event_wire_limit=len(body) - 1)) as service:
+    with make(event_wire_limit=len(body) - 1) as service:
         assert post(service, body, "/batch").status_code == 200
         assert post(service, body, "/e").status_code == 413
 
@@ -68,7 +59,7 @@ def test_an_event_is_measured_as_it_is_queued(service: LocalService) -> None:
 
 def test_earlier_events_of_an_oversize_batch_may_be_kept() -> None:
     """With `oversize_event` set so, what stood before the large event is stored although the answer is 413."""
-    with make(Settings(oversize_event="keep_earlier")) as service:
+    with make(oversize_event="keep_earlier") as service:
         body = batch(event(), large("x" * 1_000_000), event(uuid=str(uuids.uuid4())))
         assert post(service, body).status_code == 413
         assert [one.uuid for one in service.events()] == [UUID]

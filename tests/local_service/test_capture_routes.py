@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 
-import httpx
 import pytest
 
 from pipeline.local_service import LocalService
-from tests.support.capture_service import KEY, batch, make, post
-from tests.support.plain_http import PLAIN
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[LocalService]:
-    """One service for the tests that do not look at totals."""
-    with make() as service:
-        yield service
+from tests.support.capture_service import CLIENT, KEY, batch, post
 
 
 @pytest.mark.parametrize("path", ["/batch", "/batch/", "/i/v0/e", "/i/v0/e/", "/e/", "/capture", "/track/", "/engage"])
@@ -28,7 +18,7 @@ def test_every_route_answers_itself(shared: LocalService, path: str) -> None:
 
 def test_redirects_nothing(shared: LocalService) -> None:
     """A path that is not served is 404; a slash too many is never a redirect, which would lose a body."""
-    assert httpx.get(shared.url + "/_stats/", **PLAIN).status_code == 404
+    assert CLIENT.get(shared.url + "/_stats/").status_code == 404
 
 
 def test_beacon_is_answered_empty(shared: LocalService) -> None:
@@ -40,7 +30,7 @@ def test_beacon_is_answered_empty(shared: LocalService) -> None:
 def test_browsers_are_let_in(shared: LocalService) -> None:
     """OPTIONS answers the Ok body, and mirrors origin and headers."""
     asked = {"origin": "https://app.example", "access-control-request-headers": "content-type"}
-    answer = httpx.options(shared.url + "/batch/", headers=asked, **PLAIN)
+    answer = CLIENT.options(shared.url + "/batch/", headers=asked)
     assert (answer.status_code, answer.text) == (200, '{"status":"Ok"}')
     assert answer.headers["access-control-allow-origin"] == "https://app.example"
     assert answer.headers["access-control-allow-headers"] == "content-type"
@@ -49,7 +39,7 @@ def test_browsers_are_let_in(shared: LocalService) -> None:
 
 def test_says_that_it_is_ready(shared: LocalService) -> None:
     """`/_readiness` answers the text `capture`."""
-    answer = httpx.get(shared.url + "/_readiness", **PLAIN)
+    answer = CLIENT.get(shared.url + "/_readiness")
     assert (answer.status_code, answer.text) == (200, "capture")
 
 
@@ -65,9 +55,7 @@ def test_listens_on_this_machine_only(shared: LocalService) -> None:
 @pytest.mark.parametrize("path", ["/flags", "/flags/", "/flags/?v=2", "/decide/", "/decide/?v=3"])
 def test_answers_sdks_that_ask_for_flags(shared: LocalService, path: str) -> None:
     """There are no feature flags, and whoever asks is told so in the shape of its route."""
-    answer = httpx.post(
-        shared.url + path, json={"token": KEY, "distinct_id": "u"}, headers={"origin": "http://x"}, **PLAIN
-    )
+    answer = CLIENT.post(shared.url + path, json={"token": KEY, "distinct_id": "u"}, headers={"origin": "http://x"})
     told = answer.json()
     assert (answer.status_code, told["errorsWhileComputingFlags"]) == (200, False)
     assert (told["flags"] if path.endswith("v=2") else told["featureFlags"]) == {}

@@ -5,23 +5,15 @@ from __future__ import annotations
 
 import json
 import uuid as uuids
-from collections.abc import Iterator
 
 import pytest
 
 from pipeline.local_service import LocalService
-from tests.support.capture_service import KEY, UUID, batch, event, make, post, taken
+from tests.support.capture_service import KEY, UUID, batch, event, post, taken
 
 HYDRATION = "failed to hydrate events from request: non-engage request missing event name attribute"
 NO_SHAPE = "failed to parse request: data did not match any variant of untagged enum RawRequest"
 NO_ID = "event submitted without a distinct_id"
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[LocalService]:
-    """One service for the tests that do not look at totals."""
-    with make() as service:
-        yield service
 
 
 def nested(levels: int) -> bytes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import atexit
 import json
+from contextlib import AbstractContextManager
 from dataclasses import fields
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import httpx
@@ -14,9 +15,8 @@ from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
 from pipeline.local_service.landed import LandedEvent
 from tests.support.plain_http import PLAIN
+from tests.support.services import NOW, kept, running
 
-NOW = 1_700_000_000_000_000
-"""In microseconds."""
 NOW_TEXT = "2023-11-14T22:13:20.000000Z"
 UUID = "0188a5eb-0000-7000-8000-000000000001"
 KEY = "phc_rehearsal"
@@ -25,8 +25,15 @@ atexit.register(CLIENT.close)
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_personal": frozenset({"*"})})
 
 
-def make(settings: Settings | None = None, store: Path | None = None) -> LocalService:
-    return LocalService(store, keys=KEYS, settings=settings or Settings(clock=lambda: NOW))
+def make(faults: tuple[str, ...] = (), **switches: Any) -> AbstractContextManager[LocalService]:
+    """A service of one's own."""
+    return running(KEYS, Settings(**{"clock": lambda: NOW} | switches), faults=faults)
+
+
+@cache
+def shared(**switches: Any) -> LocalService:
+    """The service of all tests with these switches, for those that look at what they themselves did."""
+    return kept(keys=KEYS, settings=Settings(**{"clock": lambda: NOW} | switches))
 
 
 def event(**changes: Any) -> dict[str, Any]:
@@ -57,7 +64,7 @@ def taken(
     service: LocalService, body: bytes, path: str = "/batch/", headers: dict[str, str] | None = None
 ) -> list[LandedEvent]:
     """The copies of events that a request leaves in the service, which must take it, in their order."""
-    ((before,),) = service.select("select coalesce(max(receipt), 0) from raw_events")
+    before = service.store.raw_count()
     answer = post(service, body, path, headers)
     assert (answer.status_code, answer.text) == (200, '{"status":"Ok"}')
     assert answer.headers["content-type"] == "application/json"

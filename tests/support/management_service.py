@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import httpx
 
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
+from pipeline.local_service.settings import Behaviour, preset
 from tests.support.plain_http import PLAIN
+from tests.support.services import NOW, kept, running
 
 SCOPES = (
     "hog_function:read",
@@ -84,6 +88,14 @@ KEYS = Keyring(
 )
 
 
+QUERIED = {
+    "event": "Signed up",
+    "properties": {"distinct_id": "u1"},
+    "timestamp": "2023-01-02T03:04:05.678901Z",
+    "uuid": "0188a5eb-0000-7000-8000-000000000001",
+}
+
+
 class Asking:
     """Requests to one service, with and without keys."""
 
@@ -118,7 +130,36 @@ def problem(answer: httpx.Response, status: int) -> tuple[str, str | None]:
 @contextmanager
 def asking(settings: Settings | None = None, **more: Any) -> Iterator[Asking]:
     """A service that runs, and requests to it."""
-    with LocalService(keys=KEYS, settings=settings, **({"seed": SEED} | more)) as service:
+    with running(KEYS, settings, **({"seed": SEED} | more)) as service:
         ask = Asking(service)
         with ask.client:
             yield ask
+
+
+@cache
+def shared(behaviour: Behaviour = "contract") -> Asking:
+    """The service of all tests with this behaviour that look at what they themselves did. It limits no calls."""
+    settings = preset(behaviour, management_rates="off", clock=lambda: NOW) if behaviour == "observed" else None
+    ask = Asking(kept(keys=KEYS, settings=settings, seed=SEED))
+    atexit.register(ask.client.close)
+    return ask
+
+
+@cache
+def queried() -> Asking:
+    """The service of all tests that ask by SQL: project 1 has one event, project 2 none."""
+    ask = Asking(kept(keys=KEYS, settings=Settings(clock=lambda: NOW), seed=SEED))
+    atexit.register(ask.client.close)
+    assert (
+        ask(
+            "POST", "/batch/", {"api_key": "phc_test_a", "historical_migration": True, "batch": [QUERIED]}, key=None
+        ).status_code
+        == 200
+    )
+    return ask
+
+
+def query(ask: Asking, sql: object, key: str | None = ALL, project: object = 1, slash: str = "/") -> httpx.Response:
+    """The answer to a query."""
+    asked = {"query": {"kind": "HogQLQuery", "query": sql}}
+    return ask("POST", f"/api/projects/{project}/query{slash}", asked, key=key)

@@ -17,9 +17,8 @@ from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
 from pipeline.local_service.landed import GroupProfile, IngestionWarning, PersonProfile
 from tests.support.plain_http import PLAIN
+from tests.support.services import NOW, kept
 
-NOW = 1_700_000_000_000_000
-"""2023-11-14T22:13:20Z, in microseconds."""
 KEYS = Keyring(
     tuple(Project(number, f"Project {number}", f"phc_test_{number}") for number in range(1, 1000)),
     {"phx_test": frozenset({"*"})},
@@ -30,9 +29,7 @@ _numbers = count(1)
 @cache
 def _shared(**switches: Any) -> tuple[LocalService, Iterator[int]]:
     """One service for all tests with the same switches, and the projects of it that are still empty."""
-    service = LocalService(keys=KEYS, settings=Settings(clock=lambda: NOW, **switches)).start()
-    atexit.register(service.close)
-    return service, iter(range(1, 999, 2))
+    return kept(keys=KEYS, settings=Settings(clock=lambda: NOW, **switches)), iter(range(1, 999, 2))
 
 
 @dataclass(frozen=True)
@@ -114,10 +111,9 @@ def send(room: Room, *events: dict[str, Any], second: bool = False) -> None:
 
 
 def landed(*events: dict[str, Any], **switches: Any) -> list[PersonProfile]:
-    """The persons that the events make, sent one by one."""
+    """The persons that the events make."""
     room = fresh(**switches)
-    for one in events:
-        send(room, one)
+    send(room, *events)
     return room.persons()
 
 

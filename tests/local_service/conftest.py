@@ -1,0 +1,57 @@
+"""The services that the tests of several files ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.local_service import LocalService
+from pipeline.local_service.settings import Behaviour
+from tests.support import capture_service, management_service
+from tests.support.management_service import Asking
+
+
+@pytest.fixture(scope="session")
+def shared() -> LocalService:
+    """The service that takes events of everybody."""
+    return capture_service.shared()
+
+
+@pytest.fixture
+def service() -> Iterator[LocalService]:
+    """An empty service that takes events."""
+    with capture_service.make() as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="session")
+def ask() -> Asking:
+    """The management API of everybody, as its contract states it."""
+    return management_service.shared()
+
+
+@pytest.fixture(scope="session")
+def observed() -> Asking:
+    """The management API of everybody, as the real service's source has it."""
+    return management_service.shared("observed")
+
+
+@pytest.fixture
+def fresh() -> Iterator[Asking]:
+    """A management API of one's own."""
+    with management_service.asking() as found:
+        yield found
+
+
+@pytest.fixture(scope="session", params=["contract", "observed"])
+def either(request: pytest.FixtureRequest) -> Asking:
+    """The management API of everybody, in each behaviour."""
+    behaviour: Behaviour = request.param
+    return management_service.shared(behaviour)
+
+
+@pytest.fixture(scope="session")
+def queried() -> Asking:
+    """The service of everybody that has one event, in project 1, to be queried."""
+    return management_service.queried()
