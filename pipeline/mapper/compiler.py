@@ -21,10 +21,11 @@ import msgspec
 
 from pipeline import models, uuids, values
 from pipeline.errors import MappingError, UsageError
+from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
 from pipeline.mapper.codegen import groups, runtime
 from pipeline.mapper.codegen.native_rows import NativeEmitter, NotNative, OddMembers
 from pipeline.mapper.codegen.steps import StepEmitter
-from pipeline.mapper.language.loader import place_of
+from pipeline.mapper.language.parsed import place_of
 from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.own_code import Cost, OwnCodeRunner, load
 from pipeline.mapper.program import expressions

@@ -10,21 +10,22 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pipeline.errors import MappingError, UsageError
 from pipeline.extractors.file_rules import FileRules, rules_set
 from pipeline.extractors.patterns import matches
-from pipeline.mapper.compiler import Mapper, compile_mapping
-from pipeline.mapper.language.loader import parse, place_of
+from pipeline.mapper.language.parsed import parse, place_of
 from pipeline.mapper.language.sections import Mapping
-from pipeline.mapper.own_code import read
-from pipeline.mapper.program.builder import Tables
-from pipeline.mapper.program.references import find, properties_of
 from pipeline.models import OwnCode, SealedOptions
 from pipeline.plugins import MAPPINGS, Plugin, collision, installed
 from pipeline.values import Record
+
+if TYPE_CHECKING:
+    from pipeline.mapper.compiler import Mapper
+    from pipeline.mapper.program.builder import Tables
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -129,6 +130,7 @@ def _collision(name: str) -> UsageError:
 
 def code_of(mapping: Mapping, path: Path) -> OwnCode:
     """The code that the mapping at a path names with `python`. Raises MappingError."""
+    from pipeline.mapper.own_code import read
 
     def wrong(message: str, hint: str) -> MappingError:
         file, line, column = place_of(mapping, "python")
@@ -198,6 +200,8 @@ class Compile:
     code: OwnCode | None = None
 
     def __call__(self, options: SealedOptions) -> Mapper:
+        from pipeline.mapper.compiler import compile_mapping
+
         mapping = _parsed(self.text, self.name)
         if self.code is not None:
             mapping = msgspec.structs.replace(mapping, code=self.code)
@@ -236,6 +240,8 @@ def recognise(record: Record) -> list[str]:
 
 def fits(mapping: Mapping, record: Record) -> bool:
     """Whether a row fits one clause of `recognise`: it has all references of `has` and none of `lacks`."""
+    from pipeline.mapper.program.references import find, properties_of
+
     properties = properties_of(mapping, record)
     return any(
         all(find(call, record, properties) is not None for call in clause.has)

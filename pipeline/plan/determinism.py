@@ -23,7 +23,7 @@ from pipeline.errors import BackcastError, MappingError
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import rows as read_rows
 from pipeline.mapper import Mapping
-from pipeline.mapper.language.loader import place_of
+from pipeline.mapper.language.parsed import place_of
 from pipeline.models import Block, RejectReason, UnvalidatedEvent
 from pipeline.text import printable
 from pipeline.values import raw

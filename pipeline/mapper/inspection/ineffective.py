@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pipeline.errors import MappingError
 from pipeline.mapper.inspection.value_ranges import can_be, is_never_missing, is_never_placeholder
 from pipeline.mapper.language.kinds import MOST_CANDIDATES, Keys
-from pipeline.mapper.language.loader import place_of
+from pipeline.mapper.language.parsed import place_of
 from pipeline.mapper.language.sections import Call, EventRule, Mapping
 from pipeline.mapper.program.blanks import leave_out_blanks
 from pipeline.mapper.program.references import path_steps, references_in

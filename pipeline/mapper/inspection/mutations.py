@@ -19,7 +19,7 @@ from pipeline.errors import MappingError, UsageError
 from pipeline.mapper.compiler import Mapper
 from pipeline.mapper.inspection.cases import run_case
 from pipeline.mapper.language.kinds import FAMILIES, Choice, Either, Json, Kind, ListOf, Section, TableOf, Text, Verbs
-from pipeline.mapper.language.loader import place_of
+from pipeline.mapper.language.parsed import place_of
 from pipeline.mapper.language.sections import MAPPING, Call, Case, Mapping, Place
 
 LEAST_SHARE = 0.95

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
-from pipeline.mapper.language.loader import Places
+from pipeline.mapper.language.parsed import Places
 from pipeline.mapper.language.sections import Changes, Mapping
 
 KEPT = "kept under its name"

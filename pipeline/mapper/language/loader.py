@@ -8,7 +8,7 @@ job files too (pipeline.jobs.loading). The only file that imports yaml.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -35,6 +35,7 @@ from pipeline.mapper.language.kinds import (
     Verb,
     Verbs,
 )
+from pipeline.mapper.language.parsed import Outline
 from pipeline.mapper.language.sections import FORMAT, MAPPING, Call, Mapping, Place
 
 MOST_LEVELS = 32
@@ -79,33 +80,19 @@ def _check_files(reader: Reader, node: Any, files: Files | None) -> None:
         raise reader.wrong(reader.entries(node).get(key), message, hint)
 
 
-class Places:
-    """The places of the keys of a mapping in its file, which is parsed once."""
+def outline(text: str, file: str) -> Outline:
+    """The outline of a mapping file, for `parsed.Places`."""
 
-    def __init__(self, mapping: Mapping) -> None:
-        self._file = mapping.file
-        self._reader = Reader(mapping.file)
-        self._root = self._reader.compose(mapping.text)
+    def of(node: yaml.Node) -> Outline:
+        if isinstance(node, yaml.MappingNode):
+            return {key.value: (*_at(key), of(value)) for key, value in node.value}
+        return [(*_at(one), of(one)) for one in node.value] if isinstance(node, yaml.SequenceNode) else None
 
-    def of(self, *path: str | int) -> Place:
-        """The place of a key, by the keys and the indexes that lead to it, or of the last of them that is there."""
-        node = self._root
-        place = Place(self._file, 1, 1)
-        for step in path:
-            if isinstance(node, yaml.MappingNode) and isinstance(step, str):
-                found = next(((key, value) for key, value in node.value if key.value == step), None)
-                if found is None:
-                    break
-                place, node = self._reader.place(found[0]), found[1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-                node = node.value[step]
-                place = self._reader.place(node)
-        return place
+    def _at(node: yaml.Node) -> tuple[int, int]:
+        return node.start_mark.line + 1, node.start_mark.column + 1
 
-
-def place_of(mapping: Mapping, *path: str | int) -> Place:
-    """The place of one key of a mapping, as `Places.of` finds it."""
-    return Places(mapping).of(*path)
+    root = Reader(file).compose(text)
+    return None if root is None else of(root)
 
 
 def span_of(mapping: Mapping, *path: str | int) -> tuple[tuple[int, int], tuple[int, int], bool]:
@@ -128,6 +115,23 @@ def span_of(mapping: Mapping, *path: str | int) -> tuple[tuple[int, int], tuple[
     return (start.line, start.column), (node.end_mark.line, node.end_mark.column), flow
 
 
+def _tree(event: Any, events: Iterator[Any]) -> yaml.Node:
+    """The node that begins with an event; takes its further events."""
+    start: Any = event.start_mark
+    end: Any = event.end_mark
+    if isinstance(event, yaml.ScalarEvent):
+        return yaml.ScalarNode("", event.value, start, end, style=event.style)
+    flow: bool = event.flow_style
+    table = isinstance(event, yaml.MappingStartEvent)
+    children: list[yaml.Node] = []
+    while not isinstance(event := next(events), yaml.CollectionEndEvent):
+        children.append(_tree(event, events))
+    end = event.end_mark
+    if table:
+        return yaml.MappingNode("", list(zip(children[::2], children[1::2], strict=True)), start, end, flow_style=flow)
+    return yaml.SequenceNode("", children, start, end, flow_style=flow)
+
+
 class Reader:
     """Reads nodes as their kinds declare; raises `error` with the place of a wrong one."""
 
@@ -138,27 +142,20 @@ class Reader:
         """The verbs of installed packages that were read."""
 
     def compose(self, text: str) -> yaml.Node | None:
-        levels = 0
+        """The tree of a text, made of the events that were checked, so that the text is parsed once."""
+        starts: list[Any] = []
+        roots: list[yaml.Node] = []
         try:
-            for event in yaml.parse(text, Loader=_Loader):
-                mark = event.start_mark
-                # Counted while parsing: composing a tree of many more levels would exhaust the stack.
-                levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-                if levels > MOST_LEVELS:
-                    raise self._at(
-                        mark,
-                        f"lists and tables are nested more than {MOST_LEVELS} levels deep",
-                        "write it with fewer levels; `all` and `any` take lists of conditions",
-                    )
-                if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                    raise self._at(
-                        mark, "anchors and aliases are not part of the language", "write it twice, or use a table"
-                    )
-                if getattr(event, "tag", None):
-                    raise self._at(
-                        mark, "tags are not part of the language", "every scalar is text; a verb gives it a type"
-                    )
-            return yaml.compose(text, Loader=_Loader)
+            events = self._events(text)
+            for event in events:
+                if isinstance(event, yaml.DocumentStartEvent):
+                    starts.append(event.start_mark)
+                else:
+                    roots.append(_tree(event, events))
+            if len(starts) > 1:
+                raise yaml.MarkedYAMLError(
+                    "expected a single document in the stream", None, "but found another document", starts[1]
+                )
         except yaml.MarkedYAMLError as error:
             problem = " ".join(part for part in (error.context, error.problem) if part)
             raise self._at(
@@ -166,6 +163,31 @@ class Reader:
             ) from None
         except yaml.YAMLError as error:
             raise self._error(f"not YAML: {error}", file=self._file, hint="save the file as UTF-8") from None
+        return roots[0] if roots else None
+
+    def _events(self, text: str) -> Iterator[Any]:
+        """The events of a text that begin a document, and those of nodes."""
+        levels = 0
+        for event in yaml.parse(text, Loader=_Loader):
+            mark = event.start_mark
+            # Counted while parsing: a tree of many more levels would exhaust the stack.
+            levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if levels > MOST_LEVELS:
+                raise self._at(
+                    mark,
+                    f"lists and tables are nested more than {MOST_LEVELS} levels deep",
+                    "write it with fewer levels; `all` and `any` take lists of conditions",
+                )
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+                raise self._at(
+                    mark, "anchors and aliases are not part of the language", "write it twice, or use a table"
+                )
+            if getattr(event, "tag", None):
+                raise self._at(
+                    mark, "tags are not part of the language", "every scalar is text; a verb gives it a type"
+                )
+            if isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent | yaml.DocumentStartEvent):
+                yield event
 
     def _at(self, mark: Any, message: str, hint: str) -> WrongFile:
         if mark is None:

@@ -58,6 +58,8 @@ def problems() -> tuple[tuple[Plugin, UsageError], ...]:
 @cache
 def _shipped() -> frozenset[str]:
     """The verbs that are there before any package's; the first call comes before one is loaded."""
+    from pipeline.mapper import verbs as declared  # noqa: F401
+
     return frozenset(name for verbs in FAMILIES.values() for name in verbs)
 
 

@@ -10,7 +10,6 @@ import msgspec
 from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.inspection.case_updates import gives_lines
 from pipeline.mapper.inspection.cases import describe, row_of
-from pipeline.mapper.language.loader import parse
 from pipeline.mapper.language.scalars import json_scalar, quoted
 from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.values import Record, raw
@@ -28,6 +27,8 @@ ROW_CHARACTERS = 20_000
 
 def cases_of(text: str, records: Sequence[Record], form: str) -> tuple[str, str]:
     """The cases of a mapping in YAML, drawn from these rows, and why it is unfinished, "" where all rows are sent."""
+    from pipeline.mapper.language.loader import parse
+
     mapping = parse(text, "new mapping")
     zones = ("UTC",) if "zone: local" in text else ()
     mapper = compile_mapping(mapping, SealedOptions(as_of=_AS_OF, zones=tuple((zone, "") for zone in zones)))

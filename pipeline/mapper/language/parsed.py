@@ -1,0 +1,135 @@
+"""A mapping and the places of its keys, parsed: of a shipped mapping when the package was built, of any other one now.
+
+The build (`hatch_build.py`) writes what it parsed into INDEX, because parsing takes longer than all else that is done
+with a few rows. An entry is found by the digest of its text, and the index counts only for the code that it was written
+with. So where a mapping or the language was changed since, as in a checkout, the text is parsed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pipeline import plugins
+from pipeline.mapper.language.call import Place
+from pipeline.mapper.language.sections import Mapping
+
+INDEX = Path(__file__).with_name("parsed.pickle")
+Outline: TypeAlias = "dict[str, tuple[int, int, Outline]] | list[tuple[int, int, Outline]] | None"
+"""The line and the column of each key of a table and of each item of a list, with the outline of what it has."""
+_FILE, _TEXT = "\0file", "\0text"
+"""What stands in a pickle for the name and the text of the mapping; no mapping has these texts."""
+
+
+def parse(text: str, file: str) -> Mapping:
+    """The mapping of a text; `file` is what errors call it. Raises MappingError."""
+    found = _entry(text)
+    if found is not None:
+        with suppress(Exception):  # of another version of msgspec it may be no mapping
+            mapping: Mapping = _Unpickler(found[0], {_FILE: file, _TEXT: text}).load()
+            return mapping
+    from pipeline.mapper.language import loader
+
+    return loader.parse(text, file)
+
+
+class Places:
+    """The places of the keys of a mapping in its file."""
+
+    def __init__(self, mapping: Mapping) -> None:
+        self._file = mapping.file
+        found = _entry(mapping.text)
+        if found is None:
+            from pipeline.mapper.language import loader
+
+            self._outline = loader.outline(mapping.text, mapping.file)
+        else:
+            self._outline = pickle.loads(found[1])
+
+    def of(self, *path: str | int) -> Place:
+        """The place of a key, by the keys and the indexes that lead to it, or of the last of them that is there."""
+        outline, line, column = self._outline, 1, 1
+        for step in path:
+            if isinstance(outline, dict) and isinstance(step, str):
+                if step not in outline:
+                    break
+                line, column, outline = outline[step]
+            elif isinstance(outline, list) and isinstance(step, int) and step < len(outline):
+                line, column, outline = outline[step]
+        return Place(self._file, line, column)
+
+
+def place_of(mapping: Mapping, *path: str | int) -> Place:
+    """The place of one key of a mapping, as `Places.of` finds it."""
+    return Places(mapping).of(*path)
+
+
+def write_index(path: Path, texts: Iterable[str]) -> None:
+    """Write the index of these mappings."""
+    from pipeline.mapper.language import loader
+
+    entries = {}
+    for text in texts:
+        pickled = io.BytesIO()
+        _Pickler(pickled, {text: _TEXT, _FILE: _FILE}).dump(loader.parse(text, _FILE))
+        outline = pickle.dumps(loader.outline(text, _FILE), pickle.HIGHEST_PROTOCOL)
+        entries[_digest(text)] = pickled.getvalue(), outline
+    path.write_bytes(pickle.dumps((_code(), entries), pickle.HIGHEST_PROTOCOL))
+
+
+def _entry(text: str) -> tuple[bytes, bytes] | None:
+    """The pickled mapping of a text and its outline. None as well where an installed package has verbs of its own,
+    which may give a text another meaning."""
+    return None if plugins.installed(plugins.VERBS) else _index().get(_digest(text))
+
+
+@cache
+def _index() -> dict[bytes, tuple[bytes, bytes]]:
+    try:
+        code, entries = pickle.loads(INDEX.read_bytes())
+    except Exception:  # there is none, or a part of one
+        return {}
+    return entries if code == _code() else {}
+
+
+def _code() -> bytes:
+    """A digest of all code that decides what is parsed, and how."""
+    package = INDEX.parent.parent
+    files = [*package.rglob("*.py"), package.parent / "json_limits.py", *(package.parent / "extractors").glob("*.py")]
+    digest = hashlib.blake2b()
+    for file in sorted(files):
+        content = file.read_bytes()
+        digest.update(f"{file.name} {len(content)}\n".encode() + content)
+    return digest.digest()
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out some texts, by what stands for them."""
+
+    def __init__(self, file: io.BytesIO, names: dict[str, str]) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._names = names
+
+    def persistent_id(self, part: Any) -> str | None:
+        return self._names.get(part) if part.__class__ is str else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts the texts that `_Pickler` left out into their places."""
+
+    def __init__(self, pickled: bytes, texts: dict[str, str]) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self._texts = texts
+
+    def persistent_load(self, name: str) -> str:
+        return self._texts[name]
