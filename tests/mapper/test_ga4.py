@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,26 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.api import plan_export
 from pipeline.errors import UnfitExport
-from pipeline.options import PlanOptions
-from pipeline.plan.sealed.contents import task_of, tasks
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
-from pipeline.transform.block import BlockTransformer
 from sample_data.generator import ga4
-
-AS_OF = 1_767_225_600_000_000
-
-
-def events_of(place: Path, *sources: Path) -> tuple[Any, list[dict[str, Any]]]:
-    """The plan of some files, whose mapping is recognised, and its events as they would be sent."""
-    plan = plan_export([str(path) for path in sources], place, PlanOptions(as_of=AS_OF, workers=1))
-    _, directory = open_plan(place)
-    transformer = BlockTransformer(transform_config_for(plan, directory))
-    found: list[bytes] = []
-    for task in tasks(plan, directory, transformer.config.parts, lambda planned: task_of(plan, planned)):
-        found.extend(transformer.sent_events(task))
-    return plan, [json.loads(event) for event in found]
+from tests.support.sent_events import planned
 
 
 def write_lines(path: Path, lines: list[str]) -> Path:
@@ -67,19 +49,17 @@ def written(folder: Path, form: str, rows: list[ga4.Row]) -> Path:
     return write_lines(folder / "rows.json", spelled(rows))
 
 
-@pytest.mark.parametrize("form", ["console", "client", "parquet", "avro"])
-def test_every_form_of_the_table_gives_the_same_events(tmp_path: Path, form: str) -> None:
+def test_every_form_of_the_table_gives_the_same_events(tmp_path: Path) -> None:
     """Nulls, texts for numbers and types are how a file is written, and change no event and no uuid: neither of rows
     with a key nor of those without, of which some are equal."""
     rows = ga4.rows()
     bare = [row for row in rows if "batch_event_index" not in row]
     rows += bare[:2]
-    expected = events_of(tmp_path / "one", written(tmp_path, "extract", rows))[1]
-    found = events_of(tmp_path / "other", written(tmp_path, form, rows))[1]
+    _, expected = planned(tmp_path / "extract", [written(tmp_path, "extract", rows)])
     assert bare
-    made = {event["uuid"]: event for event in found}
-    assert len(made) == len(found) == len(rows)
-    assert made == {event["uuid"]: event for event in expected}
+    assert len({event["uuid"] for event in expected}) == len(expected) == len(rows)
+    for form in ("console", "client", "parquet", "avro"):
+        assert planned(tmp_path / form, [written(tmp_path, form, rows)])[1] == expected, form
 
 
 def test_three_equal_scrolls_of_one_bundle_are_three_events(tmp_path: Path) -> None:
@@ -87,7 +67,7 @@ def test_three_equal_scrolls_of_one_bundle_are_three_events(tmp_path: Path) -> N
     scrolls = [row for row in ga4.rows() if row["event_name"] == "scroll"][:3]
     bare = [{name: value for name, value in row.items() if not name.startswith("batch_")} for row in scrolls]
     for name, rows in (("indexed", scrolls), ("bare", bare)):
-        plan, events = events_of(tmp_path / name, write_lines(tmp_path / f"{name}.json", ga4.extract_lines(rows)))
+        plan, events = planned(tmp_path / name, [write_lines(tmp_path / f"{name}.json", ga4.extract_lines(rows))])
         assert (plan.skips, len(events), len({event["uuid"] for event in events})) == ({}, 3, 3)
 
 
@@ -96,14 +76,14 @@ def test_one_row_in_two_tables_is_one_event(tmp_path: Path) -> None:
     rows = [row for row in ga4.rows() if "batch_event_index" in row]
     first = write_lines(tmp_path / "first.json", ga4.extract_lines(rows))
     second = write_lines(tmp_path / "second.json", ga4.client_lines(rows[:5]))
-    plan, events = events_of(tmp_path / "plan", first, second)
+    plan, events = planned(tmp_path / "plan", [first, second])
     assert len(events) == len(rows)
     assert sum(plan.skips.values()) == 5
 
 
 def test_people_of_the_sample(tmp_path: Path) -> None:
     """A user and the browser are merged once, and rows without consent are nobody's."""
-    plan, events = events_of(tmp_path / "plan", write_lines(tmp_path / "rows.json", ga4.extract_lines(ga4.rows())))
+    plan, events = planned(tmp_path / "plan", [write_lines(tmp_path / "rows.json", ga4.extract_lines(ga4.rows()))])
     assert plan.events.phases["identities"] == 4
     nobody = [event for event in events if event["properties"].get("$process_person_profile") is False]
     assert Counter(event["event"] for event in nobody) == {"$pageview": 3}
@@ -118,6 +98,6 @@ def test_a_day_with_its_running_table_stops(tmp_path: Path, running: str) -> Non
         (tmp_path / name).mkdir()
         write_lines(tmp_path / name / "000000000000.json", lines[: number + 1])
     with pytest.raises(UnfitExport, match=f"{running}.* have the same events"):
-        events_of(tmp_path / "plan", tmp_path / "events_20231115", tmp_path / running)
-    plan, _ = events_of(tmp_path / "other", tmp_path / "events_20231115", tmp_path / running.replace("15", "16"))
+        planned(tmp_path / "plan", [tmp_path / "events_20231115", tmp_path / running])
+    plan, _ = planned(tmp_path / "other", [tmp_path / "events_20231115", tmp_path / running.replace("15", "16")])
     assert len(plan.parts) == 2

@@ -17,6 +17,7 @@ from sample_data.generator import heap
 from tests.support.sent_events import planned
 
 ALL_EVENTS = ["event_id", "user_id", "session_id", "time", "event_table_name"]
+Expected = tuple[Any, list[dict[str, Any]], Path]
 
 
 def bucket(folder: Path) -> Path:
@@ -49,16 +50,14 @@ def typed(event: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[dict[str, Any]]]:
-    """The plan of the bucket, and its events."""
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
+    """The plan of the bucket, its events, and where the plan is."""
     folder = tmp_path_factory.mktemp("heap")
-    return planned(folder / "plan", [bucket(folder / "bucket")])
+    return *planned(folder / "plan", [bucket(folder / "bucket")]), folder / "plan"
 
 
 @pytest.mark.parametrize("form", ["csv", "snowflake", "parquet"])
-def test_tables_of_a_warehouse_give_the_events_of_the_bucket(
-    tmp_path: Path, form: str, expected: tuple[Any, list[dict[str, Any]]]
-) -> None:
+def test_tables_of_a_warehouse_give_the_events_of_the_bucket(tmp_path: Path, form: str, expected: Expected) -> None:
     """Every event with its uuid, every merge and every profile."""
     plan, events = planned(tmp_path / "plan", [unloaded(tmp_path / "tables", form)])
     assert plan.mapping.name == "heap"
@@ -68,10 +67,10 @@ def test_tables_of_a_warehouse_give_the_events_of_the_bucket(
 
 
 def test_a_table_that_was_synced_again_as_a_whole_replaces_the_earlier_one(
-    expected: tuple[Any, list[dict[str, Any]]],
+    expected: Expected,
 ) -> None:
     """A click that the label no longer fits is gone, and an event of two labels is two events of one action."""
-    plan, events = expected
+    plan, events, _ = expected
     assert Counter(event["event"] for event in events) == {
         "$pageview": 15, "$screen": 3, "click_buy": 5, "click_buy_on_shop": 5, "Signed Up": 2,
     }  # fmt: skip
@@ -83,11 +82,9 @@ def test_a_table_that_was_synced_again_as_a_whole_replaces_the_earlier_one(
     assert [len(uuids) for uuids in clicks.values()] == [2] * 5
 
 
-def test_a_chain_of_migrations_ends_in_the_identity(expected: tuple[Any, list[dict[str, Any]]], tmp_path: Path) -> None:
+def test_a_chain_of_migrations_ends_in_the_identity(expected: Expected) -> None:
     """Each id is merged directly into the one that is known, with all of its digits."""
-    place = tmp_path / "plan"
-    planned(place, [bucket(tmp_path / "bucket")])
-    merges = [json.loads(line) for line in (place / "identities.jsonl").read_text().splitlines()]
+    merges = [json.loads(line) for line in (expected[2] / "identities.jsonl").read_text().splitlines()]
     first, second, third = heap.tables()["user_migrations"]
     pairs = {(merge["other"], merge["distinct_id"]) for merge in merges}
     assert pairs == {
@@ -96,9 +93,7 @@ def test_a_chain_of_migrations_ends_in_the_identity(expected: tuple[Any, list[di
     }  # fmt: skip
 
 
-def test_all_events_adds_only_what_no_other_table_has(
-    tmp_path: Path, expected: tuple[Any, list[dict[str, Any]]]
-) -> None:
+def test_all_events_adds_only_what_no_other_table_has(tmp_path: Path, expected: Expected) -> None:
     """Beside the tables it changes nothing; where a table is missing, its events come without their properties."""
     folder = unloaded(tmp_path / "tables", "csv")
     (folder / "all_events.csv").write_bytes(heap.table_text(ALL_EVENTS, heap.all_events()))
@@ -112,7 +107,7 @@ def test_all_events_adds_only_what_no_other_table_has(
     assert "plan_name" not in found[0]["properties"]
 
 
-def test_names_of_events_change_no_uuid(tmp_path: Path, expected: tuple[Any, list[dict[str, Any]]]) -> None:
+def test_names_of_events_change_no_uuid(tmp_path: Path, expected: Expected) -> None:
     """A table without a name keeps its own; a plan without the file says so."""
     source = bucket(tmp_path / "bucket")
     (source / "heap_names.csv").unlink()

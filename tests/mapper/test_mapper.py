@@ -422,7 +422,7 @@ def _names(name: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", available())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(given_to=st.data())
 def test_no_row_is_an_exception(name: str, given_to: st.DataObject) -> None:
     """Whatever JSON a row holds, the mapper answers with outcomes; those of a plan are those of an apply and notes."""

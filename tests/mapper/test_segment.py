@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.api import plan_export
 from pipeline.errors import UsageError
 from pipeline.extractors import open_source
 from pipeline.mapper import recognise
-from pipeline.options import PlanOptions
 from pipeline.plan.sealed.contents import task_of, tasks
 from pipeline.plan.sealed.freshness import differences, open_plan, transform_config_for
 from pipeline.report.machine import plan_object
@@ -25,11 +22,11 @@ from pipeline.report.wording import mapping_of
 from pipeline.survey.recognition import guess_mapping
 from pipeline.transform.block import BlockTransformer
 from tests.golden import samples
+from tests.support.sent_events import planned
 
 pytestmark = pytest.mark.slow
 
 SAMPLES = Path(__file__).resolve().parent.parent.parent / "sample_data"
-AS_OF = 1_767_225_600_000_000
 CALL = {
     "anonymous_id": "a-1",
     "user_id": "u-1",
@@ -47,20 +44,6 @@ def table(path: Path, rows: list[dict[str, Any]]) -> Path:
         writer.writeheader()
         writer.writerows(rows)
     return path
-
-
-def planned(place: Path, sources: Iterable[Path], **settings: str) -> tuple[Any, list[Any]]:
-    """The plan of some files, and its events as they would be sent."""
-    plan = plan_export(
-        [str(path) for path in sources], place, PlanOptions(settings=settings, as_of=AS_OF, workers=1)
-    )  # fmt: skip
-    _, directory = open_plan(place)
-    config = transform_config_for(plan, directory)
-    transformer = BlockTransformer(config)
-    events: list[bytes] = []
-    for task in tasks(plan, directory, config.parts, lambda planned: task_of(plan, planned)):
-        events.extend(transformer.sent_events(task))
-    return plan, [json.loads(one) for one in events]
 
 
 ORDER = {**CALL, "event": "order_completed", "event_text": "Order Completed"}
@@ -175,18 +158,19 @@ def test_the_data_lake_counts_microseconds_and_its_own_clock_is_not_the_devices(
     assert events[0]["properties"]["$ip"] == "203.0.113.9"
 
 
-def test_values_that_a_warehouse_discarded_are_noticed() -> None:
-    """They are counted under a code of their own, never sent as events."""
-    counts = json.loads(samples.path_of("rudderstack-staging").read_text("utf-8").splitlines()[0])
-    assert counts["skips"]["discarded_value"] == 1
-
-
 IDENTIFIES = [{"id": "i-1", **CALL, "name": "Ada"}, {"id": "i-2", **CALL, "user_id": "u-2", "anonymous_id": "a-2"}]
 
 
 def test_all_tables_of_a_folder_are_read_in_one_plan_each_as_what_it_is(tmp_path: Path) -> None:
-    """The plan seals each file's table; what tells itself by its columns has none, and no row is rejected."""
+    """The plan seals each file's table; what tells itself by its columns has none, and no row is rejected.
+
+    Two mappings have one tool: the plan is held against the one it was made with.
+    """
     plan, events = planned(tmp_path / "plan", [SAMPLES / "segment" / "warehouse"])
+    assert (plan.tool, plan.mapping.name, mapping_of(plan)) == (
+        "segment", "segment-warehouse", "segment-warehouse (segment)",
+    )  # fmt: skip
+    assert differences(plan, transform_config_for(*open_plan(tmp_path / "plan")))[0] == []
     assert {part.path: part.table for part in plan.parts if part.table} == {
         "identifies/000000000000.csv": "identifies",
         "pages.parquet": "pages",
@@ -256,26 +240,6 @@ def test_a_file_of_no_rows_has_no_table(tmp_path: Path) -> None:
     assert plan.rows.read == 2
 
 
-@pytest.mark.parametrize(
-    ("sample", "mapping"),
-    [
-        ("segment/archive", "segment"),
-        ("segment/warehouse", "segment-warehouse"),
-        ("rudderstack/storage", "rudderstack"),
-        ("rudderstack/staging", "rudderstack-warehouse"),
-        ("rudderstack/lake", "rudderstack-warehouse"),
-        ("mixpanel", "mixpanel"),
-        ("amplitude", "amplitude"),
-        ("posthog", "posthog"),
-        ("posthog-persons", "posthog"),
-        ("mixpanel-people", "mixpanel"),
-    ],
-)
-def test_every_sample_is_recognised_as_what_it_is(sample: str, mapping: str) -> None:
-    """One mapping is found, also for the tools that were there before."""
-    assert guess_mapping(open_source([str(SAMPLES / sample)])) == mapping
-
-
 def test_no_row_fits_two_of_the_four() -> None:
     """Segment's message with one key of RudderStack's is RudderStack's alone, and so for tables."""
     message = {"type": "track", "messageId": "m-1", "timestamp": "2023-04-20T14:30:00Z", "context": {}}
@@ -317,12 +281,3 @@ def test_a_part_tells_the_table_that_its_path_told(tmp_path: Path) -> None:
     plan, _ = planned(tmp_path / "plan", files)
     parts: Any = plan_object(plan, "plan")["parts"]
     assert {one["path"]: one.get("table") for one in parts} == {"identifies/0.csv": "identifies", "tracks.csv": None}
-
-
-def test_a_plan_remembers_the_mapping_that_was_recognised(tmp_path: Path) -> None:
-    """Two mappings have one tool; the plan is held against the one it was made with."""
-    plan, _ = planned(tmp_path / "plan", [SAMPLES / "segment" / "warehouse"])
-    assert (plan.tool, plan.mapping.name) == ("segment", "segment-warehouse")
-    assert mapping_of(plan) == "segment-warehouse (segment)"
-    _, directory = open_plan(tmp_path / "plan")
-    assert differences(plan, transform_config_for(plan, directory))[0] == []

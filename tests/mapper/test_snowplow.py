@@ -6,7 +6,6 @@ import gzip
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
 from sample_data.generator import snowplow
 from tests.support.sent_events import planned
@@ -20,27 +19,21 @@ def archive(folder: Path, made: list[snowplow.Event]) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_every_form_gives_the_events_of_the_archive(tmp_path: Path, form: str) -> None:
-    """Columns of a warehouse in either spelling, JSON of the SDKs and self-describing JSON in cells."""
+def test_every_form_gives_the_events_of_the_archive_and_of_copies_the_one_collected_first(tmp_path: Path) -> None:
+    """Columns of a warehouse in either spelling, JSON of the SDKs and self-describing JSON in cells.
+
+    A copy that was collected later has another derived time; one id with two fingerprints is two events.
+    """
     made = snowplow.events()
-    other = tmp_path / f"events.{form}"
-    if form == "csv":
-        other.write_bytes(snowplow.table_text(made))
-    elif form == "jsonl":
-        other.write_text("\n".join(snowplow.lines(made)), encoding="utf-8")
-    else:
-        pq.write_table(snowplow.table(made), other)
     expected, events = planned(tmp_path / "one", [archive(tmp_path / "bucket", made)])
-    plan, found = planned(tmp_path / "two", [other])
-    assert plan.mapping.name == expected.mapping.name == "snowplow"
-    assert (found, plan.events.phases, plan.skips) == (events, expected.events.phases, expected.skips)
-
-
-def test_of_copies_the_one_collected_first_is_sent(tmp_path: Path) -> None:
-    """A copy that was collected later has another derived time; one id with two fingerprints is two events."""
-    plan, events = planned(tmp_path / "plan", [archive(tmp_path / "bucket", snowplow.events())])
-    assert plan.skips == {"page_ping": 2, "duplicate_event": 1, "superseded": 1, "spider": 1}
+    (tmp_path / "events.csv").write_bytes(snowplow.table_text(made))
+    (tmp_path / "events.jsonl").write_text("\n".join(snowplow.lines(made)), encoding="utf-8")
+    pq.write_table(snowplow.table(made), tmp_path / "events.parquet")
+    for form in ("csv", "jsonl", "parquet"):
+        plan, found = planned(tmp_path / form, [tmp_path / f"events.{form}"])
+        assert plan.mapping.name == expected.mapping.name == "snowplow"
+        assert (found, plan.events.phases, plan.skips) == (events, expected.events.phases, expected.skips), form
+    assert expected.skips == {"page_ping": 2, "duplicate_event": 1, "superseded": 1, "spider": 1}
     twice = [event for event in events if event["properties"]["event_id"] == events[0]["properties"]["event_id"]]
     assert [event["event"] for event in twice] == ["$pageview", "link_click"]
     assert twice[0]["properties"]["collector_tstamp"] == "2023-11-14T22:40:20.843Z"

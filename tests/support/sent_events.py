@@ -23,7 +23,7 @@ def planned(
     """The plan, for the zone of the tool's clock if one is given, and its events in the order of their times and then
     of their uuids."""
     zones = (zone,) if zone else ()
-    options = PlanOptions(mapping=mapping, settings=settings, as_of=AS_OF, workers=1, timezone=zones)
+    options = PlanOptions(mapping=mapping, settings=settings, as_of=AS_OF, workers=0, timezone=zones)
     plan = plan_export([str(path) for path in sources], place, options)
     return plan, events_of(place)
 
