@@ -19,9 +19,10 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support import forked
 
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
@@ -97,8 +98,7 @@ def unclear(page: Path) -> list[str]:
 def run(page: Path, directory: Path) -> Ran:
     """Run a page's blocks in one `sh` in `directory`, which must not exist yet. It stops at the first that fails."""
     directory.mkdir()
-    programs = directory.parent / "bin"
-    _install(programs)
+    programs = forked.programs(directory.parent / "bin")
     script = "set -eu\n" + "".join(_shell(block) for block in blocks(page))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKCAST")}
     environment = {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
@@ -159,15 +159,6 @@ def _shell(block: Block) -> str:
 
 def _here(command: str, text: str) -> str:
     return f"{command} <<'{END}'\n{text}{END}\n"
-
-
-def _install(programs: Path) -> None:
-    """`backcast` and `python`, as this interpreter runs them."""
-    programs.mkdir()
-    for name, arguments in (("backcast", "-m pipeline"), ("python", "")):
-        program = programs / name
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n', encoding="utf-8")
-        program.chmod(0o755)
 
 
 def _free_port() -> int:
