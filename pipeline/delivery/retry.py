@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, NoReturn
-
-import tenacity
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from pipeline.batcher import Batch
 from pipeline.delivery.destination import Destination, Response, ResponseKind
 from pipeline.delivery.throttle import Throttle
 
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+T = TypeVar("T")
 DOUBTFUL_TRIES = 3
 """Requests for a batch whose responses leave it in doubt (a proxy answered, for instance), at most."""
 CONNECT_TRIES = 5
@@ -59,15 +62,43 @@ class FailedTry(NamedTuple):
     response: Response
 
 
-def backoff(
-    retry: RetryPolicy, budget: Callable[[], float] = lambda: math.inf
-) -> Callable[[tenacity.RetryCallState], float]:
+def with_retries(
+    attempt: Callable[[], T],
+    is_retried: Callable[[T], bool],
+    *,
+    wait: Callable[[RetryCallState], float],
+    stop: Callable[[RetryCallState], bool],
+    sleep: Callable[[float], Any] = time.sleep,
+) -> T:
+    """The result of the first attempt that is not retried, or of the last one before `stop`.
+
+    tenacity is loaded for the second attempt: it loads asyncio, which takes longer than most requests.
+    """
+    first = [attempt()]
+    if not is_retried(first[0]):
+        return first[0]
+    import tenacity
+
+    result: T = tenacity.Retrying(
+        retry=tenacity.retry_if_result(is_retried), wait=wait, stop=stop, sleep=sleep, retry_error_callback=last_result
+    )(lambda: first.pop() if first else attempt())
+    return result
+
+
+def backoff(retry: RetryPolicy, budget: Callable[[], float] = lambda: math.inf) -> Callable[[RetryCallState], float]:
     """Seconds until the next try: full jitter, at least `retry_after` of the last result, no longer than the budget."""
-    jitter = tenacity.wait_random_exponential(multiplier=retry.first, max=retry.most)
-    return lambda state: max(min(jitter(state), budget()), last_result(state).retry_after)
+
+    def wait(state: RetryCallState) -> float:
+        from tenacity import wait_random_exponential
+
+        jitter = wait_random_exponential(multiplier=retry.first, max=retry.most)
+        seconds: float = max(min(jitter(state), budget()), last_result(state).retry_after)
+        return seconds
+
+    return wait
 
 
-def last_result(state: tenacity.RetryCallState) -> Any:
+def last_result(state: RetryCallState) -> Any:
     """What the last try returned."""
     assert state.outcome is not None, "a try has ended"
     return state.outcome.result()
@@ -136,18 +167,12 @@ def send_with_retries(
     def budget() -> float:
         return max(0.0, retry.seconds - throttle.idle(began))
 
-    def gives_up(state: tenacity.RetryCallState) -> bool:
+    def gives_up(state: RetryCallState) -> bool:
         seconds = budget()
         spent = seconds <= 0 or last_result(state).retry_after > seconds
         return spent or (retry.tries is not None and tries > retry.tries)
 
-    response: Response = tenacity.Retrying(
-        retry=tenacity.retry_if_result(is_retried),
-        wait=backoff(retry, budget),
-        stop=gives_up,
-        sleep=tenacity.sleep_using_event(stop),
-        retry_error_callback=last_result,
-    )(attempt)
+    response = with_retries(attempt, is_retried, wait=backoff(retry, budget), stop=gives_up, sleep=stop.wait)
     return SendResult(response, tries, doubtful, reached)
 
 

@@ -189,7 +189,6 @@ def send_unchecked(
     from pipeline.delivery.destination import Destination, DryRunDestination
     from pipeline.delivery.file_destination import FileDestination
     from pipeline.delivery.retry import RetryPolicy
-    from pipeline.delivery.sender_processes import SenderProcesses
     from pipeline.engines import open_engine
 
     hooks = hooks or Hooks()
@@ -260,6 +259,8 @@ def send_unchecked(
             what = "a dry run" if options.dry_run else "a canary"
             hooks.warn(f"--senders {options.senders} has no effect here: {what} is of one process")
         elif options.senders > 1:
+            from pipeline.delivery.sender_processes import SenderProcesses
+
             others = SenderProcesses(options.senders, connect_per_event if delivery.per_event else connect_batch)
         with _progress(plan, options, hooks) as progress:
             run = Apply(

@@ -10,20 +10,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 import httpx
-import tenacity
 
 from pipeline.config import Secret
-from pipeline.delivery.retry import RetryPolicy, backoff, last_result
+from pipeline.delivery.retry import RetryPolicy, backoff, last_result, with_retries
 from pipeline.delivery.transport import retry_after, trusted
 from pipeline.errors import BackcastError, Refused, Unfinished
 from pipeline.fetch.pace import Pace
 from pipeline.fetch.tool import TooLarge
 from pipeline.targets import is_loopback
 from pipeline.text import printable
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 TRIES = 5
 """Requests for one thing that the tool fails at or gives cut off, or to a host that never answered. For a 429, and for
@@ -133,17 +135,11 @@ class Transport:
         def budget() -> float:
             return max(0.0, self._retry.seconds - (clock.now() - began))
 
-        def gives_up(state: tenacity.RetryCallState) -> bool:
+        def gives_up(state: RetryCallState) -> bool:
             return budget() <= 0 or last_result(state).retry_after > budget()
 
-        reply: Reply = tenacity.Retrying(
-            retry=tenacity.retry_if_result(is_retried),
-            wait=backoff(self._retry, budget),
-            stop=gives_up,
-            sleep=clock.sleep,
-            retry_error_callback=last_result,
-        )(attempt)
-        return reply
+        wait = backoff(self._retry, budget)
+        return with_retries(attempt, is_retried, wait=wait, stop=gives_up, sleep=clock.sleep)
 
     def _download(self, request: httpx.Request, file: Path, check: Check) -> Reply:
         response = self._client.send(request, stream=True)

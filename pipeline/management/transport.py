@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import httpx
-import tenacity
 
 from pipeline.config import Secret
-from pipeline.delivery.retry import RetryPolicy, backoff, last_result
+from pipeline.delivery.retry import RetryPolicy, backoff, with_retries
 from pipeline.delivery.transport import retry_after, trusted
 from pipeline.targets import is_loopback
 
@@ -83,12 +82,8 @@ class ApiTransport:
             passing = result.status in (0, 408, 429) or result.status >= 500
             return passing and not result.final and result.retry_after <= retry.most
 
-        last: Attempt = tenacity.Retrying(
-            retry=tenacity.retry_if_result(is_retried),
-            wait=backoff(retry),
-            stop=tenacity.stop_after_attempt((retry.tries or 0) + 1),
-            retry_error_callback=last_result,
-        )(attempt)
+        most = (retry.tries or 0) + 1
+        last = with_retries(attempt, is_retried, wait=backoff(retry), stop=lambda state: state.attempt_number >= most)
         return replace(last, doubtful=any(doubts[:-1]))
 
     def close(self) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pipeline.config import Secret
 from pipeline.errors import UsageError
 from pipeline.ledger.queries import read_batches
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
-from pipeline.plan.canary import CanarySample, choose_canary
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import check_fresh, transform_config_for, workers_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import pluralize
 from pipeline.verify.findings import Verification
-from pipeline.verify.steps import check_project, compare
+
+if TYPE_CHECKING:
+    from pipeline.plan.canary import CanarySample
 
 
 def plan_canary(
@@ -36,6 +38,9 @@ def plan_canary(
     """
     if options.canary is None:
         return None
+    from pipeline.plan.canary import choose_canary
+    from pipeline.verify.steps import check_project
+
     if options.phases is not None:
         raise UsageError(
             "--canary sends its events of all phases, and --phases leaves some out", hint="leave one of the two out"
@@ -74,4 +79,6 @@ def read_canary(
 
     Raises what `pipeline.verify.steps.compare` does.
     """
+    from pipeline.verify.steps import compare
+
     return compare(plan, directory, to, replace(reading, fields="all", uuids="all"), key, progress=progress)
