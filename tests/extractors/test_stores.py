@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,23 +48,23 @@ def lines(first: int, count: int, filler: str = "") -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(samples.GOLDEN))
+@pytest.mark.parametrize("name", ["adobe", "amplitude", "braze", "generic-parquet", "matomo", "pendo"])
 def test_a_sample_in_a_bucket_is_the_same_events(name: str, bucket: Bucket) -> None:
     """Every format and container: events, uuids, counts and notices are those of the same files in a folder."""
+    same_in_a_bucket(name, bucket)
+
+
+def same_in_a_bucket(name: str, bucket: Bucket) -> None:
+    """The golden file of a sample holds for its files in a bucket."""
     for file in samples.GOLDEN[name].files:
         bucket.copy(samples.SAMPLES / file, file)
-
-    class Home(PurePosixPath):
-        def __truediv__(self, file: Any) -> Any:
-            return f"{bucket.url}/{file}"
-
-    assert samples.golden(name, Home()) == samples.path_of(name).read_text(encoding="utf-8")
+    assert samples.golden(name, bucket.url) == samples.agreed(name)
 
 
 @pytest.mark.parametrize("filler", ["", "f" * 2_000, "f" * 40_000])
 def test_blocks_of_an_object_are_those_of_a_file(filler: str, bucket: Bucket, tmp_path: Path) -> None:
     """They are cut at the same bytes, also where a line is longer than what is read at each boundary."""
-    content = lines(0, 200, filler)
+    content = lines(0, 30, filler)
     (tmp_path / "rows.jsonl").write_bytes(content)
     (here,) = open_source([str(tmp_path / "rows.jsonl")]).parts
     (there,) = open_source([bucket.put("rows.jsonl", content)]).parts
@@ -82,9 +82,9 @@ def test_a_bucket_is_planned_sent_and_verified(bucket: Bucket, tmp_path: Path, c
     bucket.put("day/1.jsonl", lines(0, 4_000))
     bucket.put("day/2.jsonl.gz", gzip.compress(lines(4_000, 500)))
     plan, sets = str(tmp_path / "plan"), [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
-    assert call("plan", f"{bucket.url}/day", "-o", plan, "-m", "generic", *sets, "--workers", "2").code == 0
+    assert call("plan", f"{bucket.url}/day", "-o", plan, "-m", "generic", *sets, "--workers", "1").code == 0
     with LocalService(keys=KEYS) as service:
-        assert call("apply", plan, "--to", service.url, "--workers", "2").code == 0
+        assert call("apply", plan, "--to", service.url, "--workers", "1").code == 0
         assert service.count() == 4_500
     assert call("rejects", plan).code == 0
     assert [part.path for part in open_plan(plan)[0].parts] == ["1.jsonl", "2.jsonl.gz"]

@@ -81,12 +81,20 @@ GOLDEN = {
 }
 
 
-def golden(name: str, home: Path = SAMPLES) -> str:
-    """The whole story of a sample below a folder: counts first, then all phases as sent, then rejects; a line each."""
+FEW = (
+    "adobe", "amplitude", "braze", "ga4-flat", "generic-parquet", "matomo", "mixpanel-people", "pendo", "plausible",
+    "rejects", "segment-warehouse",
+)  # fmt: skip
+"""Samples of every shape: each format, containers, files beside others, tables, lists, people, rows without keys."""
+
+
+def golden(name: str, home: Any = SAMPLES) -> str:
+    """The whole story of a sample below a folder or a URL: counts first, then all phases as sent, then
+    rejects; a line each."""
     sample = GOLDEN[name]
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "plan"
-        plan = plan_export([str(home / file) for file in sample.files], place, PlanOptions(as_of=AS_OF, **sample.asked))
+        plan = plan_export([f"{home}/{file}" for file in sample.files], place, PlanOptions(as_of=AS_OF, **sample.asked))
         _, directory = open_plan(place)
         config = transform_config_for(plan, directory)
         transformer = BlockTransformer(config)
@@ -116,6 +124,11 @@ def golden(name: str, home: Path = SAMPLES) -> str:
 
 def path_of(name: str) -> Path:
     return HERE / "samples" / f"{name}.jsonl"
+
+
+def agreed(name: str) -> str:
+    """What the golden file of a sample says."""
+    return path_of(name).read_text(encoding="utf-8")
 
 
 def regenerate() -> None:
