@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+import msgspec
 
 import pipeline
 from pipeline.batcher import Batch, Envelope, seal_batch, unpack
@@ -220,12 +221,11 @@ class Reply(Said):
 
 
 def tamper(service: LocalService, sql: str) -> None:
-    """Change what landed, as nothing that a client may do can; the copy that queries see is made anew."""
+    """Change what landed, as nothing that a client may do can; the copy that queries see gets all of it again."""
     service.store._writer.execute(sql)
-    service._queries._drop()
-    if service._queries._folder is not None:
-        shutil.rmtree(service._queries._folder)
-        service._queries._folder = None
+    process = service._queries._process
+    if process is not None and process.have is not None:
+        process.have = msgspec.structs.replace(process.have, folded=-1, accepted=-1)
 
 
 def passed_on(url: str, body: bytes) -> Reply:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -15,31 +14,29 @@ from typing import Any
 
 import pytest
 
-from pipeline import api
 from pipeline.cli import common
 from pipeline.config import Secret
 from pipeline.errors import Busy, UnsafePlan, UsageError
 from pipeline.ledger import Ledger, reopen
-from pipeline.local_service import LocalService
-from pipeline.local_service.settings import Settings
-from pipeline.options import VerifyOptions
+from pipeline.local_service import Settings
 from pipeline.plan.sealed.freshness import open_plan
-from pipeline.verify import Verification
-from tests.support.crashes import KEYS
+from tests.support.crashes import forked
 from tests.support.deliveries import (
-    KEY,
     Asked,
     Reply,
     identities,
     in_ledger,
     passed_on,
     planned,
+    relayed,
     run,
     serving,
-    tamper,
     uuid,
 )
 from tests.support.phased_plans import planned_in_phases
+from tests.support.rehearsal import KEYS, Room
+from tests.support.services import running
+from tests.support.verification import PERSONAL, Sent, empty, repair, sent, sent_rows
 
 pytestmark = pytest.mark.slow
 
@@ -47,58 +44,37 @@ SOME = [3, 4, 5, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 38]
 """Events that are lost: single ones, neighbours, and a whole batch of each file."""
 
 
-def repaired(directory: Path, service: LocalService, to: str = "", **asked: Any) -> Verification:
-    options = VerifyOptions(workers=0, repair=True, **asked)
-    keys = {"personal_key": service.personal_key, "project_key": service.capture_key}
-    return api.verify_plan(directory, to or service.url, options, **keys)
-
-
-def landed(service: LocalService) -> set[tuple[str, str, str, str]]:
-    return {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
-
-
-def lose(service: LocalService, numbers: list[int]) -> None:
-    listed = ", ".join(f"'{uuid(number)}'" for number in numbers)
-    tamper(service, f"delete from accepted where uuid in ({listed})")
-
-
 def test_what_is_missing_is_sent_again_and_nothing_else(tmp_path: Path) -> None:
     """15 of 40 lost events come back, each once, with the same bytes; renamed, altered and extra ones stay."""
-    directory = planned(tmp_path, 40, batch=5)
-    with LocalService() as service:
-        assert run(directory, service.url, key=service.capture_key).balanced
-        before = {one.uuid: one.properties for one in service.events()}
-        lose(service, SOME)
-        tamper(service, f"update accepted set event = 'Renamed' where uuid = '{uuid(0)}'")
-        tamper(
-            service, f"update accepted set properties = '{{\"analytics_source\":\"generic\"}}' where uuid = '{uuid(1)}'"
-        )
-        after = repaired(directory, service)
-        accepted = Counter(str(one) for (one,) in service.select("select uuid from raw_events"))
-        now = {one.uuid: one for one in service.events()}
+    one = sent_rows(tmp_path, 40, batch=5)
+    number = one.room.project
+    before = {each.uuid: each.properties for each in one.room.service.events(number)}
+    one.lose(*SOME)
+    one.change(
+        f"update accepted set event = 'Renamed' where uuid = '{uuid(0)}'",
+        f"update accepted set properties = '{{\"analytics_source\":\"generic\"}}' where uuid = '{uuid(1)}'",
+    )
+    after = one.verify(repair=True)
+    now = {each.uuid: each for each in one.room.service.events(number)}
     assert (after.events["missing"], after.events["different"], after.differs) == (0, 1, True)
-    assert set(accepted.values()) == {1}
-    assert len(accepted) == 40
-    assert {uuid(number): now[uuid(number)].properties for number in SOME} == {
-        uuid(number): before[uuid(number)] for number in SOME
-    }
+    assert one.copies() == dict.fromkeys(map(uuid, range(40)), 1)
+    assert all(now[uuid(number)].properties == before[uuid(number)] for number in SOME)
     assert now[uuid(0)].event == "Renamed"
-    assert in_ledger(directory, "select sum(last - first + 1) from batches where state = 'settled'") == [(40,)]
-    assert in_ledger(directory, "select count(*) from batches where state in ('begun', 'waiting')") == [(0,)]
+    assert in_ledger(one.directory, "select sum(last - first + 1) from batches where state = 'settled'") == [(40,)]
+    assert in_ledger(one.directory, "select count(*) from batches where state in ('begun', 'waiting')") == [(0,)]
 
 
-def test_what_was_sent_by_the_per_event_endpoint_is_proved_and_mended_there(tmp_path: Path) -> None:
-    """Every property is compared; what was settled in parts comes back by the same endpoint, and nothing else."""
+def test_what_was_settled_in_parts_is_mended_by_the_same_endpoint(tmp_path: Path) -> None:
+    """Of batches of the per-event endpoint what was stored comes back, and nothing else."""
     directory = planned(tmp_path, 40, batch=20, dialect="posthog")
     faults = ("verdict:retry,one-in=3,retry-after=0", "verdict:drop,event=Step 1,rounds=9")
-    with LocalService(settings=Settings(per_event="on"), faults=faults) as service:
-        outcome = run(directory, service.url, key=service.capture_key)
+    with running(KEYS, Settings(per_event="on"), faults=faults) as service:
+        one = Sent(directory, Room(service, 1))
+        outcome = run(directory, service.url, key=one.room.key())
         assert (outcome.balanced, outcome.transport) == (True, "v1")
-        kept = [number for number in SOME if number % 3 != 1]
-        lose(service, kept)
-        after = repaired(directory, service, fields="all")
-        accepted = Counter(str(one) for (one,) in service.select("select uuid from raw_events"))
-        marks = {'"$ignore_sent_at":true' in one.properties for one in service.events()}
+        one.lose(*(number for number in SOME if number % 3 != 1))
+        after = one.verify(fields="all", repair=True)
+        accepted, marks = one.copies(), {'"$ignore_sent_at":true' in each.properties for each in service.events()}
     assert (after.events["missing"], after.differs, marks) == (0, False, {True})
     assert set(accepted.values()) == {1}
     assert len(accepted) == 40 - outcome.counts.refused
@@ -106,66 +82,50 @@ def test_what_was_sent_by_the_per_event_endpoint_is_proved_and_mended_there(tmp_
 
 def test_a_second_repair_does_nothing(tmp_path: Path) -> None:
     """After the first one nothing is missing: no request, no run in the ledger."""
-    directory = planned(tmp_path, 40, batch=5)
-    with LocalService() as service:
-        assert run(directory, service.url, key=service.capture_key).balanced
-        lose(service, SOME)
-        assert repaired(directory, service).proved
-        requests, runs = service.store.raw_count(), in_ledger(directory, "select count(*) from runs")
-        assert repaired(directory, service).proved
-        assert (service.store.raw_count(), in_ledger(directory, "select count(*) from runs")) == (requests, runs)
-        assert landed(service) == identities(40)
+    one = sent_rows(tmp_path, 40, batch=5)
+    one.lose(*SOME)
+    assert one.verify(repair=True).proved
+    done = one.copies(), in_ledger(one.directory, "select count(*) from runs")
+    assert one.verify(repair=True).proved
+    assert (one.copies(), in_ledger(one.directory, "select count(*) from runs")) == done
+    assert one.landed() == identities(40)
 
 
-def test_missing_merges_groups_and_profiles_are_sent_in_their_order(tmp_path: Path) -> None:
-    """Events of every phase are lost; the repair sends them phase by phase, and people stand as they were sent."""
-    directory = planned_in_phases(tmp_path, 40)
-    with LocalService() as service:
-        assert run(directory, service.url, key=service.capture_key).balanced
-        tamper(service, "delete from accepted where receipt % 3 = 0")
-        after = repaired(directory, service, fields="all")
-    assert after.proved, after
-    assert after.events["found"] == open_plan(directory)[0].events.made
-
-
-@pytest.mark.parametrize("fields", ["sample", "all"])
-def test_what_went_to_the_per_event_endpoint_is_proved_and_repaired(tmp_path: Path, fields: str) -> None:
-    """What that endpoint stores differently is known; what is missing goes there again, once."""
-    directory = planned_in_phases(tmp_path, 40, dialect="posthog")
-    with LocalService(settings=Settings(per_event="on", promote_properties="on")) as service:
-        assert run(directory, service.url, key=service.capture_key).balanced
-        options = VerifyOptions(workers=0, fields=fields)
-        before = api.verify_plan(directory, service.url, options, personal_key=service.personal_key)
-        tamper(service, "delete from accepted where receipt % 4 = 0")
-        after = repaired(directory, service, fields=fields)
-        copies = service.select("select count(*), count(distinct uuid) from raw_events")
-    assert in_ledger(directory, "select value from meta where key = 'transport'") == [("v1",)]
-    assert (before.proved, after.proved, copies) == (True, True, [(66, 66)])
-    assert {one.code: one.events for one in before.values.known} == {"own_column": 66, "no_skew_correction": 66}
+@pytest.mark.parametrize(("dialect", "fields"), [("contract", "all"), ("posthog", "sample"), ("posthog", "all")])
+def test_missing_merges_groups_and_profiles_are_sent_in_their_order(tmp_path: Path, dialect: str, fields: str) -> None:
+    """Events of every phase are lost; the repair sends them once, phase by phase, to the endpoint that they went to,
+    and people stand as they were sent. What the per-event endpoint stores differently is known."""
+    per_event = dialect == "posthog"
+    room = empty(per_event="on", promote_properties="on") if per_event else empty()
+    one = sent(planned_in_phases(tmp_path, 40, dialect=dialect), room)
+    before = one.verify(fields=fields)
+    one.change("delete from accepted where receipt % 3 = 0")
+    after = one.verify(fields=fields, repair=True)
+    made = open_plan(one.directory)[0].events.made
+    assert (before.proved, after.proved, after.events["found"]) == (True, True, made), after
+    assert (len(one.copies()), one.copies().total()) == (made, made)
+    transports = in_ledger(one.directory, "select value from meta where key = 'transport'")
+    assert transports == ([("v1",)] if per_event else [("batch",)])
+    known = {"own_column": made, "no_skew_correction": made} if per_event else {}
+    assert {each.code: each.events for each in before.values.known} == known
 
 
 def test_a_plan_that_is_not_sent_is_not_repaired(tmp_path: Path) -> None:
     """What was never sent is for apply; nothing is asked of the service."""
-    directory = planned(tmp_path, 40)
-    with LocalService() as service:
-        with pytest.raises(UnsafePlan, match="not sent yet"):
-            repaired(directory, service)
-        assert service.store.raw_count() == 0
+    one = Sent(planned(tmp_path, 40), empty())
+    with pytest.raises(UnsafePlan, match="not sent yet"):
+        one.verify(repair=True)
+    assert one.room.count() == 0
 
 
 def test_another_run_since_the_comparison_ends_the_repair(tmp_path: Path) -> None:
     """Two repairs at a time would send twice; the second finds a run that it does not know."""
-    directory = planned(tmp_path, 10)
-    with LocalService() as service:
-        assert run(directory, service.url, key=service.capture_key).balanced
-        plan, place = open_plan(directory)
-        ledger = Ledger(place.ledger).open(plan.digest, "test", service.url, Secret(service.capture_key))
-        try:
-            with pytest.raises(Busy):
-                reopen(ledger, [("events", 0, 1)], 0)
-        finally:
-            ledger.close()
-    assert in_ledger(directory, "select count(*) from batches where state != 'settled'") == [(0,)]
+    one = sent_rows(tmp_path, 10)
+    plan, place = open_plan(one.directory)
+    ledger = Ledger(place.ledger).open(plan.digest, "test", one.room.url, Secret(one.room.key()))
+    with closing(ledger), pytest.raises(Busy):
+        reopen(ledger, [("events", 0, 1)], 0)
+    assert in_ledger(one.directory, "select count(*) from batches where state != 'settled'") == [(0,)]
 
 
 @pytest.mark.parametrize(("typed", "refused"), [("14", True), ("", True), ("1,500", True), ("15", False)])
@@ -178,83 +138,62 @@ def test_the_number_is_asked_for_away_from_this_machine(monkeypatch: Any, typed:
 
 def test_the_command_tells_what_it_sent_and_what_to_do(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """`verify` names the command, `--repair` says what it sent, and a second one that nothing was missing."""
-    directory = planned(tmp_path, 20)
-    with LocalService() as service:
-        monkeypatch.setenv("BACKCAST_PROJECT_KEY", service.capture_key)
-        monkeypatch.setenv("BACKCAST_PERSONAL_KEY", service.personal_key)
-        assert call("apply", directory, "--to", service.url).code == 0
-        lose(service, [7, 8])
-        said = call("verify", directory, "--to", service.url)
-        assert (said.code, "--repair" in said.out) == (7, True)
-        said = call("verify", directory, "--to", service.url, "--repair")
-        assert said.code == 0
-        assert "2 missing events sent again with the same uuids: 2 accepted." in said.out
-        said = call("verify", directory, "--to", service.url, "--repair", "--json")
-        assert (said.code, said.json["repair"]) == (0, {"sent": 0, "accepted": 0, "refused": 0, "in_doubt": 0})
-        assert said.json["state"] == "verified"
+    one = sent_rows(tmp_path, 20)
+    one.lose(7, 8)
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", one.room.key())
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL)
+    words = ("verify", one.directory, "--to", one.room.url, "--project", one.room.project, "--workers", "0")
+    said = call(*words)
+    assert (said.code, "--repair" in said.out) == (7, True)
+    said = call(*words, "--repair")
+    assert said.code == 0
+    assert "2 missing events sent again with the same uuids: 2 accepted." in said.out
+    said = call(*words, "--repair", "--json")
+    assert (said.code, said.json["repair"]) == (0, {"sent": 0, "accepted": 0, "refused": 0, "in_doubt": 0})
+    assert said.json["state"] == "verified"
 
 
-def _repair(directory: Path, to: str, personal: str) -> None:
-    options = VerifyOptions(workers=0, repair=True, fields="none")
-    api.verify_plan(directory, to, options, personal_key=personal, project_key=KEY)
-
-
-@pytest.mark.parametrize("at", range(4))
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("at", "after"), [(0, True), (1, False), (3, True)])
 def test_a_repair_that_is_killed_loses_and_doubles_nothing(tmp_path: Path, at: int, after: bool) -> None:
     """Killed while a request is on its way, before it is taken or after it; the next repair sends the rest."""
-    directory = planned(tmp_path, 40, batch=5)
-    with LocalService(keys=KEYS) as service:
-        assert run(directory, service.url, key=KEY).balanced
-        ledger = directory / "ledger.sqlite"
-        lose(service, SOME)
-        victim: list[int] = []
-        taken: list[str] = []
-        seen = 0
+    one = sent_rows(tmp_path, 40, batch=5)
+    one.lose(*SOME)
+    victim: list[int] = []
+    taken: list[str] = []
+    seen = 0
 
-        def answer(asked: Asked) -> Reply:
-            nonlocal seen
-            if asked.path.startswith("/api/"):
-                return _query(service.url, asked)
-            mine = seen == at
-            seen += 1
-            if mine and victim and not after:
-                os.kill(victim.pop(), signal.SIGKILL)
-                return Reply(0)
-            taken.extend(event["uuid"] for event in asked.events)
-            reply = passed_on(service.url, asked.body)
-            if mine and victim:
-                os.kill(victim.pop(), signal.SIGKILL)
-                return Reply(0)
-            return reply
+    def answer(asked: Asked) -> Reply:
+        nonlocal seen
+        if asked.path.startswith("/api/"):
+            return relayed(one.room.url, asked)
+        mine = seen == at
+        seen += 1
+        if mine and victim and not after:
+            os.kill(victim.pop(), signal.SIGKILL)
+            return Reply(0)
+        taken.extend(event["uuid"] for event in asked.events)
+        reply = passed_on(one.room.url, asked.body)
+        if mine and victim:
+            os.kill(victim.pop(), signal.SIGKILL)
+            return Reply(0)
+        return reply
 
-        with serving(answer) as server:
-            with closing(sqlite3.connect(ledger)) as database, database:
-                database.execute("update meta set value = ? where key = 'target'", (server.url,))
-            marker = directory / "sent-to.json"
-            marker.write_text(marker.read_text("utf-8").replace(service.url, server.url), "utf-8")
-            context = multiprocessing.get_context("spawn")
-            process = context.Process(target=_repair, args=(directory, server.url, "phx_test"))
-            process.start()
-            assert process.pid is not None
-            victim.append(process.pid)
-            process.join(120)
-            assert process.exitcode == -signal.SIGKILL
-            in_doubt = in_ledger(
-                directory, "select coalesce(sum(last - first + 1), 0) from batches where state = 'begun'"
-            )
-            _repair(directory, server.url, "phx_test")
-        copies = Counter(taken)
-        assert set(copies) == {uuid(number) for number in SOME}
-        assert sum(count - 1 for count in copies.values()) <= in_doubt[0][0]
-        assert landed(service) == identities(40)
-    assert in_ledger(directory, "select sum(last - first + 1) from batches where state = 'settled'") == [(40,)]
-
-
-def _query(url: str, asked: Asked) -> Reply:
-    import httpx
-
-    said = httpx.post(
-        url + asked.path, content=asked.body, headers={"Authorization": "Bearer phx_test"}, trust_env=False, timeout=60
-    )
-    return Reply(said.status_code, said.content)
+    with serving(answer) as server:
+        with closing(sqlite3.connect(one.directory / "ledger.sqlite")) as database, database:
+            database.execute("update meta set value = ? where key = 'target'", (server.url,))
+        marker = one.directory / "sent-to.json"
+        marker.write_text(marker.read_text("utf-8").replace(one.room.url, server.url), "utf-8")
+        there = one.directory, server.url, one.room.project, one.room.key()
+        process = forked(repair, *there)
+        assert process.pid is not None
+        victim.append(process.pid)
+        process.join(120)
+        assert process.exitcode == -signal.SIGKILL
+        begun = "select coalesce(sum(last - first + 1), 0) from batches where state = 'begun'"
+        in_doubt = in_ledger(one.directory, begun)[0][0]
+        repair(*there)
+    copies = Counter(taken)
+    assert set(copies) == {uuid(number) for number in SOME}
+    assert sum(count - 1 for count in copies.values()) <= in_doubt
+    assert one.landed() == identities(40)
+    assert in_ledger(one.directory, "select sum(last - first + 1) from batches where state = 'settled'") == [(40,)]

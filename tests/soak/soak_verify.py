@@ -1,0 +1,47 @@
+"""Of 200,000 events that landed a thousand of each alteration are named with their rows, by a worker process.
+
+Also a repair that is killed at each of its requests. Half a minute; `make soak` runs it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.deliveries import uuid
+from tests.support.verification import sent_rows
+from tests.verify.test_verify_differences import ALTERATIONS, row_of
+from tests.verify.test_verify_repair import test_a_repair_that_is_killed_loses_and_doubles_nothing as killed_at
+
+MANY = 200_000
+
+
+def test_a_thousand_of_each_among_many_are_named_with_their_rows(tmp_path: Path) -> None:
+    """Deleted, renamed, altered in value, in time, of another person, copied to another day."""
+    one = sent_rows(tmp_path, MANY, batch=5_000)
+    assert one.verify(workers=1, fields="all").proved
+    chosen = {name: range(at * 28_000, at * 28_000 + 1_000) for at, name in enumerate(ALTERATIONS)}
+    for name, numbers in chosen.items():
+        listed = ", ".join(f"'{uuid(number)}'" for number in numbers)
+        one.change(ALTERATIONS[name][0].format(which=f"uuid in ({listed})"))
+    found = one.verify(workers=1, fields="all")
+    kinds = Counter(dict.fromkeys(("missing", "altered", "duplicated"), 1000) | {"different": 4_000})
+    assert {kind: found.events[kind] for kind in kinds} == kinds
+    rows = {(each["kind"], each["uuid"]): each for each in one.named()}
+    assert Counter(kind for kind, _ in rows) == kinds
+    for name, numbers in chosen.items():
+        _, kind, changed, _ = ALTERATIONS[name]
+        for number in numbers:
+            each = rows[kind, uuid(number)]
+            assert each["changed"] == changed
+            if kind != "duplicated":
+                assert (each["part"], each["row"]) == row_of(number)
+
+
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("after", [False, True])
+def test_a_repair_that_is_killed_at_any_request_loses_and_doubles_nothing(tmp_path: Path, at: int, after: bool) -> None:
+    """Before the request is taken, or after it."""
+    killed_at(tmp_path, at, after)
