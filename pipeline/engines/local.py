@@ -276,9 +276,10 @@ def open_engine(address: str, requested: int | None, size: int) -> Workers:
 
 def _serve(pipe: connection.Connection) -> None:
     """Run in a worker: receive the config, then answer tasks until the parent is gone."""
+    gc.disable()
     from pipeline.transform.block import BlockTransformer
 
-    for name in ("pipeline.mapper", "pipeline.extractors.formats"):  # what a config will need
+    for name in ("pipeline.mapper.compiler", "pipeline.extractors.formats"):  # what a config will need
         import_module(name)
     retain_freed_memory()
     attached: dict[str, SharedMemory] = {}
@@ -291,7 +292,6 @@ def _serve(pipe: connection.Connection) -> None:
             transformer = error
         gc.collect()
         gc.freeze()
-        gc.disable()
         for answered in count(1):
             function, task, shared = pickle.loads(pipe.recv_bytes())
             try:

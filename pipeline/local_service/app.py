@@ -20,7 +20,6 @@ from pipeline.local_service.capture.endpoint import CaptureEndpoint
 from pipeline.local_service.http import run_in
 from pipeline.local_service.keys import Keyring
 from pipeline.local_service.management.routes import ManagementApi
-from pipeline.local_service.openapi.document import openapi_document
 from pipeline.local_service.page.rendering import render_document
 from pipeline.local_service.page.routes import DOCUMENT_HEADERS, Page, guarded
 from pipeline.local_service.query.runner import QueryRunner
@@ -56,11 +55,16 @@ def create_app(
         except Unavailable as error:
             return PlainTextResponse(str(error), 503)
 
+    def described() -> dict[str, Any]:
+        from pipeline.local_service.openapi.document import openapi_document
+
+        return openapi_document(settings)
+
     async def openapi(request: Request) -> Response:
-        return JSONResponse(openapi_document(settings))
+        return JSONResponse(described())
 
     async def docs(request: Request) -> Response:
-        return HTMLResponse(render_document(openapi_document(settings)), headers=DOCUMENT_HEADERS)
+        return HTMLResponse(render_document(described()), headers=DOCUMENT_HEADERS)
 
     routes = [
         *capture.routes(),

@@ -11,7 +11,7 @@ position in the script and on how many requests have reached it, never on a cloc
         ...
         service.faults  # how many requests reached each fault, and on how many it acted
 
-A new fault is one class in a module of `kinds`, which is imported from there. Its `example` gives the name and the
+A new fault is one class in a module of `kinds`, all imported for the first fault. Its `example` gives the name and the
 spelling, its docstring is its line in the help, and its fields are its options:
 
     @dataclass(kw_only=True)
@@ -24,13 +24,6 @@ spelling, its docstring is its line in the help, and its fields are its options:
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
-
-from pipeline.local_service.faults import kinds
 from pipeline.local_service.faults.base import BadFault, Fault, FaultCounts, catalogue, read_script
-
-for _module in iter_modules(kinds.__path__, f"{kinds.__name__}."):
-    import_module(_module.name)
 
 __all__ = ["BadFault", "Fault", "FaultCounts", "catalogue", "read_script"]

@@ -9,6 +9,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, field
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pipeline.local_service.faults.request import CaptureRequest, ConnectionCut, Ending, Forward
@@ -159,6 +162,15 @@ COMMON_OPTIONS = (
 )
 
 
+@cache
+def _load_kinds() -> None:
+    """Import the modules of `kinds`; each fault in them declares itself."""
+    from pipeline.local_service.faults import kinds
+
+    for module in iter_modules(kinds.__path__, f"{kinds.__name__}."):
+        import_module(module.name)
+
+
 def read_script(texts: Iterable[str], seed: int = 0) -> list[Fault]:
     """The faults of a script, in order. Raises BadFault."""
     return [read_fault(text, seed=str(seed), position=str(position)) for position, text in enumerate(texts)]
@@ -166,6 +178,7 @@ def read_script(texts: Iterable[str], seed: int = 0) -> list[Fault]:
 
 def read_fault(text: str, *, seed: str = "0", position: str = "0") -> Fault:
     """One fault. Raises BadFault, whose hint names the nearest name that exists."""
+    _load_kinds()
     head, *items = text.split(",")
     name, colon, setting_text = head.partition(":")
     kind = Fault.names.get(name)
@@ -201,6 +214,7 @@ def read_fault(text: str, *, seed: str = "0", position: str = "0") -> Fault:
 
 def catalogue() -> Sequence[tuple[str, str]]:
     """An example of each fault with what it does; then the options that all faults have."""
+    _load_kinds()
     kinds = sorted(Fault.names.items())
     return [(kind.example, " ".join((kind.__doc__ or "").split())) for _, kind in kinds] + list(COMMON_OPTIONS)
 

@@ -17,13 +17,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
 from pipeline.local_service.management.requests import ApiError, Json, invalid
 from pipeline.local_service.management.templates import TEMPLATES
-from pipeline.management.models import HogFunctionWrite
 
-WRITABLE = tuple(field.alias or name for name, field in HogFunctionWrite.model_fields.items())
 TYPES = (
     "destination",
     "site_destination",
@@ -56,10 +52,13 @@ _TEXTS = {
 
 def read_fields(body: Json, *, observed: bool) -> Json:
     """The writable fields of a body, each of the type it must have. Raises ApiError (400)."""
-    entry = _as_integers({name: body[name] for name in WRITABLE if name in body}, ("execution_order",))
+    from pipeline.management.models import HogFunctionWrite  # with pydantic, which only changes of functions need
+
+    writable = [field.alias or name for name, field in HogFunctionWrite.model_fields.items()]
+    entry = _as_integers({name: body[name] for name in writable if name in body}, ("execution_order",))
     if isinstance(entry.get("masking"), dict):
         entry["masking"] = _as_integers(entry["masking"], ("ttl", "threshold"))
-    check_shape(HogFunctionWrite, entry, accepts=_is_also_accepted if observed else None)
+    check_shape("HogFunctionWrite", entry, accepts=_is_also_accepted if observed else None)
     if "filters" in entry and entry["filters"] is None:
         entry["filters"] = {}
     if entry.get("template_id") and entry["template_id"] not in TEMPLATES:
@@ -77,10 +76,17 @@ def _as_integers(entry: Json, names: Iterable[str]) -> Json:
     return entry | whole
 
 
-def check_shape(model: type[BaseModel], value: object, *, accepts: Any = None, attr: str | None = None) -> None:
-    """Raise ApiError (400) for the first field that is not of the model's type and that `accepts` does not accept."""
+def check_shape(model: str, value: object, *, accepts: Any = None, attr: str | None = None) -> None:
+    """Raise ApiError (400) for the first field that is not of the model's type and that `accepts` does not accept.
+
+    `model` is its name in `pipeline.management.models`.
+    """
+    from pydantic import ValidationError
+
+    from pipeline.management import models
+
     try:
-        model.model_validate(value)
+        getattr(models, model).model_validate(value)
     except ValidationError as error:
         for problem in error.errors(include_url=False, include_input=False, include_context=False):
             path = [str(part) for part in problem["loc"]]

@@ -29,7 +29,6 @@ from pipeline.local_service.management.requests import (
     parse_instant,
     uuid_of,
 )
-from pipeline.management.models import Person
 
 KIND: Final = "session_recording"
 _READ, _WRITE, _SHARE = "session_recording:read", "session_recording:write", "sharing_configuration:write"
@@ -80,7 +79,7 @@ def recordings_update(call: OperationCall) -> Response:
         value = call.body["person"]
         if not isinstance(value, dict):
             raise invalid("person", *_NOT_AN_OBJECT[value is None])
-        check_shape(Person, value, attr="person")
+        check_shape("Person", value, attr="person")
         if "uuid" in value and uuid_of(value["uuid"]) is None:
             raise invalid("person__uuid", "Enter a valid UUID.")
         if "created_at" in value and parse_instant(value["created_at"]) is None:

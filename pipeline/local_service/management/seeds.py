@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline.local_service.management.access import Caller
 from pipeline.local_service.management.documents import DocumentKind
-from pipeline.local_service.management.function_fields import WRITABLE, check_shape, read_fields, store_inputs
+from pipeline.local_service.management.function_fields import check_shape, read_fields, store_inputs
 from pipeline.local_service.management.recordings import new_sharing
 from pipeline.local_service.management.requests import (
     ApiError,
@@ -24,7 +24,6 @@ from pipeline.local_service.management.requests import (
     read_json_body,
     uuid_of,
 )
-from pipeline.management.models import HogFunction, SessionRecording, SharingConfiguration
 
 _IDS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e92")
 _READ_ONLY = ("id", "created_at", "updated_at", "created_by")
@@ -79,10 +78,10 @@ def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> Non
 
 
 def _function(state: ManagementState, entry: Json, index: int, now: str) -> Json:
-    fields = read_fields({name: entry[name] for name in WRITABLE if name in entry}, observed=state.observed)
+    fields = read_fields(entry, observed=state.observed)
     record = {name: entry[name] for name in _READ_ONLY if name in entry}
     record |= {name: entry[name] for name in _ADDED if entry.get(name) is not None}
-    check_shape(HogFunction, record)
+    check_shape("HogFunction", record)
     for name in ("created_at", "updated_at"):
         if name in entry and parse_instant(entry[name]) is None:
             raise ApiError(400, "", "", "Enter a valid date/time.", name)
@@ -104,7 +103,7 @@ def _function(state: ManagementState, entry: Json, index: int, now: str) -> Json
 
 def _recording(entry: Json, index: int, now: str, created: dict[DocumentKind, list[Json]]) -> None:
     recording = {name: value for name, value in entry.items() if name != "sharing"}
-    check_shape(SessionRecording, recording)
+    check_shape("SessionRecording", recording)
     days = recording.get("retention_period_days")
     if days is not None and (type(days) is not int or days < 1):
         raise ApiError(400, "", "", "A valid integer is required.", "retention_period_days")
@@ -112,7 +111,7 @@ def _recording(entry: Json, index: int, now: str, created: dict[DocumentKind, li
     created["session_recording"].append({"viewed": False, "viewers": [], "ongoing": False} | recording)
     if "sharing" in entry:
         sharing = entry["sharing"]
-        check_shape(SharingConfiguration, sharing, attr="sharing")
+        check_shape("SharingConfiguration", sharing, attr="sharing")
         created["sharing"].append(new_sharing(recording["id"], now) | sharing | {"id": recording["id"]})
 
 

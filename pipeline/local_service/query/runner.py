@@ -38,7 +38,7 @@ from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import CLOSING, BadQuery, SlowQuery, Store, Unavailable
 
 _START = (
-    "import sys; sys.path[:] = {path!r}; "
+    "import gc, sys; gc.set_threshold(50_000); sys.path[:] = {path!r}; "
     "from pipeline.local_service.query.worker import main; main({folder!r}, {memory}, {timezone!r})"
 )
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}

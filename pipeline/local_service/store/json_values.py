@@ -13,7 +13,6 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -128,6 +127,8 @@ def _instants(column: pa.Array) -> list[str | None]:
     unit = column.type.unit
     if column.type.tz not in (None, "UTC"):  # as the real service answers: in the zone, with its offset
         return [None if moment is None else moment.isoformat(timespec="microseconds") for moment in column.to_pylist()]
+    import pyarrow.compute as pc  # takes a tenth of a second, and few answers have instants
+
     digits = _UNITS[unit]
     numbers = column.view(pa.int64())
     low, high = (max(-_LAST_INSTANT + 1, _YEAR_1 * 10**digits), min(_LAST_INSTANT, _YEAR_10000 * 10**digits))
