@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.local_service import LocalService
-from tests.support.page_service import CAPTURE, CLIENT, SEED, event, get, make, read, send, uuid, uuids
+from tests.support.page_service import CAPTURE, CLIENT, event, get, make, read, send, uuid, uuids
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def service() -> Iterator[LocalService]:
-    with make(SEED) as fresh:
+    with make() as fresh:
         yield fresh
 
 
@@ -84,7 +84,7 @@ FILTERED = [
 
 @pytest.fixture(scope="module")
 def searched() -> Iterator[LocalService]:
-    with make() as fresh:
+    with make(None) as fresh:
         send(fresh, event(1, time="2023-01-01T12:00:00Z", dessert="crème"))
         send(fresh, event(2, "Paid", "u2", time="2023-01-02T23:59:59Z"))
         send(fresh, event(3, "Seen", "u2", time="2023-01-03T00:00:00Z", colour="Blau"))
@@ -102,41 +102,22 @@ def test_filters(searched: LocalService, params: dict[str, str], numbers: set[in
     assert (f"{len(expected)} event" if expected else "No event found") in page.text
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/events?since=2023-13-01", 400),
-        ("/events?since=20230101", 400),
-        ("/?until=yesterday", 400),
-        ("/events?flag=odd", 400),
-        ("/events?person=odd", 400),
-        ("/events/odd", 404),
-        (f"/events/{uuid(99)}", 404),
-        ("/people/odd", 404),
-        (f"/people/{uuid(99)}", 404),
-        ("/people/of?id=nobody", 404),
-        ("/people/of", 404),
-        ("/?project=3", 404),
-        ("/?project=x", 404),
-        ("/people?page=0", 200),
-        ("/people?page=99999999999999999999", 200),
-        ("/people?page=-1", 200),
-        ("/groups?type=9", 200),
-        ("/warnings?type=%27", 200),
-        ("/events?after=odd&before=1.x", 200),
-        ("/events?after=-999999999999999999.1", 200),
-        ("/events?after=999999999999999999.1", 200),
-        ("/events?text=%ED%A0%80%FF", 200),
-        ("/events?until=9999-12-31&since=0001-01-01", 200),
-        ("/events?text=" + "x" * 20_000, 200),
-    ],
-    ids=lambda one: str(one)[:40],
-)
-def test_odd_questions_are_answered(searched: LocalService, path: str, status: int) -> None:
+def test_odd_questions_are_answered(searched: LocalService) -> None:
     """A bad filter is 400, what is not there 404, both as pages; nothing is an error of the service."""
-    answer = get(searched, path)
-    assert answer.status_code == status
-    assert answer.text.rstrip().endswith("</html>")
+    wanted = {
+        400: ["/events?since=2023-13-01", "/events?since=20230101", "/?until=yesterday", "/events?flag=odd",
+              "/events?person=odd"],
+        404: ["/events/odd", f"/events/{uuid(99)}", "/people/odd", f"/people/{uuid(99)}", "/people/of?id=nobody",
+              "/people/of", "/?project=3", "/?project=x"],
+        200: ["/people?page=0", "/people?page=99999999999999999999", "/people?page=-1", "/groups?type=9",
+              "/warnings?type=%27", "/events?after=odd&before=1.x", "/events?after=-999999999999999999.1",
+              "/events?after=999999999999999999.1", "/events?text=%ED%A0%80%FF",
+              "/events?until=9999-12-31&since=0001-01-01", "/events?text=" + "x" * 20_000],
+    }  # fmt: skip
+    for status, paths in wanted.items():
+        for path in paths:
+            answer = get(searched, path)
+            assert (answer.status_code, answer.text.rstrip()[-7:]) == (status, "</html>"), path[:80]
 
 
 def test_an_event_with_its_copies(service: LocalService) -> None:

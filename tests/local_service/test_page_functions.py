@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from pipeline.local_service import LocalService
-from tests.support.page_service import CLIENT, PERSONAL, SEED, event, make, read, send, totals, uuid, uuids
+from tests.support.page_service import CLIENT, PERSONAL, event, make, read, send, totals, uuid, uuids
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def service() -> Iterator[LocalService]:
-    with make(SEED) as fresh:
+    with make() as fresh:
         yield fresh
 
 

@@ -16,14 +16,14 @@ from starlette.applications import Starlette
 from pipeline.local_service import LocalService
 from pipeline.local_service.page.routes import Page
 from pipeline.local_service.store.database import EventColumns, Store
-from tests.support.page_service import KEYS, NOW, SEED, Read, event, get, make, read, send, uuid, uuids
+from tests.support.page_service import KEYS, NOW, Read, event, get, make, read, send, uuid, uuids
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def service() -> Iterator[LocalService]:
-    with make(SEED) as fresh:
+    with make() as fresh:
         yield fresh
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import re
 import time
+from contextlib import AbstractContextManager
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlencode
@@ -15,9 +16,8 @@ import httpx
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
 from tests.support.plain_http import PLAIN
+from tests.support.services import NOW, running
 
-NOW = 1_700_000_000_000_000
-"""2023-11-14T22:13:20Z, in microseconds."""
 CAPTURE, PERSONAL = "phc_testcapture", "phx_testpersonal"
 KEYS = Keyring((Project(1, "First <b>", CAPTURE), Project(2, "Second", "phc_testsecond")), {PERSONAL: frozenset({"*"})})
 SCRIPT, TURN, NUL = "<script>alert('x')</script>\"'", "a\u202etxt.exe", "nul\x00here"
@@ -43,9 +43,9 @@ CLIENT = httpx.Client(timeout=30, **PLAIN)
 atexit.register(CLIENT.close)
 
 
-def make(seed: dict[str, Any] | None = None) -> LocalService:
+def make(seed: dict[str, Any] | None = SEED) -> AbstractContextManager[LocalService]:
     """A service of two projects, whose clock stands still."""
-    return LocalService(keys=KEYS, settings=Settings(clock=lambda: NOW), seed=seed)
+    return running(KEYS, Settings(clock=lambda: NOW), seed=seed)
 
 
 def event(number: int, name: str = "Seen", id: str = "u1", time: str = "2023-01-02T03:04:05Z", **more: Any) -> Any:
