@@ -26,14 +26,14 @@ COPY = (
 
 
 @cache
-def _shared(**switches: Any) -> tuple[LocalService, Iterator[int]]:
-    """The service of all tests with these switches, and the projects of it that are still empty."""
-    return kept(keys=KEYS, settings=Settings(**switches)), iter(range(1, 999))
+def _shared(faults: tuple[str, ...], **switches: Any) -> tuple[LocalService, Iterator[int]]:
+    """The service of all tests with these faults and switches, and the projects of it that are still empty."""
+    return kept(keys=KEYS, settings=Settings(**switches), faults=faults), iter(range(1, 999))
 
 
-def empty(**switches: Any) -> Room:
+def empty(*faults: str, **switches: Any) -> Room:
     """A project of its own, in a service whose clock goes."""
-    service, projects = _shared(**switches)
+    service, projects = _shared(faults, **switches)
     return Room(service, next(projects))
 
 
