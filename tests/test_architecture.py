@@ -25,8 +25,8 @@ PACKAGES = (
 
 LIBRARIES = {
     "click": {"cli"},
-    "httpx": {"delivery.transport", "management.transport", "fetch.transport"},
-    "tenacity": {"delivery.retry", "management.transport", "fetch.transport"},
+    "httpx": {"delivery.http_library"},
+    "tenacity": {"delivery.retry"},
     "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
     "adbc_driver_manager": {"fetch.database"},
     "fsspec": {"storage"},

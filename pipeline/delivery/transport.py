@@ -18,11 +18,10 @@ from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-import httpx
-
 from pipeline.config import Secret
 from pipeline.delivery.connections import Connection, ConnectionPool
 from pipeline.delivery.destination import Response, ResponseKind
+from pipeline.delivery.http_library import httpx
 from pipeline.errors import UsageError
 from pipeline.targets import is_loopback
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
-import httpx
-
 from pipeline.config import Secret
+from pipeline.delivery.http_library import httpx
 from pipeline.delivery.retry import RetryPolicy, backoff, last_result, with_retries
 from pipeline.delivery.transport import retry_after, trusted
 from pipeline.errors import BackcastError, Refused, Unfinished

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-import httpx
-
 from pipeline.config import Secret
+from pipeline.delivery.http_library import httpx
 from pipeline.delivery.retry import RetryPolicy, backoff, with_retries
 from pipeline.delivery.transport import retry_after, trusted
 from pipeline.targets import is_loopback
