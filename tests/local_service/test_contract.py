@@ -6,7 +6,6 @@ The operations are those of `contract_table`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import NoneType
 from typing import Any
 from uuid import UUID
@@ -20,7 +19,6 @@ from tests.support.management_service import (
     RECORDING,
     SCOPES,
     Asking,
-    asking,
     key_with,
     key_without,
 )
@@ -52,26 +50,27 @@ TEMPLATE = {
 SHARING = {"created_at": str, "enabled": bool, "access_token": str}
 
 
-@pytest.fixture
-def ask() -> Iterator[Asking]:
-    with asking() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Asking]:
-    with asking() as found:
-        yield found
+RECORDINGS = (RECORDING, "rec-2", "rec-3")
+SPELLINGS = (("projects/1", "/"), ("projects/1", ""), ("environments/1", "/"))
 
 
 @pytest.fixture
 def asked(name: str, request: pytest.FixtureRequest) -> Any:
-    """A service for one row: the shared one, where the row destroys nothing."""
-    return request.getfixturevalue("ask" if name in SPENDING else "shared")
+    """A service for one row: the shared one, where the row destroys no recording."""
+    return request.getfixturevalue("fresh" if name == "delete recording" else "ask")
 
 
-def call(ask: Asking, row: Row, id: str, *, key: str | None = ALL, root: str = "projects/1", slash: str = "/") -> Any:
-    path = row.path.replace(":id", id).replace(":rec", RECORDING)
+def call(
+    ask: Asking,
+    row: Row,
+    id: str,
+    *,
+    recording: str = RECORDING,
+    key: str | None = ALL,
+    root: str = "projects/1",
+    slash: str = "/",
+) -> Any:
+    path = row.path.replace(":id", id).replace(":rec", recording)
     return ask(row.method, f"/api/{root}/{path}{slash}", row.body, key=key)
 
 
@@ -108,14 +107,15 @@ def check(answer: Any, kind: str) -> None:
 ITEM = {"template": str, "filters": (dict, type(None))}
 
 
-@pytest.mark.parametrize("spelling", ["projects/1 /", "projects/1 ", "environments/1 /"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_answers_as_its_row_says(asked: Asking, name: str, spelling: str) -> None:
+def test_an_operation_answers_as_its_row_says(asked: Asking, name: str) -> None:
     """Status, body and field names of each operation, with a final slash, without, and under the other name."""
-    row, (root, slash) = OPERATIONS[name], spelling.split(" ")
-    answer = call(asked, row, asked.made(name="one")["id"], root=root, slash=slash)
-    assert answer.status_code == row.status
-    check(answer, row.answer)
+    row = OPERATIONS[name]
+    for (root, slash), recording in zip(SPELLINGS, RECORDINGS, strict=True):
+        place = {"root": root, "slash": slash} | ({"recording": recording} if name == "delete recording" else {})
+        answer = call(asked, row, asked.made(name="one")["id"], **place)
+        assert answer.status_code == row.status
+        check(answer, row.answer)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -135,23 +135,23 @@ def test_an_operation_takes_a_key_with_its_scope_alone(asked: Asking, name: str)
 
 
 @pytest.mark.parametrize("field", WRITABLE)
-def test_a_writable_field_is_written(shared: Asking, field: str) -> None:
+def test_a_writable_field_is_written(ask: Asking, field: str) -> None:
     """By create and by update, and it is read back."""
-    one = shared.made(**{"name": "n", "hog": "return null"} | {field: WRITABLE[field]})
-    two = shared.made(name="n", hog="return null")
-    updated = shared("PATCH", f"/api/projects/1/hog_functions/{two['id']}/", {field: WRITABLE[field]})
+    one = ask.made(**{"name": "n", "hog": "return null"} | {field: WRITABLE[field]})
+    two = ask.made(name="n", hog="return null")
+    updated = ask("PATCH", f"/api/projects/1/hog_functions/{two['id']}/", {field: WRITABLE[field]})
     assert updated.status_code == 200
     for found in (one, updated.json()):
         assert holds(found[field], WRITABLE[field])
-        read = shared("GET", f"/api/projects/1/hog_functions/{found['id']}/").json()
+        read = ask("GET", f"/api/projects/1/hog_functions/{found['id']}/").json()
         assert holds(read[field], WRITABLE[field])
 
 
 @pytest.mark.parametrize("name", ["create hog function", "update hog function", "broadcast", "invoke", "rearrange"])
-def test_the_whole_list_of_writable_fields_is_a_body(shared: Asking, name: str) -> None:
+def test_the_whole_list_of_writable_fields_is_a_body(ask: Asking, name: str) -> None:
     """Wherever the contract lists it."""
     row = OPERATIONS[name]._replace(body=WRITABLE)
-    answer = call(shared, row, shared.made(name="one")["id"])
+    answer = call(ask, row, ask.made(name="one")["id"])
     assert answer.status_code == row.status
     check(answer, row.answer)
 
@@ -166,7 +166,7 @@ def test_an_operation_needs_a_key_and_a_project(asked: Asking, name: str) -> Non
         assert answer.json()["type"] == "authentication_error"
     assert call(asked, row, id, key="phc_test_a").status_code == 401
     for unknown in ("3", "01", "x", "9" * 5000):
-        assert call(asked, row, id, root=f"projects/{unknown}").status_code == 404
+        assert call(asked, row, id, root=f"projects/{unknown}").status_code == 404, unknown
     answer = call(asked, row, id, key="phx_test_b")
     assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
     assert answer.json()["detail"] == "API key does not have access to the requested project: ID 1."
@@ -183,12 +183,8 @@ def test_an_unknown_id_is_not_found(asked: Asking, name: str) -> None:
             assert (answer.status_code, answer.content) == (405, b"")
         else:
             assert answer.status_code == 404
-            assert answer.json() == {
-                "type": "invalid_request",
-                "code": "not_found",
-                "detail": "Not found.",
-                "attr": None,
-            }
+            said = {"type": "invalid_request", "code": "not_found", "detail": "Not found.", "attr": None}
+            assert answer.json() == said
 
 
 def test_hard_deletion_leaves_the_function(ask: Asking) -> None:
@@ -199,62 +195,62 @@ def test_hard_deletion_leaves_the_function(ask: Asking) -> None:
     assert ask("GET", f"/api/projects/1/hog_functions/{id}/").json()["name"] == "stays"
 
 
-def test_soft_deletion_hides_it_until_it_is_undone(ask: Asking) -> None:
+def test_soft_deletion_hides_it_until_it_is_undone(fresh: Asking) -> None:
     """Section 3: PATCH with deleted true; reads and updates are 404 then, `deleted` false brings it back."""
-    id = ask.made(name="n")["id"]
+    id = fresh.made(name="n")["id"]
     path = f"/api/projects/1/hog_functions/{id}/"
-    deleted = ask("PATCH", path, {"deleted": True})
+    deleted = fresh("PATCH", path, {"deleted": True})
     assert (deleted.status_code, deleted.json()["deleted"]) == (200, True)
-    assert ask("GET", path).status_code == 404
+    assert fresh("GET", path).status_code == 404
     for body in ({"name": "x"}, {"deleted": True}, {}):
-        assert ask("PATCH", path, body).status_code == 404
+        assert fresh("PATCH", path, body).status_code == 404
     for rest in ("logs", "metrics", "metrics/totals"):
-        assert ask("GET", path + rest).status_code == 404
+        assert fresh("GET", path + rest).status_code == 404
     for rest in ("broadcast", "invocations"):
-        assert ask("POST", path + rest, {}).status_code == 404
-    assert ask("PATCH", "/api/projects/1/hog_functions/rearrange/", {"orders": {id: 1}}).status_code == 400
-    assert ask("GET", "/api/projects/1/hog_functions/").json()["count"] == 0
-    back = ask("PATCH", path, {"deleted": False, "name": "back"})
+        assert fresh("POST", path + rest, {}).status_code == 404
+    assert fresh("PATCH", "/api/projects/1/hog_functions/rearrange/", {"orders": {id: 1}}).status_code == 400
+    assert fresh("GET", "/api/projects/1/hog_functions/").json()["count"] == 0
+    back = fresh("PATCH", path, {"deleted": False, "name": "back"})
     assert (back.status_code, back.json()["deleted"], back.json()["name"]) == (200, False, "back")
-    assert ask("GET", "/api/projects/1/hog_functions/").json()["count"] == 1
+    assert fresh("GET", "/api/projects/1/hog_functions/").json()["count"] == 1
 
 
-def test_a_deleted_recording_is_gone(ask: Asking) -> None:
+def test_a_deleted_recording_is_gone(fresh: Asking) -> None:
     """204 with an empty body, once; then 404, its sharing too."""
     path = f"/api/projects/1/session_recordings/{RECORDING}/"
-    assert ask("DELETE", path).status_code == 204
-    assert [ask(method, path).status_code for method in ("GET", "DELETE")] == [404, 404]
-    assert ask("GET", path + "sharing/").status_code == 404
-    assert ask("GET", "/api/projects/1/session_recordings/").json()["count"] == 2
+    assert fresh("DELETE", path).status_code == 204
+    assert [fresh(method, path).status_code for method in ("GET", "DELETE")] == [404, 404]
+    assert fresh("GET", path + "sharing/").status_code == 404
+    assert fresh("GET", "/api/projects/1/session_recordings/").json()["count"] == 2
 
 
-def test_a_list_has_pages_with_the_urls_of_their_neighbours(ask: Asking) -> None:
+def test_a_list_has_pages_with_the_urls_of_their_neighbours(fresh: Asking) -> None:
     """Sections 2.5 and 8: following `next` from the first page gives everything once, `previous` leads back."""
-    ids = [ask.made(name=f"f{n}", execution_order=n, kind="k")["id"] for n in range(5)]
+    ids = [fresh.made(name=f"f{n}", execution_order=n, kind="k")["id"] for n in range(5)]
     url: str | None = "/api/projects/1/hog_functions/?kind=k&limit=2"
     seen: list[str] = []
     last = ""
     while url:
-        found = ask("GET", url).json()
+        found = fresh("GET", url).json()
         assert found["count"] == 5
         seen += [one["id"] for one in found["results"]]
         last, url = url, found["next"]
         if url:
-            assert url.startswith(f"{ask.service.url}/api/projects/1/hog_functions/?kind=k&limit=2&offset=")
+            assert url.startswith(f"{fresh.service.url}/api/projects/1/hog_functions/?kind=k&limit=2&offset=")
     assert seen == ids
-    back = ask("GET", ask("GET", last).json()["previous"]).json()
+    back = fresh("GET", fresh("GET", last).json()["previous"]).json()
     assert [one["id"] for one in back["results"]] == ids[2:4]
-    assert ask("GET", back["previous"]).json()["previous"] is None
+    assert fresh("GET", back["previous"]).json()["previous"] is None
 
 
-def test_a_template_alone_makes_a_function(ask: Asking) -> None:
+def test_a_template_alone_makes_a_function(fresh: Asking) -> None:
     """The full record shows its template, a list item only names it."""
     for id in ("template-webhook", "template-slack", "template-geoip"):
-        found = ask.made(template_id=id)
+        found = fresh.made(template_id=id)
         shaped(found, FULL)
         shaped(found["template"], TEMPLATE)
         assert (found["template_id"], found["hog"]) == (id, found["template"]["hog"])
-    items = ask("GET", "/api/projects/1/hog_functions/").json()["results"]
+    items = fresh("GET", "/api/projects/1/hog_functions/").json()["results"]
     assert {item["template"] for item in items} == {"template-webhook", "template-slack", "template-geoip"}
 
 
@@ -268,10 +264,10 @@ def test_project_ids_come_from_the_list_of_projects(ask: Asking) -> None:
     assert ask("GET", "/api/projects/", key=None).status_code == 401
 
 
-def test_a_historical_batch_is_taken_by_the_key_in_its_body(ask: Asking) -> None:
+def test_a_historical_batch_is_taken_by_the_key_in_its_body(fresh: Asking) -> None:
     """Sections 4.3 and 5.3: no header, JSON, the flag kept."""
     event = {"event": "e", "properties": {"distinct_id": "u"}, "timestamp": "2020-01-01T00:00:00Z"}
     body = {"api_key": "phc_test_a", "historical_migration": True, "batch": [event]}
-    answer = ask("POST", "/batch/", body, key=None)
+    answer = fresh("POST", "/batch/", body, key=None)
     assert (answer.status_code, answer.json()) == (200, {"status": "Ok"})
-    assert [one.historical_migration for one in ask.service.events()] == [True]
+    assert [one.historical_migration for one in fresh.service.events()] == [True]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pipeline.local_service.settings import preset
-from tests.support.management_service import Asking, asking
+from tests.support import management_service
+from tests.support.management_service import LIST, Asking, asking
 
-LIST = "/api/projects/1/hog_functions/"
 SCHEMA = [
     {"key": "url", "type": "string", "required": True},
     {"key": "token", "type": "string", "required": True, "secret": True},
@@ -19,10 +18,9 @@ SCHEMA = [
 WHOLE: dict[str, Any] = {"url": {"value": "u"}, "token": {"value": "t"}}
 
 
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Asking]:
-    with asking(preset("observed", management_rates="off")) as ask:
-        yield ask
+@pytest.fixture
+def ask(observed: Asking) -> Asking:
+    return observed
 
 
 def refused(answer: Any) -> tuple[int, str, str]:
@@ -87,8 +85,7 @@ def test_mappings_are_held_to_their_own_schemas(ask: Asking) -> None:
 
 def test_the_contract_requires_no_input() -> None:
     """It shows no such rule, and a seed is what is there, whatever it lacks."""
-    with asking() as ask:
-        ask.made(inputs_schema=SCHEMA)
+    management_service.shared().made(inputs_schema=SCHEMA)
     seed = {"hog_functions": [{"hog": "h", "inputs_schema": SCHEMA}]}
     with asking(preset("observed"), seed=seed) as ask:
         assert ask("GET", LIST).json()["count"] == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,22 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.local_service import Settings
-from pipeline.local_service.settings import Behaviour, preset
+from tests.support.contract_table import exact
 from tests.support.management_service import LIST, RECORDING, SECRET, Asking, asking, problem
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Asking]:
-    with asking() as found:
-        yield found
-
-
-@pytest.fixture
-def fresh() -> Iterator[Asking]:
-    with asking() as found:
-        yield found
 
 
 @pytest.mark.parametrize(
@@ -209,7 +196,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
+@settings(max_examples=25)
 @given(event=st.dictionaries(st.text(), JSON, max_size=4))
 def test_free_form_objects_come_back_as_they_went(ask: Asking, event: dict[str, Any]) -> None:
     """A value is either refused with 400 or given back exactly."""
@@ -223,14 +210,7 @@ def test_free_form_objects_come_back_as_they_went(ask: Asking, event: dict[str, 
         assert "\\u0000" in content.decode()
 
 
-@pytest.fixture(scope="module", params=["contract", "observed"])
-def either(request: pytest.FixtureRequest) -> Iterator[Asking]:
-    behaviour: Behaviour = request.param
-    with asking(preset(behaviour, management_rates="off")) as found:
-        yield found
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15)
 @given(value=JSON, default=JSON)
 def test_the_value_of_an_input_is_any_json(either: Asking, value: Any, default: Any) -> None:
     """Of a function, of its mappings, and the default of a schema: given back exactly by every answer, or a 400."""
@@ -248,11 +228,6 @@ def test_the_value_of_an_input_is_any_json(either: Asking, value: Any, default: 
             assert exact(shown["inputs"]["a"]["value"]) == exact(value)
             assert exact(shown["inputs_schema"][0]["default"]) == exact(default)
     either("PATCH", path, {"deleted": True})
-
-
-def exact(value: object) -> str:
-    """A JSON value so that 1, 1.0 and true differ."""
-    return json.dumps(value, sort_keys=True)
 
 
 def test_a_whole_number_may_be_written_with_a_fraction_of_nothing(ask: Asking) -> None:

@@ -11,12 +11,6 @@ from tests.support.management_service import LIST, RECORDING, Asking, asking, pr
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Asking]:
-    with asking() as found:
-        yield found
-
-
 @pytest.mark.parametrize(
     ("query", "size"),
     [

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 
 from pipeline.local_service.settings import BadSetting, describe_settings, parse_settings, preset
-from tests.support.management_service import RECORDING, Asking, asking, key_with
+from tests.support import management_service
+from tests.support.management_service import LIST, RECORDING, Asking, asking, key_with
+from tests.support.services import NOW
 
-LIST = "/api/projects/1/hog_functions/"
-NOW = 1_700_000_000_000_000
 
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Asking]:
-    with asking(preset("observed", management_rates="off", clock=lambda: NOW)) as found:
-        yield found
+@pytest.fixture
+def ask(observed: Asking) -> Asking:
+    return observed
 
 
 @pytest.fixture
@@ -204,8 +202,7 @@ def test_put_updates_as_patch_does(fresh: Asking) -> None:
     refused(fresh("PUT", path, {"name": ["x"]}), "name")
     assert fresh("PUT", path, {}, key=key_with("hog_function:read")).status_code == 403
     assert "PUT" in fresh("DELETE", path).headers["allow"]
-    with asking() as contract:
-        assert contract("PUT", recording, {"viewed": True}).status_code == 405
+    assert management_service.shared()("PUT", recording, {"viewed": True}).status_code == 405
 
 
 def test_an_access_token_is_refreshed(fresh: Asking) -> None:
@@ -219,8 +216,7 @@ def test_an_access_token_is_refreshed(fresh: Asking) -> None:
     assert len(fresh("POST", path.replace("rec-3", RECORDING) + "refresh/").json()["access_token"]) > 20
     assert fresh("POST", path.replace("rec-3", "nowhere") + "refresh/").status_code == 404
     assert fresh("POST", path + "refresh/", key=key_with("sharing_configuration:read")).status_code == 403
-    with asking() as contract:
-        assert contract("POST", path + "refresh/").status_code == 404
+    assert management_service.shared()("POST", path + "refresh/").status_code == 404
 
 
 def test_a_recording_says_when_it_expires() -> None:

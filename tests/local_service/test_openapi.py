@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
@@ -11,14 +10,8 @@ import jsonschema
 import pytest
 
 from pipeline.local_service.management.operations import OPERATIONS, operations
-from pipeline.local_service.settings import preset
-from tests.support.management_service import RECORDING, Asking, asking, key_with
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Asking]:
-    with asking() as found:
-        yield found
+from tests.support import management_service
+from tests.support.management_service import ALL, RECORDING, Asking, key_with
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +19,11 @@ def document(ask: Asking) -> Any:
     return ask("GET", "/openapi.json", key=None).json()
 
 
-@pytest.mark.parametrize("behaviour", ["contract", "observed"])
-def test_every_operation_has_a_handler_and_a_place_in_the_document(behaviour: Any) -> None:
+def test_every_operation_has_a_handler_and_a_place_in_the_document(either: Asking) -> None:
     """One table: what is in it is served and described, and nothing else is; some of it under `observed` alone."""
     assert [operation.name for operation in OPERATIONS if operation.run is None] == ["query"]
-    observed = behaviour == "observed"
-    with asking(preset(behaviour)) as ask:
-        document = ask("GET", "/openapi.json").json()
+    observed = either is management_service.shared("observed")
+    document = either("GET", "/openapi.json").json()
     described = {
         (method.upper(), path) for path, methods in document["paths"].items() for method in methods if "/api/" in path
     }
@@ -58,36 +49,34 @@ def test_every_reference_leads_somewhere(document: Any) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-@pytest.mark.parametrize("behaviour", ["contract", "observed"])
-def test_answers_fit_their_schemas(behaviour: Any) -> None:
+def test_answers_fit_their_schemas(either: Asking, queried: Asking) -> None:
     """What the main operations answer is what the document says, errors too."""
-    with asking(preset(behaviour)) as ask:
-        document = ask("GET", "/openapi.json").json()
-        inputs = {"slack_workspace": {"value": "1"}, "channel": {"value": "C1"}}
-        id = ask.made(template_id="template-slack", name="x", enabled=True, inputs=inputs)["id"]
-        root = "/api/projects/{project_id}/"
-        for method, path, body, key in (
-            ("GET", root + "hog_functions/", None, None),
-            ("POST", root + "hog_functions/", {"hog": "h", "masking": {"ttl": 60, "hash": "x"}}, None),
-            ("POST", root + "hog_functions/", {"enabled": 1}, None),
-            ("GET", root + "hog_functions/{id}/", None, None),
-            ("GET", root + "hog_functions/{id}/", None, key_with("query:read")),
-            ("PATCH", root + "hog_functions/{id}/", {"filters": None}, None),
-            ("GET", root + "hog_functions/{id}/metrics/totals/", None, None),
-            ("GET", root + "session_recordings/", None, None),
-            ("GET", root + "session_recordings/{id}/", None, None),
-            ("GET", root + "session_recordings/{recording_id}/sharing/", None, None),
-            ("GET", "/api/projects/", None, None),
-            ("POST", root + "query/", {"query": {"kind": "HogQLQuery", "query": "select 1"}}, None),
-        ):
-            address = path.format(project_id=1, id=RECORDING if "recordings" in path else id, recording_id=RECORDING)
-            answer = ask(method, address, body, **({} if key is None else {"key": key}))
-            said = document["paths"][path][method.lower()]["responses"][str(answer.status_code)]
-            if "content" not in said:
-                assert answer.content == b""
-                continue
-            schema = said["content"]["application/json"]["schema"] | {"components": document["components"]}
-            jsonschema.Draft202012Validator(schema).validate(answer.json())
+    document = either("GET", "/openapi.json").json()
+    inputs = {"slack_workspace": {"value": "1"}, "channel": {"value": "C1"}}
+    id = either.made(template_id="template-slack", name="x", enabled=True, inputs=inputs)["id"]
+    root = "/api/projects/{project_id}/"
+    for method, path, body, key in (
+        ("GET", root + "hog_functions/", None, ALL),
+        ("POST", root + "hog_functions/", {"hog": "h", "masking": {"ttl": 60, "hash": "x"}}, ALL),
+        ("POST", root + "hog_functions/", {"enabled": 1}, ALL),
+        ("GET", root + "hog_functions/{id}/", None, ALL),
+        ("GET", root + "hog_functions/{id}/", None, key_with("query:read")),
+        ("PATCH", root + "hog_functions/{id}/", {"filters": None}, ALL),
+        ("GET", root + "hog_functions/{id}/metrics/totals/", None, ALL),
+        ("GET", root + "session_recordings/", None, ALL),
+        ("GET", root + "session_recordings/{id}/", None, ALL),
+        ("GET", root + "session_recordings/{recording_id}/sharing/", None, ALL),
+        ("GET", "/api/projects/", None, ALL),
+        ("POST", root + "query/", {"query": {"kind": "HogQLQuery", "query": "select 1"}}, ALL),
+    ):
+        address = path.format(project_id=1, id=RECORDING if "recordings" in path else id, recording_id=RECORDING)
+        answer = (queried if path.endswith("query/") else either)(method, address, body, key=key)
+        said = document["paths"][path][method.lower()]["responses"][str(answer.status_code)]
+        if "content" not in said:
+            assert answer.content == b""
+            continue
+        schema = said["content"]["application/json"]["schema"] | {"components": document["components"]}
+        jsonschema.Draft202012Validator(schema).validate(answer.json())
 
 
 class _Page(HTMLParser):

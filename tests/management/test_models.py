@@ -22,6 +22,7 @@ from pipeline.management.models import (
     SessionRecording,
     SharingConfiguration,
 )
+from tests.support.contract_table import exact
 
 pytestmark = pytest.mark.slow
 
@@ -83,11 +84,6 @@ def kind(name: str) -> type[ServiceObject]:
 
 def wire_names(model: type[ServiceObject]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def exact(value: object) -> str:
-    """A JSON value so that 1, 1.0 and true differ and the order of keys does not."""
-    return json.dumps(value, sort_keys=True)
 
 
 @pytest.mark.parametrize("name", FIELDS)

@@ -6,6 +6,7 @@ the client and through the commands all read it here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -162,6 +163,11 @@ FILTERS = ("created_at", "created_by", "enabled", "exclude_kind", "id", "kind", 
 def opening(scope: str) -> set[str]:
     """The scopes that open an operation: its own, and the write that implies its read."""
     return {scope, scope.replace(":read", ":write")}
+
+
+def exact(value: object) -> str:
+    """A JSON value so that 1, 1.0 and true differ and the order of keys does not."""
+    return json.dumps(value, sort_keys=True)
 
 
 def holds(found: Any, wanted: Any) -> bool:
