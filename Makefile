@@ -36,7 +36,7 @@ test-pythons: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests, without the slow on
 	done
 
 soak: $(VENV)/.dev  ## every crash point, a million events through a failing service, five million ids, a year of nightly runs, twenty million events on a cluster; up to two hours
-	@$(VENV)/bin/python -m pytest -s tests/soak/soak_exports.py tests/soak/soak_crashes.py tests/soak/soak_verify.py tests/soak/soak_million.py tests/soak/soak_identities.py tests/soak/soak_people.py tests/soak/soak_year.py tests/soak/soak_openapi.py tests/soak/soak_cluster.py
+	@$(VENV)/bin/python -m pytest -s tests/soak/soak_exports.py tests/soak/soak_crashes.py tests/soak/soak_plans.py tests/soak/soak_million.py tests/soak/soak_identities.py tests/soak/soak_people.py tests/soak/soak_year.py tests/soak/soak_openapi.py tests/soak/soak_cluster.py
 
 schedulers: .venv-dagster/.tool .venv-prefect/.tool .venv-airflow/.tool  ## install the orchestrators of docs/examples, for their tests
 

@@ -19,6 +19,7 @@ from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import KEY, export
 from tests.support.jobs import KEYS
 from tests.support.published import OPTIONS, counting_plan, on
+from tests.support.services import running
 from tests.support.stores import Bucket, a_store_that_replaces
 
 APPLY = ApplyOptions(workers=0)
@@ -38,7 +39,7 @@ def copies(service: LocalService) -> int:
 
 def test_another_machine_is_refused_and_sends_nothing(url: str, bucket: Bucket, tmp_path: Path, call: Any) -> None:
     """Exit 4 with the machine, the folder and the target of the ledger; that one resumes."""
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         assert call("apply", url, "--to", service.url).code == 0
         with on(tmp_path / "another"):
             for words in (("apply", url, "--to", service.url), ("status", url), ("rehearse", url), ("rejects", url)):
@@ -54,18 +55,9 @@ def test_another_machine_is_refused_and_sends_nothing(url: str, bucket: Bucket, 
     assert b'"state": "sent"' in counting_plan(bucket, "june")[1]["report.json"]
 
 
-def test_a_lost_working_copy_is_noticed(url: str, tmp_path: Path, call: Any) -> None:
-    """The machine that sent the plan is refused as well once its ledger is gone, until the claim is removed by hand."""
-    with LocalService(keys=KEYS) as service:
-        assert call("apply", url, "--to", service.url).code == 0
-        shutil.rmtree(tmp_path / "machine")
-        assert call("apply", url, "--to", service.url).code == 4
-        assert copies(service) == 20
-
-
 def test_a_working_copy_that_was_moved_goes_on(url: str, tmp_path: Path, call: Any) -> None:
     """Moved to the folder that the message names, it has the ledger, and another machine sends nothing twice."""
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         assert call("apply", url, "--to", service.url).code == 0
         with on(tmp_path / "another"):
             refused = call("apply", url, "--to", service.url)
@@ -76,21 +68,26 @@ def test_a_working_copy_that_was_moved_goes_on(url: str, tmp_path: Path, call: A
         assert copies(service) == 20
 
 
-def test_removing_the_claim_is_the_way_to_send_again(url: str, bucket: Bucket, tmp_path: Path, call: Any) -> None:
-    """The one object that the message names; then another machine may claim the plan, and the first one may not."""
-    with LocalService(keys=KEYS) as service:
+def test_a_lost_working_copy_is_noticed_and_removing_the_claim_is_the_way_to_send_again(
+    url: str, bucket: Bucket, tmp_path: Path, call: Any
+) -> None:
+    """The machine that sent the plan is refused as well once its ledger is gone. Without the one object that the
+    message names another machine may claim the plan, and the first one may not."""
+    with running(KEYS) as service:
         assert call("apply", url, "--to", service.url).code == 0
+        shutil.rmtree(tmp_path / "machine")
+        assert call("apply", url, "--to", service.url).code == 4
+        assert copies(service) == 20
         bucket.delete("june/published-000002.json")
         with on(tmp_path / "another"):
             assert call("apply", url, "--to", service.url).code == 0
-        assert copies(service) == 40
         assert call("apply", url, "--to", service.url).code == 4
         assert copies(service) == 40
 
 
 def test_of_two_that_opened_it_before_either_sent_one_sends(url: str, tmp_path: Path) -> None:
     """The claim is made when a run begins to send, whatever was true when it opened the plan."""
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         with on(tmp_path / "another"):
             plan, folder = open_plan(url)
         pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
@@ -105,19 +102,20 @@ def test_of_two_that_opened_it_before_either_sent_one_sends(url: str, tmp_path: 
 
 def test_a_dry_run_and_a_rehearsal_claim_nothing(url: str, bucket: Bucket, tmp_path: Path) -> None:
     """They send nothing to the target, and any machine may do them."""
-    for machine in ("machine", "another"):
-        with on(tmp_path / machine), LocalService(keys=KEYS) as service:
-            assert pipeline.rehearse_plan(url, RehearseOptions(workers=0)).verification.proved
-            pipeline.apply_plan(url, service.url, ApplyOptions(workers=0, dry_run=True), project_key=KEY)
-            assert copies(service) == 0
-    assert "sender" not in counting_plan(bucket, "june")[0] or counting_plan(bucket, "june")[0]["sender"] is None
+    with running(KEYS) as service, on(tmp_path / "another"):
+        assert pipeline.rehearse_plan(url, RehearseOptions(workers=0)).verification.proved
+        for machine in ("machine", "another"):
+            with on(tmp_path / machine):
+                pipeline.apply_plan(url, service.url, ApplyOptions(workers=0, dry_run=True), project_key=KEY)
+        assert copies(service) == 0
+    assert counting_plan(bucket, "june")[0].get("sender") is None
 
 
 def test_a_working_copy_by_its_path_is_claimed_too(url: str, bucket: Bucket, tmp_path: Path) -> None:
     """Whoever gives the folder of the working copy to a command is under the same rule."""
     with on(tmp_path / "another"):
         folder = open_plan(url)[1].path
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
         with pytest.raises(BrokenLedger, match="is sent with the ledger on"):
             pipeline.apply_plan(folder, service.url, APPLY, project_key=KEY)
@@ -127,7 +125,7 @@ def test_a_working_copy_by_its_path_is_claimed_too(url: str, bucket: Bucket, tmp
 def test_nothing_is_sent_where_the_store_replaces_a_claim(url: str, bucket: Bucket) -> None:
     """Noticed before the claim, so that the claim of another ledger is never replaced by this one."""
     before = bucket.objects()
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         with a_store_that_replaces(), pytest.raises(UsageError, match="replaces an object"):
             pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
         assert copies(service) == 0

@@ -58,16 +58,23 @@ def lived_in(*regions: str, level: float = 100, shape: Sequence[Any] = SHOP, see
     return random.poisson(rates / rates.sum() * level * DAYS * days)
 
 
-def read(counts: Any, written: str, zones: Sequence[tuple[str, str]]) -> HourHistory:
-    """The history as it is read in `zones` from readings of a clock in `written`."""
-    clock, history = ZoneClock(zones), HourHistory(zones)
-    quarters = np.arange(FIRST * QUARTERS_A_DAY, (FIRST + DAYS) * QUARTERS_A_DAY)
-    walls = quarters + zone_of(written)
-    some = counts > 0
-    times = np.array([clock.to_utc(int(wall) * QUARTER)[0] for wall in walls[some]])
-    events = np.repeat(times, counts[some])
-    for part in np.array_split(np.random.default_rng(3).permutation(events), 3):
-        history.add(count_quarters(part))
+@cache
+def instants(zones: tuple[tuple[str, str], ...], written: str) -> Any:
+    """The quarter in UTC of each quarter of the history, as a clock in `written` shows it and `zones` are read."""
+    clock = ZoneClock(zones)
+    walls = np.arange(FIRST * QUARTERS_A_DAY, (FIRST + DAYS) * QUARTERS_A_DAY) + zone_of(written)
+    return np.array([clock.to_utc(wall * QUARTER)[0] // QUARTER for wall in walls.tolist()])
+
+
+def read(
+    counts: Any, written: str, zones: Sequence[tuple[str, str]], history: HourHistory | None = None
+) -> HourHistory:
+    """The history as it is read in `zones` from readings of a clock in `written`, after what is in it already."""
+    history = history or HourHistory(zones)
+    found = instants(tuple(zones), written)
+    for part in np.array_split(np.random.default_rng(3).permutation(np.flatnonzero(counts)), 3):
+        quarters, place = np.unique(found[part], return_inverse=True)
+        history.add(Quarters(quarters, np.bincount(place, counts[part]).astype(np.int64)))
     return history
 
 
@@ -161,12 +168,7 @@ def test_a_jump_of_the_clock_is_found(zones: Any, day: int) -> None:
     before, after = counts.copy(), counts.copy()
     before[day * QUARTERS_A_DAY :], after[: day * QUARTERS_A_DAY] = 0, 0
     old = zones[0][0] if zones else "UTC"
-    history = read(before, old, zones)
-    other = read(after, LOS_ANGELES, zones)
-    both = HourHistory(zones)
-    for part in (history, other):
-        both.add(Quarters(part.quarters, part.events))
-    finding = found_in(both)["clock_jump"]
+    finding = found_in(read(after, LOS_ANGELES, zones, read(before, old, zones)))["clock_jump"]
     assert finding.count == 1
     assert isinstance(finding.examples, list)
     assert finding.examples[0].startswith("From 2023-0")
@@ -180,13 +182,7 @@ def test_the_zones_that_a_jump_asks_for_settle_it() -> None:
     before[day:], after[:day] = 0, 0
 
     def planned(*zones: tuple[str, str]) -> dict[str, Finding]:
-        history, clock = HourHistory(zones), ZoneClock(zones)
-        for part, written in ((before, NEW_YORK), (after, "Asia/Dubai")):
-            places = np.flatnonzero(part)
-            walls = FIRST * QUARTERS_A_DAY + places + zone_of(written)[places]
-            for wall, events in zip(walls.tolist(), part[places].tolist(), strict=True):
-                history.add(Quarters(np.array([clock.to_utc(wall * QUARTER)[0] // QUARTER]), np.array([events])))
-        return found_in(history)
+        return found_in(read(after, "Asia/Dubai", zones, read(before, NEW_YORK, zones)))
 
     asked = planned((NEW_YORK, ""))["clock_jump"]
     assert isinstance(asked.examples, list)

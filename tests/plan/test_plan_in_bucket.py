@@ -11,47 +11,40 @@ import pytest
 
 import pipeline
 from pipeline.errors import UsageError
-from pipeline.local_service import LocalService
 from pipeline.options import ApplyOptions, RehearseOptions, VerifyOptions
 from pipeline.plan.sealed.freshness import open_plan
 from tests.support.commands import generic
 from tests.support.deliveries import KEY, export, identities
-from tests.support.jobs import KEYS, PERSONAL_KEY
+from tests.support.jobs import KEYS
 from tests.support.published import OPTIONS, counting_plan, files_in, on
+from tests.support.services import running
 from tests.support.stores import SECRET, Bucket
+from tests.support.verification import PERSONAL, Sent, empty
 
 APPLY = ApplyOptions(workers=0)
 
 
 def test_the_whole_job_is_that_of_a_directory_on_a_disk(bucket: Bucket, tmp_path: Path) -> None:
     """Plan, rehearse, apply, verify and status: the same plan byte for byte, the same events, the same states."""
-    source = export(tmp_path / "export", 60)
-    states: dict[str, list[str]] = {}
-    landed: dict[str, Any] = {}
-    for directory in (str(tmp_path / "plan"), f"{bucket.url}/plans/my june/"):
-        pipeline.plan_export(source, directory, OPTIONS)
-        passed = states[directory] = [pipeline.plan_status(directory).state]
-        rehearsal = pipeline.rehearse_plan(directory, RehearseOptions(workers=0))
-        assert rehearsal.verification.proved
-        passed.append(pipeline.plan_status(directory).state)
-        with LocalService(keys=KEYS) as service:
-            outcome = pipeline.apply_plan(directory, service.url, APPLY, project_key=KEY)
-            assert outcome.balanced
-            passed.append(pipeline.plan_status(directory).state)
-            verified = pipeline.verify_plan(
-                directory, service.url, VerifyOptions(workers=0), personal_key=PERSONAL_KEY, project_key=KEY
-            )
-            assert verified.proved
-            passed.append(pipeline.plan_status(directory).state)
-            landed[directory] = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
-    local, remote = states
-    assert states[local] == states[remote] == ["ready", "rehearsed", "sent", "verified"]
-    assert landed[local] == landed[remote] == identities(60)
-    assert files_in(tmp_path / "plan") == files_in(open_plan(remote)[1].path)
+    source, url, states = export(tmp_path / "export", 60), f"{bucket.url}/plans/my june/", []
+    pipeline.plan_export(source, tmp_path / "plan", OPTIONS)
+    pipeline.plan_export(source, url, OPTIONS)
+    states.append(pipeline.plan_status(url).state)
+    assert pipeline.rehearse_plan(url, RehearseOptions(workers=0)).verification.proved
+    states.append(pipeline.plan_status(url).state)
+    one = Sent(Path(url), empty())
+    assert pipeline.apply_plan(url, one.room.url, APPLY, project_key=one.room.key()).balanced
+    states.append(pipeline.plan_status(url).state)
+    options = VerifyOptions(workers=0, project=str(one.room.project))
+    verified = pipeline.verify_plan(url, one.room.url, options, personal_key=PERSONAL, project_key=one.room.key())
+    assert verified.proved
+    states.append(pipeline.plan_status(url).state)
+    assert states == ["ready", "rehearsed", "sent", "verified"]
+    assert one.landed() == identities(60)
     sealed = {
         name: content for name, content in counting_plan(bucket, "plans/my june")[1].items() if "report" not in name
     }
-    assert sealed == files_in(tmp_path / "plan")
+    assert files_in(open_plan(url)[1].path) == sealed == files_in(tmp_path / "plan")
 
 
 def test_commands_name_the_url_and_no_file_has_the_credentials(bucket: Bucket, tmp_path: Path, call: Any) -> None:
@@ -60,7 +53,7 @@ def test_commands_name_the_url_and_no_file_has_the_credentials(bucket: Bucket, t
     planned = call("plan", source, "-o", f"{url}/", *generic(), "--workers", "0")
     assert planned.code == 0
     assert f"backcast rehearse {url}\n" in planned.out
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         for command in (("rehearse", url), ("apply", url, "--to", service.url)):
             assert call(*command, "--workers", "0").code == 0
         assert call("receipt", "write", url).code == 0
@@ -92,7 +85,7 @@ def test_a_reader_of_the_bucket_sees_the_current_state(bucket: Bucket, tmp_path:
         assert pipeline.plan_status(url).state == "rehearsed"
     for one in (tmp_path / "another").rglob("*"):
         assert stat.S_IMODE(one.stat().st_mode) & 0o077 == 0, one
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         pipeline.apply_plan(url, service.url, APPLY, project_key=KEY)
         assert state() == "sent"
         pipeline.write_receipt(url)
@@ -121,7 +114,7 @@ def test_a_bucket_that_is_lost_on_the_way_does_not_change_what_was_sent(
             monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
             fsspec.filesystem("s3").clear_instance_cache()
 
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         outcome = pipeline.apply_plan(url, service.url, APPLY, project_key=KEY, progress=lose, warn=warnings.append)
         assert outcome.balanced
         assert service.count() == 20
@@ -140,7 +133,7 @@ def test_a_damaged_object_is_refused(damage: str, bucket: Bucket, tmp_path: Path
         bucket.put(key, b"{}")
     else:
         bucket.delete(key)
-    with on(tmp_path / "another"), LocalService(keys=KEYS) as service:
+    with on(tmp_path / "another"), running(KEYS) as service:
         printed = call("apply", url, "--to", service.url)
         assert service.count() == 0
     assert printed.code == 4

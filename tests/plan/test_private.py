@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from pipeline.files import private
-from pipeline.local_service import LocalService
 from tests.support.commands import generic
 from tests.support.deliveries import Reply, export, passed_on, planned, row, serving
 from tests.support.deliveries import run as apply
 from tests.support.jobs import KEYS, PERSONAL_KEY, days, write_job
+from tests.support.services import running
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def test_a_plan_and_all_that_comes_of_it_is_private(call: Any, tmp_path: Path, m
     assert call("rehearse", directory, "--workers", "0").code == 0
     assert (directory / "rehearsal/store.duckdb").exists()
     during: list[str] = []
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
 
         def answer(asked: Any) -> Reply:
             assert (directory / "ledger.sqlite-wal").exists()
@@ -69,7 +69,7 @@ def test_a_plan_and_all_that_comes_of_it_is_private(call: Any, tmp_path: Path, m
 def test_a_job_is_private(call: Any, tmp_path: Path) -> None:
     """The state, its windows, their plans and ledgers."""
     days(tmp_path, 1)
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         job = write_job(tmp_path, service.url, until="2024-01-02")
         assert call("run", job).code == 0
     assert (tmp_path / "state/nightly/state.sqlite").exists()

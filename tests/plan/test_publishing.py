@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,33 @@ import pytest
 
 import pipeline
 from pipeline.errors import Busy, UsageError
-from pipeline.local_service import LocalService
 from pipeline.options import ApplyOptions
 from pipeline.plan.sealed.freshness import open_plan
-from tests.support.crashes import chosen, ended, forked
+from tests.support.crashes import ended, forked
 from tests.support.deliveries import KEY, export
 from tests.support.jobs import KEYS
 from tests.support.published import OPTIONS, counting_plan, files_in, on, publish
+from tests.support.services import running
 from tests.support.stores import Bucket, a_store_that_replaces
 
 
 @pytest.mark.slow
 def test_killed_at_any_step_it_leaves_the_old_plan_or_the_new_one(bucket: Bucket, tmp_path: Path) -> None:
-    """For this machine and for another one; and the next plan removes what was left behind."""
+    """For this machine and for another one; and the next plan removes what was left behind.
+
+    Here at three steps, of which the last comes after the new plan began to count; `make soak` tries all.
+    """
+
+    def some(names: list[str]) -> list[int]:
+        of_each = {name: number for number, name in enumerate(names)}
+        last = ("before create", "before remove")
+        return [names.index("before upload"), *(of_each[name] for name in last)]
+
+    killed_while_publishing(bucket, tmp_path, some)
+
+
+def killed_while_publishing(bucket: Bucket, tmp_path: Path, choose: Callable[[list[str]], list[int]]) -> None:
+    """Publish a plan over another one, killed at each of the steps that are chosen by their names."""
     old, new = (export(tmp_path / name, rows) for name, rows in (("old", 12), ("new", 30)))
     expected = []
     for source in (old, new):
@@ -32,9 +47,8 @@ def test_killed_at_any_step_it_leaves_the_old_plan_or_the_new_one(bucket: Bucket
     with on(tmp_path / "counted"):
         publish(old, f"{bucket.url}/counted", {})
         names = publish(new, f"{bucket.url}/counted", {})
-    points = chosen(names, 12, seed=7)
     seen = []
-    for number, at in enumerate(points):
+    for number, at in enumerate(choose(names)):
         prefix, machine = f"p{number}", tmp_path / f"machine-{number}"
         url = f"{bucket.url}/{prefix}"
         with on(machine):
@@ -80,7 +94,7 @@ def test_a_plan_that_is_applied_while_another_one_is_made_stays(bucket: Bucket, 
     url, began = f"{bucket.url}/june", []
     pipeline.plan_export(export(tmp_path / "first", 12), url, OPTIONS)
 
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
 
         def between(rows: int, length: int) -> None:
             if not began:
@@ -99,7 +113,7 @@ def test_a_plan_that_was_sent_is_never_planned_over(bucket: Bucket, tmp_path: Pa
     """From the machine that sent it, and from any other."""
     source, url = export(tmp_path / "export", 12), f"{bucket.url}/june"
     pipeline.plan_export(source, url, OPTIONS)
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         pipeline.apply_plan(url, service.url, ApplyOptions(workers=0), project_key=KEY)
         before = bucket.objects()
         for machine in ("machine", "another"):

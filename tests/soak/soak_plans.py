@@ -1,6 +1,7 @@
-"""Of 200,000 events that landed a thousand of each alteration are named with their rows, by a worker process.
+"""Plans killed while they are published, repairs killed while they send, and verify among 200,000 events.
 
-Also a repair that is killed at each of its requests. Half a minute; `make soak` runs it.
+Whatever the step is, the old plan or the new one is in the bucket, nothing is lost or sent twice by a repair, and a
+thousand events of each alteration are named with their rows. Four minutes; `make soak` runs it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.plan.test_publishing import killed_while_publishing
 from tests.support.deliveries import uuid
+from tests.support.published import MACHINE
+from tests.support.stores import a_bucket
 from tests.support.verification import sent_rows
 from tests.verify.test_verify_differences import ALTERATIONS, row_of
 from tests.verify.test_verify_repair import test_a_repair_that_is_killed_loses_and_doubles_nothing as killed_at
@@ -45,3 +49,12 @@ def test_a_thousand_of_each_among_many_are_named_with_their_rows(tmp_path: Path)
 def test_a_repair_that_is_killed_at_any_request_loses_and_doubles_nothing(tmp_path: Path, at: int, after: bool) -> None:
     """Before the request is taken, or after it."""
     killed_at(tmp_path, at, after)
+
+
+def test_a_plan_that_is_killed_at_any_step_leaves_the_old_one_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a bucket, for this machine and for another one."""
+    monkeypatch.setenv(MACHINE, str(tmp_path / "machine"))
+    with a_bucket() as bucket:
+        killed_while_publishing(bucket, tmp_path, lambda names: list(range(len(names))))
