@@ -20,19 +20,17 @@ from pipeline.delivery.outcome import Outcome
 from pipeline.engines import open_engine
 from pipeline.errors import BackcastError, UnreadableExport, UsageError
 from pipeline.identity import ranged_files
-from pipeline.local_service import Keyring, LocalService
-from pipeline.local_service.keys import Project
+from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
 from pipeline.plan import lookups
 from pipeline.plan.sealed.contents import task_of, tasks
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.transform.block import make_batches
 from tests.golden import samples
-from tests.support.clusters import Cluster, a_cluster
+from tests.support.clusters import Cluster, a_cluster, dask
 from tests.support.deliveries import COLUMNS, KEY, export, planned, run
 from tests.test_plugins import Site, acme
 
-KEYS = Keyring((Project(1, "Rehearsal", KEY),), {})
 PEOPLE = samples.GOLDEN["mixpanel-people"]
 ME = r"the worker on \S+ \(process \d+\)"
 
@@ -44,13 +42,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def dask(cluster: Cluster) -> str:
-    return f"dask={cluster.address}"
-
-
 def sent_by(cluster: Cluster, directory: Path) -> Outcome:
-    with LocalService(keys=KEYS) as service:
-        return run(directory, service.url, workers=None, engine=dask(cluster))
+    with LocalService() as service:
+        return run(directory, service.url, key=service.capture_key, workers=None, engine=dask(cluster))
 
 
 def plan_by(cluster: Cluster, source: Path, directory: Path) -> pipeline.Plan:
@@ -146,34 +140,52 @@ def test_a_copy_of_the_export_is_accepted(cluster: Cluster, tmp_path: Path) -> N
         assert isinstance(sent_by(cluster, tmp_path / "here").problem, UnreadableExport)
 
 
-@pytest.mark.parametrize("what", ["table", "file", "version"])
-def test_a_worker_that_joins_later_is_compared_as_well(what: str, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_worker_that_joins_later_is_compared_as_well(cluster: Cluster, tmp_path: Path) -> None:
     """It takes the place of another one, after everything was compared, and computes nothing."""
     directory = with_people(tmp_path)
     plan, place = open_plan(directory)
     config = transform_config_for(plan, place)
-    work = tasks(plan, place, config.parts, lambda one: task_of(plan, one))
+    work = list(tasks(plan, place, config.parts, lambda one: task_of(plan, one)))
+    file, table = Path(config.parts[0].file), place.identified
     good = cluster.start_worker()
     cluster.wait_for(1)
-    environment = {}
+    other_packages = {"environment": {"PYTHONPATH": str(another_msgspec(tmp_path))}}
+    other_table = {"mounts": {table: other_copy(table, tmp_path / "stale", content=b"")}}
+    other_file = {"mounts": {file: other_copy(file, tmp_path / "later", later=60, content=stopped(file))}}
     with open_engine(dask(cluster), None, 0) as engine:
         engine.configure(config, Envelope(KEY))
         cluster.kill(good)
-        if what == "table":
-            place.identified.write_bytes(bytes(place.identified.stat().st_size))
-        elif what == "file":
-            file = Path(config.parts[0].file)
-            shutil.copy2(other_copy(file, tmp_path / "later", later=60, content=stopped(file)), file)
-        else:
-            environment = {"PYTHONPATH": str(another_msgspec(tmp_path))}
-        with cluster.one_worker(environment=environment), pytest.raises(BackcastError) as refused:
-            list(engine.walk(make_batches, work))
-    expected = {
-        "table": rf"{ME} has another file at {place.identified} than",
-        "file": rf"{ME} has another file at {config.parts[0].file}: .* bytes, ",
-        "version": rf"{ME} has msgspec 0.0.1, and the machine that runs the command has ",
-    }
-    assert_matches(refused.value, expected[what])
+        for asked, message in (
+            (other_table, rf"{ME} has another file at {table} than"),
+            (other_file, rf"{ME} has another file at {file}: .* bytes, "),
+            (other_packages, rf"{ME} has msgspec 0.0.1, and the machine that runs the command has "),
+        ):
+            with cluster.one_worker(**asked), pytest.raises(BackcastError) as refused:
+                list(engine.walk(make_batches, work))
+            assert_matches(refused.value, message)
+
+
+def test_a_worker_that_would_make_other_events_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    """Another version of a library that decides bytes, as its metadata say."""
+    packages = {"PYTHONPATH": str(another_msgspec(tmp_path))}
+    with cluster.one_worker(environment=packages), pytest.raises(UsageError) as refused:
+        plan_by(cluster, export(tmp_path / "export"), tmp_path / "plan")
+    assert_matches(refused.value, r"the worker tcp://\S+ has msgspec 0.0.1, and here ")
+    assert refused.value.hint == "install the same versions everywhere"
+
+
+def test_a_worker_with_several_threads_is_one_process_and_without_one_nothing_is_read(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Threads make no more events a second. To workers that come later a plan sends what they may not see."""
+    plan, place = open_plan(planned(tmp_path, 4))
+    worker = cluster.start_worker(threads=3)
+    with open_engine(dask(cluster), None, 0) as engine:
+        assert (engine.count, engine.reads(place.blocks)) == (1, True)
+        cluster.kill(worker)
+        cluster.wait_for(0)
+        engine.configure(transform_config_for(plan, place))
+        assert not engine.reads(place.blocks)
 
 
 def another_msgspec(folder: Path) -> Path:
@@ -208,7 +220,7 @@ def test_a_worker_has_a_working_directory_of_its_own(
     with cluster.one_worker(folder=tmp_path / "elsewhere"):
         there = plan_of(PEOPLE, "there", engine=dask(cluster))
         assert there.digest == here.digest
-        with_people(Path())
+        with_people(tmp_path)
         assert sent_by(cluster, Path("plan")).balanced
 
 

@@ -3,6 +3,8 @@
 Planned once, and sent by two sender processes in runs of which the first ones are killed, and a sender process before
 each. Each event arrives, once, or twice where a process that was killed left it in doubt; the memory of a worker is
 bounded. `make soak` runs it; SOAK_CLUSTER_EVENTS is another number, of three million or more.
+
+Before that, in a minute, every sample is planned on a cluster: `make test` plans one of each kind there.
 """
 
 from __future__ import annotations
@@ -24,8 +26,11 @@ from pathlib import Path
 
 import numpy as np
 
+import pipeline
 from pipeline.ledger import read_batches, read_totals
-from tests.support.clusters import Cluster, a_cluster, losing_workers
+from pipeline.options import PlanOptions
+from tests.golden import samples
+from tests.support.clusters import Cluster, a_cluster, dask, losing_workers
 from tests.support.crashes import await_end, sender_pids
 from tests.support.deliveries import COLUMNS, KEY
 
@@ -116,6 +121,20 @@ def watched(cluster: Cluster) -> Iterator[list[int]]:
     finally:
         over.set()
         thread.join()
+
+
+def test_every_sample_is_planned_the_same_on_a_cluster(tmp_path: Path) -> None:
+    """Every format, identities, profiles, rejects and counts: the digest seals all of it."""
+    with a_cluster(tmp_path / "dask") as cluster:
+        for name, sample in samples.GOLDEN.items():
+            files = [samples.SAMPLES / file for file in sample.files]
+            here, there = (
+                pipeline.plan_export(
+                    files, tmp_path / name / place, PlanOptions(as_of=samples.AS_OF, **how, **sample.asked)
+                )
+                for place, how in (("here", {"workers": 0}), ("there", {"engine": dask(cluster)}))
+            )
+            assert there.digest == here.digest, name
 
 
 def most_events(ledger: Path) -> int:
