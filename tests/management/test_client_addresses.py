@@ -22,21 +22,21 @@ def test_ids_and_projects_are_one_segment_of_a_path_whatever_they_hold() -> None
     assert service.asked[0].target == "/api/projects/%40current/session_recordings/a%2Fb%3Fc%23d%20%C3%BC../"
 
 
-@pytest.mark.parametrize("id", ["", ".", "..", " ", "a\nb", "icon", "rearrange"])
-@pytest.mark.parametrize("do", ["retrieve", "delete"])
-def test_an_id_that_would_lead_elsewhere_is_not_sent(do: str, id: str) -> None:
+def test_an_id_that_would_lead_elsewhere_is_not_sent() -> None:
     """An empty id would be the list; two dots the level above; some words are other operations."""
     with answering(lambda call: Said(200, {})) as service, service.client() as client:
-        with pytest.raises(UsageError):
-            getattr(client.hog_functions, do)(id)
-        assert service.asked == []
+        for id in ("", ".", "..", " ", "a\nb", "icon", "rearrange"):
+            for do in (client.hog_functions.retrieve, client.hog_functions.delete):
+                with pytest.raises(UsageError):
+                    do(id)
+    assert service.asked == []
 
 
-@pytest.mark.parametrize("project", ["", "..", "1\n"])
-def test_a_project_that_would_lead_elsewhere_is_refused(project: str) -> None:
+def test_a_project_that_would_lead_elsewhere_is_refused() -> None:
     """Before anything is sent."""
-    with pytest.raises(UsageError):
-        ManagementClient("eu", Secret(KEY), project)
+    for project in ("", "..", "1\n"):
+        with pytest.raises(UsageError):
+            ManagementClient("eu", Secret(KEY), project)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.management import problems
 from pipeline.management.problems import ServiceProblem
-from tests.support.operations import FUNCTIONS, ID, OPERATIONS, PAGE, envelope
+from tests.support.operations import FUNCTIONS, ID, OPERATIONS, PAGE, ROWS, envelope
 from tests.support.scripted_api import KEY, answering
 from tests.support.scripted_server import Asked, Said, scripted
 
@@ -33,12 +33,12 @@ pytestmark = pytest.mark.slow
         (503, problems.ServiceDown, Unfinished, 6),
     ],
 )
-@pytest.mark.parametrize("name", ["create", "list hog functions", "delete recording"])
 def test_each_status_is_an_error_of_its_own_with_the_words_of_the_service(
-    name: str, status: int, kind: type[ServiceProblem], base: type[Exception], exit_code: int
+    status: int, kind: type[ServiceProblem], base: type[Exception], exit_code: int
 ) -> None:
     """type, code, detail and attr are its facts; its exit code says what to do next; it crosses process borders."""
     said = Said(status, envelope("That is wrong.", "bad", "validation_error", "inputs__url"))
+    name = ("create hog function", "list hog functions", "delete recording")[status % 3]
     with answering(lambda call: said) as service, service.client() as client, pytest.raises(ServiceProblem) as caught:
         OPERATIONS[name][0](client)
     error = caught.value
@@ -54,9 +54,9 @@ def test_each_status_is_an_error_of_its_own_with_the_words_of_the_service(
     assert pickle.loads(pickle.dumps(error)).__dict__ == error.__dict__
 
 
-@pytest.mark.parametrize(
-    ("body", "detail", "attr"),
-    [
+def test_error_bodies_of_every_shape_are_read() -> None:
+    """The envelope, bare fields, `error`, text, nothing (docs/know/service.md#management-api)."""
+    shapes: list[tuple[Any, str, str]] = [
         (b"", "", ""),
         (b"plain text\n", "plain text", ""),
         (b"<html>no</html>", "<html>no</html>", ""),
@@ -67,28 +67,17 @@ def test_each_status_is_an_error_of_its_own_with_the_words_of_the_service(
         ([1, 2], "[1, 2]", ""),
         (b'"text"', '"text"', ""),
         (b"\xff\xfe", "��", ""),
-    ],
-)  # fmt: skip
-def test_error_bodies_of_every_shape_are_read(body: Any, detail: str, attr: str) -> None:
-    """The envelope, bare fields, `error`, text, nothing (docs/know/service.md#management-api)."""
-    with (
-        answering(lambda call: Said(400, body)) as service,
-        service.client() as client,
-        pytest.raises(problems.BadRequest) as caught,
-    ):
-        client.hog_functions.invoke(ID, {"globals": {}})
-    assert (caught.value.detail, caught.value.attr) == (detail, attr)
+    ]
+    with answering(scripted(*(Said(400, body) for body, _, _ in shapes))) as service, service.client() as client:
+        for _, detail, attr in shapes:
+            with pytest.raises(problems.BadRequest) as caught:
+                client.hog_functions.invoke(ID, {"globals": {}})
+            assert (caught.value.detail, caught.value.attr) == (detail, attr)
 
 
-SCOPES = {
-    "list hog functions": "hog_function:read", "retrieve": "hog_function:read", "create": "hog_function:write",
-    "update": "hog_function:write", "delete": "hog_function:write", "list recordings": "session_recording:read",
-    "retrieve recording": "session_recording:read", "update recording": "session_recording:write",
-    "delete recording": "session_recording:write", "sharing": "sharing_configuration:read",
-    "broadcast": "hog_function:write", "invoke": "hog_function:write", "rearrange": "hog_function:write",
-    "logs": "hog_function:read", "metrics": "hog_function:read", "metrics totals": "hog_function:read",
-    "icon": "hog_function:read", "icons": "hog_function:read", "list projects": "project:read",
-}  # fmt: skip
+SCOPES = {name: row.scope for name, row in ROWS.items() if "PUT" not in name and name != "refresh sharing"} | {
+    "list projects": "project:read"
+}
 
 
 @pytest.mark.parametrize("name", SCOPES)
@@ -168,17 +157,15 @@ def test_what_json_cannot_say_is_a_usage_error() -> None:
         assert service.asked == []
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b'"x"', b"[" * 100_000])
-def test_a_success_that_is_no_object_is_an_error(body: bytes) -> None:
+def test_a_success_that_is_no_object_is_an_error() -> None:
     """A page of somebody in between is not taken for a function; nothing of it is shown."""
-    with (
-        answering(lambda call: Said(200, body)) as service,
-        service.client() as client,
-        pytest.raises(problems.UnexpectedAnswer) as caught,
-    ):
-        client.hog_functions.retrieve(ID)
-    assert caught.value.status == 200
-    assert "html" not in caught.value.message
+    bodies = (b"", b"<html>", b"[1]", b'"x"', b"[" * 100_000)
+    with answering(scripted(*(Said(200, body) for body in bodies))) as service, service.client() as client:
+        for _ in bodies:
+            with pytest.raises(problems.UnexpectedAnswer) as caught:
+                client.hog_functions.retrieve(ID)
+            assert caught.value.status == 200
+            assert "html" not in caught.value.message
 
 
 def test_no_connection_is_an_error_of_its_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -95,21 +96,14 @@ def test_an_object_has_the_fields_of_the_contract(name: str) -> None:
 @pytest.mark.parametrize("name", FIELDS)
 def test_null_is_taken_where_the_contract_shows_it_and_nowhere_else(name: str) -> None:
     """The model and its JSON Schema agree on each field."""
-    model, schema = kind(name), kind(name).model_json_schema()
-    taken, by_schema = set(), set()
+    model, validator = kind(name), jsonschema.Draft202012Validator(kind(name).model_json_schema())
+    taken = set()
     for field in wire_names(model):
-        try:
+        with contextlib.suppress(ValidationError):
             model.model_validate({field: None})
             taken.add(field)
-        except ValidationError:
-            pass
-        try:
-            jsonschema.validate({field: None}, schema)
-            by_schema.add(field)
-        except jsonschema.ValidationError:
-            pass
     assert taken == set(NULL.get(name, "").split())
-    assert by_schema == taken
+    assert {field for field in wire_names(model) if validator.is_valid({field: None})} == taken
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -122,7 +116,7 @@ def test_no_field_is_required_where_the_contract_requires_none(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", FIELDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_what_was_read_is_written_again(name: str, data: st.DataObject) -> None:
     """Whatever the service sends, known and unknown fields of any type, comes back exactly."""

@@ -25,6 +25,9 @@ READ, WRITE = "hog_function:read", "hog_function:write"
 WATCH, KEEP, SHARE = "session_recording:read", "session_recording:write", "sharing_configuration:read"
 
 
+Do = Callable[[ManagementClient, str], Any]
+
+
 class Row(NamedTuple):
     """One operation, asked in three ways.
 
@@ -37,7 +40,7 @@ class Row(NamedTuple):
     scope: str
     status: int
     answer: str
-    do: Callable[[ManagementClient, str], Any]
+    do: Do
     command: str
     body: Any = None
 
