@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -19,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.plan.sealed.contents import planned_blocks
+from tests.support.commands import in_process, process
 from tests.support.tiny_tool import AS_OF, DAY, THEN, Made, identity_of, make_plan, row, write
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parent.parent.parent
 
 TIMES = st.sampled_from([THEN, THEN + 1, THEN + DAY, THEN + 3 * DAY, 0, -1, AS_OF])
 SINGLE = st.one_of(
@@ -63,7 +59,7 @@ def cut(rows: list[dict[str, Any]], places: list[int]) -> list[list[dict[str, An
 # -- 1. balance, 5. plan equals apply, 7. nothing silent ---------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ROWS.filter(len), st.lists(st.integers(0, 99), max_size=2), st.booleans())
 def test_a_plan_balances_tells_what_it_rejects_and_is_what_an_apply_makes(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], places: list[int], collapse: bool
@@ -114,7 +110,7 @@ def sends_what_was_planned(made: Made) -> None:
     assert (made.plan.first, made.plan.last) == ((times[0], times[-1]) if times else (None, None))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(SINGLE, min_size=1, max_size=14), st.booleans())
 def test_every_row_with_a_time_ends_in_one_cell_of_its_day(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], collapse: bool
@@ -132,17 +128,6 @@ def test_every_row_with_a_time_ends_in_one_cell_of_its_day(
 
 # -- 2. purity ------------------------------------------------------------------------------------------------------
 
-SCRIPT = """
-import sys
-from pathlib import Path
-from pipeline.api import plan_export
-from pipeline.options import PlanOptions
-place, workers, number = sys.argv[1:]
-plan = plan_export(place + "/export", place + "/plan" + number, PlanOptions(mapping="mixpanel",
-    timezone="America/New_York", as_of=1_704_067_200_000_000, workers=int(workers)))
-print(plan.digest, plan.verdict, plan.events.made)
-"""
-
 
 def test_a_plan_is_the_same_under_any_zone_language_hash_seed_and_number_of_workers(tmp_path: Path) -> None:
     """The host says nothing of what would be sent: one digest, one table of blocks."""
@@ -157,29 +142,23 @@ def test_a_plan_is_the_same_under_any_zone_language_hash_seed_and_number_of_work
             }
             lines.append(json.dumps({"event": "Größe", "properties": {**members, "$insert_id": f"{file}-{number}"}}))
         write(tmp_path / "export" / f"{file}.jsonl", lines)
-    hosts = [
-        ("0", {"TZ": "UTC", "LC_ALL": "C", "PYTHONHASHSEED": "1"}),
-        ("0", {"TZ": "Asia/Kolkata", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "2"}),
-        ("2", {"TZ": "America/New_York", "LC_ALL": "tr_TR.UTF-8", "PYTHONUTF8": "0"}),
-    ]
-    told = []
-    for number, (workers, environment) in enumerate(hosts):
-        ran = subprocess.run(
-            [sys.executable, "-c", SCRIPT, str(tmp_path), workers, str(number)],
-            cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+    words = ("-m", "mixpanel", "--timezone", "America/New_York", "--as-of", "2024-01-01", "--json")
+    host = {"TZ": "America/New_York", "LC_ALL": "tr_TR.UTF-8", "PYTHONUTF8": "0", "PYTHONHASHSEED": "2"}
+    found = []
+    for run, workers, environment in ((in_process, "0", {}), (process, "2", host)):
+        place = tmp_path / workers
+        ran = run("plan", tmp_path / "export", "-o", place, *words, "--workers", workers, env=environment)
         assert ran.returncode == 0, ran.stderr
-        told.append(ran.stdout)
-    assert told == [told[0]] * 3
-    assert told[0].split()[1:] == ["ready", "120"]
-    tables = [(tmp_path / f"plan{number}" / "blocks.jsonl").read_bytes() for number in range(3)]
-    assert tables == [tables[0]] * 3
+        plan = json.loads(ran.stdout)
+        found.append((plan["digest"], plan["verdict"], plan["events"], (place / "blocks.jsonl").read_bytes()))
+    assert found[0] == found[1]
+    assert (found[0][1], found[0][2]["phases"]["events"]) == ("ready", 120)
 
 
 # -- 3. identity ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(ROWS.filter(len), st.integers(0, 2**32), st.lists(st.integers(0, 99), max_size=3), st.booleans(), st.booleans())
 def test_no_order_of_rows_or_files_changes_what_is_sent(
     tmp_path_factory: pytest.TempPathFactory,

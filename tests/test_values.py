@@ -48,7 +48,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(JSON, min_size=1, max_size=8))
 def test_an_untouched_value_reaches_the_wire_byte_for_byte(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]

@@ -393,7 +393,7 @@ def kinds(draw: st.DrawFn, place: str) -> tuple[Any, st.SearchStrategy[Any]]:
     return {"type": "map", "values": kind}, st.dictionaries(st.text("abé", max_size=3), inner, max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_any_rows_are_read_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Random schemas and rows, written by the library."""

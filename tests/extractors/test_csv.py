@@ -50,7 +50,7 @@ tables = st.integers(2, 4).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tables, st.sampled_from(",;\t|"), st.sampled_from(["\n", "\r\n"]), st.integers(1, 90), st.booleans())
 def test_what_was_written_is_read(
     tmp_path_factory: pytest.TempPathFactory,
@@ -68,7 +68,7 @@ def test_what_was_written_is_read(
     assert read(part, size) == table
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(st.sampled_from("a,\"'\n\r"), max_size=60), st.sampled_from("\"'"), st.booleans())
 @example("a,'\n',a\n", "'", True)
 @example('a,"\'"\na\n', "'", True)
@@ -85,7 +85,7 @@ def test_counting_quotes_agrees_with_the_reader(text: str, quote: str, final: bo
         assert ends == csv_blocks._read_ends(known, dialect, final=final)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.text(st.sampled_from('a,"\n\r\\é\udcff'), max_size=80),
     st.integers(1, 40),
@@ -377,7 +377,7 @@ pieces = st.lists(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(pieces.map(b"".join), st.sampled_from(['"', ""]), st.integers(1, 3))
 @example(b'a,"b\r\n",\xff\n"x"y,b\n"open,\na,b\n', '"', 2)
 @example(b"a\rb\na,\n\r\n,\r", "", 2)
@@ -394,7 +394,7 @@ def test_the_reader_in_c_reads_what_python_reads(data: bytes, quote: str, column
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(pieces.map(b"".join), st.sampled_from(['"', "", "\0"]), st.integers(1, 3), st.booleans())
 @example(b'"a""b",""\na,b\n', '"', 2, False)
 @example(b"\0a\0\0b\0,\0\0\n", "\0", 2, False)

@@ -188,7 +188,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.dictionaries(st.text(max_size=4), _JSON, max_size=4), min_size=1, max_size=5),
     st.sampled_from([None, 0, 1, 3]),
@@ -212,7 +212,7 @@ def test_any_list_has_its_items_as_rows(
     assert [row if isinstance(row, str) else json.dumps(row) for row in found] == [json.dumps(row) for row in expected]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text('"\\{}[],: \n1a', max_size=40), st.lists(st.integers(1, 9), min_size=1, max_size=30))
 def test_pieces_make_no_difference_to_the_scanner(text: str, sizes: list[int]) -> None:
     """Tokens and compact text of any text are those of the text in one piece."""

@@ -115,7 +115,7 @@ LINES = st.one_of(
 
 
 @needs_native
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     lines=st.lists(LINES, max_size=6),
     end=st.sampled_from([b"\n", b"", b"\r\n"]),
@@ -135,7 +135,7 @@ def test_each_line_becomes_the_row_that_python_reads(
 
 
 @needs_native
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.text(), GOOD, max_size=40), st.data())
 def test_members_behave_as_a_dict(row: dict[str, Any], data: st.DataObject) -> None:
     """Any sequence of lookups and changes gives what a dict of Raw gives, in its order."""
@@ -297,7 +297,7 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
 
 @needs_native
 @pytest.mark.parametrize("name", ["mixpanel", "amplitude", "everything", "flat", "named", "some", "blanks", "first"])
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), observe=st.booleans())
 def test_each_row_becomes_the_events_that_python_makes(name: str, data: st.DataObject, observe: bool) -> None:
     """Events, rejects, skips, links, warnings and all else of a block are the same either way."""
@@ -336,7 +336,7 @@ def test_a_mapping_that_asks_for_more_is_left_to_python() -> None:
 
 
 @needs_native
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(lists(VALUES), st.booleans(), st.booleans())
 @example('{"a":1,"a":2}', False, False)
 @example('{"a":null,"b":{"c":[1]}} ', True, True)
@@ -358,7 +358,7 @@ def test_an_object_is_opened_as_python_opens_it(text: str, quoted: bool, as_raw:
 
 
 @needs_native
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.integers(0, 253_402_300_799_999_999)

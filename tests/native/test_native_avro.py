@@ -119,7 +119,7 @@ def shown(rows: Any) -> list[Any]:
             for row in rows]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_block_is_read_as_the_library_reads_it(data: st.DataObject) -> None:
     """Random rows of random schemas, and then with bytes that are damaged: the same rows, or no answer."""

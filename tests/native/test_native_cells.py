@@ -40,7 +40,7 @@ def spelled(row: Any) -> list[tuple[str, Any]]:
     ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from(DECODES),
     st.lists(st.sampled_from(NAMES), min_size=1, max_size=8, unique=True),

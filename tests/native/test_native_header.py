@@ -38,7 +38,7 @@ def without_none(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(ROWS)
 @example({"$ip": ""})
 @example({"$ip": 0.0})
@@ -57,7 +57,7 @@ def test_an_event_is_written_as_from_a_dict(row: dict[str, Any]) -> None:
     assert texts[1] == ((False, b"before") if left_to_python else texts[0])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(ROWS)
 def test_its_members_are_those_of_the_dict(row: dict[str, Any]) -> None:
     """Also of a dict, whose names are not known before, and of a row after it with others."""
@@ -112,7 +112,7 @@ except TypeError:
     assert done.stdout == "refused\n"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     ROWS,
     st.sets(st.sampled_from(["", "-", "null", "0", "1.10", "\u00e9", "a\u00e9", "x" * 70, "{}", "true"])),

@@ -25,7 +25,7 @@ def spelled(items: Any) -> list[tuple[str, Any]]:
     return [(name, bytes(value) if isinstance(value, Raw) else value) for name, value in items]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from([*NAMES, "d"]), VALUES))
 @example({"d": "1", "b": "x", "a": Raw(b'"2"')})
 def test_numbers_of_a_row(row: dict[str, Any]) -> None:

@@ -107,7 +107,7 @@ def spelled(value: Any) -> Any:
     return type(value)(map(spelled, value)) if isinstance(value, list | tuple) else value
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(ROWS, st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=3), st.sampled_from([of_delimited, of_table]))
 @example(["", "é", '"', "\x01"], [numbers, written], of_table)
 @example(["a", "EMPTY", "", "0"], [blanks, written], of_delimited)
@@ -127,7 +127,7 @@ def _outcome(operation: Callable[[Any], object], members: Any) -> object:
         return str(error)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.one_of(st.none(), TEXTS), min_size=1, max_size=20), st.sampled_from([pa.string(), pa.large_string()])
 )

@@ -35,7 +35,7 @@ def refuse(*_: Any) -> Any:
     raise AssertionError("an ordinary text went to Python")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.from_regex(TIME + ENDING, fullmatch=True) | ODD, st.booleans())
 @example("2024-02-29 23:59:59.123456789 +0530", True)
 @example("1900-02-29T00:00:00Z", False)
@@ -48,7 +48,7 @@ def test_times(text: str, space: bool) -> None:
 words = st.sampled_from(sorted(SPELLINGS))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.tuples(words, st.integers(0), st.sampled_from(["", "$device:", " ", "x"])).map(
         lambda one: one[2] + "".join(c.upper() if one[1] >> i & 1 else c for i, c in enumerate(one[0]))
@@ -63,7 +63,7 @@ def test_ids(text: str | None) -> None:
     assert outcome(reader, text) == outcome(is_placeholder, text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.uuids().map(str) | st.uuids().map(lambda one: f" {str(one).upper()}\n") | ODD | st.none())
 @example("00000000-0000-0000-0000-000000000000")
 @example("\x1c5f0c3b5a-0000-4000-8000-00000000000")
@@ -75,7 +75,7 @@ def test_uuids(text: str | None) -> None:
 FORMATS = ["%Y%m%d%H%M%S", "%d/%m/%Y %H:%M", "%Y-%m-%d", "%H%M%d%m%Y"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(FORMATS),
     st.from_regex(
@@ -103,7 +103,7 @@ def test_a_format_that_it_does_not_read(form: str) -> None:
 DIGITS = st.from_regex(r" ?-?(0|[0-9]{1,20})(\.[0-9]{0,20})?([eE]-?[0-9]{1,3})?", fullmatch=True)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     DIGITS.map(lambda text: Raw(text.strip().encode()))
     | DIGITS.map(lambda text: Raw(f'"{text}"'.encode()))

@@ -19,7 +19,8 @@ from s3fs import S3FileSystem
 
 BUCKET = "many"
 URL = f"s3://{BUCKET}"
-PAGE = 1_000
+PAGE = 100
+"""So few that pages of a listing cost little; a store may always answer with fewer than were asked for."""
 CHANGED = "2023-05-01T09:00:00.000Z", "Mon, 01 May 2023 09:00:00 GMT"
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -28,14 +29,15 @@ Answer = tuple[int, dict[str, str], bytes]
 class Objects:
     """`count` objects; `key` of a number is in the order of UTF-8, and `content` are the bytes of one.
 
-    `fault` may answer a request instead, or return None: it is given the method, the key and the query. `requests`
-    counts what was asked for: `LIST`, `HEAD` and `GET`.
+    `fault` may answer a request instead, or return None: it is given the method, the key and the query. A
+    listing has `page` of them at a time. `requests` counts what was asked for: `LIST`, `HEAD` and `GET`.
     """
 
     count: int
     key: Callable[[int], str]
     content: Callable[[int], bytes] = lambda number: b"{}\n"
     fault: Callable[[str, str, dict[str, str]], Answer | None] = lambda method, key, query: None
+    page: int = PAGE
     requests: dict[str, int] = field(default_factory=lambda: {"LIST": 0, "HEAD": 0, "GET": 0})
 
     def answer(self, method: str, target: str, headers: dict[str, str]) -> Answer:
@@ -64,7 +66,7 @@ class Objects:
     def _page(self, query: dict[str, str]) -> Answer:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         after = query.get("continuation-token") or query.get("start-after", "")
-        room = int(query.get("max-keys", PAGE))
+        room = min(int(query.get("max-keys", self.page)), self.page)
         number = self._place(max(prefix, f"{after}\0" if after else ""))
         entries: list[str] = []
         last = ""

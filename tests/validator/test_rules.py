@@ -254,7 +254,7 @@ GOOD = st.builds(
 """What the fast path is for: once the event's name is known, it decides alone."""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.one_of(GOOD, DRAFTS), min_size=1, max_size=12),
     st.booleans(),
@@ -306,7 +306,7 @@ def refusing(name: str, refuses: Any) -> Any:
     return Rule(f"added_{name}", "reject", "refused", lambda draft, context: "refused" if refuses(draft) else None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_a_rule_that_is_added_holds_on_every_row(data: st.DataObject) -> None:
     """Wherever it stands among the rules and whatever rows came before, a new rule is asked of each row."""
@@ -364,7 +364,7 @@ def test_a_warning_about_a_name_is_counted_on_every_row(members: bool) -> None:
     assert (made.mapped, made.warnings["odd_name"]) == (20, 10)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(one=DRAFTS, allow_recent=st.booleans())
 def test_what_a_rule_declares_of_usual_rows_is_true(one: UnvalidatedEvent, allow_recent: bool) -> None:
     """No rule refuses a draft that passes the quick test, where it lets pass another of the same name."""
