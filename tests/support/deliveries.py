@@ -6,6 +6,7 @@ import atexit
 import json
 import shutil
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -124,6 +125,16 @@ def identities(rows: int) -> set[Identity]:
     """What must land of such an export: (uuid, event, distinct_id, timestamp)."""
     made = [row(number) for number in range(rows)]
     return {(one["uuid"], one["event"], one["distinct_id"], one["timestamp"][:-1] + ".000000Z") for one in made}
+
+
+def landed(service: LocalService) -> set[Identity]:
+    """What a service has: (uuid, event, distinct_id, timestamp)."""
+    return {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+
+
+def copies(service: LocalService) -> Counter[str]:
+    """How often a service took each uuid."""
+    return Counter(str(uuid) for (uuid,) in service.select("select uuid from raw_events"))
 
 
 def run(
