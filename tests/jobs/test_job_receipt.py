@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ OWN = Secret(PERSONAL_KEY)
 CHECKS = ("signature", "rows", "events", "verification", "inputs", "plan", "ledger", "sums", "uuids")
 
 
-def ran(folder: Path) -> Path:
-    """The state of a job: two windows, a late file with one new row, and a window all of whose rows were settled."""
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a job: two windows, a late file with one new row, and a window all of whose rows were settled."""
+    folder = tmp_path_factory.mktemp("done")
     rows = days(folder, 1, 2)
     put(folder, 3, rows[:5])
     with LocalService(keys=KEYS) as service:
@@ -36,16 +39,24 @@ def ran(folder: Path) -> Path:
         run(job, personal_key=OWN)
         put(folder, 2, [row(2, 0), row(2, 77)], "late.jsonl")
         run(job, personal_key=OWN)
-    return folder / "state/nightly"
+    return folder
+
+
+@pytest.fixture
+def state(done: Path, tmp_path: Path) -> Iterator[Path]:
+    """The state of that job; whatever a test does to it, the next one finds it as it was."""
+    shutil.copytree(done, tmp_path / "kept")
+    yield done / "state/nightly"
+    shutil.rmtree(done)
+    shutil.move(tmp_path / "kept", done)
 
 
 def results(file: Path, **options: Any) -> dict[str, str]:
     return {check.name: check.result for check in check_any_receipt(file, **options).checks}
 
 
-def test_a_receipt_of_a_job_is_checked_against_everything_that_it_names(tmp_path: Path) -> None:
+def test_a_receipt_of_a_job_is_checked_against_all_that_it_names(tmp_path: Path, done: Path, state: Path) -> None:
     """Each plan against its ledger, the export by its paths from the job file, the uuids against the state."""
-    state = ran(tmp_path)
     key, public = keys(tmp_path / "keys")
     receipt = api.write_job_receipt(state, ReceiptOptions(sign=key))
     assert [(one.window, one.number, one.proof) for one in receipt.plans] == [
@@ -57,21 +68,20 @@ def test_a_receipt_of_a_job_is_checked_against_everything_that_it_names(tmp_path
     assert receipt.plans[0].inputs[0].path == "exports/2024/01/01/a.jsonl"
     every = dict.fromkeys(CHECKS, "ok")
     file = state / "receipt.json"
-    assert results(file, source_root=tmp_path, public_key=public) == every
+    assert results(file, source_root=done, public_key=public) == every
     assert results(file) == every | {"inputs": "not checked"}
     alone = tmp_path / "alone.json"
     alone.write_bytes(file.read_bytes())
     assert results(alone) == every | dict.fromkeys(("inputs", "plan", "ledger", "uuids"), "not checked")
 
 
-def test_every_change_of_a_job_is_noticed(tmp_path: Path) -> None:
+def test_every_change_of_a_job_is_noticed(done: Path, state: Path) -> None:
     """Of the receipt, an export, a ledger, the state."""
-    state = ran(tmp_path)
     file = state / "receipt.json"
     said = in_process("receipt", "write", state)
     assert said.returncode == 0, said.stderr
     assert "3 windows, 4 plans, 27 rows: 21 of 21 planned events settled" in " ".join(said.stdout.split())
-    assert in_process("receipt", "check", file, "--source-root", tmp_path).returncode == 0
+    assert in_process("receipt", "check", file, "--source-root", done).returncode == 0
     whole = file.read_text()
     edits: dict[str, Callable[[dict[str, Any]], Any]] = {
         "events": lambda content: content["plans"][1]["sending"]["phases"]["events"].update(planned=11),
@@ -92,16 +102,15 @@ def test_every_change_of_a_job_is_noticed(tmp_path: Path) -> None:
         assert name != "sums" or found["sums"] == "failed"
         assert name != "verification" or found["verification"] == "not checked"
     file.write_text(whole)
-    (tmp_path / "exports/2024/01/02/late.jsonl").write_text("{}\n")
+    (done / "exports/2024/01/02/late.jsonl").write_text("{}\n")
     with closing(sqlite3.connect(state / "state.sqlite")) as database, database:
         database.execute("delete from settled where uuid = (select min(uuid) from settled)")
-    found = results(file, source_root=tmp_path)
+    found = results(file, source_root=done)
     assert {check for check, result in found.items() if result == "failed"} == {"inputs", "uuids"}
 
 
-def test_an_event_that_two_plans_settled_fails_the_sums(tmp_path: Path) -> None:
+def test_an_event_that_two_plans_settled_fails_the_sums(state: Path) -> None:
     """As many events were settled as there are uuids, or the receipt says that they were not."""
-    state = ran(tmp_path)
     with closing(sqlite3.connect(state / "state.sqlite")) as database, database:
         database.execute("delete from settled where uuid = (select min(uuid) from settled)")
     api.write_job_receipt(state)
@@ -109,14 +118,13 @@ def test_an_event_that_two_plans_settled_fails_the_sums(tmp_path: Path) -> None:
     assert (found.result, found.detail) == ("failed", "21 events were settled, under 20 uuids")
 
 
-def test_what_a_job_cannot_prove_is_stated_with_its_windows(tmp_path: Path) -> None:
+def test_what_a_job_cannot_prove_is_stated_with_its_windows(tmp_path: Path, service: LocalService) -> None:
     """A window without files, a stopped one, one that nobody read back; a folder without a job has no receipt."""
     with pytest.raises(UsageError, match="no job's state"):
         api.write_job_receipt(tmp_path)
     days(tmp_path, 1)
     put(tmp_path, 3, [row(3, 1, distinct_id="")])
-    with LocalService(keys=KEYS) as service:
-        run(write_job(tmp_path, service.url, until="2024-01-04"))
+    run(write_job(tmp_path, service.url, until="2024-01-04"))
     unproved = api.write_job_receipt(tmp_path / "state/nightly").unproved
     assert unproved[:2] == [
         "That anything of them was exported: they have no files. 1 window: 2024-01-02.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,228 +11,186 @@ import pytest
 
 from pipeline.local_service import LocalService
 from tests.support.deliveries import COLUMNS, Asked, Reply, passed_on, serving
-from tests.support.jobs import KEYS, LATE, code, copies, days, outcomes, put, row, run, sent_once, write_job
+from tests.support.jobs import LATE, code, copies, days, outcomes, put, row, run, sent_once, write_job
 
 pytestmark = pytest.mark.slow
 
 DAY = timedelta(days=1)
-ALL = [f"2024-01-0{day}" for day in (1, 2, 3, 4)]
+ONE, TWO, THREE = {"until": "2024-01-02"}, {"until": "2024-01-03"}, {"until": "2024-01-04"}
 
 
 # -- windows and time ------------------------------------------------------------------------------------------
 
 
-def test_the_first_run_sends_every_due_window_and_the_second_has_nothing_to_do(tmp_path: Path) -> None:
-    """Oldest first, up to `until`; the day after is not the job's."""
-    rows = days(tmp_path, 1, 2, 3, 4)
-    days(tmp_path, 5)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url)
-        first, second = run(job), run(job)
-        assert list(outcomes(first).items()) == [(day, "done") for day in ALL]
-        assert (code(first), second.windows, code(second)) == (0, [], 0)
-        assert sent_once(service, rows)
-
-
-def test_a_window_is_due_a_lag_after_its_end_and_days_off_are_made_up(tmp_path: Path) -> None:
-    """Not a second before; a run after days without any takes all of them."""
-    rows = days(tmp_path, 1, 2, 3, 4)
+def test_a_window_is_due_a_lag_after_its_end_and_days_off_are_made_up(tmp_path: Path, service: LocalService) -> None:
+    """Not a second before; a run after days without any takes all of them, oldest first, up to `until`, once."""
+    rows = days(tmp_path, 1, 2, 3)
+    days(tmp_path, 4)
     due = datetime(2024, 1, 2, tzinfo=UTC) + timedelta(hours=49)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url)
-        assert run(job, due - timedelta(seconds=1)).windows == []
-        assert outcomes(run(job, due)) == {"2024-01-01": "done"}
-        assert list(outcomes(run(job, due + 3 * DAY))) == ALL[1:]
-        assert sent_once(service, rows)
+    job = write_job(tmp_path, service.url, **THREE)
+    assert run(job, due - timedelta(seconds=1)).windows == []
+    assert outcomes(run(job, due)) == {"2024-01-01": "done"}
+    assert list(outcomes(run(job, due + 9 * DAY)).items()) == [("2024-01-02", "done"), ("2024-01-03", "done")]
+    again = run(job)
+    assert (again.windows, code(again), sent_once(service, rows)) == ([], 0, True)
 
 
-def test_a_window_planned_late_gives_the_same_events(tmp_path: Path) -> None:
+def test_a_window_planned_late_gives_the_same_events(tmp_path: Path, service: LocalService) -> None:
     """The plan's instant follows from the window: an event too young for it stays too young, whenever it is planned."""
     young = row(1, 1) | {"timestamp": "2024-01-02T10:00:00Z"}
     put(tmp_path, 1, [row(1, 0), young])
     plans = []
     for name, now in (("early", datetime(2024, 1, 4, 2, tzinfo=UTC)), ("late", LATE)):
-        with LocalService(keys=KEYS) as service:
-            job = write_job(tmp_path, service.url, name=name, until="2024-01-02", gates="{max_rejects: 1}")
-            assert code(run(job, now)) == 0
-            assert sent_once(service, [row(1, 0)])
+        assert code(run(write_job(tmp_path, service.url, name=name, gates="{max_rejects: 1}", **ONE), now)) == 0
         plans.append((tmp_path / f"state/{name}/windows/2024-01-01/plan-1/blocks.jsonl").read_bytes())
-    assert plans[0] == plans[1]
+    assert (plans[0] == plans[1], service.count()) == (True, 1)
 
 
-def test_hours_over_a_change_of_the_clock(tmp_path: Path) -> None:
-    """24 files for the 25 hours of the day; the repeated hour is due after both of its hours, and read once."""
-    rows = []
-    for hour in range(24):
-        one = row(1, hour) | {"timestamp": f"2023-11-05T{hour:02d}:30:00Z"}
-        (tmp_path / "exports").mkdir(exist_ok=True)
+def test_hours_over_a_change_of_the_clock(tmp_path: Path, service: LocalService) -> None:
+    """4 files for the first 5 hours of a day; the repeated hour is due after both of its hours, and read once."""
+    rows = [row(1, hour) | {"timestamp": f"2023-11-05T{hour:02d}:30:00Z"} for hour in range(4)]
+    (tmp_path / "exports").mkdir()
+    for hour, one in enumerate(rows):
         (tmp_path / f"exports/20231105{hour:02d}.jsonl").write_text(json.dumps(one) + "\n")
-        rows.append(one)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(
-            tmp_path, service.url, source="exports/{date:%Y%m%d%H}.jsonl", window="hour",
-            window_timezone="America/New_York", from_="2023-11-05", until="2023-11-06", missing="stop",
-        )  # fmt: skip
-        before_its_end = datetime(2023, 11, 5, 6, 59, tzinfo=UTC) + timedelta(hours=49)
-        assert list(outcomes(run(job, before_its_end))) == ["2023-11-05T00"]
-        assert list(outcomes(run(job, before_its_end + timedelta(minutes=1)))) == ["2023-11-05T01"]
-        assert len(run(job).windows) == 22
-        assert sent_once(service, rows)
+    job = write_job(
+        tmp_path, service.url, source="exports/{date:%Y%m%d%H}.jsonl", window="hour",
+        window_timezone="America/New_York", from_="2023-11-05", until="2023-11-05T04", missing="stop",
+    )  # fmt: skip
+    before_its_end = datetime(2023, 11, 5, 6, 59, tzinfo=UTC) + timedelta(hours=49)
+    assert list(outcomes(run(job, before_its_end))) == ["2023-11-05T00"]
+    assert list(outcomes(run(job, before_its_end + timedelta(minutes=1)))) == ["2023-11-05T01"]
+    assert len(run(job).windows) == 2
+    assert sent_once(service, rows)
 
 
 # -- windows without files -------------------------------------------------------------------------------------
 
 
-def test_a_missing_window_waits_while_others_go_on(tmp_path: Path) -> None:
-    """It is looked for again each time, however old; the run says that it is not finished."""
-    rows = days(tmp_path, 1, 3, 4)
+@pytest.mark.parametrize(
+    ("missing", "first", "second", "ends"),
+    [
+        ("wait", {"2024-01-01": "done", "2024-01-02": "waiting", "2024-01-03": "done"}, ["waiting"], 6),
+        ("done", {"2024-01-01": "done", "2024-01-02": "done", "2024-01-03": "done"}, [], 0),
+        ("stop", {"2024-01-01": "done", "2024-01-02": "waiting"}, ["waiting"], 3),
+    ],
+)
+def test_a_window_without_files(
+    tmp_path: Path, service: LocalService, missing: str, first: dict[str, str], second: list[str], ends: int
+) -> None:
+    """It waits while others go on, counts as empty, or keeps all after it from being sent; its files are taken when
+    they come, in each case."""
+    rows = days(tmp_path, 1, 3)
     (tmp_path / "exports/2024/01/02").mkdir(parents=True)
     (tmp_path / "exports/2024/01/02/_SUCCESS").touch()
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url)
-        for _ in range(2):
-            done = run(job)
-            assert (outcomes(done)["2024-01-02"], code(done)) == ("waiting", 6)
-        assert sent_once(service, rows)
-        rows += days(tmp_path, 2)
-        done = run(job)
-        assert (outcomes(done), code(done)) == ({"2024-01-02": "done"}, 0)
-        assert sent_once(service, rows)
+    job = write_job(tmp_path, service.url, missing=missing, lookback="2", **THREE)
+    done = run(job)
+    assert (outcomes(done), code(done)) == (first, ends)
+    assert sent_once(service, rows[: 10 * list(first.values()).count("done")])
+    done = run(job)
+    assert (list(outcomes(done).values()), code(done)) == (second, ends if second else 0)
+    rows += days(tmp_path, 2)
+    done = run(job)
+    assert (outcomes(done)["2024-01-02"], code(done), sent_once(service, rows)) == ("done", 0, True)
 
 
-def test_a_missing_window_can_count_as_empty(tmp_path: Path) -> None:
-    """Within the lookback its files are taken all the same, should they come."""
-    rows = days(tmp_path, 1, 2, 4)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, missing="done", lookback="2")
-        done = run(job)
-        assert (outcomes(done)["2024-01-03"], code(done)) == ("done", 0)
-        assert run(job).windows == []
-        rows += days(tmp_path, 3)
-        assert outcomes(run(job)) == {"2024-01-03": "done"}
-        assert sent_once(service, rows)
-
-
-def test_a_missing_window_can_stop_the_job(tmp_path: Path) -> None:
-    """Nothing after it is sent."""
-    days(tmp_path, 1, 3, 4)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, missing="stop")
-        done = run(job)
-        assert (outcomes(done), code(done)) == ({"2024-01-01": "done", "2024-01-02": "waiting"}, 3)
-        assert service.count() == 10
-
-
-def test_a_window_with_empty_files_is_done(tmp_path: Path) -> None:
+def test_a_window_with_empty_files_is_done(tmp_path: Path, service: LocalService) -> None:
     """They are there, and hold nothing."""
     put(tmp_path, 1, [])
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, until="2024-01-02", missing="stop")
-        assert (outcomes(run(job)), run(job).windows) == ({"2024-01-01": "done"}, [])
+    job = write_job(tmp_path, service.url, missing="stop", **ONE)
+    assert (outcomes(run(job)), run(job).windows) == ({"2024-01-01": "done"}, [])
 
 
 # -- gates -----------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_gate_stops_its_window_until_the_file_is_mended(tmp_path: Path) -> None:
+def test_a_failed_gate_stops_its_window_until_the_file_is_mended(tmp_path: Path, service: LocalService) -> None:
     """Others go on, nothing of it is sent, and the next run plans it again, however late."""
-    rows = days(tmp_path, 1, 3, 4)
-    put(tmp_path, 2, [row(2, 0), {"event": "Nobody"}])
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url)
-        for _ in range(2):
-            done = run(job)
-            assert (outcomes(done)["2024-01-02"], code(done)) == ("stopped", 4)
-            assert done.problem is not None
-            report = tmp_path / "state/nightly/windows/2024-01-02/plan-1/report.html"
-            assert (str(report) in done.problem.hint, report.exists()) == (True, True)
-        assert sent_once(service, rows)
-        rows += days(tmp_path, 2)
+    rows = days(tmp_path, 2)
+    put(tmp_path, 1, [row(1, 0), {"event": "Nobody"}])
+    job = write_job(tmp_path, service.url, **TWO)
+    for _ in range(2):
         done = run(job)
-        assert (outcomes(done), code(done)) == ({"2024-01-02": "done"}, 0)
-        assert sent_once(service, rows)
+        assert (outcomes(done)["2024-01-01"], code(done)) == ("stopped", 4)
+        assert done.problem is not None
+        report = tmp_path / "state/nightly/windows/2024-01-01/plan-1/report.html"
+        assert (str(report) in done.problem.hint, report.exists()) == (True, True)
+    assert sent_once(service, rows)
+    rows += days(tmp_path, 1)
+    done = run(job)
+    assert (outcomes(done), code(done)) == ({"2024-01-01": "done"}, 0)
+    assert sent_once(service, rows)
 
 
-def test_a_late_file_that_a_gate_stops_is_not_forgotten(tmp_path: Path) -> None:
+def test_a_late_file_that_a_gate_stops_is_not_forgotten(tmp_path: Path, service: LocalService) -> None:
     """Even when its window has left the lookback by the time it is mended, or taken away."""
-    rows = days(tmp_path, 1, 2, 3, 4)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, lookback="1")
-        run(job, datetime(2024, 1, 4, 12, tzinfo=UTC))
-        bad = put(tmp_path, 1, [row(1, 70), {"event": "Nobody"}], "late.jsonl")
-        assert outcomes(run(job, datetime(2024, 1, 4, 13, tzinfo=UTC))) == {"2024-01-01": "stopped"}
-        assert outcomes(run(job))["2024-01-01"] == "stopped"
-        put(tmp_path, 1, [row(1, 70)], bad.name)
-        assert outcomes(run(job)) == {"2024-01-01": "done"}
-        assert sent_once(service, [*rows, row(1, 70)])
+    rows = days(tmp_path, 1, 2)
+    job = write_job(tmp_path, service.url, lookback="1", **TWO)
+    run(job, datetime(2024, 1, 4, 12, tzinfo=UTC))
+    bad = put(tmp_path, 1, [row(1, 70), {"event": "Nobody"}], "late.jsonl")
+    assert outcomes(run(job, datetime(2024, 1, 4, 13, tzinfo=UTC))) == {"2024-01-01": "stopped"}
+    assert outcomes(run(job))["2024-01-01"] == "stopped"
+    put(tmp_path, 1, [row(1, 70)], bad.name)
+    assert outcomes(run(job)) == {"2024-01-01": "done"}
+    assert sent_once(service, [*rows, row(1, 70)])
 
 
 @pytest.mark.parametrize("at", ["its head", "its end"])
-def test_a_damaged_file_stops_its_window_alone(tmp_path: Path, at: str) -> None:
+def test_a_damaged_file_stops_its_window_alone(tmp_path: Path, service: LocalService, at: str) -> None:
     """Exit 3, whenever it is found out, and the next run tries again."""
     days(tmp_path, 1, 2)
     cut = gzip.compress(b"".join(json.dumps(row(1, 100 + number)).encode() + b"\n" for number in range(3_000)))[:-2_000]
     (tmp_path / "exports/2024/01/01/b.jsonl").write_bytes(cut if at == "its end" else b"\x1f\x8b\x08\x00broken")
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, until="2024-01-03")
-        done = run(job)
-        assert (outcomes(done), code(done)) == ({"2024-01-01": "stopped", "2024-01-02": "done"}, 3)
-        (tmp_path / "exports/2024/01/01/b.jsonl").unlink()
-        assert code(run(job)) == 0
-        assert service.count() == 20
+    job = write_job(tmp_path, service.url, **TWO)
+    done = run(job)
+    assert (outcomes(done), code(done)) == ({"2024-01-01": "stopped", "2024-01-02": "done"}, 3)
+    (tmp_path / "exports/2024/01/01/b.jsonl").unlink()
+    assert (code(run(job)), service.count()) == (0, 20)
 
 
-def test_rows_without_a_key_need_the_job_to_collapse_identical_ones(tmp_path: Path) -> None:
+def test_rows_without_a_key_need_the_job_to_collapse_identical_ones(tmp_path: Path, service: LocalService) -> None:
     """Windows cannot count identical rows together; with `collapse: identical` two windows send one of them."""
     same = row(1, 1)
     del same["uuid"]
     put(tmp_path, 1, [same, same])
     put(tmp_path, 2, [same])
     columns = "{" + ", ".join(f"{name}: {name}" for name in COLUMNS if name != "uuid") + "}"
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, until="2024-01-03", set=columns)
-        done = run(job)
-        assert (set(outcomes(done).values()), code(done)) == ({"stopped"}, 4)
-        assert "source key" in str(done.problem)
-        job = write_job(tmp_path, service.url, until="2024-01-03", set=columns, collapse="identical")
-        assert code(run(job)) == 0
-        assert (service.count(), sum(copies(service).values())) == (1, 1)
+    done = run(write_job(tmp_path, service.url, set=columns, **TWO))
+    assert (set(outcomes(done).values()), code(done)) == ({"stopped"}, 4)
+    assert "source key" in str(done.problem)
+    assert code(run(write_job(tmp_path, service.url, set=columns, collapse="identical", **TWO))) == 0
+    assert (service.count(), sum(copies(service).values())) == (1, 1)
 
 
 # -- the service -----------------------------------------------------------------------------------------------
 
 
-def test_while_the_service_refuses_us_nothing_else_is_planned(tmp_path: Path) -> None:
+def test_while_the_service_refuses_us_nothing_else_is_planned(tmp_path: Path, service: LocalService) -> None:
     """The run ends; the next one resumes that window first."""
     rows = days(tmp_path, 1, 2)
-    with LocalService(keys=KEYS) as service:
-        closed = threading.Event()
 
-        def answer(asked: Asked) -> Reply:
-            return passed_on(service.url, asked.body) if closed.is_set() else Reply(401, b"no")
+    def answer(asked: Asked) -> Reply:
+        return passed_on(service.url, asked.body) if asked.number else Reply(401, b"no")
 
-        with serving(answer) as server:
-            job = write_job(tmp_path, server.url, until="2024-01-03")
-            done = run(job)
-            assert (outcomes(done), code(done)) == ({"2024-01-01": "unfinished"}, 5)
-            closed.set()
-            done = run(job)
-        assert (list(outcomes(done).items()), code(done)) == ([("2024-01-01", "done"), ("2024-01-02", "done")], 0)
-        assert sent_once(service, rows)
+    with serving(answer) as server:
+        job = write_job(tmp_path, server.url, **TWO)
+        done = run(job)
+        assert (outcomes(done), code(done)) == ({"2024-01-01": "unfinished"}, 5)
+        done = run(job)
+    assert (list(outcomes(done).items()), code(done)) == ([("2024-01-01", "done"), ("2024-01-02", "done")], 0)
+    assert sent_once(service, rows)
 
 
-def test_refused_events_are_told_and_do_not_keep_a_window_open(tmp_path: Path) -> None:
+def test_refused_events_are_told_and_do_not_keep_a_window_open(tmp_path: Path, service: LocalService) -> None:
     """Exit 5, after the rest settled; the next run has nothing to do."""
     days(tmp_path, 1, 2)
     poison = row(1, 3)["uuid"]
-    with LocalService(keys=KEYS) as service:
 
-        def answer(asked: Asked) -> Reply:
-            found = [event["uuid"] for event in asked.events]
-            return Reply(400, b"bad event") if poison in found else passed_on(service.url, asked.body)
+    def answer(asked: Asked) -> Reply:
+        found = [event["uuid"] for event in asked.events]
+        return Reply(400, b"bad event") if poison in found else passed_on(service.url, asked.body)
 
-        with serving(answer) as server:
-            job = write_job(tmp_path, server.url, until="2024-01-03")
-            done = run(job)
-            assert (outcomes(done), code(done)) == ({"2024-01-01": "done", "2024-01-02": "done"}, 5)
-            assert (service.count(), run(job).windows) == (19, [])
+    with serving(answer) as server:
+        job = write_job(tmp_path, server.url, **TWO)
+        done = run(job)
+        assert (outcomes(done), code(done)) == ({"2024-01-01": "done", "2024-01-02": "done"}, 5)
+        assert (service.count(), run(job).windows) == (19, [])

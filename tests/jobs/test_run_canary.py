@@ -21,26 +21,25 @@ pytestmark = pytest.mark.slow
 OWN = Secret(PERSONAL_KEY)
 
 
-def test_every_window_has_a_canary_and_lands_once(tmp_path: Path) -> None:
+def test_every_window_has_a_canary_and_lands_once(tmp_path: Path, service: LocalService) -> None:
     """What the sample sent is not sent again, and the report of the plan has it. Without a personal key nothing is
     sent at all; the next run needs no canary."""
     made = days(tmp_path, 1, 2)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, until="2024-01-03", canary="4")
-        with pytest.raises(UsageError, match="needs the personal key"):
-            run(job)
-        done = run(job, personal_key=OWN)
-        assert (code(done), set(outcomes(done).values())) == (0, {"done"})
-        assert landed(service) == identities(made)
-        assert set(copies(service).values()) == {1}
-        for window in done.windows:
-            plan, directory = open_plan(window.plan)
-            canary = results_of(directory, plan, NO_RESULTS).canary
-            assert canary is not None
-            assert canary.proved
-            assert 0 < canary.size <= 4
-            assert in_ledger(directory.path, "select count(*) from batches") >= [(2,)]
-        assert run(job, personal_key=OWN).windows == []
+    job = write_job(tmp_path, service.url, until="2024-01-03", canary="4")
+    with pytest.raises(UsageError, match="needs the personal key"):
+        run(job)
+    done = run(job, personal_key=OWN)
+    assert (code(done), set(outcomes(done).values())) == (0, {"done"})
+    assert landed(service) == identities(made)
+    assert set(copies(service).values()) == {1}
+    for window in done.windows:
+        plan, directory = open_plan(window.plan)
+        canary = results_of(directory, plan, NO_RESULTS).canary
+        assert canary is not None
+        assert canary.proved
+        assert 0 < canary.size <= 4
+        assert in_ledger(directory.path, "select count(*) from batches") >= [(2,)]
+    assert run(job, personal_key=OWN).windows == []
 
 
 def test_a_canary_that_is_refused_or_differs_holds_the_window(tmp_path: Path) -> None:
@@ -67,11 +66,10 @@ def test_a_canary_that_is_refused_or_differs_holds_the_window(tmp_path: Path) ->
         assert set(copies(service).values()) == {1}
 
 
-def test_metrics_say_how_far_a_job_is_behind(tmp_path: Path) -> None:
+def test_metrics_say_how_far_a_job_is_behind(tmp_path: Path, service: LocalService) -> None:
     """The window that was sent last, of the first of January 2024, ended years ago."""
     days(tmp_path, 1)
-    with LocalService(keys=KEYS) as service:
-        run(write_job(tmp_path, service.url, until="2024-01-02", metrics="run.prom"))
+    run(write_job(tmp_path, service.url, until="2024-01-02", metrics="run.prom"))
     lines = dict(line.rsplit(" ", 1) for line in (tmp_path / "run.prom").read_text("utf-8").splitlines())
     behind = float(lines["backcast_job_behind_seconds"])
     assert abs(behind - (time.time() - datetime(2024, 1, 2, tzinfo=UTC).timestamp())) < 3600

@@ -18,8 +18,7 @@ from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.state import read_facts, read_history
 from pipeline.ledger import lock_file, unlock
 from pipeline.local_service import LocalService
-from tests.support.deliveries import KEY
-from tests.support.jobs import KEYS, Process, code, days, outcomes, put, ran, row, run, sent_once, write_job
+from tests.support.jobs import code, days, outcomes, put, ran, row, run, sent_once, started, write_job
 
 pytestmark = pytest.mark.slow
 
@@ -30,54 +29,52 @@ pytestmark = pytest.mark.slow
 def test_a_second_run_says_who_holds_the_job(tmp_path: Path) -> None:
     """Exit 2; nothing is planned."""
     days(tmp_path, 1)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url)
-        (tmp_path / "state/nightly").mkdir(parents=True)
-        lock = lock_file(tmp_path / "state/nightly/job", "a test")
-        try:
-            with pytest.raises(Busy, match=f"the job nightly is in use by another run: process {os.getpid()} "):
-                run(job)
-        finally:
-            unlock(lock)
-        assert service.count() == 0
+    job = write_job(tmp_path, "http://127.0.0.1:1")
+    (tmp_path / "state/nightly").mkdir(parents=True)
+    lock = lock_file(tmp_path / "state/nightly/job", "a test")
+    try:
+        with pytest.raises(Busy, match=f"the job nightly is in use by another run: process {os.getpid()} "):
+            run(job)
+    finally:
+        unlock(lock)
+    assert not (tmp_path / "state/nightly/windows").exists()
 
 
-def test_two_processes_at_once_send_everything_once(tmp_path: Path) -> None:
+def test_two_processes_at_once_send_everything_once(tmp_path: Path, service: LocalService) -> None:
     """The second one is turned away, or finds everything done."""
-    rows = days(tmp_path, 1, 2, 3, 4)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url)
-        runs = [Process(job), Process(job)]
-        codes = sorted(one.ended()[0] for one in runs)
-        assert codes in ([0, 2], [0, 0])
-        assert sent_once(service, rows)
+    rows = days(tmp_path, 1, 2)
+    job = write_job(tmp_path, service.url, until="2024-01-03")
+    runs = [started(job), started(job)]
+    codes = sorted(one.wait() for one in runs)
+    assert codes in ([0, 2], [0, 0])
+    assert sent_once(service, rows)
 
 
 @pytest.mark.parametrize("dry", [True, False])
-def test_a_state_without_tables_is_none_yet(tmp_path: Path, dry: bool) -> None:
+def test_a_state_without_tables_is_none_yet(tmp_path: Path, service: LocalService, dry: bool) -> None:
     """A run creates the file before its tables, which another process sees, and a crash leaves."""
     days(tmp_path, 1)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url)
-        state = tmp_path / "state/nightly/state.sqlite"
-        state.parent.mkdir(parents=True)
-        state.touch()
-        assert read_facts(state) == {}
-        assert read_history(state) == ([], [])
-        assert outcomes(run(job, dry_run=dry))["2024-01-01"] == ("planned" if dry else "done")
+    job = write_job(tmp_path, service.url, until="2024-01-02")
+    state = tmp_path / "state/nightly/state.sqlite"
+    state.parent.mkdir(parents=True)
+    state.touch()
+    assert read_facts(state) == {}
+    assert read_history(state) == ([], [])
+    assert outcomes(run(job, dry_run=dry))["2024-01-01"] == ("planned" if dry else "done")
 
 
 @pytest.mark.parametrize(("key", "value"), [("window_timezone", "Asia/Tokyo"), ("job", "other")])
-def test_a_state_is_good_for_one_job_and_one_calendar(tmp_path: Path, key: str, value: str) -> None:
+def test_a_state_is_good_for_one_job_and_one_calendar(
+    tmp_path: Path, service: LocalService, key: str, value: str
+) -> None:
     """What it knows is settled is not settled elsewhere."""
     from pipeline.errors import UsageError
 
     days(tmp_path, 1)
-    with LocalService(keys=KEYS) as service:
-        run(write_job(tmp_path, service.url, state="kept"))
-        given = {"to": service.url, "state": "kept"} | {key: value}
-        with pytest.raises(UsageError, match="belongs to the"):
-            run(write_job(tmp_path, **given))
+    run(write_job(tmp_path, service.url, state="kept"))
+    given = {"to": service.url, "state": "kept"} | {key: value}
+    with pytest.raises(UsageError, match="belongs to the"):
+        run(write_job(tmp_path, **given))
 
 
 @pytest.mark.parametrize("dry", [True, False])
@@ -95,21 +92,20 @@ def test_a_text_that_is_no_key_ends_a_run_before_anything_is_planned(
 # -- trying, looking, stopping ---------------------------------------------------------------------------------
 
 
-def test_a_dry_run_sends_nothing_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_a_dry_run_sends_nothing_and_leaves_no_trace(tmp_path: Path, service: LocalService) -> None:
     """It counts what a run would send, what earlier windows of the same run would settle included."""
     rows = days(tmp_path, 1, 2)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, until="2024-01-04", missing="done")
-        run(job, datetime(2024, 1, 4, 12, tzinfo=UTC))
-        put(tmp_path, 2, [*rows, row(2, 80)])
-        put(tmp_path, 3, [row(2, 80), row(3, 1)])
-        before = {path: path.stat().st_mtime_ns for path in (tmp_path / "state").rglob("*") if path.suffix != "-shm"}
-        done = run(job, dry_run=True)
-        assert {one.window: one.attempt and one.attempt.events for one in done.windows} == {
-            "2024-01-02": 11, "2024-01-03": 1,
-        }  # fmt: skip
-        after = {path: path.stat().st_mtime_ns for path in (tmp_path / "state").rglob("*") if path.suffix != "-shm"}
-        assert (set(outcomes(done).values()), before, service.count()) == ({"planned"}, after, 10)
+    job = write_job(tmp_path, service.url, until="2024-01-04", missing="done")
+    run(job, datetime(2024, 1, 4, 12, tzinfo=UTC))
+    put(tmp_path, 2, [*rows, row(2, 80)])
+    put(tmp_path, 3, [row(2, 80), row(3, 1)])
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "state").rglob("*") if path.suffix != "-shm"}
+    done = run(job, dry_run=True)
+    assert {one.window: one.attempt and one.attempt.events for one in done.windows} == {
+        "2024-01-02": 11, "2024-01-03": 1,
+    }  # fmt: skip
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "state").rglob("*") if path.suffix != "-shm"}
+    assert (set(outcomes(done).values()), before, service.count()) == ({"planned"}, after, 10)
 
 
 def test_a_dry_run_of_a_job_that_never_ran_makes_no_folder(tmp_path: Path) -> None:
@@ -121,23 +117,22 @@ def test_a_dry_run_of_a_job_that_never_ran_makes_no_folder(tmp_path: Path) -> No
     assert not (tmp_path / "state").exists()
 
 
-def test_an_end_that_somebody_asks_for_comes_between_two_windows(tmp_path: Path) -> None:
+def test_an_end_that_somebody_asks_for_comes_between_two_windows(tmp_path: Path, service: LocalService) -> None:
     """Exit 130; the next run goes on."""
-    rows = days(tmp_path, 1, 2, 3, 4)
+    rows = days(tmp_path, 1, 2)
     interrupted = threading.Event()
 
     def ended(window: WindowRun) -> None:
         interrupted.set()
 
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url)
-        done = run(job, hooks=JobHooks(ended=ended, interrupted=interrupted))
-        assert (list(outcomes(done)), code(done)) == (["2024-01-01"], 130)
-        assert code(run(job)) == 0
-        assert sent_once(service, rows)
+    job = write_job(tmp_path, service.url, until="2024-01-03")
+    done = run(job, hooks=JobHooks(ended=ended, interrupted=interrupted))
+    assert (list(outcomes(done)), code(done)) == (["2024-01-01"], 130)
+    assert code(run(job)) == 0
+    assert sent_once(service, rows)
 
 
-def test_an_end_while_a_window_is_planned_sends_nothing_of_it(tmp_path: Path) -> None:
+def test_an_end_while_a_window_is_planned_sends_nothing_of_it(tmp_path: Path, service: LocalService) -> None:
     """Planning is given up at once: nothing was at stake."""
     rows = days(tmp_path, 1)
     interrupted = threading.Event()
@@ -146,48 +141,37 @@ def test_an_end_while_a_window_is_planned_sends_nothing_of_it(tmp_path: Path) ->
         interrupted.set()
         return nullcontext(lambda rows, length: None)
 
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, until="2024-01-02")
-        done = run(job, hooks=JobHooks(reading=reading, interrupted=interrupted))  # type: ignore[arg-type]
-        assert (code(done), service.count()) == (130, 0)
-        assert not (tmp_path / "state/nightly/windows/2024-01-01/plan-1/plan.json").exists()
-        assert code(run(job)) == 0
-        assert sent_once(service, rows)
+    job = write_job(tmp_path, service.url, until="2024-01-02")
+    done = run(job, hooks=JobHooks(reading=reading, interrupted=interrupted))  # type: ignore[arg-type]
+    assert (code(done), service.count()) == (130, 0)
+    assert not (tmp_path / "state/nightly/windows/2024-01-01/plan-1/plan.json").exists()
+    assert code(run(job)) == 0
+    assert sent_once(service, rows)
 
 
-def test_the_command_prints_a_line_for_each_window_and_the_history(tmp_path: Path) -> None:
+def test_the_command_prints_a_line_for_each_window_and_the_history(tmp_path: Path, service: LocalService) -> None:
     """For logs; `--json` for programs; an error is two lines."""
     days(tmp_path, 1, 4)
     put(tmp_path, 3, [row(3, 1, distinct_id="")])
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url)
-        code, said, told = ran(job)
-        assert code == 4
-        assert [line.split(":")[0] for line in said.splitlines()] == [
-            "2024-01-01 done", "2024-01-02 waiting", "2024-01-03 stopped", "2024-01-04 done",
-        ]  # fmt: skip
-        assert [line.split(":")[0] for line in told.splitlines()] == ["Warning", "Error", "Try"]
-        assert "plan-1/report.html" in told
-        code, said, _ = ran(job, "--json")
-        found = json.loads(said)
-        assert (found["format"], found["exit_code"], code) == ("backcast.run/1", 4, 4)
-        assert [one["outcome"] for one in found["windows"]] == ["waiting", "stopped"]
-        code, said, told = ran(job, "--history")
-        assert (code, told) == (0, "")
-        assert said.splitlines()[-1] == "Job nightly: 2 done, 1 waiting, 1 stopped, 0 open."
-        assert re.findall(r"^ *(2024-\S+)", said, re.M) == [
-            "2024-01-01", "2024-01-02", "2024-01-03", "2024-01-03", "2024-01-04",
-        ]  # fmt: skip
-        history = json.loads(ran(job, "--history", "--json")[1])
-        assert history["format"] == "backcast.history/1"
-        assert history["attempts"][0]["events"] == {"made": 10, "accepted": 10, "refused": 0, "already_settled": 0}
-        assert [one["state"] for one in history["windows"]] == ["done", "waiting", "stopped", "done"]
-
-
-def test_no_file_of_a_job_holds_the_key(tmp_path: Path) -> None:
-    """Neither state nor plans nor ledgers."""
-    days(tmp_path, 1)
-    with LocalService(keys=KEYS) as service:
-        run(write_job(tmp_path, service.url))
-    held = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
-    assert held == []
+    job = write_job(tmp_path, service.url)
+    code, said, told = ran(job)
+    assert code == 4
+    assert [line.split(":")[0] for line in said.splitlines()] == [
+        "2024-01-01 done", "2024-01-02 waiting", "2024-01-03 stopped", "2024-01-04 done",
+    ]  # fmt: skip
+    assert [line.split(":")[0] for line in told.splitlines()] == ["Warning", "Error", "Try"]
+    assert "plan-1/report.html" in told
+    code, said, _ = ran(job, "--json")
+    found = json.loads(said)
+    assert (found["format"], found["exit_code"], code) == ("backcast.run/1", 4, 4)
+    assert [one["outcome"] for one in found["windows"]] == ["waiting", "stopped"]
+    code, said, told = ran(job, "--history")
+    assert (code, told) == (0, "")
+    assert said.splitlines()[-1] == "Job nightly: 2 done, 1 waiting, 1 stopped, 0 open."
+    assert re.findall(r"^ *(2024-\S+)", said, re.M) == [
+        "2024-01-01", "2024-01-02", "2024-01-03", "2024-01-03", "2024-01-04",
+    ]  # fmt: skip
+    history = json.loads(ran(job, "--history", "--json")[1])
+    assert history["format"] == "backcast.history/1"
+    assert history["attempts"][0]["events"] == {"made": 10, "accepted": 10, "refused": 0, "already_settled": 0}
+    assert [one["state"] for one in history["windows"]] == ["done", "waiting", "stopped", "done"]

@@ -61,49 +61,48 @@ def live(service: LocalService, moment: str) -> None:
     assert httpx.post(f"{service.url}/batch/", json=body, timeout=30, **PLAIN).status_code == 200
 
 
-def test_a_job_fills_up_to_the_first_live_event_and_remembers_it(tmp_path: Path) -> None:
+def test_a_job_fills_up_to_the_first_live_event_and_remembers_it(tmp_path: Path, service: LocalService) -> None:
     """Rows from then on are left out and counted, also in runs that have no personal key any more."""
     rows = days(tmp_path, 1, 2, 3)
     warned: list[str] = []
-    with LocalService(keys=KEYS) as service:
-        live(service, "2024-01-02T10:00:05Z")
-        job = write_job(tmp_path, service.url, until="2024-01-03")
-        done = run(job, personal_key=OWN, hooks=JobHooks(warn=warned.append))
-        assert code(done) == 0, done.problem
-        assert [line for line in warned if "live events of the target begin at 2024-01-02T10:00:05" in line]
-        late = row(1, 500)
-        put(tmp_path, 4, [late])
-        run(write_job(tmp_path, service.url))
-        kept = [*rows[:15], late]
-        assert landed(service) >= identities(kept)
-        assert service.count() == len(kept) + 1
-        receipt = api.write_job_receipt(tmp_path / "state/nightly")
-        assert receipt.coverage["first_live"] == "2024-01-02T10:00:05Z"
-        assert (receipt.sums.settled, receipt.sums.skipped) == (16, 15)
+    live(service, "2024-01-02T10:00:05Z")
+    job = write_job(tmp_path, service.url, until="2024-01-03")
+    done = run(job, personal_key=OWN, hooks=JobHooks(warn=warned.append))
+    assert code(done) == 0, done.problem
+    assert [line for line in warned if "live events of the target begin at 2024-01-02T10:00:05" in line]
+    late = row(1, 500)
+    put(tmp_path, 4, [late])
+    run(write_job(tmp_path, service.url))
+    kept = [*rows[:15], late]
+    assert landed(service) >= identities(kept)
+    assert service.count() == len(kept) + 1
+    receipt = api.write_job_receipt(tmp_path / "state/nightly")
+    assert receipt.coverage["first_live"] == "2024-01-02T10:00:05Z"
+    assert (receipt.sums.settled, receipt.sums.skipped) == (16, 15)
 
 
-def test_windows_that_were_filled_before_live_events_were_known_are_named(tmp_path: Path) -> None:
+def test_windows_that_were_filled_before_live_events_were_known_are_named(
+    tmp_path: Path, service: LocalService
+) -> None:
     """A run without a personal key says once that it could not ask; the first with one says what may be there twice."""
     days(tmp_path, 1, 2)
     warned: list[str] = []
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, until="2024-01-03")
-        for _ in range(2):
-            run(job, hooks=JobHooks(warn=warned.append))
-        assert [line for line in warned if "without a personal key" in line] == warned[:1]
-        assert any("live events" in one for one in api.write_job_receipt(tmp_path / "state/nightly").unproved)
-        live(service, "2024-01-02T10:00:05Z")
-        run(job, personal_key=OWN, hooks=JobHooks(warn=warned.append))
-        assert "1 windows from 2024-01-02 on were filled before" in warned[-1]
+    job = write_job(tmp_path, service.url, until="2024-01-03")
+    for _ in range(2):
+        run(job, hooks=JobHooks(warn=warned.append))
+    assert [line for line in warned if "without a personal key" in line] == warned[:1]
+    assert any("live events" in one for one in api.write_job_receipt(tmp_path / "state/nightly").unproved)
+    live(service, "2024-01-02T10:00:05Z")
+    run(job, personal_key=OWN, hooks=JobHooks(warn=warned.append))
+    assert "1 windows from 2024-01-02 on were filled before" in warned[-1]
 
 
-def test_a_job_may_allow_live_events(tmp_path: Path) -> None:
+def test_a_job_may_allow_live_events(tmp_path: Path, service: LocalService) -> None:
     """`live: allow`."""
     rows = days(tmp_path, 1, 2)
-    with LocalService(keys=KEYS) as service:
-        live(service, "2024-01-01T00:00:00Z")
-        run(write_job(tmp_path, service.url, until="2024-01-03", live="allow"), personal_key=OWN)
-        assert service.count() == len(rows) + 1
+    live(service, "2024-01-01T00:00:00Z")
+    run(write_job(tmp_path, service.url, until="2024-01-03", live="allow"), personal_key=OWN)
+    assert service.count() == len(rows) + 1
 
 
 def test_another_host_opens_all_windows_and_the_first_goes_on_where_it_was(tmp_path: Path) -> None:

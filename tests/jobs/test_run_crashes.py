@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -12,15 +10,13 @@ import pytest
 
 from pipeline.jobs import load_job, read_history, state_file
 from pipeline.local_service import LocalService
-from tests.support.deliveries import KEY, Asked, Reply, passed_on, serving
+from tests.support.deliveries import Asked, Reply, passed_on, serving
+from tests.support.forked import Forked
 from tests.support.jobs import (
-    CRASHING,
-    KEYS,
-    LATE,
-    Process,
     code,
     copies,
     counts,
+    crashed,
     days,
     identities,
     landed,
@@ -30,6 +26,7 @@ from tests.support.jobs import (
     row,
     run,
     sent_once,
+    started,
     write_job,
 )
 
@@ -44,56 +41,51 @@ AT = {
 
 
 @pytest.mark.parametrize("at", AT)
-def test_a_run_killed_between_two_steps_is_finished_by_the_next(tmp_path: Path, at: str) -> None:
+def test_a_run_killed_between_two_steps_is_finished_by_the_next(tmp_path: Path, service: LocalService, at: str) -> None:
     """SIGKILL: no event is lost, none is sent twice, though the file of what was sent is gone."""
     rows = days(tmp_path, 1, 2)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, until="2024-01-03")
-        script = CRASHING.format(job=str(job), key=KEY, personal=None, now=int(LATE.timestamp()) * 1_000_000, at=AT[at])
-        died = subprocess.run([sys.executable, "-c", script], timeout=60, check=False)
-        assert died.returncode == -signal.SIGKILL
-        if at in ("before it is recorded", "recorded"):
-            assert service.count() == 10
-            (tmp_path / "exports/2024/01/01/a.jsonl").unlink()
-        done = run(job)
-        assert code(done) == 0
-        assert [one[:3] for one in counts(job)] == [("2024-01-01", "done", 10), ("2024-01-02", "done", 10)]
-        assert sent_once(service, rows)
-        assert run(job).windows == []
+    job = write_job(tmp_path, service.url, until="2024-01-03")
+    assert crashed(job, AT[at]) == -signal.SIGKILL
+    if at in ("before it is recorded", "recorded"):
+        assert service.count() == 10
+        (tmp_path / "exports/2024/01/01/a.jsonl").unlink()
+    done = run(job)
+    assert code(done) == 0
+    assert [one[:3] for one in counts(job)] == [("2024-01-01", "done", 10), ("2024-01-02", "done", 10)]
+    assert sent_once(service, rows)
+    assert run(job).windows == []
 
 
-BIG = 12_000
-"""Rows of a window that takes three requests."""
+BIG = 5_200
+"""Rows of a window that takes two requests."""
 
 
-def test_a_run_killed_while_it_sends_is_resumed_before_anything_else(tmp_path: Path) -> None:
+def test_a_run_killed_while_it_sends_is_resumed_before_anything_else(tmp_path: Path, service: LocalService) -> None:
     """What was begun is finished first, from its sealed plan; at most what was in flight arrives twice."""
     rows = [row(1, number) for number in range(BIG)]
     put(tmp_path, 1, rows)
-    started = threading.Event()
-    dead = threading.Event()
-    with LocalService(keys=KEYS) as service:
-        runs: list[Process] = []
+    runs: list[Forked] = []
+    begun, dead = threading.Event(), threading.Event()
 
-        def answer(asked: Asked) -> Reply:
-            reply = passed_on(service.url, asked.body)
-            if not dead.is_set() and asked.number == 1:
-                assert started.wait(30)
-                runs[0].kill()
-                dead.set()
-                return Reply(0)
-            return reply
+    def answer(asked: Asked) -> Reply:
+        reply = passed_on(service.url, asked.body)
+        if not dead.is_set() and asked.number == 1:
+            assert begun.wait(30)
+            runs[0].send_signal(signal.SIGKILL)
+            dead.set()
+            return Reply(0)
+        return reply
 
-        with serving(answer) as server:
-            job = write_job(tmp_path, server.url, until="2024-01-03")
-            runs.append(Process(job))
-            started.set()
-            assert runs[0].ended()[0] == -signal.SIGKILL
-            rows += days(tmp_path, 2)
-            assert ran(job) == (0, *told_of(job, BIG))
-        assert landed(service) == identities(rows)
-        assert [one[:3] for one in counts(job)] == [("2024-01-01", "done", BIG), ("2024-01-02", "done", 10)]
-        assert sum(copies(service).values()) - len(rows) <= 3 * 5_000
+    with serving(answer) as server:
+        job = write_job(tmp_path, server.url, until="2024-01-03")
+        runs.append(started(job))
+        begun.set()
+        assert runs[0].wait() == -signal.SIGKILL
+        rows += days(tmp_path, 2)
+        assert ran(job) == (0, *told_of(job, BIG))
+    assert landed(service) == identities(rows)
+    assert [one[:3] for one in counts(job)] == [("2024-01-01", "done", BIG), ("2024-01-02", "done", 10)]
+    assert sum(copies(service).values()) - len(rows) <= BIG
 
 
 def told_of(job: Path, first: int) -> tuple[str, str]:
@@ -108,102 +100,98 @@ def told_of(job: Path, first: int) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["changed", "gone"])
-def test_a_file_that_changes_while_its_window_is_half_sent(tmp_path: Path, gone: bool) -> None:
+def test_a_file_that_changes_while_its_window_is_half_sent(tmp_path: Path, service: LocalService, gone: bool) -> None:
     """What was settled is kept in the index, the rest is planned anew; a file that is gone is asked for."""
     rows = [row(1, number) for number in range(BIG)]
     put(tmp_path, 1, rows)
-    with LocalService(keys=KEYS) as service:
 
-        def answer(asked: Asked) -> Reply:
-            return passed_on(service.url, asked.body) if asked.number == 0 or mended.is_set() else Reply(402, b"quota")
+    def answer(asked: Asked) -> Reply:
+        return passed_on(service.url, asked.body) if asked.number == 0 or mended.is_set() else Reply(402, b"quota")
 
-        mended = threading.Event()
-        with serving(answer) as server:
-            job = write_job(tmp_path, server.url, until="2024-01-03", lookback="2")
+    mended = threading.Event()
+    with serving(answer) as server:
+        job = write_job(tmp_path, server.url, until="2024-01-03", lookback="2")
+        done = run(job)
+        assert (outcomes(done), code(done)) == ({"2024-01-01": "unfinished"}, 5)
+        assert 0 < service.count() < BIG
+        half = service.count()
+        mended.set()
+        if gone:
+            (tmp_path / "exports/2024/01/01/a.jsonl").rename(tmp_path / "kept")
+            days(tmp_path, 2)
             done = run(job)
-            assert (outcomes(done), code(done)) == ({"2024-01-01": "unfinished"}, 5)
-            assert 0 < service.count() < BIG
-            half = service.count()
-            mended.set()
-            if gone:
-                (tmp_path / "exports/2024/01/01/a.jsonl").rename(tmp_path / "kept")
-                days(tmp_path, 2)
-                done = run(job)
-                assert (code(done), service.count()) == (3, half)
-                (tmp_path / "kept").rename(tmp_path / "exports/2024/01/01/a.jsonl")
-                rows += [row(2, number) for number in range(10)]
-                assert code(run(job)) == 0
-            else:
-                rows = [row(1, number) for number in range(-5, BIG)]
-                put(tmp_path, 1, rows[::-1])
-                done = run(job)
-                assert [one.outcome for one in done.windows] == ["replaced", "done", "waiting"]
-                assert counts(job) == [
-                    ("2024-01-01", "replaced", half, 0), ("2024-01-01", "done", BIG + 5 - half, half),
-                ]  # fmt: skip
-        assert sent_once(service, rows)
+            assert (code(done), service.count()) == (3, half)
+            (tmp_path / "kept").rename(tmp_path / "exports/2024/01/01/a.jsonl")
+            rows += [row(2, number) for number in range(10)]
+            assert code(run(job)) == 0
+        else:
+            rows = [row(1, number) for number in range(-5, BIG)]
+            put(tmp_path, 1, rows[::-1])
+            done = run(job)
+            assert [one.outcome for one in done.windows] == ["replaced", "done", "waiting"]
+            assert counts(job) == [
+                ("2024-01-01", "replaced", half, 0), ("2024-01-01", "done", BIG + 5 - half, half),
+            ]  # fmt: skip
+    assert sent_once(service, rows)
 
 
-def test_a_window_that_was_half_sent_is_never_called_empty(tmp_path: Path) -> None:
+def test_a_window_that_was_half_sent_is_never_called_empty(tmp_path: Path, service: LocalService) -> None:
     """With `missing: done` too: its file changed, was stopped by a gate and taken away, and the rest is still owed."""
     put(tmp_path, 1, [row(1, number) for number in range(BIG)])
-    with LocalService(keys=KEYS) as service:
 
-        def answer(asked: Asked) -> Reply:
-            return passed_on(service.url, asked.body) if asked.number == 0 else Reply(402, b"quota")
+    def answer(asked: Asked) -> Reply:
+        return passed_on(service.url, asked.body) if asked.number == 0 else Reply(402, b"quota")
 
-        with serving(answer) as server:
-            job = write_job(tmp_path, server.url, until="2024-01-02", missing="done")
-            run(job)
-            file = put(tmp_path, 1, [{"event": "Nobody"}])
-            assert [one.outcome for one in run(job).windows] == ["replaced", "stopped"]
-            file.unlink()
-            done = run(job)
-            assert (outcomes(done), code(done)) == ({"2024-01-01": "waiting"}, 6)
+    with serving(answer) as server:
+        job = write_job(tmp_path, server.url, until="2024-01-02", missing="done")
+        run(job)
+        file = put(tmp_path, 1, [{"event": "Nobody"}])
+        assert [one.outcome for one in run(job).windows] == ["replaced", "stopped"]
+        file.unlink()
+        done = run(job)
+        assert (outcomes(done), code(done)) == ({"2024-01-01": "waiting"}, 6)
 
 
-def test_a_late_file_that_was_half_sent_and_is_gone_is_waited_for(tmp_path: Path) -> None:
+def test_a_late_file_that_was_half_sent_and_is_gone_is_waited_for(tmp_path: Path, service: LocalService) -> None:
     """Its window was done before, but what is left of the file is owed."""
     rows = days(tmp_path, 1)
     late = [row(1, 100 + number) for number in range(BIG)]
-    with LocalService(keys=KEYS) as service:
-        open_for = [2]  # the window itself, and one of the requests of its late file
+    open_for = [2]  # the window itself, and one of the requests of its late file
 
-        def answer(asked: Asked) -> Reply:
-            if open_for[0] <= 0:
-                return Reply(402, b"quota")
-            open_for[0] -= 1
-            return passed_on(service.url, asked.body)
+    def answer(asked: Asked) -> Reply:
+        if open_for[0] <= 0:
+            return Reply(402, b"quota")
+        open_for[0] -= 1
+        return passed_on(service.url, asked.body)
 
-        with serving(answer) as server:
-            job = write_job(tmp_path, server.url, until="2024-01-02", lookback="1")
-            run(job)
-            file = put(tmp_path, 1, late, "late.jsonl")
-            assert code(run(job)) == 5
-            put(tmp_path, 1, [{"event": "Nobody"}], "late.jsonl")
-            assert [one.outcome for one in run(job).windows] == ["replaced", "stopped"]
-            file.unlink()
-            done = run(job)
-            assert (outcomes(done), code(done)) == ({"2024-01-01": "waiting"}, 6)
-            put(tmp_path, 1, late, "late.jsonl")
-            open_for[0] = 9
-            assert code(run(job)) == 0
-        assert landed(service) == identities([*rows, *late])
+    with serving(answer) as server:
+        job = write_job(tmp_path, server.url, until="2024-01-02", lookback="1")
+        run(job)
+        file = put(tmp_path, 1, late, "late.jsonl")
+        assert code(run(job)) == 5
+        put(tmp_path, 1, [{"event": "Nobody"}], "late.jsonl")
+        assert [one.outcome for one in run(job).windows] == ["replaced", "stopped"]
+        file.unlink()
+        done = run(job)
+        assert (outcomes(done), code(done)) == ({"2024-01-01": "waiting"}, 6)
+        put(tmp_path, 1, late, "late.jsonl")
+        open_for[0] = 9
+        assert code(run(job)) == 0
+    assert landed(service) == identities([*rows, *late])
 
 
-def test_a_lost_state_is_made_again_from_the_plans(tmp_path: Path) -> None:
+def test_a_lost_state_is_made_again_from_the_plans(tmp_path: Path, service: LocalService) -> None:
     """Without the index everything would be sent once more."""
-    rows = days(tmp_path, 1, 2, 3, 4)
-    with LocalService(keys=KEYS) as service:
-        job = write_job(tmp_path, service.url, lookback="9")
-        run(job)
-        put(tmp_path, 2, [row(2, 0), row(2, 99)], "late.jsonl")
-        run(job)
-        before = counts(job)
-        for file in (tmp_path / "state/nightly").glob("state.sqlite*"):
-            file.unlink()
-        assert run(job).windows == []
-        assert sorted(counts(job)) == sorted(before)
-        put(tmp_path, 3, [row(1, 0), row(3, 99)], "late.jsonl")
-        run(job)
-        assert sent_once(service, [*rows, row(2, 99), row(3, 99)])
+    rows = days(tmp_path, 1, 2)
+    job = write_job(tmp_path, service.url, lookback="9", until="2024-01-03")
+    run(job)
+    put(tmp_path, 2, [row(2, 0), row(2, 99)], "late.jsonl")
+    run(job)
+    before = counts(job)
+    for file in (tmp_path / "state/nightly").glob("state.sqlite*"):
+        file.unlink()
+    assert run(job).windows == []
+    assert sorted(counts(job)) == sorted(before)
+    put(tmp_path, 2, [row(1, 0), row(2, 98)], "later.jsonl")
+    run(job)
+    assert sent_once(service, [*rows, row(2, 99), row(2, 98)])

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -23,12 +21,12 @@ from pipeline.config import Secret
 from pipeline.jobs import load_job
 from pipeline.jobs.receipt_check import check_any_receipt
 from pipeline.local_service import LocalService
-from tests.support.deliveries import KEY, uuid
-from tests.support.jobs import CRASHING, KEYS, PERSONAL_KEY, code, copies, identities, landed, micros, run, write_job
+from tests.support.deliveries import uuid
+from tests.support.jobs import KEYS, PERSONAL_KEY, code, copies, crashed, identities, landed, run, write_job
 
 pytestmark = pytest.mark.slow
 
-NIGHTS = 40
+NIGHTS = 20
 SEED = 2024
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 LOOKBACK = 3
@@ -55,7 +53,8 @@ class Year:
         self.union: list[dict[str, Any]] = []
         self.later: dict[int, list[tuple[int, str, list[dict[str, Any]]]]] = {}
         """By night: files that come then, as (day, name, rows)."""
-        days = chance.sample(range(4, nights - 22), min(24, nights - 26))
+        self.weeks = min(20, nights // 2 - 1)
+        days = chance.sample(range(4, nights - self.weeks - 2), min(24, nights - self.weeks - 6))
         each = [days[number::4] for number in range(4)]
         self.missing, self.double, self.changed = (set(each[number]) for number in range(3))
         self.crashes = dict(zip(each[3], chance.sample([*CRASHES], len(CRASHES)), strict=False))
@@ -95,7 +94,7 @@ class Year:
             self.later.setdefault(day + 1, []).append((day + 1, "again.jsonl", rows[::-1]))
         if day in self.changed:  # exported again after weeks: another value, a row less, two rows more
             again = [rows[0] | {"plan": "other"}, *rows[2:], *self.rows(day, 2, start=200)]
-            self.later.setdefault(day + 20, []).append((day, "a.jsonl", again))
+            self.later.setdefault(day + self.weeks, []).append((day, "a.jsonl", again))
 
     def nights(self) -> Iterator[tuple[int, datetime]]:
         """Each night on which the job runs, after the exports of that night."""
@@ -129,11 +128,7 @@ def simulate(folder: Path, nights: int, seed: int) -> None:
         job = load_job(path)
         for night, now in year.nights():
             if (at := year.crashes.get(night)) is not None:
-                script = CRASHING.format(
-                    job=str(path), key=KEY, personal=f"Secret({PERSONAL_KEY!r})", at=CRASHES[at], now=micros(now)
-                )  # fmt: skip
-                died = subprocess.run([sys.executable, "-c", script], timeout=120, check=False)
-                assert died.returncode == -signal.SIGKILL, at
+                assert crashed(path, CRASHES[at], now, PERSONAL_KEY) == -signal.SIGKILL, at
             else:
                 done = run(job, now, personal_key=Secret(PERSONAL_KEY))
                 ended[code(done)] += 1

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,6 +18,7 @@ from pipeline.local_service.keys import Project
 from pipeline.options import RunOptions
 from tests.support.commands import in_process
 from tests.support.deliveries import COLUMNS, KEY, Identity, uuid
+from tests.support.forked import PYTHON, Forked
 
 PERSONAL_KEY = "phx_testpersonal"
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {PERSONAL_KEY: frozenset({"*"})})
@@ -40,10 +39,9 @@ def dying(value):
     kill()
 
 run_due_windows(
-    load_job({job!r}), Secret({key!r}), {personal}, RunOptions(workers=0), JobHooks({at}), now={now}
+    load_job({job!r}), Secret({key!r}), Secret({personal!r}), RunOptions(workers=0), JobHooks({at}), now={now}
 )
 """
-"""A process that runs a job and is killed by the hooks `at`; `personal` is a Secret or None, `now` is in µs."""
 LATE = datetime(2024, 6, 1, tzinfo=UTC)
 """A moment at which every day of these exports is due."""
 
@@ -147,22 +145,19 @@ def proofs(job: Path) -> list[tuple[str, str]]:
     return [(one.proof, one.detail) for one in attempts]
 
 
-class Process(subprocess.Popen[str]):
+def started(job: Path, personal_key: str = "") -> Forked:
     """A `backcast run` process."""
+    keys = {"BACKCAST_PROJECT_KEY": KEY, "BACKCAST_PERSONAL_KEY": personal_key}
+    return Forked("run", job, "--workers", "0", env=keys)
 
-    def __init__(self, job: Path, *options: str, personal_key: str = "") -> None:
-        super().__init__(
-            [sys.executable, "-m", "pipeline", "run", str(job), "--workers", "0", *options],
-            env=os.environ | {"BACKCAST_PROJECT_KEY": KEY, "BACKCAST_PERSONAL_KEY": personal_key},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
 
-    def ended(self) -> tuple[int, str, str]:
-        """Its exit code, and what it printed."""
-        said, told = self.communicate(timeout=60)
-        return self.returncode, said, told
+def crashed(job: Path, at: str, now: datetime = LATE, personal_key: str = "") -> int:
+    """The exit code of a process that runs a job and is killed by the hooks `at`."""
+    script = CRASHING.format(job=str(job), key=KEY, personal=personal_key, at=at, now=micros(now))
+    with tempfile.TemporaryFile() as program:
+        program.write(script.encode())
+        program.seek(0)
+        return Forked(program=PYTHON, stdin=program).wait()
 
 
 def ran(job: Path, *options: str, personal_key: str = "") -> tuple[int, str, str]:
