@@ -10,106 +10,51 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
-from tests.support.plain_http import PLAIN
+from tests.support.management_service import ALL, QUERIED, Asking, asking, key_with, problem, query
+from tests.support.services import running
 
 pytestmark = pytest.mark.slow
 
-NOW = 1_700_000_000_000_000
-KEYS = Keyring(
-    (Project(1, "A", "phc_a"), Project(2, "B", "phc_b")),
-    {
-        "phx_all": frozenset({"*"}),
-        "phx_query": frozenset({"query:read"}),
-        "phx_hog": frozenset({"hog_function:write"}),
-    },
-)
 U1, U2 = "0188a5eb-0000-7000-8000-000000000001", "0188a5eb-0000-7000-8000-000000000002"
 
 
 def made(**changes: Any) -> dict[str, Any]:
-    return {
-        "event": "Signed up",
-        "properties": {"distinct_id": "u1"},
-        "timestamp": "2023-01-02T03:04:05.678901Z",
-        "uuid": U1,
-    } | changes
+    return QUERIED | changes
 
 
-def send(service: LocalService, *events: dict[str, Any], key: str = "phc_a") -> None:
+def send(ask: Asking, *events: dict[str, Any], key: str = "phc_test_a") -> None:
     body = {"api_key": key, "historical_migration": True, "batch": list(events)}
-    assert httpx.post(service.url + "/batch/", json=body, **PLAIN).status_code == 200
+    assert ask("POST", "/batch/", body, key=None).status_code == 200
 
 
-def ask(
-    service: LocalService, sql: Any, key: str | None = "phx_all", project: object = 1, slash: str = "/"
-) -> httpx.Response:
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    body = {"query": {"kind": "HogQLQuery", "query": sql}}
-    return httpx.post(
-        f"{service.url}/api/projects/{project}/query{slash}", json=body, headers=headers, timeout=60, **PLAIN
-    )
-
-
-@pytest.fixture
-def service() -> Iterator[LocalService]:
-    with LocalService(keys=KEYS, settings=Settings(clock=lambda: NOW)) as fresh:
-        yield fresh
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[LocalService]:
-    """One service with one event, for the tests that only ask."""
-    with LocalService(keys=KEYS, settings=Settings(clock=lambda: NOW)) as one:
-        send(one, made())
-        yield one
+def results(ask: Asking, sql: str, project: int = 1) -> list[list[Any]]:
+    found: list[list[Any]] = query(ask, sql, project=project).json()["results"]
+    return found
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_answers_columns_types_and_results(shared: LocalService, slash: str) -> None:
+def test_answers_columns_types_and_results(queried: Asking, slash: str) -> None:
     """An answer names its columns and types and gives rows; instants are text with microseconds and Z."""
-    answer = ask(shared, "select * from events", slash=slash)
-    assert answer.status_code == 200
+    answer = query(queried, "select * from events", slash=slash)
+    wanted = {
+        "uuid": ("UUID", U1),
+        "event": ("VARCHAR", "Signed up"),
+        "distinct_id": ("VARCHAR", "u1"),
+        "timestamp": ("TIMESTAMP", "2023-01-02T03:04:05.678901Z"),
+        "properties": ("VARCHAR", '{"distinct_id":"u1"}'),
+        "person_id": ("UUID", queried.service.persons()[0].id),
+        "historical_migration": ("BOOLEAN", True),
+        "created_at": ("TIMESTAMP", "2023-11-14T22:13:20.000000Z"),
+        **{f"$group_{index}": ("VARCHAR", "") for index in range(5)},
+    }
     assert answer.json() == {
-        "columns": [
-            "uuid",
-            "event",
-            "distinct_id",
-            "timestamp",
-            "properties",
-            "person_id",
-            "historical_migration",
-            "created_at",
-            *(f"$group_{index}" for index in range(5)),
-        ],
-        "types": [
-            ["uuid", "UUID"],
-            ["event", "VARCHAR"],
-            ["distinct_id", "VARCHAR"],
-            ["timestamp", "TIMESTAMP"],
-            ["properties", "VARCHAR"],
-            ["person_id", "UUID"],
-            ["historical_migration", "BOOLEAN"],
-            ["created_at", "TIMESTAMP"],
-            *([f"$group_{index}", "VARCHAR"] for index in range(5)),
-        ],
-        "results": [
-            [
-                U1,
-                "Signed up",
-                "u1",
-                "2023-01-02T03:04:05.678901Z",
-                '{"distinct_id":"u1"}',
-                shared.persons()[0].id,
-                True,
-                "2023-11-14T22:13:20.000000Z",
-                *[""] * 5,
-            ]
-        ],
+        "columns": list(wanted),
+        "types": [[name, kind] for name, (kind, _) in wanted.items()],
+        "results": [[value for _, value in wanted.values()]],
     }
 
 
@@ -130,10 +75,10 @@ VALUES: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("expression", "value"), VALUES.values(), ids=VALUES.keys())
-def test_answers_values_as_json(shared: LocalService, expression: str, value: Any) -> None:
+def test_answers_values_as_json(queried: Asking) -> None:
     """Each type of value has one JSON form."""
-    assert ask(shared, f"select {expression} from events").json()["results"] == [[value]]
+    (found,) = results(queried, f"select {', '.join(expression for expression, _ in VALUES.values())} from events")
+    assert dict(zip(VALUES, found, strict=True)) == {name: value for name, (_, value) in VALUES.items()}
 
 
 EXACT: dict[str, tuple[str, str]] = {
@@ -190,20 +135,20 @@ EXACT: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("expression", "text"), EXACT.values(), ids=EXACT.keys())
-def test_a_value_of_any_type_is_exact(shared: LocalService, expression: str, text: str) -> None:
+def test_a_value_of_any_type_is_exact(queried: Asking, expression: str, text: str) -> None:
     """Whatever the database can hold is answered as it is, alone, beside others and beside nothing."""
     rows = f"select {expression} union all select null union all select {expression}"
-    assert ask(shared, rows).text.partition('"results":')[2] == f"[[{text}],[null],[{text}]]}}"
+    assert query(queried, rows).text.partition('"results":')[2] == f"[[{text}],[null],[{text}]]}}"
 
 
-def test_rows_keep_their_order_whatever_their_types(shared: LocalService) -> None:
+def test_rows_keep_their_order_whatever_their_types(queried: Asking) -> None:
     """Also where a column has to be made text in the database."""
-    answer = ask(shared, "select r, to_days(r::int) from range(5000) t(r) order by r desc").json()["results"]
+    answer = results(queried, "select r, to_days(r::int) from range(5000) t(r) order by r desc")
     assert [number for number, _ in answer] == list(range(4999, -1, -1))
     assert answer[0][1] == "4999 days"
 
 
-def test_instants_and_days_of_any_year_are_those_that_the_database_writes(shared: LocalService) -> None:
+def test_instants_and_days_of_any_year_are_those_that_the_database_writes(queried: Asking) -> None:
     """Each of many random ones is the same as in the database's own text."""
     chosen = random.Random(14)
     micros = [chosen.randrange(-(2**63) + 2, 2**63 - 1) >> chosen.randrange(60) for _ in range(500)]
@@ -212,7 +157,7 @@ def test_instants_and_days_of_any_year_are_those_that_the_database_writes(shared
         "select t, cast(t as varchar), d, cast(d as varchar) from (select make_timestamp(m) t, "
         f"cast(make_timestamp(m) as date) d from unnest([{listed}]) u(m))"
     )
-    rows = ask(shared, sql).json()["results"]
+    rows = results(queried, sql)
     assert len(rows) == 500
     for instant, written, day, day_written in rows:
         assert day == expanded(day_written)
@@ -228,18 +173,6 @@ def expanded(written: str) -> str:
     return day if found[4] is None else f"{day}T{found[4]}{(found[5] or '.').ljust(7, '0')}Z"
 
 
-def test_days_are_utc_days_whatever_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An instant just before midnight UTC belongs to that day in any zone of the host."""
-    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
-    with LocalService(keys=KEYS) as service:
-        send(service, made(timestamp="2023-01-02T23:59:59.999999Z"))
-        found = ask(
-            service,
-            "select toDate(timestamp), timestamp, toDate(TIMESTAMPTZ '2023-01-02 23:00:00Z') from events",
-        )
-        assert found.json()["results"] == [["2023-01-02", "2023-01-02T23:59:59.999999Z", "2023-01-02"]]
-
-
 COPIES: dict[str, tuple[dict[str, Any], int]] = {
     "equal": ({}, 1),
     "another time of the same UTC day": ({"timestamp": "2023-01-02T23:59:59Z"}, 1),
@@ -253,53 +186,92 @@ COPIES: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
-@pytest.mark.parametrize(("changes", "left"), COPIES.values(), ids=COPIES.keys())
-def test_collapses_copies(service: LocalService, changes: dict[str, Any], left: int) -> None:
-    """Copies collapse only where uuid, event, distinct_id and UTC day are all equal; every copy stays visible."""
-    send(service, made())
-    send(service, made(**changes))
-    assert ask(service, "select count() from events").json()["results"] == [[left]]
-    assert ask(service, "select count() from raw_events").json()["results"] == [[2]]
-    assert service.count() == left
+@pytest.fixture(scope="module")
+def filled() -> Iterator[Asking]:
+    """A service on a machine at the other end of the world, with copies of many events in many projects."""
+    projects = [Project(number, f"Project {number}", f"phc_test_{number}") for number in range(1, len(COPIES) + 4)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "Pacific/Kiritimati")
+        keys = Keyring(tuple(projects), {ALL: frozenset({"*"})})
+        with running(keys, Settings(query_most_rows=10_000)) as service:
+            ask = Asking(service)
+            for number, (changes, _) in enumerate(COPIES.values(), 1):
+                send(ask, made(), key=f"phc_test_{number}")
+                send(ask, made(**changes), key=f"phc_test_{number}")
+            yield ask
+            ask.client.close()
 
 
-def test_the_copy_received_last_wins(service: LocalService) -> None:
+def test_collapses_copies(filled: Asking) -> None:
+    """Copies collapse only where uuid, event, distinct_id and UTC day are all equal; every copy stays visible.
+
+    So it is in each project by itself.
+    """
+    found = {
+        name: results(filled, "select (select count() from events), (select count() from raw_events)", number)
+        for number, name in enumerate(COPIES, 1)
+    }
+    assert found == {name: [[left, 2]] for name, (_, left) in COPIES.items()}
+    assert filled.service.count() >= sum(left for _, left in COPIES.values())
+
+
+def test_days_are_utc_days_whatever_the_machine(filled: Asking) -> None:
+    """An instant just before midnight UTC belongs to that day in any zone of the host."""
+    project = len(COPIES) + 1
+    send(filled, made(timestamp="2023-01-02T23:59:59.999999Z"), key=f"phc_test_{project}")
+    sql = "select toDate(timestamp), timestamp, toDate(TIMESTAMPTZ '2023-01-02 23:00:00Z') from events"
+    assert results(filled, sql, project) == [["2023-01-02", "2023-01-02T23:59:59.999999Z", "2023-01-02"]]
+
+
+def test_the_copy_received_last_wins(filled: Asking) -> None:
     """Of several copies the one received last is left, within a batch and across batches, whatever its time."""
+    project = len(COPIES) + 2
     for number in (1, 3):
-        send(
-            service,
-            made(properties={"distinct_id": "u1", "n": number}, timestamp="2023-01-02T09:00:00Z"),
-            made(properties={"distinct_id": "u1", "n": number + 1}, timestamp="2023-01-02T01:00:00Z"),
-        )
-    found = ask(service, "select properties->>'n', timestamp from events").json()["results"]
+        copies = [
+            made(properties={"distinct_id": "u1", "n": number + more}, timestamp=f"2023-01-02T0{9 - more * 8}:00:00Z")
+            for more in (0, 1)
+        ]
+        send(filled, *copies, key=f"phc_test_{project}")
+    found = results(filled, "select properties->>'n', timestamp from events", project)
     assert found == [["4", "2023-01-02T01:00:00.000000Z"]]
-    numbers = ask(service, "select properties->>'n', receipt from raw_events order by receipt").json()["results"]
-    assert numbers == [["1", 1], ["2", 2], ["3", 3], ["4", 4]]
+    numbers = results(filled, "select properties->>'n', receipt from raw_events order by receipt", project)
+    assert [number for number, _ in numbers] == ["1", "2", "3", "4"]
+    assert [receipt - numbers[0][1] for _, receipt in numbers] == [0, 1, 2, 3]
 
 
-def test_copies_in_two_projects_are_two_events(service: LocalService) -> None:
-    """A query sees its own project only, and equal events of two projects do not collapse."""
-    send(service, made())
-    send(service, made(), made(uuid=U2), key="phc_b")
-    assert ask(service, "select count() from events").json()["results"] == [[1]]
-    assert ask(service, "select count() from events", project=2).json()["results"] == [[2]]
-    assert service.count() == 3
+def test_reads_many_rows_back_and_says_where_there_are_too_many(filled: Asking) -> None:
+    """Ten thousand events are answered whole, and exactly as they were sent.
+
+    A query with more rows than the limit is refused, and says what to do; the library is not bound by it.
+    """
+    project = len(COPIES) + 3
+    sent = [
+        made(uuid=f"0188a5eb-0000-7000-8000-{number:012x}", properties={"distinct_id": f"user {number}"})
+        for number in range(10_000)
+    ]
+    for half in (sent[:5000], sent[5000:]):
+        send(filled, *half, key=f"phc_test_{project}")
+    sql = "select uuid, distinct_id, properties from events order by uuid"
+    assert [(uuid, name, json.loads(text)) for uuid, name, text in results(filled, sql, project)] == [
+        (one["uuid"], one["properties"]["distinct_id"], one["properties"]) for one in sent
+    ]
+    refused = query(filled, "select 1 from range(10001)")
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_input")
+    assert refused.json()["detail"] == "the answer has more than 10000 rows; ask for fewer with LIMIT, and page on"
+    assert len(filled.service.select("select 1 from range(10001)")) == 10_001
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
+def test_takes_any_one_select(queried: Asking) -> None:
+    """Joins, subqueries, named subqueries, comments and a last semicolon are all one SELECT."""
+    for sql in (
         "with days as (select toDate(timestamp) d from events) select count() from days",
         "select count() from (select uuid from events union all select uuid from raw_events where false)",
         "from events select count()",
         "select count() from events e join raw_events r on e.uuid = r.uuid, unnest([1])",
         "select /* ; */ count() from EVENTS where event <> ';' -- ;",
         "select count() from events;",
-    ],
-)
-def test_takes_any_one_select(shared: LocalService, sql: str) -> None:
-    """Joins, subqueries, named subqueries, comments and a last semicolon are all one SELECT."""
-    assert ask(shared, sql).json()["results"] == [[1]]
+    ):
+        assert results(queried, sql) == [[1]], sql
 
 
 def forbidden(folder: Path) -> dict[str, str]:
@@ -341,102 +313,49 @@ def forbidden(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", forbidden(Path("unused")).keys())
-def test_refuses_everything_else(shared: LocalService, tmp_path: Path, name: str) -> None:
+def test_refuses_everything_else(queried: Asking, tmp_path: Path, name: str) -> None:
     """Whatever is not one good SELECT over the views is a 400 with the envelope, and changes nothing."""
     (tmp_path / "secret.txt").write_text("not to be read")
-    answer = ask(shared, forbidden(tmp_path)[name])
-    assert answer.status_code == 400
-    error = answer.json()
-    assert list(error) == ["type", "code", "detail", "attr"]
-    assert (error["type"], error["code"], error["attr"]) == ("validation_error", "invalid_input", "query")
+    answer = query(queried, forbidden(tmp_path)[name])
+    assert problem(answer, 400) == ("invalid_input", "query")
+    assert (list(answer.json()), answer.json()["type"]) == (["type", "code", "detail", "attr"], "validation_error")
     assert "not to be read" not in answer.text
     assert os.listdir(tmp_path) == ["secret.txt"]
-    assert ask(shared, "select count() from events").json()["results"] == [[1]]
+    assert results(queried, "select count() from events") == [[1]]
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "attr"),
-    [
+def test_refuses_bodies_that_are_no_query(queried: Asking) -> None:
+    """A body that holds no query is a 400 that names the member."""
+    for body, code, attr in (
         (b"no json", "parse_error", None),
         (b"[]", "required", "query"),
         (b'{"query": "select 1"}', "required", "query"),
         (b'{"query": {"kind": "TrendsQuery"}}', "invalid_input", "query__kind"),
         (b'{"query": {"kind": "HogQLQuery", "query": 1}}', "required", "query__query"),
-    ],
-)
-def test_refuses_bodies_that_are_no_query(shared: LocalService, body: bytes, code: str, attr: str | None) -> None:
-    """A body that holds no query is a 400 that names the member."""
-    answer = httpx.post(
-        f"{shared.url}/api/projects/1/query/", content=body, headers={"authorization": "Bearer phx_all"}, **PLAIN
-    )
-    error = answer.json()
-    assert (answer.status_code, error["type"]) == (400, "validation_error")
-    assert (error["code"], error["attr"]) == (code, attr)
+    ):
+        answer = queried("POST", "/api/projects/1/query/", content=body)
+        assert problem(answer, 400) == (code, attr), body
+        assert answer.json()["type"] == "validation_error"
 
 
-@pytest.mark.parametrize(
-    ("key", "project", "status", "kind", "code"),
-    [
+def test_lets_in_only_who_may(queried: Asking) -> None:
+    """No key and a wrong key are 401, a missing scope 403, an unknown project 404; all with the envelope.
+
+    The scope of queries is enough.
+    """
+    for key, project, status, kind, code in (
         (None, 1, 401, "authentication_error", "not_authenticated"),
         ("phx_other", 1, 401, "authentication_error", "authentication_failed"),
-        ("phc_a", 1, 401, "authentication_error", "authentication_failed"),
-        ("phx_hog", 1, 403, "authentication_error", "permission_denied"),
-        ("phx_all", 9, 404, "invalid_request", "not_found"),
-        ("phx_all", "one", 404, "invalid_request", "not_found"),
-    ],
-)
-def test_lets_in_only_who_may(
-    shared: LocalService, key: str | None, project: object, status: int, kind: str, code: str
-) -> None:
-    """No key and a wrong key are 401, a missing scope 403, an unknown project 404; all with the envelope."""
-    answer = ask(shared, "select 1", key, project)
-    error = answer.json()
-    assert (answer.status_code, error["type"], error["code"], error["attr"]) == (status, kind, code, None)
-    assert "phx_" not in answer.text
-
-
-def test_a_key_for_queries_alone_may_ask(shared: LocalService) -> None:
-    """The scope of queries is enough."""
-    assert ask(shared, "select 1", "phx_query").json()["results"] == [[1]]
-
-
-def test_reads_many_rows_back(service: LocalService) -> None:
-    """Ten thousand events are answered whole, and exactly as they were sent."""
-    sent = [
-        made(uuid=f"0188a5eb-0000-7000-8000-{number:012x}", properties={"distinct_id": f"user {number}"})
-        for number in range(10_000)
-    ]
-    send(service, *sent[:5000])
-    send(service, *sent[5000:])
-    found = ask(service, "select uuid, distinct_id, properties from events order by uuid").json()["results"]
-    assert [(uuid, name, json.loads(text)) for uuid, name, text in found] == [
-        (one["uuid"], one["properties"]["distinct_id"], one["properties"]) for one in sent
-    ]
-
-
-def made_many(service: LocalService, count: int) -> None:
-    send(service, *(made(uuid=f"0188a5eb-0000-7000-8000-{number:012x}") for number in range(count)))
-
-
-def test_an_answer_has_a_most_of_rows() -> None:
-    """A query with more rows than the limit is refused, and says what to do; the library is not bound by it."""
-    with LocalService(keys=KEYS, settings=Settings(query_most_rows=5)) as service:
-        made_many(service, 6)
-        assert len(ask(service, "select uuid from events limit 5").json()["results"]) == 5
-        refused = ask(service, "select uuid from events")
-        assert (refused.status_code, refused.json()["code"]) == (400, "invalid_input")
-        assert refused.json()["detail"] == "the answer has more than 5 rows; ask for fewer with LIMIT, and page on"
-        assert len(service.select("select uuid from events")) == 6
-
-
-def test_an_answer_without_a_limit_may_be_cut() -> None:
-    """With `query_default_rows` a query that names no LIMIT is cut off there, and says whether there were more."""
-    with LocalService(keys=KEYS, settings=Settings(query_default_rows=2)) as service:
-        made_many(service, 3)
-        cut = ask(service, "select uuid from (select uuid from events limit 3)").json()
-        assert (len(cut["results"]), cut["limit"], cut["hasMore"]) == (2, 2, True)
-        assert ask(service, "select uuid from events where uuid is null").json()["hasMore"] is False
-        assert len(ask(service, "select uuid from events limit 3").json()["results"]) == 3
+        ("phc_test_a", 1, 401, "authentication_error", "authentication_failed"),
+        (key_with("hog_function:write"), 1, 403, "authentication_error", "permission_denied"),
+        (ALL, 9, 404, "invalid_request", "not_found"),
+        (ALL, "one", 404, "invalid_request", "not_found"),
+    ):
+        answer = query(queried, "select 1", key, project)
+        assert problem(answer, status) == (code, None)
+        assert answer.json()["type"] == kind
+        assert "phx_" not in answer.text
+    assert query(queried, "select 1", key_with("query:read")).json()["results"] == [[1]]
 
 
 ENDLESS = {
@@ -446,30 +365,38 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("sql", ENDLESS.values(), ids=ENDLESS.keys())
-def test_a_query_has_its_time(sql: str) -> None:
-    """A query that takes too long is stopped with the envelope, whatever it does, and the next one is answered."""
-    with LocalService(keys=KEYS, settings=Settings(query_seconds=2)) as service:
-        stopped = ask(service, sql)
-        assert (stopped.status_code, stopped.json()["type"]) == (504, "server_error")
-        assert stopped.json()["detail"] == "The query took longer than 2 seconds and was stopped."
-        assert ask(service, "select 1").json()["results"] == [[1]]
+def test_a_query_has_its_time_its_bytes_and_its_rows() -> None:
+    """A query that takes too long is stopped with the envelope, whatever it does, and the next one is answered.
+
+    Few rows may be large ones. With `query_default_rows` a query that names no LIMIT is cut off there, and says whether
+    there were more.
+    """
+    with asking(Settings(query_seconds=0.5, query_most_bytes=2**20, query_default_rows=2000)) as ask:
+        for sql in ENDLESS.values():
+            stopped = query(ask, sql)
+            assert (stopped.status_code, stopped.json()["type"]) == (504, "server_error")
+            assert stopped.json()["detail"] == "The query took longer than 0.5 seconds and was stopped."
+            assert results(ask, "select 1") == [[1]]
+        large = query(ask, "select repeat('x', 1000) from range(2000)")
+        assert (large.status_code, large.json()["attr"]) == (400, "query")
+        assert large.json()["detail"] == "the answer is over 1 MiB; ask for fewer rows or columns"
+        assert len(results(ask, "select repeat('x', 1000) from range(1000)")) == 1000
+        cut = query(ask, "select range from (select range from range(2001) limit 2001)").json()
+        assert (len(cut["results"]), cut["limit"], cut["hasMore"]) == (2000, 2000, True)
+        assert query(ask, "select 1 from range(2000) where range < 0").json()["hasMore"] is False
+        assert len(results(ask, "select 1 from range(2001) limit 2001")) == 2001
 
 
-@pytest.mark.parametrize(
-    "name", ["raw_events", "persons", "person_distinct_ids", "groups", "group_types", "warnings", "rejections"]
-)
-def test_answers_over_every_table(shared: LocalService, name: str) -> None:
-    """Each view can be asked for, whatever the letters' case, and holds this project alone."""
-    assert ask(shared, f"select count(*) from {name.upper()}", project=2).json()["results"] == [[0]]
-    assert ask(shared, f"select * from {name}").status_code == 200
+def test_answers_over_every_table_but_those_below(queried: Asking) -> None:
+    """Each view can be asked for, whatever the letters' case, and holds this project alone.
 
-
-@pytest.mark.parametrize("name", ["accepted", "people", "people_ids", "noticed", "folded", "kept", "main.persons"])
-def test_the_tables_below_cannot_be_asked_for(shared: LocalService, name: str) -> None:
-    """The tables that the views stand on hold every project, so no query may name them."""
-    assert ask(shared, f"select * from {name}").status_code == 400
-    assert ask(shared, f"select * from main.{name}").status_code == 400
+    The tables that the views stand on hold every project, so no query may name them.
+    """
+    for name in ("raw_events", "persons", "person_distinct_ids", "groups", "group_types", "warnings", "rejections"):
+        assert results(queried, f"select count(*) from {name.upper()}", project=2) == [[0]]
+        assert query(queried, f"select * from {name}").status_code == 200
+    for name in ("accepted", "people", "people_ids", "noticed", "folded", "kept", "main.persons"):
+        assert [query(queried, f"select * from {place}{name}").status_code for place in ("", "main.")] == [400, 400]
 
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:

@@ -6,32 +6,21 @@ request to be stolen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from pipeline.local_service import Settings
-from tests.support.management_service import Asking, asking
+from tests.support.management_service import Asking, problem, query
 
 pytestmark = pytest.mark.slow
 
 OTHERS = "phx_test_b"
-STOLEN = ("secret-event", "tok-test")
+STOLEN = ("Signed up", "tok-test")
 
 
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Asking]:
-    """A service with what is not project 2's: an event of project 1, and a recording with a token that opens it."""
-    with asking() as ask:
-        batch = [{"event": "secret-event", "properties": {"distinct_id": "u1"}}]
-        assert ask("POST", "/batch/", {"api_key": "phc_test_a", "batch": batch}, key=None).status_code == 200
-        yield ask
-
-
-def query(ask: Asking, sql: str) -> Any:
+def ask_for(queried: Asking, sql: str) -> Any:
     """The answer to a query for project 2."""
-    return ask("POST", "/api/projects/2/query/", {"query": {"kind": "HogQLQuery", "query": sql}}, key=OTHERS)
+    return query(queried, sql, OTHERS, 2)
 
 
 HIDDEN = {
@@ -50,12 +39,11 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("table", ["documents", "accepted", "refused", "people_ids", "duckdb_settings", "pg_tables"])
-@pytest.mark.parametrize("where", HIDDEN)
-def test_a_name_of_a_with_opens_no_table_elsewhere(ask: Asking, where: str, table: str) -> None:
+def test_a_name_of_a_with_opens_no_table_elsewhere(queried: Asking, table: str) -> None:
     """A WITH table is known only where SQL lets it be seen, and never with a schema before it."""
-    answer = query(ask, HIDDEN[where].format(t=table))
-    assert answer.status_code == 400, answer.text
-    assert not any(text in answer.text for text in STOLEN)
+    for where, sql in HIDDEN.items():
+        answer = ask_for(queried, sql.format(t=table))
+        assert (answer.status_code, [text for text in STOLEN if text in answer.text]) == (400, []), where
 
 
 SEEN = {
@@ -70,9 +58,9 @@ SEEN = {
 
 
 @pytest.mark.parametrize("sql", SEEN.values(), ids=SEEN.keys())
-def test_a_with_table_is_taken_where_it_is_seen(ask: Asking, sql: str) -> None:
+def test_a_with_table_is_taken_where_it_is_seen(queried: Asking, sql: str) -> None:
     """Even by the name of a table of the store, which it hides."""
-    answer = query(ask, sql.format(t="documents"))
+    answer = ask_for(queried, sql.format(t="documents"))
     assert (answer.status_code, answer.json().get("results")) == (200, [[1]]), answer.text
 
 
@@ -87,9 +75,9 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("sql", FUNCTIONS.values(), ids=FUNCTIONS.keys())
-def test_functions_that_look_about_are_refused(ask: Asking, sql: str) -> None:
+def test_functions_that_look_about_are_refused(queried: Asking, sql: str) -> None:
     """The answer names the function."""
-    answer = query(ask, sql)
+    answer = ask_for(queried, sql)
     assert answer.status_code == 400
     assert "is not accepted" in answer.json()["detail"]
 
@@ -107,29 +95,27 @@ SIZED = {
 
 
 @pytest.mark.parametrize(("sql", "value"), SIZED.values(), ids=SIZED.keys())
-def test_any_other_function_may_be_called(ask: Asking, sql: str, value: int | None) -> None:
+def test_any_other_function_may_be_called(queried: Asking, sql: str, value: int | None) -> None:
     """What it takes is bounded by the limits of the process that it runs in, so none has to be forbidden."""
-    assert query(ask, sql).json()["results"] == [[value]]
+    assert ask_for(queried, sql).json()["results"] == [[value]]
 
 
 DOUBLING = ", ".join(["a0 as (select 'xxxxxxxxxxxxxxxx' v)"] + [f"a{n} as (select v || v v from a{n - 1})"
                                                                for n in range(1, 31)])  # fmt: skip
 HUNGRY = {
     "a list": "select len(range(1000000000))",
-    "a wide number": "select length(printf('%2000000000d', 1))",
-    "texts put together": "select length(string_agg(repeat('x', 1000000), '')) from range(2000)",
     "a text that doubles": f"with {DOUBLING} select length(v) from a30",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("sql", HUNGRY.values(), ids=HUNGRY.keys())
-def test_the_memory_of_a_query_is_bounded(ask: Asking, sql: str) -> None:
+def test_the_memory_of_a_query_is_bounded(queried: Asking, sql: str) -> None:
     """Over it there is an error, by whatever function it was asked for, and the next query is answered."""
-    answer = query(ask, sql)
+    answer = ask_for(queried, sql)
     assert (answer.status_code, answer.json()["type"]) == (513, "server_error"), answer.text[:300]
     assert answer.json()["code"] == "clickhouse_memory_limit_exceeded"
     assert answer.json()["detail"].startswith("The query needs more memory than is available: ")
-    assert query(ask, "select 1").json()["results"] == [[1]]
+    assert ask_for(queried, "select 1").json()["results"] == [[1]]
 
 
 LARGE = {
@@ -143,24 +129,16 @@ LARGE = {
 
 
 @pytest.mark.parametrize("sql", LARGE.values(), ids=LARGE.keys())
-def test_a_monstrous_query_is_no_server_error(ask: Asking, sql: str) -> None:
+def test_a_monstrous_query_is_no_server_error(queried: Asking, sql: str) -> None:
     """It is answered, refused or too much, and the service goes on."""
-    answer = query(ask, sql)
+    answer = ask_for(queried, sql)
     assert answer.status_code in (200, 400, 513), answer.text[:300]
-    assert query(ask, "select 1").json()["results"] == [[1]]
+    assert ask_for(queried, "select 1").json()["results"] == [[1]]
 
 
-def test_an_answer_is_bounded_in_bytes() -> None:
-    """Few rows may be large ones."""
-    with asking(Settings(query_most_bytes=2**20)) as ask:
-        answer = query(ask, "select repeat('x', 1000) from range(2000)")
-        assert (answer.status_code, answer.json()["attr"]) == (400, "query")
-        assert answer.json()["detail"] == "the answer is over 1 MiB; ask for fewer rows or columns"
-        assert len(query(ask, "select repeat('x', 1000) from range(1000)").json()["results"]) == 1000
-
-
-@pytest.mark.parametrize("sql", ["copy (select 1) to 'x'", "explain select 1", "pivot events on event", "set x = 1"])
-def test_another_statement_is_refused_in_plain_words(ask: Asking, sql: str) -> None:
+def test_another_statement_is_refused_in_plain_words(queried: Asking) -> None:
     """Not in those of the database, which speak of serializing."""
-    answer = query(ask, sql)
-    assert (answer.status_code, answer.json()["detail"]) == (400, "one SELECT statement is expected, and nothing else")
+    for sql in ("copy (select 1) to 'x'", "explain select 1", "pivot events on event", "set x = 1"):
+        answer = ask_for(queried, sql)
+        assert problem(answer, 400)[0] == "invalid_input"
+        assert answer.json()["detail"] == "one SELECT statement is expected, and nothing else", sql

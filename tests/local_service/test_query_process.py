@@ -25,7 +25,7 @@ import pytest
 from pipeline.local_service import LocalService, Settings
 from pipeline.local_service.query.runner import Abandoned, QueryRunner
 from pipeline.local_service.store.database import EventColumns, Store, Unavailable
-from tests.support.capture_service import batch, event, make, post
+from tests.support.capture_service import batch, event, post
 from tests.support.plain_http import PLAIN
 
 pytestmark = pytest.mark.slow
@@ -36,18 +36,14 @@ ENDS_WITHIN = 4.0
 """Two seconds, on a machine that has other things to do."""
 
 
-@pytest.fixture
-def service() -> Iterator[LocalService]:
-    with make() as fresh:
-        yield fresh
+def ask_at(url: str, key: str, sql: str) -> httpx.Response:
+    body = {"query": {"kind": "HogQLQuery", "query": sql}}
+    headers = {"authorization": f"Bearer {key}"}
+    return httpx.post(f"{url}/api/projects/1/query/", json=body, headers=headers, timeout=60, **PLAIN)
 
 
 def ask(service: LocalService, sql: str) -> httpx.Response:
-    body = {"query": {"kind": "HogQLQuery", "query": sql}}
-    headers = {"authorization": f"Bearer {service.personal_key}"}
-    return httpx.post(
-        f"{service.url}/api/projects/{service.project_id}/query/", json=body, headers=headers, timeout=60, **PLAIN
-    )
+    return ask_at(service.url, service.personal_key, sql)
 
 
 def numbers(service: LocalService, sql: str) -> list[Any]:
@@ -85,7 +81,7 @@ def test_a_query_sees_all_that_was_accepted_before_it(service: LocalService) -> 
     chosen = random.Random(13)
     sent: list[int] = []
     refused = 0
-    for step in range(25):
+    for step in range(20):
         for _ in range(chosen.randrange(3)):
             number = chosen.randrange(20)
             changed = {"distinct_id": f"u{number}", "$set": {"n": step}}
@@ -117,7 +113,8 @@ def uuid(number: int) -> str:
 
 
 def test_only_what_is_new_is_sent(service: LocalService) -> None:
-    """The copy that is there goes on, in the next process too."""
+    """The copy that is there goes on, in the next process too; but whoever deletes from the store behind the service's
+    back sees it in the next answer."""
     post(service, batch(*(event(uuid=uuid(number)) for number in range(50))))
     assert numbers(service, "select count() from raw_events") == [50]
     os.kill(pid_of(service), signal.SIGKILL)
@@ -127,25 +124,19 @@ def test_only_what_is_new_is_sent(service: LocalService) -> None:
     post(service, batch(event(uuid=uuid(50))))
     assert numbers(service, "select count() from raw_events") == [51]
     assert numbers(service, "select count() from raw_events where event = 'sent again'") == [0]
-
-
-def test_what_is_deleted_from_the_store_is_gone_from_answers(service: LocalService) -> None:
-    """Whoever alters the store behind the service's back sees it in the next answer."""
-    post(service, batch(*(event(uuid=uuid(number)) for number in range(5))))
-    assert numbers(service, "select count() from raw_events") == [5]
     with service.store.transaction() as connection:
         connection.execute("DELETE FROM accepted WHERE receipt = 3")
-    post(service, batch(event(uuid=uuid(5))))
-    assert numbers(service, "select count() from raw_events") == [5]
+    post(service, batch(event(uuid=uuid(51))))
+    assert numbers(service, "select count() from raw_events") == [51]
 
 
 def test_several_may_ask_at_once(service: LocalService) -> None:
     """Each has its own answer, also beside one that is refused and one that is too large."""
     post(service, batch(event()))
-    asked = ["select count() from events", "select nothing", "select len(range(1000000000))"] * 2
+    asked = ["select count() from events", "select nothing", "select len(range(1000000000))", "select 1"]
     with ThreadPoolExecutor(len(asked)) as pool:
         answers = list(pool.map(lambda sql: ask(service, sql), asked))
-    assert [one.status_code for one in answers] == [200, 400, 513] * 2
+    assert [one.status_code for one in answers] == [200, 400, 513, 200]
     assert [one.json()["results"] for one in answers[::3]] == [[[1]]] * 2
 
 
@@ -288,7 +279,7 @@ def test_the_service_ends_while_a_query_runs(service: LocalService) -> None:
     assert (told, took < ENDS_WITHIN) == ([503], True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_ends_the_command_whatever_runs(number: signal.Signals, tmp_path: Path) -> None:
     """With a query that nothing interrupts and a client that never ends its body; no process and no folder is left,
     even where the service itself was killed."""
@@ -322,15 +313,8 @@ def ended_while_busy(
     """The process of queries, its folder, the seconds that the command took to end, and its errors."""
 
     def asked(sql: str) -> None:
-        body = {"query": {"kind": "HogQLQuery", "query": sql}}
         with contextlib.suppress(httpx.TransportError):
-            httpx.post(
-                f"{url}/api/projects/1/query/",
-                json=body,
-                headers={"authorization": f"Bearer {key}"},
-                timeout=60,
-                **PLAIN,
-            )
+            ask_at(url, key, sql)
 
     def half_a_body() -> Iterator[bytes]:
         yield b"{"
@@ -344,7 +328,7 @@ def ended_while_busy(
         pool.submit(httpx.post, f"{url}/batch/", content=half_a_body(), timeout=60)
         until = time.monotonic() + 60
         before = work_of(child)
-        while work_of(child) < before + 50:
+        while work_of(child) < before + 10:
             assert time.monotonic() < until
             time.sleep(0.05)
         folder = folder_of(child)
