@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import os
 from collections.abc import Iterator
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -201,11 +202,20 @@ class Compile:
 
     def __call__(self, options: SealedOptions) -> Mapper:
         from pipeline.mapper.compiler import compile_mapping
+        from pipeline.mapper.program.builder import HASH_KEY
 
-        mapping = _parsed(self.text, self.name)
-        if self.code is not None:
-            mapping = msgspec.structs.replace(mapping, code=self.code)
-        return compile_mapping(mapping, options, self.lookups)
+        if self.code is not None:  # each mapper counts what its code costs
+            mapping = msgspec.structs.replace(_parsed(self.text, self.name), code=self.code)
+            return compile_mapping(mapping, options, self.lookups)
+        wanted = self, options, os.environ.get(HASH_KEY)
+        if not _last or _last[0] != wanted:
+            _last[:] = wanted, compile_mapping(_parsed(self.text, self.name), options, self.lookups)
+        mapper: Mapper = _last[1]
+        return mapper
+
+
+_last: list[Any] = []
+"""What was compiled last, and its mapper: a plan needs the same one several times, and so does a comparison."""
 
 
 @lru_cache(maxsize=16)
