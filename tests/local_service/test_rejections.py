@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
-from tests.support.plain_http import PLAIN
+from tests.support.capture_service import CLIENT
+from tests.support.services import running
 
 pytestmark = pytest.mark.slow
 
@@ -26,16 +26,15 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 START = '{"api_key": "***", "batch": [{"event": "Bought <b>", '
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def service() -> Iterator[LocalService]:
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         yield service
 
 
 def kept(service: LocalService) -> str:
     """The start of the last refused body."""
-    ((payload,),) = service.select("SELECT payload FROM rejections")
-    return str(payload)
+    return str(service.select("SELECT payload FROM rejections")[-1][0])
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -54,9 +53,9 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_the_start_is_shown_however_it_was_packed(service: LocalService, way: str) -> None:
     """Its key is masked in every packing; so it is on the page."""
-    assert httpx.post(service.url + "/batch/", **WAYS[way], **PLAIN).status_code == 400
+    assert CLIENT.post(service.url + "/batch/", **WAYS[way]).status_code == 400
     assert kept(service).startswith(START)
-    page = httpx.get(service.url + "/rejected", **PLAIN).text
+    page = CLIENT.get(service.url + "/rejected").text
     assert "Bought &lt;b&gt;" in page
     assert KEY not in page
 
@@ -73,7 +72,7 @@ HIDDEN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("way", HIDDEN)
 def test_no_key_is_kept_of_a_body_that_cannot_be_read(service: LocalService, way: str) -> None:
     """Neither as it stands nor as base64 of it."""
-    assert httpx.post(service.url + "/batch/", **HIDDEN[way], **PLAIN).status_code == 400
+    assert CLIENT.post(service.url + "/batch/", **HIDDEN[way]).status_code == 400
     assert KEY not in kept(service)
     assert PACKED[:40].decode() not in kept(service)
 
@@ -81,5 +80,5 @@ def test_no_key_is_kept_of_a_body_that_cannot_be_read(service: LocalService, way
 def test_a_key_that_nobody_owns_is_masked_too(service: LocalService) -> None:
     """It is answered with 200, and may be the key of somebody's real project."""
     other = json.dumps({"api_key": "another-projects-key", "batch": [{"event": "e", "properties": {"distinct_id": 1}}]})
-    assert httpx.post(service.url + "/batch/", content=base64.b64encode(other.encode()), **PLAIN).status_code == 200
+    assert CLIENT.post(service.url + "/batch/", content=base64.b64encode(other.encode())).status_code == 200
     assert kept(service).startswith('{"api_key": "***", "batch"')
