@@ -10,8 +10,8 @@ VENV := .venv
 # What npm leaves behind where it has installed the client that tests/local_service/test_real_clients.py sends with, and
 # the schemas that tests/report/test_check_files.py compares with.
 NODE_CLIENT := tests/real_clients/node_modules/.package-lock.json
-# As many processes as there are cores, four at most.
-PYTEST := -m pytest -n auto --maxprocesses 4 --dist worksteal
+# `tests/conftest.py` says how many processes.
+PYTEST := -m pytest -n auto --dist worksteal --durations=20 --durations-min=0.1
 # Asked only when an environment has to be made; `make test PYTHON=python3.12` chooses another.
 PYTHON = $(shell .ci/pythons | awk 'NR == 1 {print $$2}')
 # Both spellings: older pip constrains the build with the first, newer pip with the second.
