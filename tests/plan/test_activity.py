@@ -184,25 +184,15 @@ def test_the_native_part_refuses_ends_that_are_none(end: int, hash_run: Any) -> 
                 hash_run(broken, np.array([end], np.int64).tobytes())
 
 
-WORDS = [
-    "-m",
-    "generic",
-    "--set",
-    "event=event",
-    "--set",
-    "distinct_id=who",
-    "--set",
-    "timestamp=at",
-    "--set",
-    "uuid=id",
-]
+COLUMNS = ("event=event", "distinct_id=who", "timestamp=at", "uuid=id")
+WORDS = ["-m", "generic", *(word for column in COLUMNS for word in ("--set", column))]
 
 
 def planted(directory: Path, *, faults: bool) -> Path:
-    """Sixty days in a file each: a list of eight items seen within a second by everyone, and where it has faults, a
+    """Thirty days in a file each: a list of eight items seen within a second by everyone, and where it has faults, a
     bot and a tag that fires twice."""
     directory.mkdir()
-    for day in range(60):
+    for day in range(30):
         at = datetime(2023, 1, 2, tzinfo=UTC) + timedelta(days=day)
         rows = []
         for who in range(40):
@@ -210,7 +200,7 @@ def planted(directory: Path, *, faults: bool) -> Path:
             rows += [{"event": "Item Seen", "who": f"u{who}", "at": moment.isoformat(), "item": n} for n in range(8)]
             paid = moment + timedelta(minutes=1)
             rows += [{"event": "Paid", "who": f"u{who}", "at": paid.isoformat()}] * (2 if faults and who == 7 else 1)
-        if faults and day == 33:
+        if faults and day == 13:
             rows += [
                 {"event": "Search", "who": "bot-7", "n": n, "at": (at + timedelta(milliseconds=5 * n)).isoformat()}
                 for n in range(900)
@@ -226,15 +216,15 @@ def test_planted_faults_are_found_and_a_clean_twin_has_none(call: Any, tmp_path:
     source = planted(tmp_path / "faulty", faults=True)
     plans = [
         call("plan", source, *WORDS, "-o", tmp_path / f"p{n}", "--json", "--workers", str(n), "--as-of", "2024-01-01")
-        for n in (1, 2)
+        for n in (0, 2)
     ]
     gates = {gate["name"]: gate for gate in plans[0].json["gates"]}
     assert plans[1].json["gates"] == plans[0].json["gates"]
     assert gates["inhuman_rate"]["count"] == 1
     assert gates["inhuman_rate"]["examples"] == [
-        "bot-7 has 200 in the second 2023-02-04T00:00:00Z (row 362 of 2023-02-04.jsonl)"
+        "bot-7 has 200 in the second 2023-01-15T00:00:00Z (row 362 of 2023-01-15.jsonl)"
     ]
-    assert gates["near_duplicate"]["count"] == 60
+    assert gates["near_duplicate"]["count"] == 30
     assert (
         gates["near_duplicate"]["examples"][0]
         == "Paid at 2023-01-02T02:00:00Z (row 72 of 2023-01-02.jsonl and row 73 of 2023-01-02.jsonl)"

@@ -16,8 +16,8 @@ COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp")}
 LINE = b'{"event":"x","distinct_id":"u","timestamp":"2023-01-01T00:00:00Z","n":%05d}\n'
 
 
-def large(path: Path, first: int, rows: int = 400_000) -> Path:
-    """A file of 30 MB; two of them have one size and other bytes."""
+def large(path: Path, first: int, rows: int = 150_000) -> Path:
+    """A file of 11 MB; two of them have one size and other bytes."""
     path.write_bytes(b"".join(LINE % ((first + number) % 100_000) for number in range(rows)))
     return path
 
@@ -38,7 +38,7 @@ def test_digests_that_are_waited_for_say_how_far_they_are(tmp_path: Path) -> Non
 
 def test_files_of_one_size_say_how_far_they_are_compared(tmp_path: Path) -> None:
     """Before the first row is read, since one may be a copy of the other; a plan passes it on."""
-    small = [large(tmp_path / f"{name}.jsonl", first, 20_000) for name, first in (("a", 0), ("b", 1))]
+    small = [large(tmp_path / f"{name}.jsonl", first, 8_000) for name, first in (("a", 0), ("b", 1))]
     steps: list[Any] = []
     options = PlanOptions(mapping="generic", settings=COLUMNS, collapse_identical=True, workers=0)
     plan_export([str(file) for file in small], tmp_path / "plan", options, step=lambda *step: steps.append(step))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -152,6 +149,7 @@ def test_every_value_is_counted_by_type_month_and_property(counter: Any) -> None
 
 
 @pytest.mark.skipif(not AVAILABLE, reason="the native part is not built")
+@settings(max_examples=25)
 @given(
     st.lists(st.lists(st.sampled_from([*'"\\\nu', "é", "灯", "😀", "a", '{"', "x" * 9]), min_size=50, max_size=110)),
     st.booleans(),
@@ -172,7 +170,7 @@ def test_the_end_and_the_length_of_a_text_are_found_whatever_is_in_it(pieces: li
 
 
 @given(seed=st.integers(0, 10**6), count=st.integers(0, 300), data=st.data())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=15)
 def test_any_split_and_order_of_blocks_gives_the_same(
     seed: int, count: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -204,7 +202,7 @@ def finished(taken: list[list[Taken]], folder: Path, most: int) -> tuple[Drift, 
 
 
 @pytest.mark.parametrize("counter", COUNTERS)
-@pytest.mark.parametrize("different", [1, MOST_DISTINCT - 1, MOST_DISTINCT, 5_000])
+@pytest.mark.parametrize("different", [MOST_DISTINCT - 1, MOST_DISTINCT, 5_000])
 def test_few_different_values_are_exact_and_many_an_estimate(counter: Any, different: int, tmp_path: Path) -> None:
     """Below 64 the number is exact, above it is within a third of it."""
     one = counter()
@@ -290,28 +288,6 @@ def test_a_plan_has_the_drift_of_what_it_sends(tmp_path: Path) -> None:
     assert [(line["month"], line["events"], line["null"], line["types"]) for line in lines] == [
         (month, 40, 20, {"text": 20}) for month in ("2023-02", "2023-03", "2023-04")
     ]
-
-
-@pytest.mark.skipif(not AVAILABLE, reason="there is no C part to compare with")
-def test_a_plan_without_the_c_part_has_the_same_drift(tmp_path: Path) -> None:
-    """Every sample property by property, in the file of all months."""
-    words = [
-        sys.executable,
-        "-m",
-        "pipeline",
-        "plan",
-        "sample_data/amplitude",
-        "--as-of",
-        "2026-01-01T00:00:00Z",
-        "--quiet",
-    ]
-    files = []
-    for native_ in "01":
-        folder = tmp_path / native_
-        subprocess.run([*words, "-o", str(folder)], env={**os.environ, "BACKCAST_NATIVE": native_}, check=False)
-        files.append((folder / "drift.jsonl").read_bytes())
-    assert files[0] == files[1]
-    assert len(files[0].splitlines()) > 50
 
 
 def test_text_that_is_no_event_is_refused() -> None:

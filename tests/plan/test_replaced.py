@@ -24,7 +24,7 @@ from pipeline.options import PlanOptions
 from pipeline.plan.sealed.commit import LOCK, staged_plan
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import load
-from tests.support.commands import generic, process
+from tests.support.commands import generic, in_process
 from tests.support.deliveries import COLUMNS, export
 from tests.support.tiny_tool import make_plan, row, write
 
@@ -190,7 +190,7 @@ def test_a_directory_in_which_no_plan_was_finished_says_so_and_can_be_used(call:
 def test_ctrl_c_leaves_the_older_plan(tmp_path: Path) -> None:
     """Interrupted while it reads: exit 130, and the older plan is still sealed."""
     source = export(tmp_path / "export", 3)
-    assert process("plan", source, *generic(), "-o", tmp_path / "plan").returncode == 0
+    assert in_process("plan", source, *generic(), "-o", tmp_path / "plan", "--workers", "0").returncode == 0
     before = contents(tmp_path / "plan")
     words = [sys.executable, "-m", "pipeline", "plan", "-", *generic(), "-o", str(tmp_path / "plan")]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:

@@ -118,7 +118,7 @@ def persons(links: Sequence[SealedLink]) -> set[frozenset[str]]:
     }
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6)
 @given(WINDOWS)
 def test_a_plan_over_everything_finds_nothing_that_the_windows_left(windows: list[Window]) -> None:
     """Given what they settled, and while nobody comes near --max-ids-per-person. Where they came to other persons than
@@ -135,7 +135,7 @@ def test_a_plan_over_everything_finds_nothing_that_the_windows_left(windows: lis
             assert person & early
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6)
 @given(st.data(), WINDOWS)
 def test_devices_of_one_user_each_come_to_the_same_persons(data: st.DataObject, windows: list[Window]) -> None:
     """Nothing can be settled too early then, so nothing differs: neither persons nor the date that each merge needs."""
@@ -167,7 +167,7 @@ def test_a_window_asks_only_for_those_that_it_meets() -> None:
         assert sorted(found) == [("a", "b"), ("c", "b"), ("c", "d")]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(-9, 9), st.booleans())), st.integers(1, 5))
 def test_sightings_are_folded_whatever_comes_in_which_piece(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, bool]], at_once: int
