@@ -12,6 +12,9 @@ VENV := .venv
 NODE_CLIENT := tests/real_clients/node_modules/.package-lock.json
 # `tests/conftest.py` says how many processes.
 PYTEST := -m pytest -n auto --dist worksteal --durations=20 --durations-min=0.1
+# What another Python can break: syntax and imports, the C part, numbers, dates, texts, files, processes.
+BREAKABLE := tests/test_*.py $(addprefix tests/,native extractors mapper encoder transform validator storage ledger) \
+    tests/engines/test_local.py tests/cli/test_process.py tests/cli/test_ctrl_c.py tests/cli/test_help.py
 # Asked only when an environment has to be made; `make test PYTHON=python3.12` chooses another.
 PYTHON = $(shell .ci/pythons | awk 'NR == 1 {print $$2}')
 # Both spellings: older pip constrains the build with the first, newer pip with the second.
@@ -26,17 +29,18 @@ demo: $(VENV)/.installed  ## plan, rehearse and verify the bundled sample_data: 
 test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests, with the slow ones, on the default Python
 	@$(VENV)/bin/python $(PYTEST)
 
-test-pythons: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests, without the slow ones, on every other Python 3.11+ found here
+test-pythons: $(VENV)/.dev  ## run the tests of what a Python can break on every other Python 3.11+ found here
 	@set -e; default=$$($(VENV)/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	others=$$(.ci/pythons | awk -v own="$$default" '$$1 != own {print $$1}'); \
 	[ -z "$$others" ] || $(MAKE) -j2 $$(printf '$(VENV)-%s/.test ' $$others); \
 	for version in $$others; do \
 	    echo "tests on Python $$version"; \
-	    $(VENV)-$$version/bin/python $(PYTEST) -m "not slow"; \
+	    $(VENV)-$$version/bin/python $(PYTEST) -m "not slow" $(BREAKABLE); \
 	done
 
-soak: $(VENV)/.dev  ## every crash point, a million events through a failing service, five million ids, a year of nightly runs, twenty million events on a cluster; up to two hours
-	@$(VENV)/bin/python -m pytest -s tests/soak/soak_exports.py tests/soak/soak_crashes.py tests/soak/soak_plans.py tests/soak/soak_million.py tests/soak/soak_identities.py tests/soak/soak_people.py tests/soak/soak_year.py tests/soak/soak_openapi.py tests/soak/soak_cluster.py
+soak: $(VENV)/.dev  ## the long trials of tests/soak, up to two hours; the first line of each says what it proves and how long it takes
+	@for trial in tests/soak/soak_*.py; do sed -n '1s/^"""//p' $$trial; done
+	@$(VENV)/bin/python -m pytest -s tests/soak/soak_*.py
 
 schedulers: .venv-dagster/.tool .venv-prefect/.tool .venv-airflow/.tool  ## install the orchestrators of docs/examples, for their tests
 
