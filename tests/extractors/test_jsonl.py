@@ -82,38 +82,27 @@ def test_blocks_hold_the_lines_that_start_in_their_range(
     assert cut(packed, size) == expected_blocks(content, size)
 
 
-def test_block_numbers_have_no_gaps(tmp_path: Path) -> None:
-    """A line longer than several blocks leaves no empty block behind it."""
+def test_blocks_are_numbered_without_gaps_and_name_their_part(tmp_path: Path) -> None:
+    """A line longer than several blocks leaves no empty block behind it; a plain block has no content."""
     part = part_of(tmp_path / "a", b'{"x":"%s"}\n{"x":1}\n' % (b"y" * 100))
-    assert [block.index for block in extractors.blocks(part, block_bytes=10)] == [0, 1]
+    assert list(extractors.blocks(part, block_bytes=10)) == [Block(0, 0, 0, 109), Block(0, 1, 109, 8)]
 
 
-def test_a_last_line_without_a_newline_is_a_row(tmp_path: Path) -> None:
-    """The last newline may be missing."""
-    assert read(part_of(tmp_path / "a", GOOD + b"\n" + GOOD)) == [
-        (0, {"event": '"a"', "n": "1"}),
-        (20, {"event": '"a"', "n": "1"}),
-    ]
-
-
-def test_a_byte_order_mark_belongs_to_no_row(tmp_path: Path) -> None:
-    """The first row begins after the mark."""
-    part = part_of(tmp_path / "a", b"\xef\xbb\xbf" + GOOD + b"\n")
-    assert part.dialect.bom
-    assert read(part) == [(3, {"event": '"a"', "n": "1"})]
-
-
-def test_utf16_lines_are_read(tmp_path: Path) -> None:
-    """Lines in UTF-16 are read like any others."""
-    part = part_of(tmp_path / "a", '{"event":"ä"}\r\n{"event":"b"}\r\n'.encode("utf-16"))
-    assert [row for _, row in read(part, 4)] == [{"event": '"ä"'}, {"event": '"b"'}]
-
-
-def test_a_cut_utf16_file_is_told(tmp_path: Path) -> None:
-    """Half a character at the end means that the file is not whole."""
-    part = part_of(tmp_path / "a", '{"event":"a"}\n'.encode("utf-16")[:-1])
-    with pytest.raises(UnreadableExport, match="cut short"):
-        list(extractors.blocks(part))
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (GOOD + b"\n" + GOOD, [(0, {"event": '"a"', "n": "1"}), (20, {"event": '"a"', "n": "1"})]),
+        (b"\xef\xbb\xbf" + GOOD + b"\n", [(3, {"event": '"a"', "n": "1"})]),
+        ('{"event":"ä"}\r\n{"event":"b"}'.encode("utf-16"), [(0, {"event": '"ä"'}), (16, {"event": '"b"'})]),
+    ],
+)
+def test_lines_are_read_in_every_form(tmp_path: Path, content: bytes, expected: list[Any]) -> None:
+    """The last newline may be missing, a byte order mark belongs to no row, and UTF-16 is read like any other; half a
+    character at its end means that the file is not whole."""
+    assert read(part_of(tmp_path / "a", content), 4) == expected
+    if content.startswith(b"\xff\xfe"):
+        with pytest.raises(UnreadableExport, match="cut short"):
+            read(part_of(tmp_path / "a", content[:-1]))
 
 
 OUTCOMES: dict[str, tuple[bytes, str | None]] = {
@@ -226,9 +215,3 @@ def test_a_line_that_never_ends_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         part = part_of(tmp_path / "a", pack(GOOD + b"\n" + b'{"x":"' + b"y" * 20_000))
         with pytest.raises(UnreadableExport, match="at byte"):
             list(extractors.blocks(part, block_bytes=1000))
-
-
-def test_a_block_carries_its_part(tmp_path: Path) -> None:
-    """A block names its part by index, and a plain one has no content."""
-    part = part_of(tmp_path / "a", GOOD + b"\n")
-    assert list(extractors.blocks(part)) == [Block(part=0, index=0, offset=0, length=20)]

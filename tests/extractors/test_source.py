@@ -30,6 +30,14 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
         target.write_bytes(content)
 
 
+def zipped(members: dict[str, str]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return target.getvalue()
+
+
 def paths(source: Source) -> list[str]:
     return [part.path for part in source.parts]
 
@@ -38,31 +46,22 @@ def codes(source: Source) -> list[tuple[str, str]]:
     return [(note.code, note.where) for note in source.notes]
 
 
-def test_numbers_in_names_count_as_numbers(tmp_path: Path) -> None:
-    """A folder is read in natural order, so hour 9 comes before hour 10."""
-    names = ["7_2024-1-1_10#1.json", "7_2024-1-1_9#1.json", "7_2024-1-1_9#12.json", "7_2024-1-1_9#2.json"]
-    write(tmp_path, {name: rows_like(at) for at, name in enumerate(names)})
-    assert paths(extractors.open_source([str(tmp_path)])) == [names[1], names[3], names[2], names[0]]
-
-
-def test_folders_are_walked_to_the_bottom(tmp_path: Path) -> None:
-    """Files of folders within folders are parts, with paths relative to the folder that was named."""
-    write(tmp_path, {"b/2/x.json": rows_like(1), "b/10/x.json": rows_like(2), "a.json": rows_like(3)})
-    source = extractors.open_source([str(tmp_path)])
-    assert paths(source) == ["a.json", "b/2/x.json", "b/10/x.json"]
-    assert [part.index for part in source.parts] == [0, 1, 2]
-
-
-def test_a_glob_selects(tmp_path: Path) -> None:
-    """A pattern takes the files it matches and no others."""
-    write(tmp_path, {"1/a.json": rows_like(1), "1/b.txt": rows_like(2), "2/a.json": rows_like(3)})
-    assert paths(extractors.open_source([str(tmp_path / "*" / "*.json")])) == ["1/a.json", "2/a.json"]
-
-
-def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path: Path) -> None:
-    """A file that exists is taken by its name, brackets and all."""
-    write(tmp_path, {"a[1].json": ROW})
-    assert paths(extractors.open_source([str(tmp_path / "a[1].json")])) == ["a[1].json"]
+@pytest.mark.parametrize(
+    ("names", "given", "found"),
+    [
+        ("7_1-1_10#1 7_1-1_9#1 7_1-1_9#12 7_1-1_9#2", "", "7_1-1_9#1 7_1-1_9#2 7_1-1_9#12 7_1-1_10#1"),
+        ("b/2/x.json b/10/x.json a.json", "", "a.json b/2/x.json b/10/x.json"),
+        ("1/a.json 1/b.txt 2/a.json", "*/*.json", "1/a.json 2/a.json"),
+        ("a[1].json a1.json", "a[1].json", "a[1].json"),
+    ],
+)
+def test_files_are_found_in_their_natural_order(tmp_path: Path, names: str, given: str, found: str) -> None:
+    """Hour 9 comes before hour 10, folders are walked to the bottom, a pattern takes the files it matches and no
+    others, and a file that exists is taken by its name, brackets and all."""
+    write(tmp_path, {name: rows_like(at) for at, name in enumerate(names.split())})
+    source = extractors.open_source([str(tmp_path / given)])
+    assert paths(source) == found.split()
+    assert [part.index for part in source.parts] == list(range(len(source.parts)))
 
 
 def test_a_single_file_shows_its_name(tmp_path: Path) -> None:
@@ -84,29 +83,29 @@ def test_standard_input_is_kept_beside_the_plan(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in (tmp_path / "plan").iterdir()] == ["stdin"]
 
 
-def test_nothing_named_is_a_usage_error() -> None:
-    """No path at all is a mistake in the command."""
-    with pytest.raises(UsageError):
-        extractors.open_source([])
+READ_ME = b"# Export\n\nSee the wiki, please.\n"
 
 
-def test_an_empty_folder_is_a_usage_error(tmp_path: Path) -> None:
-    """A folder without a single file is not an export of zero rows."""
-    with pytest.raises(UsageError):
-        extractors.open_source([str(tmp_path)])
-
-
-def test_a_pattern_without_a_match_is_a_usage_error(tmp_path: Path) -> None:
-    """A pattern that matches nothing is a mistake in the command."""
-    with pytest.raises(UsageError):
-        extractors.open_source([str(tmp_path / "*.json")])
-
-
-def test_a_missing_file_is_an_unreadable_export(tmp_path: Path) -> None:
-    """A path that is not there is exit 3, with the path and what to do."""
-    with pytest.raises(UnreadableExport) as raised:
-        extractors.open_source([str(tmp_path / "gone.json")])
-    assert raised.value.path == str(tmp_path / "gone.json")
+@pytest.mark.parametrize(
+    ("files", "given", "kind", "message"),
+    [
+        ({}, [], UsageError, "no export was named"),
+        ({}, [""], UsageError, "nothing was found in"),
+        ({"a.txt": ROW}, ["*.json"], UsageError, "nothing matches"),
+        ({}, ["gone.json"], UnreadableExport, "gone.json"),
+        ({"README": READ_ME}, [""], UsageError, "README: a text"),
+        ({"notes": READ_ME}, ["notes"], UnreadableExport, "neither JSON lines nor a table"),
+        ({"t/_delta_log/0.json": ROW, "t/a.parquet": b"PAR1"}, [""], UnreadableExport, "Delta"),
+    ],
+)
+def test_what_is_no_export_is_an_error(
+    tmp_path: Path, files: dict[str, bytes], given: list[str], kind: type[Exception], message: str
+) -> None:
+    """Nothing named, nothing there, nothing but other files, and a table whose files hold deleted rows too; a file
+    that a person names is never passed over."""
+    write(tmp_path, files)
+    with pytest.raises(kind, match=message) as raised:
+        extractors.open_source([str(tmp_path / one) for one in given])
     assert raised.value.hint
 
 
@@ -127,22 +126,14 @@ def test_a_file_given_twice_is_read_once(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_a_file_is_read_once(tmp_path: Path) -> None:
-    """Two files of the same bytes are one part; files of one size with other bytes are two."""
+    """Two files of the same bytes are one part, in an archive too; files of one size with other bytes are two."""
     write(tmp_path, {"a.json": rows_like(1), "b.json": rows_like(1), "c.json": rows_like(2)})
+    with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
+        archive.writestr("a.json", rows_like(1))
     source = extractors.open_source([str(tmp_path)])
     assert paths(source) == ["a.json", "c.json"]
-    assert codes(source) == [("same_file", "b.json")]
+    assert codes(source) == [("same_file", "b.json"), ("same_file", "d.zip!a.json")]
     assert source.parts[0].digest == extractors.digest_of(source.parts[0])
-
-
-def test_a_file_and_its_copy_in_an_archive_are_read_once(tmp_path: Path) -> None:
-    """An archive's member with the bytes of a plain file is a copy of it."""
-    write(tmp_path, {"a.json": ROW})
-    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
-        archive.writestr("a.json", ROW)
-    source = extractors.open_source([str(tmp_path)])
-    assert paths(source) == ["a.json"]
-    assert codes(source) == [("same_file", "b.zip!a.json")]
 
 
 def test_markers_and_hidden_files_are_left_out_and_told(tmp_path: Path) -> None:
@@ -161,27 +152,13 @@ def test_a_large_file_named_like_a_marker_is_read(tmp_path: Path) -> None:
     assert paths(extractors.open_source([str(tmp_path)])) == ["events_complete"]
 
 
-@pytest.mark.parametrize("content", [b"# Export\n\nSee the wiki, please.\n", b"\x89PNG\r\n\x1a\n0000", b"%PDF-1.7\n"])
+@pytest.mark.parametrize("content", [READ_ME, b"\x89PNG\r\n\x1a\n0000", b"%PDF-1.7\n"])
 def test_what_cannot_hold_rows_is_left_out_of_a_folder(tmp_path: Path, content: bytes) -> None:
     """A read-me, a picture or a document beside the export is told and passed."""
     write(tmp_path, {"a.json": ROW, "other": content})
     source = extractors.open_source([str(tmp_path)])
     assert paths(source) == ["a.json"]
     assert codes(source) == [("ignored_file", "other")]
-
-
-def test_a_folder_of_nothing_but_other_files_is_a_usage_error(tmp_path: Path) -> None:
-    """When all was left out, the message says what and why."""
-    write(tmp_path, {"README": b"# Export\n\nSee the wiki, please.\n"})
-    with pytest.raises(UsageError, match="README: a text"):
-        extractors.open_source([str(tmp_path)])
-
-
-def test_what_cannot_hold_rows_is_an_error_when_it_is_named(tmp_path: Path) -> None:
-    """A file that a person names is never passed over."""
-    write(tmp_path, {"notes": b"# Export\n\nSee the wiki, please.\n"})
-    with pytest.raises(UnreadableExport, match="neither JSON lines nor a table"):
-        extractors.open_source([str(tmp_path / "notes")])
 
 
 @pytest.mark.parametrize(
@@ -198,6 +175,7 @@ def test_what_cannot_hold_rows_is_an_error_when_it_is_named(tmp_path: Path) -> N
         (bytes(range(1, 32)) * 40, "binary"),
         (b"\x00" * 5000, "zero bytes"),
         (b"event,time\ra,1\rb,2\r", "carriage returns"),
+        (zipped({"[Content_Types].xml": "<Types/>", "word/document.xml": "<document/>"}), "no Excel workbook"),
     ],
 )
 def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes, name: str) -> None:
@@ -210,38 +188,12 @@ def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes,
     assert raised.value.hint
 
 
-def test_an_office_document_is_named(tmp_path: Path) -> None:
-    """A document is a zip, and is not taken for an archive of exports."""
-    with zipfile.ZipFile(tmp_path / "a.docx", "w") as archive:
-        archive.writestr("[Content_Types].xml", "<Types/>")
-        archive.writestr("word/document.xml", "<document/>")
-    with pytest.raises(UnreadableExport, match="no Excel workbook"):
-        extractors.open_source([str(tmp_path / "a.docx")])
-
-
-def test_a_delta_table_is_refused(tmp_path: Path) -> None:
-    """The files of a Delta table hold deleted rows too, so they are not read as they lie."""
-    write(tmp_path, {"t/_delta_log/0.json": ROW, "t/a.parquet": b"PAR1"})
-    with pytest.raises(UnreadableExport, match="Delta"):
-        extractors.open_source([str(tmp_path)])
-
-
 def test_a_format_is_recognised_by_content(tmp_path: Path) -> None:
-    """Names say nothing: JSON lines called .csv, a table called .json, a gzip called .txt."""
-    write(tmp_path, {"a.csv": ROW, "b.json": b"event,time\na,1\n", "c.txt": gzip.compress(rows_like(1))})
+    """Names say nothing: JSON lines called .csv, a table called .json, a gzip called .txt; nor does a broken row."""
+    files = {"a.csv": ROW, "b.json": b"event,time\na,1\n", "c.txt": gzip.compress(rows_like(1))}
+    write(tmp_path, {**files, "d.json": b"oops\n" + ROW * 3})
     parts = extractors.open_source([str(tmp_path)]).parts
-    assert [(part.format, part.codecs) for part in parts] == [
-        ("jsonl", ()),
-        ("csv", ()),
-        ("jsonl", ("gzip",)),
-    ]
-
-
-def test_lines_with_a_broken_first_one_are_lines(tmp_path: Path) -> None:
-    """A broken first row does not change what the file is."""
-    write(tmp_path, {"a.json": b"oops\n" + ROW * 3})
-    (part,) = extractors.open_source([str(tmp_path / "a.json")]).parts
-    assert part.format == "jsonl"
+    assert [(part.format, *part.codecs) for part in parts] == [("jsonl",), ("csv",), ("jsonl", "gzip"), ("jsonl",)]
 
 
 def test_reports_describe_a_part(tmp_path: Path) -> None:
