@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,15 +16,25 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pipeline.local_service import Keyring, LocalService
-from pipeline.local_service.keys import Project
+from pipeline.local_service import LocalService
 from tests.support.commands import in_process
-from tests.support.deliveries import Asked, Reply, forget, identities, passed_on, planned, serving
+from tests.support.crashes import KEYS
+from tests.support.deliveries import (
+    KEY,
+    Asked,
+    Reply,
+    copies,
+    forget,
+    identities,
+    landed,
+    passed_on,
+    planned,
+    serving,
+    uuid,
+)
 
 pytestmark = pytest.mark.slow
 
-KEY = "phc_testMARKED"
-KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_personal": frozenset({"*"})})
 CONCURRENCY = 3
 BATCH = 10
 ROWS = 200
@@ -72,65 +82,51 @@ class Run:
 
 
 @contextmanager
-def killing(
-    service: LocalService, at: int, act: Callable[[Run], None], *, after: bool
-) -> Iterator[tuple[str, list[Run]]]:
-    """A server that passes requests on, and does something to the process at one of them, before or after."""
-    runs: list[Run] = []
-    started = threading.Event()
-    done = threading.Lock()
-    acted: list[int] = []
+def acting(
+    service: LocalService, at: int, act: Callable[[Run], None], *, lost: bool = False, most: int = 0
+) -> Iterator[tuple[str, list[Run], list[int]]]:
+    """A server that passes requests on, and does something to the process at one of them, whose answer is lost then.
+
+    With `most` a larger request is answered 413. Gives its address, the list that the process has to be put into, and
+    how many events each request had.
+    """
+    runs = _Started()
+    sizes: list[int] = []
+    once = threading.Lock()
 
     def answer(asked: Asked) -> Reply:
-        assert started.wait(30)
-        with done:
-            now = asked.number >= at and not acted
-            if now:
-                acted.append(asked.number)
-        if now and not after:
-            act(runs[-1])
-            return Reply(0)
+        assert runs.known.wait(30)
+        with once:
+            sizes.append(len(asked.events))
+            now = len(sizes) == at + 1
+        if most and len(asked.events) > most:
+            return Reply(413)
         reply = passed_on(service.url, asked.body)
         if now:
-            act(runs[-1])
-            return Reply(0)
-        return reply
+            act(runs[0])
+        return Reply(0) if now and lost else reply
 
     with serving(answer) as server:
-        runs = _Started(started)
-        yield server.url, runs
+        yield server.url, runs, sizes
 
 
 class _Started(list[Run]):
     """Runs; tells when the first one is known."""
 
-    def __init__(self, event: threading.Event) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._event = event
+        self.known = threading.Event()
 
     def append(self, run: Run) -> None:
         super().append(run)
-        self._event.set()
+        self.known.set()
 
 
-def landed(service: LocalService) -> set[tuple[str, str, str, str]]:
-    return {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
-
-
-def copies(service: LocalService) -> Counter[str]:
-    return Counter(str(uuid) for (uuid,) in service.select("select uuid from raw_events"))
-
-
-@pytest.mark.parametrize(
-    ("at", "after", "workers"),
-    [(0, False, 2), (7, True, 2), (7, False, 0), (19, True, 0)],
-    ids=["before-the-first", "after-one", "before-one", "after-the-last"],
-)
-def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, at: int, after: bool, workers: int) -> None:
-    """SIGKILL before or after a batch is taken: the same set lands, and at most what was in flight twice."""
+def test_a_killed_run_is_finished_by_the_next(tmp_path: Path) -> None:
+    """SIGKILL after a batch is taken, of a run with workers: the same set lands, at most what was in flight twice."""
     directory = planned(tmp_path, ROWS, batch=BATCH, files=3)
-    with LocalService(keys=KEYS) as service, killing(service, at, Run.kill, after=after) as (url, runs):
-        runs.append(Run(directory, url, "--workers", str(workers)))
+    with LocalService(keys=KEYS) as service, acting(service, 7, Run.kill, lost=True) as (url, runs, _):
+        runs.append(Run(directory, url, "--workers", "2"))
         code, _, told = runs[0].end()
         assert (code, told) == (-signal.SIGKILL, "")
         # Requests of the dead process may still be on their way through the server: the next run must stand them too.
@@ -143,125 +139,81 @@ def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, at: int, after: bo
     assert json.loads(again.stdout)["balanced"] is True
 
 
-def test_a_kill_inside_a_half_split_batch_resumes(tmp_path: Path) -> None:
-    """A batch too large is in halves when the process dies; the next run sends what is left of them, not the whole."""
-    directory = planned(tmp_path, 64, files=1, batch=64)
-    with LocalService(keys=KEYS) as service:
-        runs: list[Run] = []
-        sizes: list[int] = []
-        ready = threading.Event()
-
-        def answer(asked: Asked) -> Reply:
-            assert ready.wait(30)
-            sizes.append(len(asked.events))
-            if len(asked.events) > 16:
-                return Reply(413)
-            reply = passed_on(service.url, asked.body)
-            if len(sizes) == 4:
-                runs[0].kill()
-                return Reply(0)
-            return reply
-
-        with serving(answer) as server:
-            runs.append(Run(directory, server.url, "--max-concurrency", "1"))
-            ready.set()
-            code, _, told = runs[0].end()
-            assert (code, told) == (-signal.SIGKILL, "")
-            first = list(sizes)
-            assert resumed(directory, server.url, "--max-concurrency", "1").returncode == 0
-        assert landed(service) == identities(64)
-        assert sum(count == 2 for count in copies(service).values()) <= 16
-    assert first == [64, 32, 16, 16]
-    assert 64 not in sizes[4:]
-
-
 def test_one_interrupt_ends_in_order(tmp_path: Path) -> None:
     """Ctrl-C once: what is in flight is settled, exit 130, nothing in doubt; the next run sends the rest once."""
     directory = planned(tmp_path, ROWS, batch=BATCH)
-    with LocalService(keys=KEYS) as service:
-        runs: list[Run] = []
-        ready = threading.Event()
-        interrupted = threading.Event()
 
-        def answer(asked: Asked) -> Reply:
-            assert ready.wait(30)
-            if asked.number == 5:
-                runs[0].kill(signal.SIGINT)
-                runs[0].until("Finishing what is in flight")
-                interrupted.set()
-            return passed_on(service.url, asked.body)
+    def interrupt(run: Run) -> None:
+        run.kill(signal.SIGINT)
+        run.until("Finishing what is in flight")
+        heard.set()
 
-        with serving(answer) as server:
-            runs.append(Run(directory, server.url))
-            ready.set()
-            assert interrupted.wait(30)
-            code, said, told = runs[0].end()
-            assert code == 130
-            assert told.splitlines() == [
-                "Error: stopped by hand; what was in flight is settled",
-                "Try: run the same command again",
-            ]
-            assert '"in_doubt": 0' in said
-            assert '"balanced": false' in said
-            assert resumed(directory, server.url).returncode == 0
+    heard = threading.Event()
+    with LocalService(keys=KEYS) as service, acting(service, 5, interrupt) as (url, runs, _):
+        runs.append(Run(directory, url))
+        assert heard.wait(30)
+        code, said, told = runs[0].end()
+        assert code == 130
+        assert told.splitlines() == [
+            "Error: stopped by hand; what was in flight is settled",
+            "Try: run the same command again",
+        ]
+        assert '"in_doubt": 0' in said
+        assert '"balanced": false' in said
+        assert resumed(directory, url).returncode == 0
         assert landed(service) == identities(ROWS)
         assert set(copies(service).values()) == {1}
 
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
-    """Ctrl-C twice while the service does not answer: exit 130 without waiting for it, and the next run resumes."""
-    directory = planned(tmp_path, 40, batch=BATCH)
-    with LocalService(keys=KEYS) as service:
-        runs: list[Run] = []
-        ready, over = threading.Event(), threading.Event()
+    """Ctrl-C twice while the service does not answer, in the middle of a split batch: exit 130 without waiting for it;
+    the next run sends what is left of that batch, and twice only what was in flight."""
+    directory = planned(tmp_path, 32, files=1, batch=32)
+    over = threading.Event()
 
-        def answer(asked: Asked) -> Reply:
-            assert ready.wait(30)
-            if asked.number == 0:
-                runs[0].kill(signal.SIGINT)
-                runs[0].until("press Ctrl-C again")
-                runs[0].kill(signal.SIGINT)
-            if not over.is_set():
-                assert over.wait(30)
-            return passed_on(service.url, asked.body)
+    def interrupt(run: Run) -> None:
+        run.kill(signal.SIGINT)
+        run.until("press Ctrl-C again")
+        run.kill(signal.SIGINT)
+        assert over.wait(30)
 
-        with serving(answer) as server:
-            runs.append(Run(directory, server.url))
-            ready.set()
-            try:
-                code = runs[0].process.wait(20)
-                told = runs[0].process.stderr.read() if runs[0].process.stderr else ""
-            finally:
-                over.set()
-            runs[0].end()
-            assert code == 130
-            said = [line for line in told.splitlines() if line]
-            assert said == ["Error: interrupted; nothing is lost", "Try: run the same command again"]
-            assert resumed(directory, server.url).returncode == 0
-        assert landed(service) == identities(40)
+    with LocalService(keys=KEYS) as service, acting(service, 3, interrupt, most=8) as (url, runs, sizes):
+        runs.append(Run(directory, url, "--max-concurrency", "1"))
+        try:
+            assert runs[0].process.wait(30) == 130
+            told = runs[0].process.stderr.read() if runs[0].process.stderr else ""
+        finally:
+            over.set()
+        runs[0].end()
+        said = [line for line in told.splitlines() if line]
+        assert said == ["Error: interrupted; nothing is lost", "Try: run the same command again"]
+        first = list(sizes)
+        assert resumed(directory, url, "--max-concurrency", "1").returncode == 0
+        assert landed(service) == identities(32)
+        twice = [uuid for uuid, count in copies(service).items() if count > 1]
+    assert first == [32, 16, 8, 8]
+    assert len(twice) == 8
+    assert max(sizes[4:]) <= 16
 
 
 def test_a_killed_worker_is_exit_6_and_resumable(tmp_path: Path) -> None:
     """A worker process that is killed ends the run with a clear message; the next run finishes."""
     directory = planned(tmp_path, 60, batch=BATCH, files=6)
-    with LocalService(keys=KEYS) as service:
-        runs: list[Run] = []
-        ready = threading.Event()
+    released = threading.Event()
 
-        def answer(asked: Asked) -> Reply:
-            assert ready.wait(30)
-            return passed_on(service.url, asked.body)
+    def answer(asked: Asked) -> Reply:
+        assert released.wait(30)
+        return Reply()
 
-        with serving(answer) as server:
-            runs.append(Run(directory, server.url, "--workers", "1"))
-            worker = _first_child(runs[0].process.pid)
-            os.kill(worker, signal.SIGKILL)
-            ready.set()
-            code, _, told = runs[0].end()
-            assert (code, told.splitlines()[0]) == (6, "Error: a worker process ended by itself (exit -9)")
-            assert len(told.splitlines()) == 2
-            assert resumed(directory, server.url).returncode == 0
-        assert landed(service) == identities(60)
+    with serving(answer) as server:
+        run = Run(directory, server.url, "--workers", "1")
+        os.kill(_first_child(run.process.pid), signal.SIGKILL)
+        released.set()
+        code, _, told = run.end()
+        assert (code, told.splitlines()[0]) == (6, "Error: a worker process ended by itself (exit -9)")
+        assert len(told.splitlines()) == 2
+        assert resumed(directory, server.url).returncode == 0
+        assert {event["uuid"] for one in server.asked for event in one.events} == {uuid(number) for number in range(60)}
 
 
 def _first_child(parent: int) -> int:
@@ -276,28 +228,28 @@ def _first_child(parent: int) -> int:
                 continue
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 1.0])
-def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path, share: float) -> None:
+def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path) -> None:
     """Even where the disk lost commits that it had confirmed: more is sent again, and the set is the same.
 
     Where it lost all of the run, the ledger is refused as an older one, until a person says to go on without it.
     """
     directory = planned(tmp_path, 80, batch=BATCH)
-    with LocalService(keys=KEYS) as service:
-        with killing(service, 4, Run.kill, after=True) as (url, runs):
-            runs.append(Run(directory, url))
-            runs[0].end()
-        # That server has ended, and with it the requests of the dead process: what lands from here on is of the next.
-        log = directory / "ledger.sqlite-wal"
-        if log.exists():
-            os.truncate(log, int(log.stat().st_size * share))
-        before = landed(service)
-        with serving(lambda asked: passed_on(service.url, asked.body), port=urlsplit(url).port or 0):
-            again = resumed(directory, url)
-            code = again.returncode
-            assert code in {0.0: [4], 1.0: [0]}.get(share, [0, 4]), again.stderr
-            if code == 4:
-                assert landed(service) == before
-                forget(directory)
-                assert resumed(directory, url).returncode == 0
-        assert landed(service) == identities(80)
+    with LocalService(keys=KEYS) as service, acting(service, 4, Run.kill, lost=True) as (url, runs, _):
+        runs.append(Run(directory, url))
+        runs[0].end()
+        port = urlsplit(url).port or 0
+        before = {one[0] for one in landed(service)}
+    for share in (0.0, 0.5, 1.0):
+        cut = tmp_path / str(share) / "plan"
+        shutil.copytree(directory, cut)
+        log = cut / "ledger.sqlite-wal"
+        os.truncate(log, int(log.stat().st_size * share))
+        with serving(lambda asked: Reply(), port=port) as server:
+            again = resumed(cut, server.url)
+            assert again.returncode in {0.0: [4], 1.0: [0]}.get(share, [0, 4]), again.stderr
+            if again.returncode == 4:
+                assert server.asked == []
+                forget(cut)
+                assert resumed(cut, server.url).returncode == 0
+        sent = {event["uuid"] for one in server.asked for event in one.events}
+        assert before | sent == {uuid(number) for number in range(80)}

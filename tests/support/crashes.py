@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import threading
@@ -194,7 +195,7 @@ def forked(target: Callable[..., object], *args: object) -> BaseProcess:
     """A call in a process that is forked from one that has everything loaded."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or its threads would be lost in each fork
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pipeline.delivery.send", "pipeline.delivery.apply", "pipeline.delivery.capture"])
+    context.set_forkserver_preload([__name__])
     process = context.Process(target=target, args=args)
     process.start()
     return process
@@ -228,6 +229,17 @@ def chosen(names: Sequence[str], count: int, seed: int) -> list[int]:
     first = {names[number]: number for number in reversed(order)}
     rest = [number for number in order if number not in first.values()]
     return sorted([*first.values(), *rest][:count])
+
+
+def covering(names: Sequence[str], seen: set[tuple[str, str]]) -> list[int]:
+    """As few points as have each kind of step that is not in `seen`, to which they are added: a step of the ledger
+    before and after its commit, a request and its answer."""
+    kinds = [{(name.partition(" ")[0], step) for step in re.findall("[a-z]+", name)} for name in names]
+    found = []
+    while news := max((one - seen for one in kinds), key=len):
+        found.append(next(number for number, one in enumerate(kinds) if one >= news))
+        seen |= kinds[found[-1]]
+    return sorted(found)
 
 
 # -- dying ------------------------------------------------------------------------------------------------------
