@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline.cli import run
 from tests.support.deliveries import Reply, planned, serving
-from tests.support.management_service import ALL, Asking, asking
-from tests.support.preflight import A, function, look, planned_rows, thirty_events
+from tests.support.management_service import ALL, Asking
+from tests.support.preflight import A, function, look, planned_rows
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return thirty_events(tmp_path_factory.mktemp("plan"))
-
-
-@pytest.fixture
-def ask() -> Iterator[Asking]:
-    with asking() as found:
-        yield found
-
-
-def test_a_ready_target_is_ok_and_what_cannot_be_told_is_unknown(ask: Asking, plan: Path) -> None:
+def test_a_ready_target_is_ok_and_what_cannot_be_told_is_unknown(ask: Asking, thirty: Path) -> None:
     """Everything that the service shows is proved; a paid plan and workflows are never assumed."""
-    found = look(ask.service.url, plan)
+    found = look(ask.service.url, thirty)
     assert {name for name, (level, _) in found.items() if level == "unknown"} == {"paid_plan", "workflows"}
     assert {level for level, _ in found.values()} == {"ok", "unknown"}
     assert found["project"][1] == "A (1)"
@@ -40,10 +28,10 @@ def test_a_ready_target_is_ok_and_what_cannot_be_told_is_unknown(ask: Asking, pl
     }  # fmt: skip
 
 
-def test_preflight_lands_nothing(ask: Asking, plan: Path) -> None:
+def test_preflight_lands_nothing(ask: Asking, thirty: Path) -> None:
     """No event, no person, no function: a look changes nothing, and sends no key to capture."""
     before = ask("GET", "/api/projects/1/hog_functions/").json()
-    look(ask.service.url, plan)
+    look(ask.service.url, thirty)
     assert ask.service.count() == 0
     assert ask.service.select("select count(*) from raw_events") == [(0,)]
     assert ask.service.persons() == []
@@ -57,12 +45,12 @@ def test_preflight_lands_nothing(ask: Asking, plan: Path) -> None:
 
 @pytest.mark.parametrize("directory", [True, False])
 def test_the_command_prints_the_object(
-    ask: Asking, plan: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, directory: bool
+    ask: Asking, thirty: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, directory: bool
 ) -> None:
     """`--json` is the documented object and nothing else; exit 0 without a stop, 4 with one; no key in either."""
     monkeypatch.setenv("BACKCAST_PROJECT_KEY", A)
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", ALL)
-    words = ["preflight", *([str(plan)] if directory else []), "--to", ask.service.url]
+    words = ["preflight", *([str(thirty)] if directory else []), "--to", ask.service.url]
     assert run([*words, "--json"]) == 0
     said = capsys.readouterr()
     found = json.loads(said.out)
@@ -81,18 +69,15 @@ def test_the_command_prints_the_object(
         assert ALL not in text
 
 
-def test_a_plan_in_the_other_dialect_is_a_stop(plan: Path, tmp_path: Path) -> None:
+def test_a_plan_in_the_other_dialect_is_a_stop(ask: Asking, thirty: Path, tmp_path: Path) -> None:
     """Made for `posthog`, held against a URL that speaks the contract."""
     other = planned(tmp_path, 5, target="eu")
-    with asking() as ask:
-        assert look(ask.service.url, other)["dialect"][0] == "stop"
-        assert look(ask.service.url, other)["plan"][0] == "warning"
-        assert look(ask.service.url, plan)["dialect"][0] == "ok"
+    found = look(ask.service.url, other)
+    assert (found["dialect"][0], found["plan"][0]) == ("stop", "warning")
+    assert look(ask.service.url, thirty)["dialect"][0] == "ok"
 
 
-def test_a_plan_that_is_not_ready_is_a_stop(tmp_path: Path) -> None:
+def test_a_plan_that_is_not_ready_is_a_stop(ask: Asking, tmp_path: Path) -> None:
     """As `apply` would say."""
     directory = planned_rows(tmp_path, {"event": "e", "distinct_id": "", "timestamp": "2024-01-01T00:00:00Z"})
-    with asking() as ask:
-        found = look(ask.service.url, directory)
-    assert found["plan"][0] == "stop"
+    assert look(ask.service.url, directory)["plan"][0] == "stop"

@@ -40,12 +40,6 @@ LIVE = "2023-02-02T03:04:30Z"
 """In the middle of the plan's second day of events."""
 
 
-@pytest.fixture
-def ask() -> Iterator[Asking]:
-    with asking() as found:
-        yield found
-
-
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """300 events, 100 each of Step 0, 1 and 2, on the second of January, February and March 2023."""
@@ -73,7 +67,13 @@ def facts(ask: Asking, directory: Path, name: str) -> dict[str, Any]:
 
 
 def test_overlap_is_counted_by_day_and_name(ask: Asking, plan: Path) -> None:
-    """Live events on days of the plan from the first of them on, of its names and of others."""
+    """Live events after the plan do not overlap, and the detail says how far apart they are; live events on days of the
+    plan from the first of them on are counted, of its names and of others. Without a key that may query nothing is."""
+    script(ask, [live("Step 1", "2023-03-12T03:04:59Z")])
+    assert look(ask.service.url, plan)["cut_over"] == (
+        "ok", "live events begin at 2023-03-12T03:04:59Z (Step 1), 10 days after the plan's last event",
+    )  # fmt: skip
+    assert look(ask.service.url)["cut_over"][1] == "live events begin at 2023-03-12T03:04:59Z (Step 1)"
     script(ask, [live("Step 1", LIVE), live("Step 1", LIVE), live("Other", "2023-03-02T10:00:00.5Z"),
                  live("Step 2", "2023-04-01T00:00:00Z")])  # fmt: skip
     level, detail = look(ask.service.url, plan)["cut_over"]
@@ -84,6 +84,10 @@ def test_overlap_is_counted_by_day_and_name(ask: Asking, plan: Path) -> None:
     assert found["first_live"] == LIVE
     assert found["days"] == [{"day": "2023-02-02", "event": "Step 1", "planned": 100, "live": 2}]
     assert found["names"] == [{"event": "Step 1", "first_live": LIVE, "days": 1, "planned": 100, "live": 2}]
+    none, weak = (look(ask.service.url, plan, personal=key) for key in ("", key_without("query:read")))
+    for name in ("cut_over", "already_there"):
+        assert none[name] == ("unknown", "there is no personal key")
+        assert weak[name] == ("unknown", "the personal key may not query the project")
 
 
 def test_days_are_those_of_utc_in_a_project_of_another_zone(plan: Path) -> None:
@@ -93,15 +97,6 @@ def test_days_are_those_of_utc_in_a_project_of_another_zone(plan: Path) -> None:
         found = facts(ask, plan, "cut_over")
     assert found["first_live"] == LIVE
     assert found["days"] == [{"day": "2023-02-02", "event": "Step 1", "planned": 100, "live": 1}]
-
-
-def test_live_events_after_the_plan_do_not_overlap(ask: Asking, plan: Path) -> None:
-    """The detail says how far apart they are."""
-    script(ask, [live("Step 1", "2023-03-12T03:04:59Z")])
-    assert look(ask.service.url, plan)["cut_over"] == (
-        "ok", "live events begin at 2023-03-12T03:04:59Z (Step 1), 10 days after the plan's last event",
-    )  # fmt: skip
-    assert look(ask.service.url)["cut_over"][1] == "live events begin at 2023-03-12T03:04:59Z (Step 1)"
 
 
 @pytest.mark.parametrize("asked", ["a preflight", "the target"])
@@ -131,32 +126,22 @@ def test_until_first_live_leaves_no_overlap(
 
 
 def test_the_import_of_a_script_is_found(ask: Asking, plan: Path) -> None:
-    """Its events have other uuids, and the seconds of the plan's; each stands for one planned event."""
+    """Its events have other uuids, and the seconds of the plan's; each stands for one planned event. Too many stop an
+    import; the limit is an option, and so is going on over it."""
     script(ask, [row(number) for number in range(40)])
-    level, detail = look(ask.service.url, plan)["same_events"]
+    found = look(ask.service.url, plan)
+    level, detail = found["same_events"]
     assert level == "stop"
     assert detail.startswith("40 of 300 events of the plan are there already under other uuids")
-    found = facts(ask, plan, "same_events")
-    assert found["exact"]
-    assert {(one["event"], one["day"]): one["events"] for one in found["cells"]} == {
+    assert found["already_there"] == ("ok", "none of 300 events of the plan is there under their own uuids")
+    same = facts(ask, plan, "same_events")
+    assert same["exact"]
+    assert {(one["event"], one["day"]): one["events"] for one in same["cells"]} == {
         ("Step 0", "2023-01-02"): 14, ("Step 1", "2023-02-02"): 13, ("Step 2", "2023-03-02"): 13,
     }  # fmt: skip
-    assert len(found["examples"]) == 3
-    assert look(ask.service.url, plan)["already_there"] == (
-        "ok", "none of 300 events of the plan is there under their own uuids",
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("given", "level"),
-    [({}, "stop"), ({"max_already_there": "20%"}, "warning"), ({"allow_already_there": True}, "warning")],
-)
-def test_too_many_events_that_are_there_stop_an_import(
-    ask: Asking, plan: Path, given: dict[str, Any], level: str
-) -> None:
-    """The limit is an option, and so is going on over it."""
-    script(ask, [row(number) for number in range(40)])
-    assert look(ask.service.url, plan, **given)["same_events"][0] == level
+    assert len(same["examples"]) == 3
+    for given in ({"max_already_there": "20%"}, {"allow_already_there": True}):
+        assert look(ask.service.url, plan, **given)["same_events"][0] == "warning"  # type: ignore[arg-type]
 
 
 def test_apply_refuses_to_send_history_twice(
@@ -179,14 +164,6 @@ def test_apply_refuses_to_send_history_twice(
     assert run(["apply", str(second), "--to", ask.service.url, "--allow-already-there"]) == 0
 
 
-def test_without_a_key_it_says_what_cannot_be_checked(ask: Asking, plan: Path) -> None:
-    """No key, and a key that may not query."""
-    for name in ("cut_over", "already_there"):
-        assert look(ask.service.url, plan, personal="")[name] == ("unknown", "there is no personal key")
-        found = look(ask.service.url, plan, personal=key_without("query:read"))[name]
-        assert found == ("unknown", "the personal key may not query the project")
-
-
 @contextmanager
 def comparing(ask: Asking, directory: Path, sample: int = 1_000) -> Iterator[Comparison]:
     """A plan and the project, to be compared beginning with a sample of so many events."""
@@ -197,8 +174,7 @@ def comparing(ask: Asking, directory: Path, sample: int = 1_000) -> Iterator[Com
         yield Comparison(plan, place, config, target.planned_cells, target.cells, target.questions, sample=sample)
 
 
-@pytest.mark.parametrize("sample", [3, 1_000])
-def test_a_sample_that_finds_any_leads_to_the_exact_number(ask: Asking, plan: Path, sample: int) -> None:
+def test_a_sample_that_finds_any_leads_to_the_exact_number(ask: Asking, plan: Path) -> None:
     """By uuid and by name, person and second, with events of the plan that are equal in these three."""
     sent = [row(number) | {"uuid": deliveries.uuid(number)} for number in range(0, 300, 4)]
     events = [
@@ -208,15 +184,14 @@ def test_a_sample_that_finds_any_leads_to_the_exact_number(ask: Asking, plan: Pa
     httpx.post(f"{ask.service.url}/batch/", json={"api_key": A, "batch": events}, timeout=30, **PLAIN)
     again = [row(number) for number in range(0, 300, 3)]
     script(ask, again)
-    with comparing(ask, plan, sample) as comparison:
-        found = find_matches(comparison)
     key = lambda one: (one["event"], one["distinct_id"], one["timestamp"])  # noqa: E731
     waiting = Counter(key(row(number)) for number in range(300) if number % 4)
     there = Counter(map(key, again))
-    assert found.held.total() == 75
-    assert found.doubled.total() == sum(min(count, there[one]) for one, count in waiting.items())
-    assert found.complete
-    assert found.compared == 300
+    for sample in (3, 1_000):
+        with comparing(ask, plan, sample) as comparison:
+            found = find_matches(comparison)
+        assert (found.held.total(), found.complete, found.compared) == (75, True, 300)
+        assert found.doubled.total() == sum(min(count, there[one]) for one, count in waiting.items())
 
 
 def test_what_the_ledger_has_sent_is_not_there_already(ask: Asking, tmp_path: Path) -> None:
@@ -241,21 +216,20 @@ def test_what_the_ledger_has_sent_is_not_there_already(ask: Asking, tmp_path: Pa
         assert compare_all(comparison, Matches(0), {}).held.total() == 60
 
 
-@pytest.mark.parametrize("page", [1, 2, 3, 7, 20_000])
-def test_every_size_of_page_reads_the_same(page: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_size_of_page_reads_the_same(ask: Asking) -> None:
     """Counts by name and day, and by name, come in pages that lose and repeat nothing."""
     rows = [
         live(f"n{(number * 7) % 5}", f"2023-01-{1 + number % 9:02d}T00:00:{number % 60:02d}Z") for number in range(90)
     ]
-    with asking() as ask:
-        script(ask, rows)
-        with ManagementClient(ask.service.url, Secret(ALL), "1") as client:
+    script(ask, rows)
+    with ManagementClient(ask.service.url, Secret(ALL), "1") as client:
+        for page in (3, 7, 20_000):
             questions = Questions(client, None, "")
             cells = read_cells(questions, "", date(2023, 1, 1), date(2023, 1, 10), page)
             found = read_live(questions, "", datetime(2023, 6, 1), page)
-    assert cells.live == Counter((one["event"], one["timestamp"][:10]) for one in rows)
-    assert {name: one.events for name, one in found.names.items()} == Counter(one["event"] for one in rows)
-    assert found.first == min(one.first for one in found.names.values())
+            assert cells.live == Counter((one["event"], one["timestamp"][:10]) for one in rows)
+            assert {name: one.events for name, one in found.names.items()} == Counter(one["event"] for one in rows)
+            assert found.first == min(one.first for one in found.names.values())
 
 
 class Days:

@@ -17,7 +17,7 @@ from pipeline.plan.sealed.freshness import open_plan
 from pipeline.preflight.firing import matched
 from pipeline.preflight.run import PreflightRequest, check_target
 from tests.support.management_service import ALL, LIST, Asking, asking
-from tests.support.preflight import HOG, A, function, thirty_events
+from tests.support.preflight import HOG, A, function
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Asked, Said
 
@@ -27,11 +27,6 @@ pytestmark = pytest.mark.slow
 def on(*names: str | None, **more: Any) -> dict[str, Any]:
     """Filters of these event names."""
     return {"events": [{"id": name, "type": "events"} for name in names], **more}
-
-
-@pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return thirty_events(tmp_path_factory.mktemp("plan"))
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +80,11 @@ def checks_of(ask: Asking, plan: Path | None) -> list[tuple[str, str, str]]:
     ],
 )
 def test_functions_that_would_fire_are_named(
-    ask: Asking, plan: Path, fields: dict[str, Any], level: str | None, words: str
+    ask: Asking, thirty: Path, fields: dict[str, Any], level: str | None, words: str
 ) -> None:
     """By their event names; other filters only make it uncertain; without event filters every event counts."""
     made = ask.made(**function(**fields))
-    found = checks_of(ask, plan)
+    found = checks_of(ask, thirty)
     if level is None:
         assert [(name, one) for name, one, _ in found] == [("functions", "ok")]
         return
@@ -100,13 +95,13 @@ def test_functions_that_would_fire_are_named(
     assert made["id"] in detail
 
 
-def test_transformations_are_told_apart(ask: Asking, plan: Path) -> None:
+def test_transformations_are_told_apart(ask: Asking, thirty: Path) -> None:
     """They change or drop what is imported: a warning; GeoIP as its template has it leaves imported events alone."""
     ask.made(**function(type="transformation", name="Scrub", filters=on("Step 1")))
     ask.made(template_id="template-geoip", name="As made", enabled=True)
     ask.made(template_id="template-geoip", name="Edited", enabled=True, hog=HOG)
     ask.made(**function(name="Chat", filters=on("Elsewhere")))
-    found = checks_of(ask, plan)
+    found = checks_of(ask, thirty)
     by_name = {detail.split("'")[1]: (name, level, detail) for name, level, detail in found}
     assert {name: one[:2] for name, one in by_name.items()} == {
         "Scrub": ("transformation", "warning"),
@@ -125,16 +120,16 @@ def test_without_a_plan_any_event_may_come(ask: Asking) -> None:
     assert {(detail.split("'")[1], level) for _, level, detail in found} == {("All", "stop"), ("Some", "warning")}
 
 
-def test_more_functions_than_a_page_holds(ask: Asking, plan: Path) -> None:
+def test_more_functions_than_a_page_holds(ask: Asking, thirty: Path) -> None:
     """The one that fires is on the second page."""
     for number in range(120):
         ask.made(**function(name=f"F{number}", filters=on("Step 1" if number == 0 else "Elsewhere")))
-    found = checks_of(ask, plan)
+    found = checks_of(ask, thirty)
     assert [(name, level) for name, level, _ in found] == [("destination", "stop")]
     assert "'F0'" in found[0][2]
 
 
-def test_a_function_that_somebody_changes_meanwhile_is_judged_as_it_is_now(plan: Path) -> None:
+def test_a_function_that_somebody_changes_meanwhile_is_judged_as_it_is_now(thirty: Path) -> None:
     """Between the list and the record it was turned off, changed or deleted: it is named, and no stop stays behind."""
     ids = ["01900000-0000-0000-0000-00000000000" + digit for digit in "123"]
     listed = [function(id=id, name=f"N{id[-1]}", updated_at="2026-01-01T00:00:00Z") for id in ids]
@@ -153,7 +148,7 @@ def test_a_function_that_somebody_changes_meanwhile_is_judged_as_it_is_now(plan:
 
     with answering(answer) as service:
         options = PreflightOptions(reach=False)
-        found = check_target(PreflightRequest(service.url, Secret(A), Secret(ALL), options), *open_plan(plan)).checks
+        found = check_target(PreflightRequest(service.url, Secret(A), Secret(ALL), options), *open_plan(thirty)).checks
     told = {c.detail.split("'")[1]: (c.level, c.detail) for c in found if c.name in ("functions", "destination")}
     assert {name: level for name, (level, _) in told.items()} == {"N1": "ok", "N2": "ok", "N3": "stop"}
     assert "changed" in told["N1"][1]

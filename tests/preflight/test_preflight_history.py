@@ -13,16 +13,11 @@ from pipeline.preflight.checks.events import check_size
 from pipeline.preflight.run import PreflightRequest
 from pipeline.preflight.target import PlannedEvents, Target
 from tests.support.management_service import asking
-from tests.support.preflight import look, planned_rows, thirty_events
+from tests.support.preflight import look, planned_rows
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Asked, Said
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return thirty_events(tmp_path_factory.mktemp("plan"))
 
 
 def row_of(age: timedelta) -> dict[str, str]:
@@ -34,13 +29,13 @@ def row_of(age: timedelta) -> dict[str, str]:
     ("days", "level", "word"),
     [(None, "ok", "no event"), (30, "stop", "up to 30 of 30 events"), (365 * 100, "ok", "the plan has none")],
 )
-def test_a_project_that_drops_old_events(plan: Path, days: int | None, level: str, word: str) -> None:
+def test_a_project_that_drops_old_events(thirty: Path, days: int | None, level: str, word: str) -> None:
     """Such events are dropped after the 200, historical or not: the plan's are counted by their days."""
     settings = Settings(drop_events_older_than=None if days is None else days * 86400)
     with asking(settings) as ask:
-        found = look(ask.service.url, plan)["dropped_events"]
+        found = look(ask.service.url, thirty)["dropped_events"]
         without = look(ask.service.url)["dropped_events"]
-        hidden = look(ask.service.url, plan, personal="phx_test_none", project="1")["dropped_events"]
+        hidden = look(ask.service.url, thirty, personal="phx_test_none", project="1")["dropped_events"]
     assert found[0] == level
     assert word in found[1]
     assert without[0] == ("ok" if days is None else "warning")

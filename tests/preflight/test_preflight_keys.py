@@ -13,14 +13,9 @@ from pipeline.cli import run
 from pipeline.local_service import Settings
 from tests.support.deliveries import planned
 from tests.support.management_service import Asking, asking, key_with
-from tests.support.preflight import function, look, thirty_events
+from tests.support.preflight import function, look
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return thirty_events(tmp_path_factory.mktemp("plan"))
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +83,13 @@ def test_the_project_is_the_one_of_the_capture_key(ask: Asking) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["contract", "observed"])
-def test_a_missing_scope_is_named(plan: Path, behaviour: Any) -> None:
+def test_a_missing_scope_is_named(thirty: Path, behaviour: Any) -> None:
     """What a key may not read is unknown, with the scope; the checks that it may make are made."""
     with asking(Settings(behaviour=behaviour)) as ask:
         ask.made(**function())
-        none = look(ask.service.url, plan, personal="phx_test_none", project="1")
-        functions = look(ask.service.url, plan, personal=key_with("hog_function:read"), project="1")
-        project = look(ask.service.url, plan, personal=key_with("project:read"), project="1")
+        none = look(ask.service.url, thirty, personal="phx_test_none", project="1")
+        functions = look(ask.service.url, thirty, personal=key_with("hog_function:read"), project="1")
+        project = look(ask.service.url, thirty, personal=key_with("project:read"), project="1")
     assert none["functions"] == ("unknown", "the personal key lacks the scope hog_function:read")
     assert none["capture_key_project"][0] == "unknown"
     assert functions["destination"][0] == "stop"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,11 @@ import pytest
 from pipeline import api
 from pipeline.options import PlanOptions, UndoListOptions
 from tests.support.deliveries import run
-from tests.support.management_service import Asking, asking
+from tests.support.management_service import Asking
 from tests.support.plain_http import PLAIN
 from tests.support.preflight import A, look
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def ask() -> Iterator[Asking]:
-    with asking() as found:
-        yield found
 
 
 def send(ask: Asking, *events: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Every crash point there is, one after another, in 25 minutes at most; `make test` tries one of each kind."""
+"""Every crash point there is, one after another; `make soak` runs it, `make test` tries some of them (test_crash)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import pytest
 
-from tests.delivery.test_files import bucket_content, content
-from tests.delivery.test_files import whole as whole
-from tests.support.crashes import SCENES, Scene, copied, die_at_point, die_at_request, die_writing, points, write_files
-from tests.support.stores import a_bucket
+from tests.preflight.conftest import ask as ask
+from tests.preflight.test_pausing import here as here
+from tests.preflight.test_pausing import killed_at_a_step
+from tests.support.crashes import SCENES, Scene, die_at_point, die_at_request, points
+from tests.support.management_service import Asking
 
 SECONDS = 1_500
 """How long all of it may take; whoever does not get through says how far it came."""
@@ -48,18 +50,10 @@ def test_a_run_killed_at_every_request_is_finished_by_the_next(scene: Scene, tmp
         rmtree(tmp_path / "run")
 
 
-def test_a_run_killed_at_every_step_of_writing_is_finished_by_the_next(
-    whole: tuple[Path, Path], tmp_path: Path
+@pytest.mark.parametrize("phase", ["before", "after"])
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_functions_are_on_again_after_a_kill_at_any_step(
+    ask: Asking, here: Any, tmp_path: Path, phase: str, nth: int
 ) -> None:
-    """To a folder and to a bucket: the very bytes of a run that was not killed."""
-    plan, files = whole
-    (tmp_path / "counted").mkdir()
-    for number in numbered("files", len(write_files(copied(plan, tmp_path / "counted"), tmp_path / "out"))):
-        assert content(die_writing(plan, tmp_path / f"file-{number}", number)) == content(files)
-    with a_bucket() as bucket:
-        names = write_files(copied(plan, tmp_path / "bucket"), tmp_path / "none", bucket=bucket.url)
-        expected = bucket_content(bucket)
-    for number in numbered("objects", len(names)):
-        with a_bucket() as bucket:
-            die_writing(plan, tmp_path / f"object-{number}", number, bucket.url)
-            assert bucket_content(bucket) == expected, names[number]
+    """Before and after each change of a function, and each batch."""
+    killed_at_a_step(ask, here, tmp_path, phase, nth)

@@ -24,6 +24,7 @@ def relay(to: str, before: Before = lambda *_: None, after: Before = lambda *_: 
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else a body waits for the acknowledgement of its head
 
         def relayed(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
@@ -47,7 +48,7 @@ def relay(to: str, before: Before = lambda *_: None, after: Before = lambda *_: 
             pass
 
     server = Relay(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
