@@ -1,4 +1,4 @@
-"""Every crash point there is, one after another; `make soak` runs it, `make test` tries some of them (test_crash)."""
+"""Every crash point there is, one after another, in 25 minutes at most; `make test` tries one of each kind."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.delivery.test_files import bucket_content, content
+from tests.delivery.test_files import whole as whole
 from tests.preflight.conftest import ask as ask
 from tests.preflight.test_pausing import here as here
 from tests.preflight.test_pausing import killed_at_a_step
-from tests.support.crashes import SCENES, Scene, die_at_point, die_at_request, points
+from tests.support.crashes import SCENES, Scene, copied, die_at_point, die_at_request, die_writing, points, write_files
 from tests.support.management_service import Asking
+from tests.support.stores import a_bucket
 
 SECONDS = 1_500
 """How long all of it may take; whoever does not get through says how far it came."""
@@ -48,6 +51,23 @@ def test_a_run_killed_at_every_request_is_finished_by_the_next(scene: Scene, tmp
     for number in numbered(f"{scene.name}, from outside", 2 * requests):
         die_at_request(scene, plan, tmp_path / "run", number // 2, after=number % 2 == 1)
         rmtree(tmp_path / "run")
+
+
+def test_a_run_killed_at_every_step_of_writing_is_finished_by_the_next(
+    whole: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """To a folder and to a bucket: the very bytes of a run that was not killed."""
+    plan, files = whole
+    (tmp_path / "counted").mkdir()
+    for number in numbered("files", len(write_files(copied(plan, tmp_path / "counted"), tmp_path / "out"))):
+        assert content(die_writing(plan, tmp_path / f"file-{number}", number)) == content(files)
+    with a_bucket() as bucket:
+        names = write_files(copied(plan, tmp_path / "bucket"), tmp_path / "none", bucket=bucket.url)
+        expected = bucket_content(bucket)
+    for number in numbered("objects", len(names)):
+        with a_bucket() as bucket:
+            die_writing(plan, tmp_path / f"object-{number}", number, bucket.url)
+            assert bucket_content(bucket) == expected, names[number]
 
 
 @pytest.mark.parametrize("phase", ["before", "after"])
