@@ -15,10 +15,11 @@ import httpx
 import pytest
 
 from pipeline.local_service import LocalService
+from pipeline.local_service.store.database import Store
 
 pytestmark = pytest.mark.slow
 
-MANY = 400_000
+MANY = 200_000
 """Persons that take many times longer to make than the service may take to end."""
 ENDS_WITHIN = 4.0
 QUERY = {"query": {"kind": "HogQLQuery", "query": "select count(*) from persons"}}
@@ -28,22 +29,26 @@ QUERY = {"query": {"kind": "HogQLQuery", "query": "select count(*) from persons"
 def stored(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A store with that many accepted events, each of another person, none of them folded."""
     path = tmp_path_factory.mktemp("many") / "store.duckdb"
-    with LocalService(path) as service:
-        service.store._writer.execute(
-            "insert into accepted select 1, i, gen_random_uuid(), '$set', 'd' || i, timestamp '2023-01-01',"
-            f""" '{{"$set": {{"number": ' || i || '}}}}', true, timestamp '2023-01-01' from range(1, {MANY + 1}) t(i)"""
-        )
+    store = Store(path)
+    store._writer.execute(
+        "insert into accepted select 1, i, gen_random_uuid(), '$set', 'd' || i, timestamp '2023-01-01',"
+        f""" '{{"$set": {{"number": ' || i || '}}}}', true, timestamp '2023-01-01' from range(1, {MANY + 1}) t(i)"""
+    )
+    store.close()
     return path.read_bytes()
 
 
 def folded(path: Path) -> int:
     """Up to which receipt persons are made, and there is one for each."""
-    with LocalService(path) as service:
-        count = service.store._number("select coalesce(max(receipt), 0) from folded")
-        assert service.store._number("select count(*) from people") == count
-        assert service.store._number("select count(distinct person) from people_ids") == count
-        assert service.store.raw_count() == MANY
-    return count
+    store = Store(path)
+    try:
+        count = store._number("select coalesce(max(receipt), 0) from folded")
+        assert store._number("select count(*) from people") == count
+        assert store._number("select count(distinct person) from people_ids") == count
+        assert store.raw_count() == MANY
+        return count
+    finally:
+        store.close()
 
 
 @pytest.mark.parametrize("path", ["query", "page"])
@@ -95,7 +100,7 @@ def test_ctrl_c_ends_the_command_while_persons_are_made(stored: bytes, tmp_path:
     url, _, key = (service.stdout.readline().split()[-1].split("=")[-1] for _ in range(3))
     asking = threading.Thread(target=ask_in_vain, args=(url, key))
     asking.start()
-    time.sleep(1.0)  # it folds for many times as long
+    time.sleep(0.5)  # it folds for many times as long
     began = time.monotonic()
     service.send_signal(signal.SIGINT)
     _, errors = service.communicate(timeout=60)

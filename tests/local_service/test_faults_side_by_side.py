@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
+from tests.support.services import running
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,7 @@ def met(service: LocalService) -> int:
 )  # fmt: skip
 def test_times_holds_for_requests_that_wait_side_by_side(fault: str) -> None:
     """Six requests have all met the fault before any of them has come whole; two are answered by it, four are taken."""
-    with LocalService(keys=KEYS, faults=[f"{fault},times=2"]) as service, ExitStack() as open_:
+    with running(KEYS, faults=[f"{fault},times=2"]) as service, ExitStack() as open_:
         spent = 1 if fault.startswith("rate") else 0  # what the rate admits comes first
         for _ in range(spent):
             assert status(opened(service, open_), BODY) == 200

@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from pipeline.local_service import Keyring
 from pipeline.local_service.keys import BadKeys, allows, generate_keys, load_keys
-from tests.support.plain_http import PLAIN
+from tests.support.capture_service import CLIENT
+from tests.support.commands import in_process
+from tests.support.management_service import LIST
 
 GOOD: dict[str, Any] = {
     "projects": [
@@ -39,6 +40,7 @@ def read(tmp_path: Path, content: Any) -> Keyring:
 def test_a_file_gives_projects_keys_and_scopes(tmp_path: Path) -> None:
     """Scopes as a list, or as an object with the projects that a key reaches."""
     keys = read(tmp_path, GOOD)
+    assert (keys.project_of("phc_test_2"), keys.project_of("phc_test_3")) == (2, None)
     assert [(one.id, one.name, one.capture_key) for one in keys.projects] == [
         (1, "One", "phc_test_1"),
         (2, "Two", "phc_test_2"),
@@ -87,49 +89,38 @@ def test_a_keyring_shows_no_key(tmp_path: Path) -> None:
     assert len(set(made.texts())) == 2
 
 
-@pytest.mark.parametrize(
-    ("scopes", "scope", "opens"),
-    [
+def test_scopes_open_what_they_name() -> None:
+    """A star opens everything, writing implies reading, and nothing else is implied."""
+    for scopes, scope, opens in (
         ({"*"}, "query:read", True),
         ({"query:read"}, "query:read", True),
         ({"hog_function:write"}, "hog_function:read", True),
         ({"hog_function:read"}, "hog_function:write", False),
         ({"session_recording:write"}, "hog_function:read", False),
         (set(), "query:read", False),
-    ],
-)
-def test_scopes_open_what_they_name(scopes: set[str], scope: str, opens: bool) -> None:
-    """A star opens everything, writing implies reading, and nothing else is implied."""
-    assert allows(frozenset(scopes), scope) is opens
-
-
-def started(*options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "pipeline", "service", "--port", "0", *options],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
+    ):
+        assert allows(frozenset(scopes), scope) is opens, (scopes, scope)
 
 
 def test_the_command_serves_its_files(tmp_path: Path) -> None:
     """Keys, a seed, a store, a behaviour and a setting, in a process of its own; no key is printed."""
     (tmp_path / "keys.json").write_text(json.dumps(GOOD))
     (tmp_path / "seed.json").write_text(json.dumps({"hog_functions": [{"name": "seeded", "hog": "h"}]}))
-    process = started(
-        "--keys", str(tmp_path / "keys.json"), "--seed", str(tmp_path / "seed.json"),
-        "--store", str(tmp_path / "store.duckdb"), "--behaviour", "observed", "--set", "icons=open",
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline", "service", "--port", "0", "--keys", str(tmp_path / "keys.json"), "--seed",
+         str(tmp_path / "seed.json"), "--store", str(tmp_path / "store.duckdb"), "--behaviour", "observed", "--set",
+         "icons=open"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     try:
         assert process.stdout is not None
         first = process.stdout.readline()
-        url = first.split()[-1]
+        functions = first.split()[-1] + LIST
         headers = {"authorization": "Bearer phx_test_all"}
-        found = httpx.get(f"{url}/api/projects/1/hog_functions/", headers=headers, timeout=30, **PLAIN).json()
+        found = CLIENT.get(functions, headers=headers).json()
         assert [one["name"] for one in found["results"]] == ["seeded"]
         assert "search_match_type" in found["results"][0]
-        assert (
-            httpx.get(f"{url}/api/projects/1/hog_functions/icons/", headers=headers, timeout=30, **PLAIN).status_code
-            == 200
-        )
+        assert CLIENT.get(functions + "icons/", headers=headers).status_code == 200
     finally:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -149,8 +140,7 @@ def test_a_wrong_option_is_two_lines(tmp_path: Path, options: list[str], said: s
     """Exit 2, what happened and what to do, no traceback."""
     seed = tmp_path / "seed.json"
     seed.write_text(json.dumps({"hog_functions": [{"name": 1}]}))
-    process = started(*(str(seed) if option == "SEED" else option for option in options))
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (2, "")
-    assert said in err
-    assert [line.split(":")[0] for line in err.splitlines()] == ["Error", "Try"]
+    ran = in_process("service", "--port", "0", *(seed if option == "SEED" else option for option in options))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert said in ran.stderr
+    assert [line.split(":")[0] for line in ran.stderr.splitlines()] == ["Error", "Try"]
