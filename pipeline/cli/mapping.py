@@ -248,7 +248,7 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool) -> int:
 
     What the rows do not show is an open choice, marked in the file. A plan is not ready while one is left.
     """
-    from pipeline.mapper.language.loader import parse
+    from pipeline.mapper.language.parsed import parse
     from pipeline.survey.recognition import Starter
 
     if output is not None and output.exists():

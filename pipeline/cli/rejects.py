@@ -37,7 +37,6 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
 
     from pipeline import api
     from pipeline.report.rejects import RefusedEvent, read_superseded, write_csv
-    from pipeline.report.terminal import rejects_view
 
     rows = api.read_rejects(directory, options, warn=common.warn)
     with common.output():
@@ -52,8 +51,12 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
                 sys.stdout, names, ([*(getattr(row, name, "") for name in names[:-1]), row.item or ""] for row in rows)
             )
         elif every:
+            from pipeline.report.terminal import rejects_view
+
             rejects_view.show_each(console(), rows)
         else:
+            from pipeline.report.terminal import rejects_view
+
             code = "" if options.code is None else f" --code {shlex.quote(options.code)}"
             command = f"backcast rejects {shlex.quote(directory)}{code}"
             superseded = read_superseded(directory) if options.code is None else None

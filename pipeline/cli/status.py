@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from pipeline.cli import common
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command(epilog="Example: backcast status plan/")
@@ -15,14 +20,15 @@ def status(directory: str, as_json: bool) -> int:
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.results import status_result
     from pipeline.report.state import read_status
-    from pipeline.report.terminal import steps
 
     plan, folder = open_plan(directory)
     found = read_status(plan, folder)
     result = status_result(plan, found)
-    common.show(
-        result,
-        lambda console: steps.show_status(console, plan, found, result, directory),
-        as_json=as_json,
-    )
+
+    def shown(console: Console) -> None:
+        from pipeline.report.terminal import steps
+
+        steps.show_status(console, plan, found, result, directory)
+
+    common.show(result, shown, as_json=as_json)
     return 0

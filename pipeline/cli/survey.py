@@ -22,13 +22,14 @@ def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool, quie
     Exit 4 when it has no row, as for a plan of it.
     """
     from pipeline import api
-    from pipeline.report.page.survey_page import write_survey
     from pipeline.report.terminal.survey_view import show_survey
     from pipeline.survey.recognition import no_rows
 
     with Surveying(quiet=quiet) as progress:
         result = api.survey_export(sources, options, step=progress.step)
     if options.report is not None:
+        from pipeline.report.page.survey_page import write_survey
+
         write_survey(options.report, result, sources)
     common.show(result, lambda console: show_survey(console, result, sources), as_json=as_json, quiet=quiet)
     if not result.rows:

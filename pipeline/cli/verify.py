@@ -37,7 +37,6 @@ def verify(
     from pipeline import config
     from pipeline.api import project_of_target
     from pipeline.delivery.send import Hooks, capture_key
-    from pipeline.imported import compare_files
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.contents import Results, earlier_verification
     from pipeline.report.machine import update_report
@@ -55,6 +54,8 @@ def verify(
     address, earlier = address_of(to), earlier_verification(folder, plan)
     with Verifying(quiet=quiet) as progress:
         if files:
+            from pipeline.imported import compare_files
+
             found, faults = compare_files(plan, folder, to, options, progress=progress.step)
             done = Repair(None, found)
         elif options.repair:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,41 +19,20 @@ from numpy.typing import NDArray
 from pipeline.engines import Engine
 from pipeline.engines.local import Workers
 from pipeline.plan.decisions import REMAINING, Decisions, copies_of, remaining_of, rows_out
-from pipeline.plan.duplicates import MAX_CLASHES, Clash, Decided, Replaced, Settled, decide, decide_one
+from pipeline.plan.duplicates import MAX_CLASHES, Clash, Replaced, Settled, decide, decide_one
 from pipeline.plan.event_uuids import write_uuids
 from pipeline.plan.key_records import KeyRange, without_large
+from pipeline.plan.piece_outcome import Outcome, decide_piece, outcome_of
 from pipeline.plan.request import Request
-from pipeline.plan.samples.pair_sample import Kinds, PairSample, kinds_of
+from pipeline.plan.samples.pair_sample import PairSample
 from pipeline.plan.sealed.directory import LinesWriter
-from pipeline.plan.statistics.activity import Activity, ActivityRecords, acts_of
+from pipeline.plan.statistics.activity import Activity, ActivityRecords
 from pipeline.plan.statistics.activity_facts import limits_of
-from pipeline.plan.statistics.hours import HourHistory, Quarters, count_quarters
+from pipeline.plan.statistics.hours import HourHistory
 from pipeline.plan.walk import Walk
-from pipeline.transform.block import BlockTransformer
 from pipeline.transform.event_keys import KEY
 
 T = TypeVar("T", Replaced, tuple[int, int])
-
-
-class _Outcome(NamedTuple):
-    """The decisions on a piece, and what the plan counts of the events that are sent."""
-
-    decided: Decided
-    quarters: Quarters
-    acts: NDArray[np.void]
-    kinds: Kinds
-
-
-def decide_piece(_: BlockTransformer, piece: KeyRange, *, collapse: bool) -> _Outcome:
-    """Decide on a piece of KEY records; the events that are sent are only counted."""
-    outcome = _outcome_of(decide(piece.sorted_as(KEY), collapse=collapse))
-    nothing = outcome.decided._replace(sent=outcome.decided.sent[:0].copy(), ordinals=np.zeros(0, np.uint32))
-    return outcome._replace(decided=nothing)
-
-
-def _outcome_of(decided: Decided) -> _Outcome:
-    sent, ordinals = decided.sent, decided.ordinals
-    return _Outcome(decided, count_quarters(sent["time"]), acts_of(sent, ordinals), kinds_of(sent, ordinals))
 
 
 def _first(one: T | None, other: T | None) -> T | None:
@@ -127,7 +106,7 @@ class Deduplication:
         here.configure(request.config)
         return here
 
-    def _outcomes(self, engine: Engine) -> Iterator[_Outcome]:
+    def _outcomes(self, engine: Engine) -> Iterator[Outcome]:
         """All pieces, and then those of one uuid that are too large for memory.
 
         Where earlier plans settled events, their index is searched in this process alone, which also marks what it
@@ -142,13 +121,13 @@ class Deduplication:
                 piece.delete()
         else:
             for piece in small:
-                yield _outcome_of(decide(piece.sorted_as(KEY), collapse=collapse, settled=settled))
+                yield outcome_of(decide(piece.sorted_as(KEY), collapse=collapse, settled=settled))
                 piece.delete()
         for piece in large:
-            yield from map(_outcome_of, decide_one(piece.files[0], keys.most, collapse=collapse, settled=settled))
+            yield from map(outcome_of, decide_one(piece.files[0], keys.most, collapse=collapse, settled=settled))
             piece.delete()
 
-    def _add(self, outcome: _Outcome, names: list[str]) -> None:
+    def _add(self, outcome: Outcome, names: list[str]) -> None:
         decided, source = outcome.decided, self._source
         self._decisions.add(decided.decisions)
         if self._remaining is not None:

@@ -83,7 +83,7 @@ def check_shape(model: str, value: object, *, accepts: Any = None, attr: str | N
     """
     from pydantic import ValidationError
 
-    from pipeline.management import models
+    import pipeline.management.models as models
 
     try:
         getattr(models, model).model_validate(value)
