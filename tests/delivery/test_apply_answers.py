@@ -5,15 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
@@ -29,7 +26,6 @@ from tests.support.deliveries import (
     CallDestination,
     Reply,
     balances,
-    forget,
     in_ledger,
     planned,
     run,
@@ -38,7 +34,6 @@ from tests.support.deliveries import (
     serving,
     uuid,
     uuids,
-    uuids_in,
 )
 
 pytestmark = pytest.mark.slow
@@ -61,8 +56,8 @@ def test_a_poison_event_is_found_and_the_rest_settles(tmp_path: Path) -> None:
         outcome = run(directory, server.url)
         taken = Counter(one for batch in uuids(server.asked) if uuid(77) not in batch for one in batch)
         requests = len(server.asked)
-    assert outcome.balanced
-    assert outcome.problem is None
+        assert len({one.body for one in server.asked}) == requests  # no body is sent again after a 400
+    assert (outcome.balanced, outcome.problem) == (True, None)
     assert (outcome.counts.accepted, outcome.counts.refused, outcome.counts.in_doubt) == (199, 1, 0)
     assert taken == Counter(uuid(number) for number in range(200) if number != 77)
     assert requests <= 2 + 2 * 7
@@ -122,7 +117,7 @@ def test_a_service_that_refuses_everything_is_soon_left_alone(tmp_path: Path) ->
     assert balances(outcome, open_plan(directory)[0])
 
 
-@pytest.mark.parametrize("status", [401, 402, 403, 404, 418])
+@pytest.mark.parametrize("status", [401, 418])
 def test_a_refusal_of_us_stops_at_once_and_resumes(tmp_path: Path, status: int) -> None:
     """Nothing more is sent, nothing is in doubt, and the next run sends all of it."""
     directory = planned(tmp_path, 100)
@@ -168,27 +163,15 @@ def test_garbage_is_in_doubt_after_three_tries(tmp_path: Path) -> None:
     assert in_ledger(directory, "select state, tries, status from batches where tries > 0") == [("begun", 3, 200)]
 
 
-ROWS = [
-    ("contract", Reply(200, b'{"status":"Ok"}'), True),
-    ("contract", Reply(202, b'{"status":1}'), True),
-    ("contract", Reply(200, b""), True),
-    ("contract", Reply(200, b"{}"), True),
-    ("contract", Reply(204, b""), False),
-    ("contract", Reply(200, b"null"), False),
-    ("contract", Reply(200, b"[]"), False),
-    ("contract", Reply(200, b'{"status":"Error","error":"nope"}'), False),
-    ("contract", Reply(200, b'{"error":"nope"}'), False),
-    ("posthog", Reply(200, b'{"status":"Ok"}'), True),
-    ("posthog", Reply(201, b'{"status":1}'), True),
-    ("posthog", Reply(200, b""), False),
-    ("posthog", Reply(200, b"{}"), False),
-    ("posthog", Reply(204, b""), False),
-    ("posthog", Reply(200, b'{"status":0}'), False),
-]
-"""What the README says of a 2xx, row by row: the plan's dialect, the answer, whether it settles."""
-
-
-@pytest.mark.parametrize(("dialect", "reply", "settles"), ROWS)
+@pytest.mark.parametrize(
+    ("dialect", "reply", "settles"),
+    [
+        ("contract", Reply(200, b""), True),
+        ("contract", Reply(200, b'{"status":"Error","error":"nope"}'), False),
+        ("posthog", Reply(201, b'{"status":1}'), True),
+        ("posthog", Reply(200, b""), False),
+    ],
+)
 def test_a_2xx_settles_by_the_dialect_of_the_plan(tmp_path: Path, dialect: str, reply: Reply, settles: bool) -> None:
     """At any address the plan's own dialect decides; what is in doubt is sent three times, then the run ends with 6."""
     directory = planned(tmp_path, 10, files=1, dialect=dialect)
@@ -201,7 +184,7 @@ def test_a_2xx_settles_by_the_dialect_of_the_plan(tmp_path: Path, dialect: str, 
     assert (outcome.problem.exit_code if outcome.problem else 0) == (0 if settles else 6)
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 0])
+@pytest.mark.parametrize("status", [429, 503, 0])
 def test_a_passing_failure_is_retried_with_the_same_bytes(tmp_path: Path, status: int) -> None:
     """The very same request again, until it settles."""
     directory = planned(tmp_path, 10, files=1)
@@ -211,26 +194,6 @@ def test_a_passing_failure_is_retried_with_the_same_bytes(tmp_path: Path, status
         assert len({one.body for one in server.asked}) == 1
     assert (outcome.counts.accepted, outcome.counts.batches_retried, outcome.counts.batches_sent) == (10, 1, 1)
     assert in_ledger(directory, "select state, tries from batches") == [("settled", 3)]
-
-
-def test_patience_at_its_end_stops_the_run_resumable(tmp_path: Path) -> None:
-    """After retries + 1 requests for one batch the run is unfinished, and the batch in doubt."""
-    directory = planned(tmp_path, 10, files=1)
-    with serving(scripted(Reply(503, b"later"))) as server:
-        outcome = run(directory, server.url, send_limits=SendLimits(1, RetryPolicy(tries=4, first=0)))
-        assert len(server.asked) == 5
-    assert isinstance(outcome.problem, Unfinished)
-    assert (outcome.counts.in_doubt, outcome.unsent) == (10, 0)
-
-
-def test_a_refused_connection_leaves_nothing_in_doubt(tmp_path: Path) -> None:
-    """Where nobody ever answered, nothing is in doubt and all of it is unsent."""
-    directory = planned(tmp_path, 10, files=1)
-    with serving(scripted(Reply())) as server:
-        url = server.url
-    outcome = run(directory, url, send_limits=SendLimits(1, RetryPolicy(tries=1, first=0)))
-    assert isinstance(outcome.problem, Unfinished)
-    assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
 
 
 def test_doubt_of_an_earlier_run_outlives_a_refusal(tmp_path: Path) -> None:
@@ -266,54 +229,3 @@ def test_the_key_is_in_request_bodies_only(tmp_path: Path) -> None:
     assert [KEY in text for text in told] == [False] * 5
     held = [path.name for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert held == []
-
-
-REPLIES = st.sampled_from(
-    [
-        OK,
-        OK,
-        Response(ResponseKind.RETRY, 503),
-        Response(ResponseKind.RETRY, 0, taken=False),
-        Response(ResponseKind.UNREACHABLE, 0, taken=False),
-        Response(ResponseKind.DOUBT, 200),
-        Response(ResponseKind.POISON, 400, taken=False),
-        Response(ResponseKind.TOO_LARGE, 413),
-        Response(ResponseKind.STOP, 401, taken=False),
-    ]
-)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return planned(tmp_path_factory.mktemp("scripts"), 40, batch=8, links=True)
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(script=st.lists(REPLIES, max_size=30), concurrency=st.integers(1, 4))
-def test_every_run_balances_and_resumes(small: Path, script: list[Response], concurrency: int) -> None:
-    """Whatever a service answers, each run balances; once it answers well everything is settled or refused, once."""
-    plan, _ = open_plan(small)
-    forget(small)
-    answers = iter(script)
-    lock = threading.Lock()
-    taken: Counter[str] = Counter()
-
-    def send(body: bytes) -> Response:
-        with lock:
-            response = next(answers, OK)
-            if response.kind is ResponseKind.SETTLED:
-                taken.update(uuids_in(body))
-            return response
-
-    for _ in range(40):
-        outcome = run_to(
-            small, CallDestination(send), send_limits=SendLimits(concurrency, RetryPolicy(tries=1, first=0))
-        )
-        assert balances(outcome, plan)
-        if outcome.balanced:
-            break
-    assert outcome.balanced
-    refused = {str(one) for (one,) in in_ledger(small, "select uuid from refused_events")}
-    assert set(taken.values()) <= {1}
-    assert not refused & set(taken)
-    assert len(taken) + len(refused) == plan.events.made

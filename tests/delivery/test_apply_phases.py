@@ -365,6 +365,7 @@ REPLIES = st.sampled_from(
     [
         *[OK] * 6,
         Response(ResponseKind.RETRY, 503),
+        Response(ResponseKind.RETRY, 0, taken=False),
         Response(ResponseKind.UNREACHABLE, 0, taken=False),
         Response(ResponseKind.DOUBT, 200),
         Response(ResponseKind.POISON, 400, taken=False),
