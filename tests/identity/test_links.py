@@ -6,14 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.updates import SealedLink, encode_merge
 from pipeline.models import SealedOptions
-from pipeline.plan.sealed.directory import read_lines
 from pipeline.plan.sealed.phases import phase_blocks
-from pipeline.timestamps import format_utc
 from pipeline.uuids import Hasher, namespace
 from tests.support import tiny_tool as tiny
 from tests.support.tiny_tool import AS_OF, HOUR, THEN, Made, make_plan, row, write
@@ -32,64 +28,42 @@ def planned(place: Path, *files: list[dict[str, Any]], **options: Any) -> Made:
 
 
 def test_a_merge_that_many_rows_state_is_one_link_and_never_an_event(tmp_path: Path) -> None:
-    """The rows are mapped; the plan has one merge more and no event."""
+    """The rows are mapped; the plan has one merge more and no event. Its file has one line a link, for people too."""
     made = planned(tmp_path, [link("u-1", "d-1"), link("u-1", "d-1"), row(key="k")], [link("u-1", "d-1")])
-    (found,) = made.identities()
-    assert (found.kind, found.distinct_id, found.other, found.rows) == ("identify", "u-1", "d-1", 3)
+    uuid = Hasher(namespace("tiny"))("link\x1fidentify\x1fu-1\x1fd-1")
+    assert made.identities() == [SealedLink("identify", "u-1", "d-1", THEN - 1_000, uuid, 3)]
+    (line,) = made.directory.identities.read_text().splitlines()
+    assert json.loads(line) == {
+        "kind": "identify", "distinct_id": "u-1", "other": "d-1", "time": THEN - 1_000, "uuid": uuid, "rows": 3,
+    }  # fmt: skip
     assert (made.plan.rows.mapped, made.plan.events.made) == (4, 2)
     assert dict(made.plan.events.phases) == {"identities": 1, "groups": 0, "events": 1, "persons": 0}
     assert [event["event"] for event in made.sent()] == ["Seen"]
 
 
-def test_the_uuid_of_a_link_is_made_of_its_kind_and_ids(tmp_path: Path) -> None:
-    """Neither its date nor the rows that state it change it, so a later plan knows it again."""
-    made = planned(tmp_path, [link("u-1", "d-1")])
-    expected = Hasher(namespace("tiny"))("link\x1fidentify\x1fu-1\x1fd-1")
-    assert [one.uuid for one in made.identities()] == [expected]
+def test_links_are_dated_before_what_they_join(tmp_path: Path) -> None:
+    """A millisecond before the earliest event of either id, else before their rows; never in the future, under 48 hours
+    old or before 1970. Without a time, 49 hours before `as_of`."""
+    times = {"a": THEN, "b": None, "c": AS_OF + HOUR, "d": 500, "e": -500, "f": THEN + 9, "g": THEN + 9}
+    rows = [link(f"u-{name}", f"d-{name}", at) for name, at in times.items()]
+    events = [row(id="d-f", at=THEN, key="1"), row(id="u-f", at=THEN + 5, key="2"), row(id="u-g", at=THEN, key="3")]
+    made = planned(tmp_path, rows, [*events, row(id="d-g", at=THEN + 7, key="4"), row(id="other", at=0, key="5")])
+    old = AS_OF - 49 * HOUR - 1_000
+    expected = {"a": THEN - 1_000, "b": old, "c": old, "d": 0, "e": 0, "f": THEN - 1_000, "g": THEN - 1_000}
+    assert {one.other[2:]: one.time for one in made.identities()} == expected
 
 
-@pytest.mark.parametrize("whose", ["u-1", "d-1"])
-def test_a_link_is_dated_a_millisecond_before_the_earliest_event_of_either_id(tmp_path: Path, whose: str) -> None:
-    """A merge that comes after the events it joins leaves two people."""
-    rows = [link("u-1", "d-1", THEN + 9), row(id=whose, at=THEN, key="a"), row(id="u-1", at=THEN + 5, key="b")]
-    made = planned(tmp_path, rows, [row(id="d-1", at=THEN + 7, key="c"), row(id="other", at=THEN - 9, key="d")])
-    assert [one.time for one in made.identities()] == [THEN - 1_000]
-
-
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (THEN, THEN - 1_000),
-        (None, AS_OF - 49 * HOUR - 1_000),
-        (AS_OF + HOUR, AS_OF - 49 * HOUR - 1_000),
-        (500, 0),
-        (-500, 0),
-    ],
-)
-def test_a_link_of_ids_without_events_is_dated_by_its_rows(tmp_path: Path, said: int | None, expected: int) -> None:
-    """Never in the future, never under 48 hours old, never before 1970; without a time, 49 hours before `as_of`."""
-    made = planned(tmp_path, [link("u-1", "d-1", said), row(id="other", key="k")])
-    assert [one.time for one in made.identities()] == [expected]
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_an_id_that_two_users_claim_goes_to_the_first_claim(tmp_path: Path, turned: bool) -> None:
-    """By the time of the claim, not by the order of the rows; the other is told in the table of pairs."""
-    rows = [link("u-2", "d-1", THEN), link("u-1", "d-1", THEN + 1), link("u-1", "d-1", THEN + 2)]
-    made = planned(tmp_path, rows[::-1] if turned else rows)
-    assert [(one.distinct_id, one.other) for one in made.identities()] == [("u-2", "d-1")]
-    decided = [(one.decision, one.reason, one.pairs) for one in made.plan.people.identities.decisions]
-    assert decided == [("conflict", "other_user", 1), ("first_user", "first_user", 1)]
-
-
-def test_a_merge_that_must_not_be_is_told_and_not_sent(tmp_path: Path) -> None:
-    """Of an id with itself, with a word that names nobody, or with one too long; the row counts as mapped."""
+def test_what_is_not_merged_is_told(tmp_path: Path) -> None:
+    """An id that two users claim goes to the first claim, by its time and not by the order of the rows. An id is not
+    merged with itself, with a word that names nobody, or with one too long; the row counts as mapped."""
     rows = [link("u-1", "null"), link("u-1", "u-1"), link("u-1", "x" * 201), row(key="k")]
-    made = planned(tmp_path, rows)
-    assert made.identities() == []
-    reasons = {one.reason: one.decision for one in made.plan.people.identities.decisions}
-    assert reasons == dict.fromkeys(("junk_id", "self_pair", "long_id"), "refused")
-    assert (made.plan.rows.mapped, made.plan.events.made) == (4, 1)
+    claims = [link("u-1", "d-1", THEN + 1), link("u-1", "d-1", THEN + 2), link("u-2", "d-1", THEN)]
+    made = planned(tmp_path, rows, claims)
+    assert [(one.distinct_id, one.other) for one in made.identities()] == [("u-2", "d-1")]
+    decided = {one.reason: (one.decision, one.pairs) for one in made.plan.people.identities.decisions}
+    refused = dict.fromkeys(("junk_id", "self_pair", "long_id"), ("refused", 1))
+    assert decided == refused | {"other_user": ("conflict", 1), "first_user": ("first_user", 1)}
+    assert (made.plan.rows.mapped, made.plan.events.made) == (7, 2)
 
 
 def test_merges_of_people_who_asked_to_be_forgotten_are_left_out(tmp_path: Path) -> None:
@@ -128,14 +102,3 @@ def test_links_are_read_back_in_blocks_of_five_thousand(tmp_path: Path) -> None:
     mapper = tiny.TinyMapper(options)
     blocks = list(phase_blocks("identities", made.plan, made.directory, mapper, options))
     assert [(number, len(events)) for number, events in blocks] == [(0, 5_000), (1, 1)]
-
-
-def test_the_links_file_can_be_read_by_a_person(tmp_path: Path) -> None:
-    """One line a link."""
-    made = planned(tmp_path, [link("u-1", "d-1")])
-    (line,) = made.directory.identities.read_text().splitlines()
-    (one,) = read_lines(made.directory.identities, SealedLink)
-    assert json.loads(line) == {
-        "kind": "identify", "distinct_id": "u-1", "other": "d-1", "time": THEN - 1_000, "uuid": one.uuid, "rows": 1,
-    }  # fmt: skip
-    assert format_utc(one.time) == "2023-09-22T23:59:59.999Z"

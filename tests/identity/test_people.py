@@ -30,57 +30,40 @@ pytestmark = pytest.mark.slow
 # -- each tool's ways ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("label", ["225CC746-EA3B-4D51", "10be417a-cd8e-4000"])
-def test_the_label_of_a_mixpanel_cluster_is_the_users(tmp_path: Path, label: str) -> None:
-    """The user's own id survives, in capitals or not; what the device did before belongs to the user."""
+def test_mixpanels_people_are_those_that_its_rows_and_records_join(tmp_path: Path) -> None:
+    """The label of a cluster is the user's, whose own id survives; an e-mail is no device; merges of many, a chain and
+    a cycle are stars, of which the service refuses no link; a profile export wins over what old events say of a
+    property."""
     rows = [
-        mixpanel(1, label),
-        mixpanel(2, label, _user_id="324172", _device_id="d791b834"),
+        *(mixpanel(at, label) for at, label in ((1, "225CC746-EA3B-4D51"), (1, "10be417a-cd8e-4000"))),
+        mixpanel(2, "225CC746-EA3B-4D51", _user_id="324172", _device_id="d791b834"),
+        mixpanel(2, "10be417a-cd8e-4000", _user_id="324173", _device_id="d791b835"),
         mixpanel(3, "other", _user_id="other"),
-    ]
-    assert set(people(sent(tmp_path, "mixpanel", rows))) == {tuple(sorted(("324172", label))), ("other",)}
-
-
-def test_a_simplified_mixpanel_device_joins_its_user_and_an_email_never_does(tmp_path: Path) -> None:
-    """$device:ID keeps its beginning on both sides; a $device_id that is an e-mail is no device."""
-    rows = [
         mixpanel(1, "$device:d1", _device_id="d1"),
-        mixpanel(2, "u-1", _user_id="u-1", _device_id="d1"),
+        mixpanel(2, "u-1", _user_id="u-1", _device_id="d1", _initial_referrer="$direct"),
         mixpanel(3, "$device:ada@example.com", _device_id="ada@example.com"),
         mixpanel(4, "u-2", _user_id="u-2", _device_id="ada@example.com"),
-    ]
-    found = set(people(sent(tmp_path, "mixpanel", rows)))
-    assert found == {("$device:d1", "u-1"), ("$device:ada@example.com",), ("u-2",)}
-
-
-def test_mixpanel_merges_of_many_a_chain_and_a_cycle_are_stars(tmp_path: Path) -> None:
-    """No link is refused by the service, so each set of ids is one person."""
-    rows = [
         mixpanel(1, "a", "$merge", _distinct_ids=["a", "b", "c"]),
         mixpanel(2, "x", "$create_alias", alias="y"),
         mixpanel(3, "y", "$create_alias", alias="z"),
         mixpanel(4, "z", "$create_alias", alias="x"),
         *(mixpanel(10 + number, one) for number, one in enumerate("abcxyz")),
     ]
-    room = sent(tmp_path, "mixpanel", rows)
-    assert set(people(room)) == {("a", "b", "c"), ("x", "y", "z")}
+    page = {"results": [{"$distinct_id": "u-1", "$properties": {"$email": "ada@example.com", "n": 1}}]}
+    room = sent(tmp_path, "mixpanel", rows, [page, {"$distinct_id": "u-3", "$properties": {"plan": "pro"}}])
+    alone = {("other",), ("$device:ada@example.com",), ("u-2",), ("a", "b", "c"), ("x", "y", "z")}
+    joined = {("225CC746-EA3B-4D51", "324172"), ("10be417a-cd8e-4000", "324173")}
+    assert people(room) == {ids: {} for ids in alone | joined} | {
+        ("$device:d1", "u-1"): {"$initial_referrer": "$direct", "email": "ada@example.com", "n": 1},
+        ("u-3",): {"plan": "pro"},
+    }
     assert room.warnings() == []
 
 
-def test_mixpanel_people_join_events_in_one_plan(tmp_path: Path) -> None:
-    """A profile export is the latest state: it wins over what old events say of the same property."""
-    rows = [mixpanel(1, "u-1", _user_id="u-1", _initial_referrer="$direct")]
-    page = {"results": [{"$distinct_id": "u-1", "$properties": {"$email": "ada@example.com", "n": 1}}]}
-    profile = {"$distinct_id": "u-2", "$properties": {"plan": "pro"}}
-    room = sent(tmp_path, "mixpanel", rows, [page, profile])
-    assert people(room) == {
-        ("u-1",): {"$initial_referrer": "$direct", "email": "ada@example.com", "n": 1},
-        ("u-2",): {"plan": "pro"},
-    }
-
-
-def test_an_amplitude_device_of_two_users_is_the_firsts_and_a_servers_devices_are_nobodys(tmp_path: Path) -> None:
-    """A shared tablet; a user who comes before the device; a server that makes a device up for each call."""
+def test_amplitudes_people_are_those_that_its_rows_and_merged_ids_join(tmp_path: Path) -> None:
+    """A shared tablet is its first user's, a server's devices and a user's id in a device's place are nobody's, and
+    merged ids are followed from link to link. Groups have their final properties and no event of their own."""
+    merged = [{"amplitude_id": one, "merged_amplitude_id": one + 1} for one in (1, 2)]
     rows = [
         amplitude(1, None, "tablet"),
         amplitude(2, "ann", "tablet"),
@@ -88,52 +71,32 @@ def test_an_amplitude_device_of_two_users_is_the_firsts_and_a_servers_devices_ar
         amplitude(4, "cid", "phone"),
         amplitude(5, None, "phone"),
         *(amplitude(10 + number, "ann", f"call-{number}") for number in range(5)),
+        amplitude(1, "324172", "324172"),
+        amplitude(2, "346298", "324172"),
+        amplitude(3, "346298", "d"),
+        amplitude(1, None, "d-1", amplitude_id=1),
+        amplitude(2, "eve", "d-2", amplitude_id=3),
+        amplitude(3, "bob", "b", groups={"company": ["acme", "zoo"], "team": "red"}),
     ]
-    room = sent(tmp_path, "amplitude", rows)
-    assert set(people(room)) == {("ann", "tablet"), ("bob",), ("cid", "phone")}
-    assert room.count() == len(rows) + 2
-
-
-def test_numeric_user_ids_in_a_devices_place_weld_nobody(tmp_path: Path) -> None:
-    """A tracker that writes a user's id where the device's belongs."""
-    rows = [amplitude(1, "324172", "324172"), amplitude(2, "346298", "324172"), amplitude(3, "346298", "d")]
-    assert set(people(sent(tmp_path, "amplitude", rows))) == {("324172",), ("346298",)}
-
-
-def test_what_was_said_of_a_device_counts_for_the_person_it_became(tmp_path: Path) -> None:
-    """By the time of each saying, whichever id it names."""
-    rows = [
-        segment(1, "identify", None, "a-1", traits={"plan": "free", "n": 1}),
-        segment(2, "track", None, "a-1"),
-        segment(3, "identify", "u-1", "a-1", traits={"plan": "pro"}),
+    told = [{"acme": {"plan": "free", "n": 1}}, {"acme": {"plan": "pro"}}]
+    of_groups = [
+        amplitude(at, "bob", "b", "$groupidentify", group_properties={"company": each}) for at, each in enumerate(told)
     ]
-    assert people(sent(tmp_path, "segment", rows)) == {("a-1", "u-1"): {"plan": "pro", "n": 1}}
-
-
-def test_amplitudes_merged_ids_are_followed(tmp_path: Path) -> None:
-    """An id that was merged into another joins the device of the one to the user of the other, from link to link."""
-    merged = [{"amplitude_id": one, "merged_amplitude_id": one + 1} for one in (1, 2)]
-    rows = [amplitude(1, None, "d-1", amplitude_id=1), amplitude(2, "ann", "d-2", amplitude_id=3)]
-    room = sent(tmp_path, "amplitude", rows, merged, settings={"merged_ids": "yes"})
-    assert set(people(room)) == {("ann", "d-1")}
+    room = sent(tmp_path, "amplitude", [*rows, *of_groups], merged, settings={"merged_ids": "yes"})
+    assert set(people(room)) == {
+        ("ann", "tablet"), ("bob",), ("cid", "phone"), ("324172",), ("346298",), ("d-1", "eve"),
+    }  # fmt: skip
+    assert groups(room) == {("company", "acme"): {"plan": "pro", "n": 1}, ("team", "red"): {}}
+    assert room.select("select count(*) from events where event = 'Seen'") == [(len(rows),)]
     assert room.warnings() == []
 
 
-def test_amplitudes_groups_have_their_final_properties_and_no_event_of_their_own(tmp_path: Path) -> None:
-    """One event for each group, also for one that is only named."""
-    rows = [
-        amplitude(1, "ann", "d", "$groupidentify", group_properties={"company": {"acme": {"plan": "free", "n": 1}}}),
-        amplitude(2, "ann", "d", "$groupidentify", group_properties={"company": {"acme": {"plan": "pro"}}}),
-        amplitude(3, "ann", "d", groups={"company": ["acme", "zoo"], "team": "red"}),
-    ]
-    room = sent(tmp_path, "amplitude", rows)
-    assert groups(room) == {("company", "acme"): {"plan": "pro", "n": 1}, ("team", "red"): {}}
-
-
 def test_segments_calls_make_persons_traits_and_groups(tmp_path: Path) -> None:
-    """identify, alias and group calls; an anonymous id that survives a logout stays the first user's."""
+    """identify, alias and group calls; an anonymous id that survives a logout stays the first user's, and what was said
+    of it counts for that person, by the time of each saying."""
     rows = [
         segment(1, "track", None, "a-1"),
+        segment(1, "identify", None, "a-1", traits={"plan": "free", "m": 1}),
         segment(2, "identify", "u-1", "a-1", traits={"plan": "free"}),
         segment(3, "identify", "u-1", "a-1", traits={"plan": "pro", "n": 1}),
         segment(4, "identify", "u-2", "a-1", traits={"plan": "team"}),
@@ -143,7 +106,7 @@ def test_segments_calls_make_persons_traits_and_groups(tmp_path: Path) -> None:
     ]
     room = sent(tmp_path, "segment", rows)
     assert people(room) == {
-        ("a-1", "u-1"): {"plan": "pro", "n": 1}, ("u-2",): {"plan": "team"}, ("u-3", "u-3@example.com"): {},
+        ("a-1", "u-1"): {"plan": "pro", "n": 1, "m": 1}, ("u-2",): {"plan": "team"}, ("u-3", "u-3@example.com"): {},
     }  # fmt: skip
     assert groups(room) == {("company", "acme"): {"name": "Acme"}}
 

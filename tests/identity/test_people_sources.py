@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,52 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.options import PlanOptions
-from pipeline.plan.sealed.manifest import Plan
-from tests.support.deliveries import run
-from tests.support.rehearsal import NOW, Room, fresh
+from tests.support.people import amplitude, mixpanel, people, planned, segment, sent
 
 pytestmark = pytest.mark.slow
 
-AS_OF = datetime.fromtimestamp(NOW // 1_000_000, UTC)
-Rows = Sequence[dict[str, Any]]
-
-
-def planned(place: Path, mapping: str, *files: Rows, **asked: Any) -> Plan:
-    """A plan of rows in files of JSON lines, in `place`/plan."""
-    (place / "export").mkdir(parents=True)
-    for number, rows in enumerate(files):
-        (place / "export" / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return pipeline.plan_export(
-        place / "export", place / "plan", PlanOptions(mapping=mapping, as_of=AS_OF, workers=0, timezone="UTC", **asked)
-    )
-
-
-def sent(place: Path, mapping: str, *files: Rows, **asked: Any) -> Room:
-    """The project of the local service that such a plan was sent to; the service had nothing to say against it."""
-    planned(place, mapping, *files, **asked)
-    room = fresh()
-    assert run(place / "plan", room.url, key=room.key()).balanced
-    assert room.warnings() == []
-    return room
-
-
-def people(room: Room) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Each person's properties by its ids, without the persons of groups."""
-    return {
-        one.distinct_ids: one.properties for one in room.persons() if not one.distinct_ids[0].startswith("$company_")
-    }
-
-
 # -- Mixpanel ------------------------------------------------------------------------------------------------
-
-
-def mixpanel(at: int, distinct_id: str, **more: Any) -> dict[str, Any]:
-    """An event's row; of the properties' names `_x` stands for `$x`."""
-    named = {f"${key[1:]}" if key.startswith("_") else key: value for key, value in more.items()}
-    time = 1_672_531_200 + at
-    return {"event": "Seen", "properties": {"time": time, "distinct_id": distinct_id, "$insert_id": f"i{at}"} | named}
 
 
 def profile(distinct_id: Any, **more: Any) -> dict[str, Any]:
@@ -216,17 +173,13 @@ def test_six_types_without_a_choice_stop_the_plan(tmp_path: Path) -> None:
 def test_ordinary_rows_say_what_their_groups_are(tmp_path: Path) -> None:
     """The latest row that has a property of a group decides, whatever its event; a group that cannot be sent costs no
     event, and neither does an object of another shape."""
-
-    def row(at: int, kind: str, **groups: Any) -> dict[str, Any]:
-        own = {"$insert_id": f"i{at}", "event_type": kind, "event_time": f"2023-01-02 03:04:{at:02d}"}
-        return own | {"device_id": "d-1", "group_properties": groups}
-
-    rows = [
-        row(1, "Played", company={"acme": {"plan": "free", "seats": 1}}),
-        row(3, "Played", company={"acme": {"plan": "pro"}, "x" * 201: {"plan": "pro"}}),
-        row(2, "$groupidentify", company={"acme": {"plan": "none", "name": "Acme"}}),
-        row(4, "Stopped", company="acme"),
+    told: list[tuple[int, str, Any]] = [
+        (1, "Played", {"acme": {"plan": "free", "seats": 1}}),
+        (3, "Played", {"acme": {"plan": "pro"}, "x" * 201: {"plan": "pro"}}),
+        (2, "$groupidentify", {"acme": {"plan": "none", "name": "Acme"}}),
+        (4, "Stopped", "acme"),
     ]
+    rows = [amplitude(at, None, "d-1", name, group_properties={"company": group}) for at, name, group in told]
     room = sent(tmp_path, "amplitude", rows)
     assert room.select("SELECT event FROM events WHERE event NOT LIKE '$%' ORDER BY timestamp") == [
         ("Played",), ("Played",), ("Stopped",)
@@ -240,27 +193,17 @@ def test_ordinary_rows_say_what_their_groups_are(tmp_path: Path) -> None:
 # -- Segment and RudderStack --------------------------------------------------------------------------------------
 
 
-def call(at: int, kind: str, user: str | None, anonymous: str | None, **more: Any) -> dict[str, Any]:
-    """A message."""
-    when = f"2023-01-02T03:04:{at:02d}Z"
-    name = {"event": "Seen"} if kind == "track" else {}
-    return (
-        {"type": kind, "messageId": f"m-{at}", "timestamp": when, "userId": user, "anonymousId": anonymous}
-        | name
-        | more
-    )
-
-
 @pytest.mark.parametrize("tool", ["segment", "rudderstack"])
 def test_a_group_call_says_that_its_two_ids_are_one_person(tmp_path: Path, tool: str) -> None:
     """As any other call with both does; what it says of the group is not lost where its member's id is too long."""
     long = "x" * 201
     rows = [
-        call(1, "track", None, "a-1"),
-        call(2, "track", "u-1", None),
-        call(3, "group", "u-1", "a-1", groupId="acme", traits={"name": "Acme"}),
-        call(4, "group", long, long + "y", groupId="acme", traits={"seats": 4}),
-    ]  # fmt: skip
+        segment(1, "track", None, "a-1"),
+        segment(2, "track", "u-1", None),
+        segment(3, "group", "u-1", "a-1", groupId="acme", traits={"name": "Acme"}),
+        segment(4, "group", long, long + "y", groupId="acme", traits={"seats": 4}),
+    ]
     room = sent(tmp_path, tool, rows)
     assert set(people(room)) == {("a-1", "u-1")}
     assert [(one.key, one.properties) for one in room.groups()] == [("acme", {"name": "Acme", "seats": 4})]
+    assert room.warnings() == []

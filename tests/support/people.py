@@ -54,7 +54,9 @@ def sent(place: Path, mapping: str, *files: Rows, room: Room | None = None, **as
 def people(room: Room) -> dict[tuple[str, ...], dict[str, Any]]:
     """Each person's properties by its ids; persons of groups, which have no other use, are left out."""
     return {
-        one.distinct_ids: one.properties for one in room.persons() if not one.distinct_ids[0].startswith("$company_")
+        one.distinct_ids: one.properties
+        for one in room.persons()
+        if not one.distinct_ids[0].startswith(("$company_", "$team_"))
     }
 
 
