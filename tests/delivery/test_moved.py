@@ -17,16 +17,16 @@ from tests.support.deliveries import KEY, Reply, identities, planned, request_of
 pytestmark = pytest.mark.slow
 
 ONE = SendLimits(1, RetryPolicy(seconds=60, first=0))
-REQUESTS = 6
+REQUESTS = 3
 
 
 def moved(address: str, status: int) -> Reply:
     return Reply(status, b"", {"Location": address})
 
 
-@pytest.mark.parametrize(("status", "asked"), [(301, 1), (308, 1), (302, REQUESTS), (303, REQUESTS), (307, REQUESTS)])
+@pytest.mark.parametrize(("status", "asked"), [(301, 1), (308, 1), (302, REQUESTS), (307, REQUESTS)])
 def test_a_permanent_redirect_is_asked_for_once_a_run(tmp_path: Path, status: int, asked: int) -> None:
-    """Six batches: of 301 and 308 the first tells the others where to go; every other redirect is asked for anew."""
+    """Three batches: of 301 and 308 the first tells the others where to go; every other redirect is asked for anew."""
     directory = planned(tmp_path, 10 * REQUESTS, files=1)
     with serving(lambda _: Reply()) as there, serving(lambda _: moved(f"{there.url}/new", status)) as here:
         outcome = run(directory, here.url, send_limits=ONE)

@@ -12,10 +12,8 @@ from pipeline.delivery.destination import ResponseKind
 from pipeline.errors import Refused
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.report.state import read_status
-from tests.support.deliveries import AT_ONCE, BODY, Asked, Reply, identities, planned, run, scripted, send, serving
+from tests.support.deliveries import AT_ONCE, BODY, Asked, Reply, planned, run, scripted, send, serving, uuid
 from tests.support.tls_servers import Authority, serving_tls
-
-STATUSES = [301, 302, 303, 307, 308]
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +25,10 @@ def to(address: str, status: int = 307) -> Callable[[Asked], Reply]:
     return scripted(Reply(status, b"", {"Location": address}))
 
 
-@pytest.mark.parametrize("status", STATUSES)
-def test_https_is_redirected_to_https_with_method_and_body(authority: Authority, status: int) -> None:
+def test_https_is_redirected_to_https_with_method_and_body(authority: Authority) -> None:
     """A second TLS server on another port of the host gets the POST with the same bytes and headers."""
     with serving_tls(scripted(Reply()), authority) as second:
-        with serving_tls(to(f"{second.url}/onward", status), authority) as first:
+        with serving_tls(to(f"{second.url}/onward", 308), authority) as first:
             response = send(first.url, ca_file=authority.file)
             assert [one.body for one in first.asked] == [BODY]
         assert response.kind is ResponseKind.SETTLED
@@ -40,7 +37,7 @@ def test_https_is_redirected_to_https_with_method_and_body(authority: Authority,
         ]
 
 
-@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("status", [301, 307])
 def test_https_is_never_redirected_down_to_http(authority: Authority, status: int) -> None:
     """The plain server is never asked, on the same host and when its host was allowed by name neither."""
     with serving(scripted(Reply())) as plain, serving_tls(to(plain.url + "/batch/", status), authority) as first:
@@ -90,17 +87,9 @@ def test_a_certificate_of_another_name_is_not_trusted(authority: Authority) -> N
 def test_a_whole_run_goes_through_a_redirect(tmp_path: Path) -> None:
     """Every batch is sent on, and everything settles."""
     directory = planned(tmp_path, 60)
-    landed: set[tuple[str, str, str, str]] = set()
-
-    def take(asked: Asked) -> Reply:
-        for event in asked.events:
-            landed.add((event["uuid"], event["event"], event["properties"]["distinct_id"], event["timestamp"]))
-        return Reply()
-
-    with serving(take) as second, serving(to(second.url + "/batch/", 302)) as first:
-        outcome = run(directory, first.url)
-    assert outcome.balanced
-    assert len(landed) == len(identities(60)) == 60
+    with serving(scripted(Reply())) as second, serving(to(second.url + "/batch/", 302)) as first:
+        assert run(directory, first.url).balanced
+        assert {event["uuid"] for one in second.asked for event in one.events} == {uuid(number) for number in range(60)}
 
 
 def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> None:
@@ -114,13 +103,3 @@ def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> N
         assert second.asked == []
         assert run(directory, first.url, redirect_hosts=("localhost",)).balanced
     assert read_status(*open_plan(directory)).state == "sent"
-
-
-def test_a_redirect_loop_is_exit_5(tmp_path: Path) -> None:
-    """Two servers that send each other the request: five hops, then the run stops."""
-    directory = planned(tmp_path, 5, files=1)
-    with serving(lambda asked: Reply(307, b"", {"Location": f"/{asked.number}"})) as server:
-        outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
-        assert len(server.asked) == 6
-    assert isinstance(outcome.problem, Refused)
-    assert "more than 5 redirects" in str(outcome.problem)
