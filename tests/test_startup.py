@@ -35,7 +35,7 @@ LOADS: dict[str, set[str]] = {
     "rejects PLAN": {"rich"},
     "rejects PLAN --json": set(),
     "mapping list": {"rich"},
-    "mapping new EXPORT -o NEW": {*READS, "pipeline.mapper.compiler"},
+    "mapping new EXPORT -o NEW": {"numpy", "pipeline.extractors.discovery"},
     "survey EXPORT": READS,
     "plan EXPORT -m mixpanel --timezone America/Los_Angeles -o NEW": {
         *TRANSFORMS, *READS, *REPORTS, "pipeline.plan.build",

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pipeline.mapper.language.scalars import comment, quoted, scalar
 from pipeline.mapper.language.sections import FORMAT
 from pipeline.survey.columns import LIST, Column
-from pipeline.survey.draft.cases import cases_of
 from pipeline.survey.draft.decisions import Choice, Decisions, Option
 from pipeline.survey.draft.event import event_section
 from pipeline.survey.draft.people import people_sections
@@ -50,6 +49,8 @@ def draft_mapping(table: Table, unique: Mapping[str, int], answers: Mapping[str,
     sections += [property_sections(known), _columns(known)]
     _choose_files(known)
     body = "\n".join(sections) + "\n"
+    from pipeline.survey.draft.cases import cases_of  # which compiles the mapping
+
     cases, unsent = cases_of(_head(known, "") + body, table.records, table.form)
     columns = {column.path: known.ref(column) for column in known.columns.values()}
     choices = list(known.choices)
