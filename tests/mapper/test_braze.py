@@ -34,13 +34,6 @@ def test_both_forms_give_the_same_events(tmp_path: Path) -> None:
         assert (found, plan.events.phases) == (events, expected.events.phases)
 
 
-def test_prices_have_the_digits_that_were_set(tmp_path: Path) -> None:
-    """A 32-bit number is read as the shortest decimal that it is."""
-    _, events = planned(tmp_path / "plan", [buckets(tmp_path / "bucket")])
-    prices = {event["properties"]["revenue"] for event in events if event["event"] == "purchase"}
-    assert prices == {4.14, 5.14, 7.14, 8.14, 10.14}
-
-
 def test_a_file_without_its_folder_stops_the_plan(tmp_path: Path) -> None:
     """Its events would have no name."""
     kind = "users.behaviors.Purchase"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +78,6 @@ def test_one_row_in_two_tables_is_one_event(tmp_path: Path) -> None:
     plan, events = planned(tmp_path / "plan", [first, second])
     assert len(events) == len(rows)
     assert sum(plan.skips.values()) == 5
-
-
-def test_people_of_the_sample(tmp_path: Path) -> None:
-    """A user and the browser are merged once, and rows without consent are nobody's."""
-    plan, events = planned(tmp_path / "plan", [write_lines(tmp_path / "rows.json", ga4.extract_lines(ga4.rows()))])
-    assert plan.events.phases["identities"] == 4
-    nobody = [event for event in events if event["properties"].get("$process_person_profile") is False]
-    assert Counter(event["event"] for event in nobody) == {"$pageview": 3}
-    assert len({event["properties"]["distinct_id"] for event in nobody}) == 3
 
 
 @pytest.mark.parametrize("running", ["events_intraday_20231115", "events_fresh_20231115"])

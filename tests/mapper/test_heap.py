@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from sample_data.generator import heap
 from tests.support.sent_events import planned
 
 ALL_EVENTS = ["event_id", "user_id", "session_id", "time", "event_table_name"]
-Expected = tuple[Any, list[dict[str, Any]], Path]
+Expected = tuple[Any, list[dict[str, Any]]]
 
 
 def bucket(folder: Path) -> Path:
@@ -34,7 +33,8 @@ def unloaded(folder: Path, form: str) -> Path:
     folder.mkdir()
     (folder / "heap_names.csv").write_bytes(heap.bucket()["heap_names.csv"])
     for name, rows in heap.tables().items():
-        path = folder / {"snowflake": f"{name.upper()}/data_0_0_0.csv", "parquet": f"{name}_raw/000000000000.parquet"}.get(form, f"{name}.csv")  # noqa: E501  # fmt: skip
+        files = {"snowflake": f"{name.upper()}/data_0_0_0.csv", "parquet": f"{name}_raw/000000000000.parquet"}
+        path = folder / files.get(form, f"{name}.csv")
         path.parent.mkdir(parents=True, exist_ok=True)
         if form == "parquet":
             pq.write_table(heap.parquet_table(name, [*rows, *rows[:1]]), path)
@@ -51,9 +51,9 @@ def typed(event: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
-    """The plan of the bucket, its events, and where the plan is."""
+    """The plan of the bucket, and its events."""
     folder = tmp_path_factory.mktemp("heap")
-    return *planned(folder / "plan", [bucket(folder / "bucket")]), folder / "plan"
+    return planned(folder / "plan", [bucket(folder / "bucket")])
 
 
 @pytest.mark.parametrize("form", ["csv", "snowflake", "parquet"])
@@ -64,33 +64,6 @@ def test_tables_of_a_warehouse_give_the_events_of_the_bucket(tmp_path: Path, for
     assert plan.rejects == {}
     assert [typed(event) for event in events] == [typed(event) for event in expected[1]]
     assert plan.events.phases == expected[0].events.phases
-
-
-def test_a_table_that_was_synced_again_as_a_whole_replaces_the_earlier_one(
-    expected: Expected,
-) -> None:
-    """A click that the label no longer fits is gone, and an event of two labels is two events of one action."""
-    plan, events, _ = expected
-    assert Counter(event["event"] for event in events) == {
-        "$pageview": 15, "$screen": 3, "click_buy": 5, "click_buy_on_shop": 5, "Signed Up": 2,
-    }  # fmt: skip
-    assert plan.skips == {"session_event": 6, "duplicate_event": 1}
-    clicks: dict[str, set[str]] = {}
-    for event in events:
-        if event["event"].startswith("click"):
-            clicks.setdefault(event["properties"]["heap_event_id"], set()).add(event["uuid"])
-    assert [len(uuids) for uuids in clicks.values()] == [2] * 5
-
-
-def test_a_chain_of_migrations_ends_in_the_identity(expected: Expected) -> None:
-    """Each id is merged directly into the one that is known, with all of its digits."""
-    merges = [json.loads(line) for line in (expected[2] / "identities.jsonl").read_text().splitlines()]
-    first, second, third = heap.tables()["user_migrations"]
-    pairs = {(merge["other"], merge["distinct_id"]) for merge in merges}
-    assert pairs == {
-        (str(first["from_user_id"]), "u-0"), (str(first["to_user_id"]), "u-0"), (str(second["from_user_id"]), "u-3"),
-        (str(second["to_user_id"]), "u-3"), (str(third["to_user_id"]), "u-3"),
-    }  # fmt: skip
 
 
 def test_all_events_adds_only_what_no_other_table_has(tmp_path: Path, expected: Expected) -> None:

@@ -20,6 +20,7 @@ from pipeline import uuids
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import Mapper, available, load
 from pipeline.mapper import compile as compile_mapping
+from pipeline.mapper.language.sections import Call, Clock, Ids, Mapping, Place, Properties
 from pipeline.mapper.program.references import path_steps, references_in
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, SealedOptions, Skip, UnvalidatedEvent
 from tests.support.small_mappings import HEAD, ROW, drafted, mapper, properties, record, told
@@ -37,66 +38,112 @@ def test_an_untouched_value_is_the_very_same_object() -> None:
     assert draft.properties["c"] is kept[1]
 
 
-def test_the_order_of_properties_is_the_rows_own() -> None:
-    """Properties keep their order; a renamed one moves to the end."""
-    assert list(properties(DROP + "  rename: {a: z}\n", '"b":1,"a":2,"c":3')) == ["b", "c", "z"]
+OPENED = f"{DROP}  open: /properties\n".replace("user, at]", "user, at, /secret]")
+BESIDE = '"properties":{"a":1},"region":"eu","secret":1,"none":null,"a":2'
+RENAMES = f"rename: {{{', '.join(f'f{n}: F{n}' for n in range(10))}}}"
+MANY = DROP.replace("at]", f"at, {', '.join(f'g{n}' for n in range(10))}]") + f"  {RENAMES}\n"
+COMMON = f"  common: [{', '.join([*(f'f{n}' for n in range(10)), 'g0', 'g1', 'g2', 'g3'])}]\n"
+UUID = "0b9e7b1c-0000-4000-8000-000000000001"
+EVENTS = "events:\n  Bought: {as: purchase, rename: {price: revenue}, fill: {currency: {const: EUR}}}\n"
+PROPERTIES: dict[str, tuple[str, str, dict[str, str], list[str]]] = {
+    "the row's own order, a renamed one last": (DROP + "  rename: {a: z}\n", '"b":1,"a":2', {"b": "1", "z": "2"}, []),
+    "sections never see each other's work": (
+        DROP + "  rename: {a: b}\n  set: {c: a, d: a, e: name}\n",
+        '"a":1', {"b": "1", "c": "1", "d": "1", "e": '"Bought"'}, [],
+    ),
+    "an old name whose new one is taken stays": (
+        DROP + "  rename: {a: b}\n", '"a":1,"b":2', {"b": "2", "a": "1"}, ["name_collision"],
+    ),
+    "a set value moves the row's own aside": (
+        DROP + "  set: {b: a}\n", '"a":1,"b":2', {"a": "1", "b": "1", "shop_b": "2"}, ["name_collision"],
+    ),
+    "a property may be set from itself": (DROP + "  set: {b: {lower: b}}\n", '"b":"X"', {"b": '"x"'}, []),
+    "`fill` never replaces": (DROP + "  fill: {b: a}\n", '"a":1,"b":0', {"a": "1", "b": "0"}, []),
+    "`fill` stands in": (DROP + "  fill: {b: a}\n", '"a":1', {"a": "1", "b": "1"}, []),
+    "many names": (MANY, '"g3":1,"f7":1,"f2":1,"x":1', {"x": "1", "F2": "1", "F7": "1"}, []),
+    "many names, some of them common": (
+        MANY + COMMON, '"g3":1,"f7":1,"f2":1,"x":1', {"x": "1", "F2": "1", "F7": "1"}, [],
+    ),
+    "columns beside an object of properties": (OPENED, BESIDE, {"a": "1", "shop_region": '"eu"', "shop_a": "2"}, []),
+    "columns beside it under their own names": (
+        OPENED + "  rest: keep\n", BESIDE, {"a": "1", "region": '"eu"', "shop_a": "2"}, ["name_collision"],
+    ),
+    "no columns beside it": (OPENED + "  rest: drop\n", BESIDE, {"a": "1"}, []),
+    "names that the service acts on": (
+        DROP, '"$set":{"a":1},"token":"t"', {"shop_$set": '{"a":1}', "shop_token": '"t"'}, [],
+    ),
+    "names that the mapping allows": (DROP + "  reserved: [token]\n", '"$set":{"a":1}', {"$set": '{"a":1}'}, []),
+    "texts of numbers": (
+        DROP + "  types: {a: number, b: number, c: number}\n",
+        '"a":"1.10","b":"x","c":null', {"a": "1.10", "b": '"x"', "c": "null"}, ["bad_value"],
+    ),
+    "zero is a value for the rules of an event": (
+        EVENTS + DROP, '"price":0', {"revenue": "0", "currency": '"EUR"'}, [],
+    ),
+}  # fmt: skip
 
 
-def test_sections_never_see_each_others_work() -> None:
-    """Two properties can be made of one, and one that is dropped can still be read."""
-    made = properties(DROP + "  rename: {a: b}\n  set: {c: a, d: a, e: name}\n", '"a":1')
-    assert made == {"b": "1", "c": "1", "d": "1", "e": '"Bought"'}
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_properties(name: str) -> None:
+    """What becomes of them, in their order, and what is told of; nothing is lost."""
+    sections, members, expected, codes = PROPERTIES[name]
+    draft = drafted(sections, members)
+    assert [(name, told(value)) for name, value in draft.properties.items()] == [*expected.items()]
+    assert [code for code, _ in draft.warnings] == codes
 
 
-def test_swapped_names_are_told_of_and_lose_nothing() -> None:
-    """Where the new name is taken, the old one stays, with a warning."""
-    draft = drafted(DROP + "  rename: {a: b}\n", '"a":1,"b":2')
-    assert {name: bytes(value) for name, value in draft.properties.items()} == {"b": b"2", "a": b"1"}
-    assert [code for code, _ in draft.warnings] == ["name_collision"]
+@pytest.mark.parametrize(
+    ("sections", "members", "outcome"),
+    [
+        ("events: {Bought: {skip: seen}}\n", "", Skip("seen")),
+        ("events: {Seen: $pageview}\nunlisted: reject\n", "", RejectReason("unmapped_event", "Bought")),
+        ("skip: [{when: {is: 'true', of: test}, code: test_row}]\n", ',"test":true', Skip("test_row")),
+        ("skip: [{when: {is: 'true', of: test}, code: test_row}]\n", ',"test":false', "Bought"),
+        (EVENTS, "", "purchase"),
+    ],
+)
+def test_rows_are_renamed_skipped_and_rejected_by_name_or_condition(
+    sections: str, members: str, outcome: object
+) -> None:
+    """A skip has the code that the mapping gives it; a mapping may insist on knowing every event."""
+    made = mapper(sections).map_row(record(f"{{{ROW}{members}}}"))
+    assert (made.event if isinstance(made, UnvalidatedEvent) else made) == outcome
 
 
-def test_a_set_value_moves_the_rows_own_aside() -> None:
-    """The mapping's value has the name, and the row's own is kept under the tool's."""
-    draft = drafted(DROP + "  set: {b: a}\n", '"a":1,"b":2')
-    assert {name: bytes(value) for name, value in draft.properties.items()} == {"a": b"1", "b": b"1", "shop_b": b"2"}
-    assert [code for code, _ in draft.warnings] == ["name_collision"]
+@pytest.mark.parametrize(
+    ("sections", "members", "field", "expected"),
+    [
+        ("key: {of: [name, id, extra], needs: [id]}\n", '"id":7', "key", "Bought\x1f7\x1f"),
+        ("key: {of: [name, id, extra], needs: [id]}\n", '"id":" ","extra":1', "key", None),
+        ("key: {of: [name, id, extra], needs: [id]}\n", "", "key", None),
+        ("uuid: id\n", f'"id":"{UUID.upper()}"', "uuid", UUID),
+        *(("uuid: id\n", f'"id":{other}', "uuid", None) for other in (f'"{UUID[:8]}{UUID[9:]}"', '"7"', "7", "null")),
+        ("uuid: id\n", '"id":"00000000-0000-0000-0000-000000000000"', "uuid", None),
+    ],
+)
+def test_a_key_needs_its_parts_and_a_uuid_is_a_real_one(
+    sections: str, members: str, field: str, expected: str | None
+) -> None:
+    """A row without what the key needs has none; other parts may be missing. A source's uuid is taken in its canonical
+    spelling, and nothing else is taken for one."""
+    assert getattr(drafted(sections, members), field) == expected
 
 
-def test_setting_a_property_from_itself_is_no_collision() -> None:
-    """A property can be replaced by what is made of it."""
-    draft = drafted(DROP + "  set: {b: {lower: b}}\n", '"b":"X"')
-    assert draft.properties == {"b": "x"}
-    assert draft.warnings == ()
-
-
-def test_fill_never_replaces() -> None:
-    """`fill` stands in only for what is not there."""
-    assert properties(DROP + "  fill: {b: a}\n", '"a":1,"b":0') == {"a": "1", "b": "0"}
-    assert properties(DROP + "  fill: {b: a}\n", '"a":1') == {"a": "1", "b": "1"}
-
-
-@pytest.mark.parametrize("common", ["", "  common: [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, g0, g1, g2, g3]\n"])
-def test_many_names_cost_one_test_and_mean_the_same(common: str) -> None:
-    """However the compiler looks for names, the outcome and its order are the same."""
-    renames = ", ".join(f"f{n}: F{n}" for n in range(10))
-    drops = ", ".join(f"g{n}" for n in range(10))
-    sections = f"properties:\n  drop: [name, user, at, {drops}]\n  rename: {{{renames}}}\n{common}"
-    assert list(properties(sections, '"g3":1,"f7":1,"f2":1,"x":1').items()) == [("x", "1"), ("F2", "1"), ("F7", "1")]
-
-
-def test_columns_beside_the_properties_are_kept() -> None:
-    """Where an object holds the properties, a column named nowhere gets the tool's name before its own."""
-    sections = "properties:\n  open: /properties\n  drop: [/secret]\n"
-    members = '"properties":{"a":1},"region":"eu","secret":1,"none":null,"a":2'
-    assert properties(sections, members) == {"a": "1", "shop_region": '"eu"', "shop_a": "2"}
-    draft = drafted(f"{sections}  rest: keep\n", members)
-    assert {name: told(value) for name, value in draft.properties.items()} == {
-        "a": "1",
-        "region": '"eu"',
-        "shop_a": "2",
-    }
-    assert [code for code, _ in draft.warnings] == ["name_collision"]
-    assert properties(f"{sections}  rest: drop\n", members) == {"a": "1"}
+@pytest.mark.parametrize(
+    ("at", "time"),
+    [
+        ('"1609329600"', 1_609_329_600_000_000),
+        ("1609329600.5", 1_609_329_600_500_000),
+        ("1.6093296e9", 1_609_329_600_000_000),
+        *((missing, None) for missing in ("null", '""')),
+        *((fault, "bad_timestamp") for fault in ("true", "[1]", '"soon"', '{"a":1}', '"1,5"')),
+    ],
+)
+def test_times_of_any_spelling(at: str, time: int | str | None) -> None:
+    """A count is read from a number or a text; what is missing is missing, and the draft carries any other fault."""
+    made = mapper("").map_row(record(f'{{"name":"a","user":"u","at":{at}}}'))
+    assert isinstance(made, UnvalidatedEvent)
+    assert (made.time.code if isinstance(made.time, RejectReason) else made.time) == time
 
 
 def test_only_what_rules_name_is_kept() -> None:
@@ -127,37 +174,6 @@ def test_an_opened_object_is_taken_as_it_is() -> None:
     draft = made.map_row(row)
     assert isinstance(draft, UnvalidatedEvent)
     assert draft.properties == {"a": Raw(b"1.10")}
-
-
-def test_reserved_names_are_set_apart() -> None:
-    """A property of a name that the service acts on is renamed, and may be allowed by the mapping."""
-    assert properties(DROP, '"$set":{"a":1},"token":"t"') == {"shop_$set": '{"a":1}', "shop_token": '"t"'}
-    assert properties(DROP + "  reserved: [token]\n", '"$set":{"a":1}') == {"$set": '{"a":1}'}
-
-
-def test_events_are_renamed_skipped_and_changed_by_name() -> None:
-    """The table of events says what becomes of each; zero is a value there too."""
-    sections = """events:
-  Bought: {as: purchase, rename: {price: revenue}, fill: {currency: {const: EUR}}}
-  Seen: {skip: seen}
-"""
-    draft = drafted(sections + DROP, '"price":0')
-    assert draft.event == "purchase"
-    assert draft.properties == {"revenue": Raw(b"0"), "currency": "EUR"}
-    assert mapper(sections).map_row(record('{"name":"Seen","user":"u","at":1}')) == Skip("seen")
-
-
-def test_events_not_listed_can_be_rejected() -> None:
-    """A mapping may insist on knowing every event."""
-    made = mapper("events: {Seen: $pageview}\nunlisted: reject\n").map_row(record(f"{{{ROW}}}"))
-    assert made == RejectReason("unmapped_event", "Bought")
-
-
-def test_rows_are_skipped_by_a_condition() -> None:
-    """A skip has the code the mapping gives it."""
-    made = mapper("skip: [{when: {is: 'true', of: test}, code: test_row}]\n")
-    assert made.map_row(record(f'{{{ROW},"test":true}}')) == Skip("test_row")
-    assert isinstance(made.map_row(record(f'{{{ROW},"test":false}}')), UnvalidatedEvent)
 
 
 def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
@@ -229,13 +245,6 @@ def test_members_are_spread() -> None:
     )
 
 
-def test_types_of_properties() -> None:
-    """A property of a text that holds a number becomes that number; one that does not stays, told of."""
-    draft = drafted(DROP + "  types: {a: number, b: number, c: number}\n", '"a":"1.10","b":"x","c":null')
-    assert {name: bytes(value) for name, value in draft.properties.items()} == {"a": b"1.10", "b": b'"x"', "c": b"null"}
-    assert [code for code, _ in draft.warnings] == ["bad_value"]
-
-
 def test_one_row_can_give_further_events() -> None:
     """An extra event has the row's person and time, its own properties, and a key of its own."""
     sections = (
@@ -251,14 +260,6 @@ def test_one_row_can_give_further_events() -> None:
     assert second.properties == {"amount": Raw(b"2")}
     assert (first.key, second.key) == ("7", "7\x1falso1")
     assert isinstance(mapper(sections).map_row(record(f'{{{ROW},"id":7}}')), UnvalidatedEvent)
-
-
-def test_a_key_needs_its_parts() -> None:
-    """A row without what the key needs has none; other parts may be missing."""
-    sections = "key: {of: [name, id, extra], needs: [id]}\n"
-    assert drafted(sections, '"id":7').key == "Bought\x1f7\x1f"
-    assert drafted(sections, '"id":" ","extra":1').key is None
-    assert drafted(sections, "").key is None
 
 
 def test_a_link_needs_two_sound_ids() -> None:
@@ -280,32 +281,6 @@ def test_a_tools_own_junk_is_passed_over() -> None:
     made = mapper("", head).map_row(record('{"name":"a","user":"nobody","at":1}'))
     assert isinstance(made, UnvalidatedEvent)
     assert (made.distinct_id, made.placeholder_id) == (None, True)
-
-
-@pytest.mark.parametrize(
-    ("at", "time"),
-    [
-        ('"1609329600"', 1_609_329_600_000_000),
-        ("1609329600.5", 1_609_329_600_500_000),
-        ("1.6093296e9", 1_609_329_600_000_000),
-        ("null", None),
-        ('""', None),
-    ],
-)
-def test_times_of_any_spelling(at: str, time: int | None) -> None:
-    """A count is read from a number or a text; what is missing is missing."""
-    made = mapper("").map_row(record(f'{{"name":"a","user":"u","at":{at}}}'))
-    assert isinstance(made, UnvalidatedEvent)
-    assert made.time == time
-
-
-@pytest.mark.parametrize("at", ["true", "[1]", '"soon"', '{"a":1}', '"1,5"'])
-def test_a_time_that_is_none_is_a_fault(at: str) -> None:
-    """The draft carries what was wrong with its time."""
-    made = mapper("").map_row(record(f'{{"name":"a","user":"u","at":{at}}}'))
-    assert isinstance(made, UnvalidatedEvent)
-    assert isinstance(made.time, RejectReason)
-    assert made.time.code == "bad_timestamp"
 
 
 def test_the_wall_clock_is_kept_for_the_proof_of_the_zone() -> None:
@@ -365,22 +340,6 @@ def test_columns_that_parquet_leaves_empty_are_no_properties() -> None:
     assert draft.properties == {"a": Raw(b"null"), "c": 0, "d": 1.5, "e": True, "f": ""}
 
 
-@pytest.mark.parametrize(
-    ("written", "uuid"),
-    [
-        ('"0B9E7B1C-0000-4000-8000-000000000001"', "0b9e7b1c-0000-4000-8000-000000000001"),
-        ('"0b9e7b1c000040008000000000000001"', None),
-        ('"00000000-0000-0000-0000-000000000000"', None),
-        ('"7"', None),
-        ("7", None),
-        ("null", None),
-    ],
-)
-def test_only_a_real_uuid_is_used_as_one(written: str, uuid: str | None) -> None:
-    """A source's uuid is taken in its canonical spelling, and nothing else is taken for one."""
-    assert drafted("uuid: id\n", f'"id":{written}').uuid == uuid
-
-
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -397,9 +356,6 @@ SETTINGS = {"event": "event", "distinct_id": "user_id", "timestamp": "time", "an
 @cache
 def _names(name: str) -> list[str]:
     """Every property and column that a shipped mapping names."""
-    from pipeline.mapper.language.sections import Call
-    from pipeline.mapper.program.references import references_in
-
     found: set[str] = set(SETTINGS.values())
 
     def walk(given: object) -> None:
@@ -475,8 +431,6 @@ def compiled(name: str) -> Mapper:
 @given(st.text(max_size=30))
 def test_no_text_of_a_mapping_is_ever_code(text: str) -> None:
     """Whatever stands in a mapping stays text: names, constants, templates, codes."""
-    from pipeline.mapper.language.sections import Call, Clock, Ids, Mapping, Place, Properties
-
     at = Place("x", 1, 1)
     made = compile_mapping(
         Mapping(

@@ -31,11 +31,3 @@ def test_every_form_gives_the_same_events(tmp_path: Path) -> None:
     for source in (document, inputs):
         plan, found = planned(tmp_path / f"plan-{source.stem}", [source])
         assert (found, plan.events.phases) == (events, expected.events.phases)
-
-
-def test_ids_keep_every_digit(tmp_path: Path) -> None:
-    """A person without a customer's id is the mpid, as it is written."""
-    (tmp_path / "a.jsonl").write_text("\n".join(mparticle.batches()), encoding="utf-8")
-    _, events = planned(tmp_path / "plan", [tmp_path / "a.jsonl"])
-    anonymous = {event["properties"]["distinct_id"] for event in events if event["event"] == "$screen"}
-    assert anonymous == {str(batch["mpid"]) for batch in mparticle.rows() if not batch["user_identities"]}

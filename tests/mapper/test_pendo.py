@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +30,6 @@ def identities(days: list[tuple[str, bool]], skipped: tuple[str, ...] = ("focus"
     return sum(row["eventType"] not in skipped for day, final in days for row in pendo.events(day, final=final))
 
 
-def test_a_day_that_is_delivered_again_is_that_of_the_later_export(tmp_path: Path) -> None:
-    """An event that Pendo took out is not sent, one that came late is; names are those of the latest definitions."""
-    plan, events = planned(tmp_path / "plan", [written(tmp_path / "export")])
-    assert (plan.mapping.name, plan.rejects, plan.warnings) == ("pendo", {}, {})
-    assert len(events) == identities([(pendo.DAYS[0], True), (pendo.DAYS[1], False)])
-    assert {event["properties"]["distinct_id"] for event in events} >= {"ada@example.com", "bo@example.com"}
-    assert Counter(event["event"] for event in events)["Order Completed"] == 4
-
-
 def test_without_a_manifest_each_event_is_sent_once(tmp_path: Path) -> None:
     """Of both deliveries of the day: also the event that Pendo took out."""
     plan, events = planned(tmp_path / "plan", [written(tmp_path / "export", "allevents", "alltracktypes")])
@@ -57,7 +47,6 @@ def test_matched_events_alone_have_the_names_of_their_features(tmp_path: Path) -
 def test_avro_and_lines_of_json_are_the_same_events(tmp_path: Path) -> None:
     """Times as milliseconds, and an object in place of its text."""
     avro = written(tmp_path / "avro", f"{SECOND}/all")
-    _, expected = planned(tmp_path / "one", [avro])
     lines = tmp_path / "json" / "allevents.jsonl"
     written(tmp_path / "json", f"{SECOND}/alltracktypes", f"{FIRST}/allguides")
     lines.write_text("\n".join(json.dumps(_plain(row)) for row in _rows()), encoding="utf-8")

@@ -122,21 +122,6 @@ def test_a_call_is_the_same_event_from_the_archive_and_from_the_warehouse(
     assert read[0] == read[1] != set()
 
 
-@pytest.mark.parametrize("name", ["segment", "rudderstack", "rudderstack-staging"])
-def test_a_device_that_two_users_share_is_merged_with_the_first_alone(name: str) -> None:
-    """user-1 and user-1b identified on one anonymousId; nothing welds the two."""
-    lines = [json.loads(line) for line in samples.path_of(name).read_text("utf-8").splitlines()]
-    merges = {
-        line["properties"]["distinct_id"]: line["properties"].get("$anon_distinct_id") or line["properties"]["alias"]
-        for line in lines
-        if {"$anon_distinct_id", "alias"} & line.get("properties", {}).keys()
-    }
-    assert set(merges) == {"user-1", "user-2", "user-3", "user-4"}
-    assert len(set(merges.values())) == 4
-    orders = {line["properties"]["distinct_id"] for line in lines if line.get("event") == "Order Completed"}
-    assert {"user-1", "user-1b"} <= orders
-
-
 def test_the_data_lake_counts_microseconds_and_its_own_clock_is_not_the_devices(tmp_path: Path) -> None:
     """`_timestamp` is when it happened; original_timestamp, three years earlier, is a device with a wrong clock."""
     columns = {

@@ -33,15 +33,6 @@ def test_umami_rows_are_the_same_events_in_every_form(tmp_path: Path) -> None:
         assert planned(tmp_path / f"plan{other.suffix}", [other])[1] == expected
 
 
-def test_tables_of_umami_beside_each_other_are_events_and_people(tmp_path: Path) -> None:
-    """The person of session_data is that of the events."""
-    for name, text in umami.tables().items():
-        (tmp_path / f"{name}.csv").write_bytes(text)
-    plan, events = planned(tmp_path / "plan", sorted(tmp_path.glob("*.csv")))
-    assert (plan.rejects, len(events)) == ({}, 21)
-    assert {event["properties"]["distinct_id"] for event in events} >= {"user-1", "user-3"}
-
-
 def test_openpanel_rows_are_the_same_events_in_every_form(tmp_path: Path) -> None:
     """Properties are an object in JSON lines, a map in Parquet, and JSON text in CSV where the query makes it one."""
     rows = openpanel.events()
