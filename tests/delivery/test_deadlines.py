@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-import trustme
 
 from pipeline.config import Secret
 from pipeline.delivery.apply import SendLimits
@@ -22,6 +20,7 @@ from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from tests.support.deliveries import KEY, planned, request_of, run
 from tests.support.raw_server import raw, read_request
+from tests.support.tls_servers import Authority
 
 pytestmark = pytest.mark.slow
 
@@ -66,10 +65,10 @@ def dripping(start: bytes, drop: bytes = b" ") -> Callable[[socket.socket], None
     ids=["status", "header", "body-without-end", "body"],
 )  # fmt: skip
 def test_an_answer_that_drips_in_any_of_its_parts_is_given_up_in_time(start: bytes) -> None:
-    """However steadily it drips, half a second after the request was sent nobody waits any more; it is in doubt."""
+    """However steadily it drips, soon after the request was sent nobody waits any more; it is in doubt."""
     with raw(dripping(start, b"T" if start == b"H" else b" ")) as url:
         began = time.monotonic()
-        response = send(url, timeout=0.5)
+        response = send(url, timeout=0.3)
         took = time.monotonic() - began
     assert (response.kind, response.taken) == (ResponseKind.RETRY, True)
     assert "too slow" in response.detail
@@ -80,23 +79,21 @@ def test_a_batch_whose_answer_drips_is_in_doubt(tmp_path: Path) -> None:
     """The run ends, and the ledger says of the events that they may have landed."""
     directory = planned(tmp_path, 10, files=1)
     with raw(dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")) as url:
-        outcome = run(directory, url, timeout=0.5, send_limits=SendLimits(1, RetryPolicy(tries=0, first=0)))
+        outcome = run(directory, url, timeout=0.3, send_limits=SendLimits(1, RetryPolicy(tries=0, first=0)))
     assert (outcome.counts.in_doubt, outcome.counts.accepted) == (10, 0)
 
 
 def test_a_drip_through_tls_is_given_up_too(tmp_path: Path) -> None:
     """The socket is shut below the session, and the sender is told."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority = Authority(tmp_path)
+    context = authority.context("127.0.0.1")
 
     def talk(connection: socket.socket) -> None:
         with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as secure:
             dripping(b"HTTP/1.1 200 OK\r\nX-Drip: ")(secure)
 
     with raw(talk) as url:
-        response = send(url.replace("http:", "https:"), timeout=0.5, ca_file=str(tmp_path / "authority.pem"))
+        response = send(url.replace("http:", "https:"), timeout=0.3, ca_file=authority.file)
     assert (response.kind, response.taken) == (ResponseKind.RETRY, True)
     assert "too slow" in response.detail
 
@@ -147,7 +144,7 @@ def test_the_next_request_after_a_late_one_is_as_any_other() -> None:
             read_request(connection)
             connection.sendall(OK)
 
-    with raw(talk) as url, destination(url, 0.5) as one:
+    with raw(talk) as url, destination(url, 0.3) as one:
         assert one.send(request_of(b"{}")).kind is ResponseKind.RETRY
         assert one.send(request_of(b"{}")).kind is ResponseKind.SETTLED
     assert len(seen) == 2

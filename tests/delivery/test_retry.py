@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,27 +53,21 @@ def send_all(
     )
 
 
-@given(st.integers(0, 12))
-def test_a_batch_takes_exactly_retries_plus_one_requests(tries: int) -> None:
+def test_a_batch_takes_exactly_retries_plus_one_requests() -> None:
     """A limit of n retries makes n + 1 requests, all of the same bytes."""
-    script = Script(RETRY)
-    assert sent(script, tries=tries) == SendResult(RETRY, tries + 1, True, True)
-    assert script.bodies == [b"body"] * (tries + 1)
+    for tries in (0, 1, 5):
+        script = Script(RETRY)
+        assert sent(script, tries=tries) == SendResult(RETRY, tries + 1, True, True)
+        assert script.bodies == [b"body"] * (tries + 1)
 
 
-def test_retries_end_with_the_first_answer_that_settles() -> None:
-    """Two failures and a success are three requests."""
+def test_an_answer_that_decides_is_asked_for_once() -> None:
+    """Success, 400, 413 and refusals are never retried, and a success ends the retries."""
     assert sent(Script(RETRY, RETRY, SETTLED)) == SendResult(SETTLED, 3, True, True)
-
-
-@pytest.mark.parametrize(
-    "answer", [ResponseKind.SETTLED, ResponseKind.POISON, ResponseKind.TOO_LARGE, ResponseKind.STOP]
-)
-def test_an_answer_that_decides_is_asked_for_once(answer: ResponseKind) -> None:
-    """Success, 400, 413 and refusals are never retried."""
-    script = Script(Response(answer, 0, taken=False))
-    assert sent(script) == SendResult(Response(answer, 0, taken=False), 1, False, False)
-    assert len(script.bodies) == 1
+    for kind in (ResponseKind.SETTLED, ResponseKind.POISON, ResponseKind.TOO_LARGE, ResponseKind.STOP):
+        script = Script(Response(kind, 0, taken=False))
+        assert sent(script) == SendResult(Response(kind, 0, taken=False), 1, False, False)
+        assert len(script.bodies) == 1
 
 
 def test_an_answer_from_somebody_in_between_is_asked_for_three_times() -> None:

@@ -74,7 +74,7 @@ class Admitting:
         return self.latency, OK
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15)
 @given(st.floats(2, 300), st.floats(0.001, 0.3), st.integers(1, 32))
 def test_a_run_settles_near_what_a_service_admits(rate: float, latency: float, most: int) -> None:
     """After twenty seconds at least 85 % of what is possible settles, with few 429s: at most one in eight requests."""
@@ -88,22 +88,19 @@ def test_a_run_settles_near_what_a_service_admits(rate: float, latency: float, m
 
 def test_a_slow_trickle_is_found_too() -> None:
     """A service that admits one request in ten seconds is not asked hundreds of times for each."""
-    log = simulate(RateController(8), Admitting(0.1, 0.01), 3600)
-    late = [one for one in log if one.at > 1800]
-    assert sum(one.response is OK for one in late) > 0.7 * 180
-    assert sum(one.response is LIMITED for one in late) < 180
+    log = simulate(RateController(8), Admitting(0.1, 0.01), 1800)
+    late = [one for one in log if one.at > 900]
+    assert sum(one.response is OK for one in late) > 0.7 * 90
+    assert sum(one.response is LIMITED for one in late) < 90
 
 
 def test_a_healthy_service_gets_all_that_is_allowed() -> None:
-    """Without trouble the limit is at its most within three rounds and stays there."""
+    """Without trouble the limit is at its most within three rounds and stays there, also where latencies jump between
+    5 and 60 ms."""
     log = simulate(RateController(8), lambda now, flying: (0.01, OK), 2)
     assert all(one.limit == 8 for one in log if one.at > 0.03)
     assert len(log) > 0.97 * 2 * 8 / 0.01
-
-
-def test_noise_in_the_latency_costs_nothing() -> None:
-    """Latencies that jump between 5 and 60 ms are no reason to send less."""
-    log = simulate(RateController(8), lambda now, flying: (0.005 + (now * 7919 % 1) * 0.055, OK), 5)
+    log = simulate(RateController(8), lambda now, flying: (0.005 + (now * 7919 % 1) * 0.055, OK), 3)
     assert min(one.limit for one in log if one.at > 1) == 8
 
 
@@ -164,8 +161,8 @@ def test_a_pause_that_is_asked_for_holds_everybody() -> None:
     assert pacing.paused(108.0) == 0.0
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.floats(10, 100_000), st.integers(1, 5_000), st.floats(0.001, 0.5))
+@settings(max_examples=12)
+@given(st.floats(10, 20_000), st.integers(1, 5_000), st.floats(0.001, 0.5))
 def test_the_operator_s_rate_is_kept(rate: float, events: int, latency: float) -> None:
     """Never more events than the rate allows, a tenth of a second and one batch apart; and no fewer."""
     seconds = max(5.0, 20 * events / rate)
@@ -243,10 +240,10 @@ def test_nobody_passes_a_gate_once_the_run_is_stopping() -> None:
 
 
 def test_a_real_service_that_admits_so_many_a_second_is_not_stormed(tmp_path: Path) -> None:
-    """600 requests to a server of 200 a second: all settle, soon, and of every request few are answered with 429."""
-    directory = planned(tmp_path, 600, files=1, batch=1)
+    """200 requests to a server of 100 a second: all settle, soon, and of every request few are answered with 429."""
+    directory = planned(tmp_path, 200, files=1, batch=1)
     lock = threading.Lock()
-    bucket = Admitting(200.0, 0.0)
+    bucket = Admitting(100.0, 0.0)
     limited = 0
 
     def answer(asked: Asked) -> Reply:
@@ -263,8 +260,8 @@ def test_a_real_service_that_admits_so_many_a_second_is_not_stormed(tmp_path: Pa
         seconds = time.monotonic() - began
         asked = len(server.asked)
     assert outcome.balanced
-    assert asked == 600 + limited
-    assert limited < 90
+    assert asked == 200 + limited
+    assert limited < 50
     assert seconds < 20
 
 
@@ -287,8 +284,8 @@ def test_a_pause_asked_of_one_batch_is_kept_by_the_run(tmp_path: Path) -> None:
 
 
 def test_a_run_keeps_the_rate_it_is_given(tmp_path: Path) -> None:
-    """At 400 a second, 900 events that fit into one request arrive by the second, from the first request on."""
-    directory = planned(tmp_path, 900, files=1, batch=5_000)
+    """At 400 a second, 450 events that fit into one request arrive by the second, from the first request on."""
+    directory = planned(tmp_path, 450, files=1, batch=5_000)
     arrived: list[tuple[float, int]] = []
 
     def answer(asked: Asked) -> Reply:
@@ -302,4 +299,4 @@ def test_a_run_keeps_the_rate_it_is_given(tmp_path: Path) -> None:
     for count, (at, _) in enumerate(arrived):
         sent = sum(events for _, events in arrived[:count])
         assert sent <= 400 * (at - first + 0.2)  # a tenth at once, and a tenth for the way
-    assert sorted(events for _, events in arrived) == [100, 400, 400]
+    assert sorted(events for _, events in arrived) == [50, 400]
