@@ -37,14 +37,15 @@ def test_a_sink_that_fails_stops_the_run_and_the_rest_is_written_down(tmp_path: 
 
 
 def test_an_interrupt_settles_what_is_in_flight_and_begins_nothing_new(tmp_path: Path) -> None:
-    """Asked to stop during the third request, the run settles it and sends no fourth."""
+    """Asked to stop during the third request, the run settles it and sends no fourth. A run that had nothing left when
+    it was interrupted is done."""
     directory = planned(tmp_path, 100)
     interrupted = threading.Event()
     sent = []
 
     def send(body: bytes) -> Response:
         sent.append(body)
-        if len(sent) == 3:
+        if len(sent) in (3, 10):
             interrupted.set()
         return OK
 
@@ -52,7 +53,9 @@ def test_an_interrupt_settles_what_is_in_flight_and_begins_nothing_new(tmp_path:
     assert isinstance(outcome.problem, Interrupted)
     assert len(sent) == 3
     assert (outcome.counts.accepted, outcome.counts.in_doubt, outcome.unsent) == (30, 0, 70)
-    assert run_to(directory, CallDestination(lambda body: OK)).balanced
+    interrupted.clear()
+    outcome = run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME, interrupted=interrupted)
+    assert (outcome.problem, outcome.balanced, interrupted.is_set()) == (None, True, True)
 
 
 def test_an_interrupt_ends_a_batch_that_waits_for_its_next_try(tmp_path: Path) -> None:
@@ -69,19 +72,6 @@ def test_an_interrupt_ends_a_batch_that_waits_for_its_next_try(tmp_path: Path) -
     )
     assert isinstance(outcome.problem, Interrupted)
     assert outcome.counts.in_doubt == 10
-
-
-def test_an_interrupt_after_the_last_batch_is_none(tmp_path: Path) -> None:
-    """A run that had nothing left when it was interrupted is done."""
-    directory = planned(tmp_path, 10, files=1)
-    interrupted = threading.Event()
-
-    def send(body: bytes) -> Response:
-        interrupted.set()
-        return OK
-
-    outcome = run_to(directory, CallDestination(send), interrupted=interrupted)
-    assert (outcome.problem, outcome.balanced) == (None, True)
 
 
 def test_an_interrupt_inside_a_split_batch_resumes_to_the_same_set(tmp_path: Path) -> None:

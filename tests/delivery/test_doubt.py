@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,17 +14,13 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.local_service import LocalService
 from pipeline.options import VerifyOptions
-from tests.support.deliveries import Reply, identities, passed_on, planned, run, serving
+from tests.support.deliveries import Reply, identities, in_ledger, landed, passed_on, planned, run, serving
 from tests.support.scripted_server import Asked
 
 pytestmark = pytest.mark.slow
 
 ONCE = RetryPolicy(tries=0, first=0)
-
-
-def details(directory: Path) -> list[tuple[str, str]]:
-    with closing(sqlite3.connect(directory / "ledger.sqlite")) as database:
-        return database.execute("select state, detail from batches order by first").fetchall()
+DETAILS = "select state, detail from batches order by first"
 
 
 def test_what_is_known_of_a_doubt_outlives_a_run_that_did_not_get_to_it(tmp_path: Path) -> None:
@@ -43,13 +37,13 @@ def test_what_is_known_of_a_doubt_outlives_a_run_that_did_not_get_to_it(tmp_path
 
     with serving(answer) as server:
         assert run(directory, server.url, send_limits=SendLimits(2, ONCE)).counts.in_doubt == 20
-        before = details(directory)
+        before = in_ledger(directory, DETAILS)
         turned_away = True
         assert run(directory, server.url, send_limits=SendLimits(1, ONCE)).counts.in_doubt == 20
         assert len(server.asked) == 3
     assert [state for state, _ in before] == ["begun", "begun"]
     assert all(detail.startswith("no answer") for _, detail in before)
-    assert details(directory) == [("begun", "no such key"), before[1]]
+    assert in_ledger(directory, DETAILS) == [("begun", "no such key"), before[1]]
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -75,8 +69,8 @@ def test_what_a_413_kept_is_no_difference(tmp_path: Path, stopped: bool) -> None
             outcome = run(directory, server.url, key=service.capture_key, send_limits=SendLimits(1, ONCE))
         options = VerifyOptions(workers=0, api=service.url)
         found = api.verify_plan(directory, server.url, options, personal_key=service.personal_key)
-        landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+        there = landed(service)
     assert seen[:2] == [20, 10]
     assert (found.proved, found.differences) == (True, [])
-    assert (outcome.balanced, len(landed)) == ((False, 7) if stopped else (True, 20))
-    assert landed <= identities(20)
+    assert (outcome.balanced, len(there)) == ((False, 7) if stopped else (True, 20))
+    assert there <= identities(20)

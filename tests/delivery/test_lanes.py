@@ -23,7 +23,7 @@ from pipeline.ledger import BatchKey
 from pipeline.options import PlanOptions
 from tests.support.deliveries import AT_ONCE, COLUMNS, Asked, Reply, in_ledger, run, serving, uuid
 
-PEOPLE, OF_EACH, BATCH = 24, 20, 10
+PEOPLE, OF_EACH, BATCH = 24, 14, 10
 
 
 class Request(NamedTuple):
@@ -102,8 +102,8 @@ def test_nothing_of_a_person_overtakes(poison: frozenset[int], persons: str, tmp
     option it does happen."""
     directory = planned(tmp_path, mixed=True, persons=persons)
     assert overtaking(sent(directory, "person", poison)) == 0
-    again = planned(tmp_path / "again", mixed=True)
-    assert overtaking(sent(again, "any", poison)) > 0
+    if poison:
+        assert overtaking(sent(planned(tmp_path / "again", mixed=True), "any", poison)) > 0
 
 
 def test_requests_of_other_people_go_together(tmp_path: Path) -> None:

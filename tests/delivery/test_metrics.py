@@ -55,9 +55,8 @@ def test_the_file_has_the_outcome_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_file_that_can_no_longer_be_written_stops_no_run(tmp_path: Path) -> None:
-    """A warning, once, and everything is sent."""
+    """A warning, once, and everything is sent; one that cannot be written at all stops before anything is."""
     plan, folder = planned(tmp_path, 40), tmp_path / "metrics"
-    folder.mkdir()
     warnings: list[str] = []
 
     def remove(counts: RunCounts) -> None:
@@ -65,17 +64,11 @@ def test_a_file_that_can_no_longer_be_written_stops_no_run(tmp_path: Path) -> No
             shutil.rmtree(folder)
 
     with LocalService() as service:
-        outcome = run(
-            plan, service.url, key=service.capture_key, metrics=folder / "backcast.prom", progress=remove,
-            warn=warnings.append,
-        )  # fmt: skip
-    assert outcome.balanced
+        asked = {"key": service.capture_key, "metrics": folder / "backcast.prom", "warn": warnings.append}
+        with pytest.raises(UsageError, match="metrics cannot be written"):
+            run(plan, service.url, **asked)
+        folder.mkdir()
+        assert run(plan, service.url, progress=remove, **asked).balanced
     assert [one for one in warnings if "metrics" in one] == [
         f"metrics cannot be written to {folder / 'backcast.prom'}: No such file or directory; the run goes on"
     ]
-
-
-def test_a_file_that_cannot_be_written_stops_before_sending(tmp_path: Path) -> None:
-    plan = planned(tmp_path, 10)
-    with LocalService() as service, pytest.raises(UsageError, match="metrics cannot be written"):
-        run(plan, service.url, key=service.capture_key, metrics=tmp_path / "none" / "backcast.prom")

@@ -17,7 +17,7 @@ from pipeline.local_service import LocalService
 from pipeline.options import ApplyOptions
 from pipeline.options.pace import RateLimit, read_hours, read_limits, read_rate
 from tests.support.commands import in_process
-from tests.support.deliveries import OK, identities, planned
+from tests.support.deliveries import OK, identities, landed, planned
 
 
 def at(text: str) -> datetime:
@@ -126,6 +126,5 @@ def test_a_plan_is_sent_under_limits_of_all_kinds(tmp_path: Path) -> None:
         assert (wrong.returncode, "--quiet-hours: not hours of a day: '8 to 6'" in wrong.stderr) == (2, True)
         done = in_process(*words, "--rate", "100000,50MB,25@00:00-23:59", "--json", env=env)
         assert done.returncode == 0
-        landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
-    assert landed == identities(60)
+        assert landed(service) == identities(60)
     assert '"sent": 3' in done.stdout

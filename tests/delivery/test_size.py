@@ -73,7 +73,7 @@ def test_later_batches_are_cut_to_the_size_that_was_learned(tmp_path: Path) -> N
     assert balances(outcome, open_plan(directory)[0])
 
 
-@pytest.mark.parametrize("limit", [2_100, 3_900, 4_000, 4_100])
+@pytest.mark.parametrize("limit", [2_100, 3_900])
 def test_a_learned_size_is_used_well(tmp_path: Path, limit: int) -> None:
     """Later blocks go out in as few requests as the learned size allows, of about equal size: none of a few events."""
     directory = planned(tmp_path, 640, files=8, batch=20)
@@ -100,7 +100,7 @@ def test_a_larger_request_that_settles_raises_what_was_learned() -> None:
     assert size.learned_bytes == 700
 
 
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(2, 400), min_size=1, max_size=60), st.integers(600, 4000))
 def test_even_cuts_are_as_few_and_evener(sizes: list[int], most: int) -> None:
     """As many batches as the greedy cut makes, all within the limit, the largest no larger than there."""
@@ -120,7 +120,7 @@ def test_even_cuts_are_as_few_and_evener(sizes: list[int], most: int) -> None:
     )
 
 
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_what_is_left_of_a_block_is_cut_by_itself(data: st.DataObject) -> None:
     """Whatever was begun under other limits: it comes again as it was, what ended never, and the rest once."""
@@ -140,7 +140,7 @@ def test_what_is_left_of_a_block_is_cut_by_itself(data: st.DataObject) -> None:
     assert sorted([*sent, *over]) == list(range(len(events)))
 
 
-@pytest.mark.parametrize("at", [8, 9, 10, 11])
+@pytest.mark.parametrize("at", [8, 10])
 def test_a_resumed_run_knows_the_size(tmp_path: Path, at: int) -> None:
     """The next run sends nothing new that is too large; batches that were cut and not sent are sent in pieces."""
     directory = planned(tmp_path, 320, files=4, batch=20)
@@ -172,7 +172,8 @@ def test_a_resumed_run_knows_the_size(tmp_path: Path, at: int) -> None:
 
 
 def test_a_single_event_too_large_teaches_nothing(tmp_path: Path) -> None:
-    """Where one event is refused, its neighbours' requests stay as large as they were."""
+    """Where one event is refused, its neighbours' requests stay as large as they were. A half that settles after a
+    retry settled unsplit, and teaches."""
     directory = planned(tmp_path, 80, files=1, batch=16)
 
     def answer(asked: Asked) -> Reply:
@@ -185,18 +186,15 @@ def test_a_single_event_too_large_teaches_nothing(tmp_path: Path) -> None:
     assert learned(directory) is None
     assert sizes[16] == 5
 
-
-def test_an_outage_between_the_halves_teaches_all_the_same(tmp_path: Path) -> None:
-    """A half that settles after a retry settled unsplit."""
-    directory = planned(tmp_path, 40, files=1, batch=20)
+    other = planned(tmp_path / "other", 40, files=1, batch=20)
     sent: list[int] = []
 
     def send(body: bytes) -> Response:
         sent.append(len(unpack(body)))
         return {1: TOO_LARGE, 3: Response(ResponseKind.RETRY, 503)}.get(len(sent), OK)
 
-    assert run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME).balanced
-    assert learned(directory) is not None
+    assert run_to(other, CallDestination(send), send_limits=ONE_AT_A_TIME).balanced
+    assert learned(other) is not None
     assert sorted(sent) == [10, 10, 10, 10, 10, 20]  # a half is sent twice; the second batch is cut before it leaves
 
 
@@ -223,7 +221,7 @@ def test_the_largest_request_that_settled_is_the_size() -> None:
         assert size.settled(halves[1].key, 500) == expected
 
 
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(2, 400), min_size=2, max_size=40), st.integers(0, 3000), st.integers(0, 1000))
 def test_a_cut_batch_has_the_same_events_in_smaller_requests(lengths: list[int], most: int, first: int) -> None:
     """Pieces follow each other, hold every event once and in order, and fit unless a single event does not."""
@@ -240,7 +238,7 @@ def test_a_cut_batch_has_the_same_events_in_smaller_requests(lengths: list[int],
     assert all((batch.first, batch.last) == (key.first, key.last) for key, batch, _ in pieces)
 
 
-@pytest.mark.parametrize("limit", [1_000, 2_500, 6_000])
+@pytest.mark.parametrize("limit", [1_000, 6_000])
 def test_every_event_lands_once_whatever_the_size(tmp_path: Path, limit: int) -> None:
     """With eight requests in flight, in every order of answers, each event is taken once."""
     directory = planned(tmp_path, 300, files=2, batch=50)
