@@ -47,7 +47,7 @@ def test_ids_are_told_apart() -> None:
     assert hot(seen(*((7 + number, 900) for number in range(20)), (99, 6000))) == HotIds(1, 6000, 18, 0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12)
 @given(
     counts=st.lists(st.integers(1, 12_000), max_size=6),
     cut=st.integers(1, 9_999),

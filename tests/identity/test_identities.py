@@ -375,7 +375,7 @@ def content(found: Resolved) -> object:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(SEEN, max_size=14), EVENTS, st.sets(st.sampled_from(IDS)), st.integers(1, 6), st.randoms())
 def test_any_order_and_any_cut_into_blocks_gives_the_same(
     pairs: list[Seen], events: dict[str, int], users: set[str], most: int, chance: random.Random
@@ -391,7 +391,7 @@ def test_any_order_and_any_cut_into_blocks_gives_the_same(
     assert content(before) == content(after)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(SEEN, max_size=14), EVENTS, st.sets(st.sampled_from(IDS)), st.integers(1, 6), st.randoms())
 def test_the_service_takes_every_link_in_any_order_and_makes_the_persons_of_the_plan(
     pairs: list[Seen], events: dict[str, int], users: set[str], most: int, chance: random.Random
@@ -415,7 +415,7 @@ def test_the_service_takes_every_link_in_any_order_and_makes_the_persons_of_the_
             assert not together
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(SEEN, max_size=14), EVENTS)
 def test_two_users_are_one_person_only_where_a_record_names_both(pairs: list[Seen], events: dict[str, int]) -> None:
     """Whatever devices they share: joined users are connected by records between users alone."""
@@ -436,7 +436,7 @@ def test_two_users_are_one_person_only_where_a_record_names_both(pairs: list[See
                 assert other in near[one]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(SEEN, max_size=10), st.lists(SEEN, max_size=10), EVENTS)
 def test_a_second_plan_sends_nothing_twice_and_is_not_refused(
     first: list[Seen], second: list[Seen], events: dict[str, int]

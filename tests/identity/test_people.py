@@ -201,7 +201,7 @@ def test_a_second_plan_for_the_same_target_merges_nothing_twice(tmp_path: Path) 
 # -- any order -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3)
 @given(st.lists(CALLS, min_size=1, max_size=10, unique_by=lambda one: one["messageId"]), st.randoms())
 @example([segment(0, "identify", None, "a", traits={})], random.Random(1))
 @pytest.mark.parametrize("promote", ["off", "on"])

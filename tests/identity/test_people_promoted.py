@@ -84,7 +84,7 @@ def in_time(rows: Rows, key: str) -> Rows:
     return sorted(rows, key=lambda one: one[key])
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2)
 @given(st.lists(EVENTS, min_size=12, max_size=30, unique_by=lambda one: one["timestamp"]), st.randoms(), st.booleans())
 @pytest.mark.parametrize("persons", ["all", "identified"])
 def test_promoted_properties_come_to_what_events_in_order_make_of_them(
@@ -98,7 +98,7 @@ def test_promoted_properties_come_to_what_events_in_order_make_of_them(
     assert found == ordered
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2)
 @given(
     st.lists(PROMOTING_CALLS, min_size=12, max_size=30, unique_by=lambda one: one["timestamp"]), st.randoms(),
     st.sampled_from(["fill-only", "overwrite", "prefix=was_"]), st.booleans(),
@@ -113,7 +113,7 @@ def test_they_do_so_beside_what_rows_say_of_persons_and_groups(
     assert came_to(calls, chance, "on", room=room(), **asked) == ordered
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2)
 @given(st.lists(EVENTS, min_size=12, max_size=30), st.randoms())
 def test_events_of_one_instant_and_a_service_that_skips_changes_do_no_harm(rows: Rows, chance: random.Random) -> None:
     """The service may leave out changes that are worth little to it; the same persons come of any order."""

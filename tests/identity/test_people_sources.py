@@ -109,7 +109,7 @@ ROWS = [
 ]
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4)
 @given(st.randoms(use_true_random=False))
 def test_the_latest_version_of_a_person_and_of_an_id_counts_in_any_order(shuffle: random.Random) -> None:
     """Exports append a row for each change, and neither their order nor the files they fall into matters."""
