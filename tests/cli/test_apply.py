@@ -9,10 +9,10 @@ import pytest
 
 import pipeline
 from pipeline.errors import UsageError
-from pipeline.local_service import LocalService
 from pipeline.options import ApplyOptions
 from tests.support.commands import generic
 from tests.support.deliveries import Reply, export, planned, scripted, serving, tamper, uuid
+from tests.support.services import running
 
 NOTHING = dict.fromkeys(("made", "accepted", "refused", "in_doubt", "already_settled", "unsent"), 0)
 
@@ -24,7 +24,7 @@ def test_apply_status_and_verify_print_the_documented_objects(
     directory = planned(tmp_path, 20)
     said = call("status", directory, "--json")
     assert (said.json["format"], said.json["state"], said.json["events"]["made"]) == ("backcast.status/1", "ready", 0)
-    with LocalService() as service:
+    with running() as service:
         monkeypatch.setenv("BACKCAST_PROJECT_KEY", service.capture_key)
         said = call("apply", directory, "--to", service.url, "--json")
         assert said.code == 0
@@ -51,27 +51,25 @@ def test_a_dry_run_needs_no_key_and_no_network(call: Any, tmp_path: Path, monkey
     assert not (directory / "ledger.sqlite").exists()
 
 
-@pytest.mark.parametrize(("columns", "width"), [("60", 60), ("", 110), ("0", 110), ("wide", 110)])
+@pytest.mark.parametrize(("columns", "width"), [("60", 60), ("", 110), ("wide", 110)])
 def test_what_is_piped_is_as_wide_as_columns_says(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str, width: int
 ) -> None:
     """Lines that could be longer keep to COLUMNS, or to 110 of them; paths and commands are never folded."""
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.chdir(tmp_path)
-    said = call("plan", *export_of(Path("a-long-name-" * 12)), "-o", "plan")
+    said = call("plan", export(Path("a-long-name-" * 12), 3), *generic(), "-o", "plan")
     assert 50 < max(map(len, said.out.splitlines())) <= width
 
 
-def export_of(folder: Path) -> list[object]:
-    return [export(folder, 3), *generic()]
-
-
-def test_apply_without_a_key_is_a_usage_error(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No key is exit 2, and says where to put one."""
+def test_apply_and_verify_without_a_key_are_usage_errors(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No key is exit 2, and says where to put one: sending needs the project's, reading the personal one."""
     monkeypatch.delenv("BACKCAST_PROJECT_KEY")
-    said = call("apply", planned(tmp_path, 3), "--to", "http://127.0.0.1:1")
-    assert said.code == 2
-    assert "BACKCAST_PROJECT_KEY" in said.two_lines[1]
+    for command, name in (("apply", "BACKCAST_PROJECT_KEY"), ("verify", "BACKCAST_PERSONAL_KEY")):
+        said = call(command, planned(tmp_path, 3), "--to", "http://127.0.0.1:1")
+        assert (said.code, name in said.two_lines[1]) == (2, True)
 
 
 NO_KEY = "Error: the project key does not look like a capture key"
@@ -107,7 +105,7 @@ def test_an_odd_key_of_another_service_is_a_warning(call: Any, tmp_path: Path, m
         assert len(server.asked) == 2
 
 
-@pytest.mark.parametrize("typed", ["", "19\n", "yes\n", "200\n"])
+@pytest.mark.parametrize("typed", ["", "19\n", "yes\n"])
 def test_a_wrong_number_sends_nothing(call: Any, tmp_path: Path, typed: str) -> None:
     """A far target asks for the number of events; anything else is exit 2 before any network use."""
     directory = planned(tmp_path, 20, target="http://backcast.invalid")
@@ -123,9 +121,7 @@ def test_the_right_number_or_yes_goes_on(call: Any, tmp_path: Path, typed: str, 
     """The number of events, or --yes, lets the run begin: here it finds nobody at that name, exit 6."""
     directory = planned(tmp_path, 20, target="http://backcast.invalid")
     words = ["apply", directory, "--to", "http://backcast.invalid", "--retry-for", "0", "--max-retries", "0"]
-    said = call(*words, *options, stdin=typed)
-    assert said.code == 6
-    assert (directory / "ledger.sqlite").exists()
+    assert (call(*words, *options, stdin=typed).code, (directory / "ledger.sqlite").exists()) == (6, True)
 
 
 def test_a_stopped_run_prints_its_counts_and_its_error(call: Any, tmp_path: Path) -> None:
@@ -140,20 +136,15 @@ def test_a_stopped_run_prints_its_counts_and_its_error(call: Any, tmp_path: Path
     assert call("status", directory, "--json").json["state"] == "stopped"
 
 
-def test_refused_events_are_exit_5_after_the_rest_settled(call: Any, tmp_path: Path) -> None:
-    """One refused event, everything else settled: balanced, and exit 5."""
+def test_refused_and_unfinished_runs_have_exit_codes_of_their_own(call: Any, tmp_path: Path) -> None:
+    """One refused event, everything else settled: balanced, and exit 5. A run that used up its retries is exit 6."""
     directory = planned(tmp_path, 30)
     with serving(lambda asked: Reply(400) if uuid(7) in str(asked.events) else Reply()) as server:
         said = call("apply", directory, "--to", server.url, "--json")
     assert (said.code, said.json["balanced"], said.json["events"]["refused"]) == (5, True, 1)
-
-
-def test_an_unfinished_run_is_exit_6(call: Any, tmp_path: Path) -> None:
-    """A run that used up its retries is exit 6."""
     with serving(scripted(Reply(503, b"later"))) as server:
-        said = call("apply", planned(tmp_path, 3), "--to", server.url, "--max-retries", "0")
-    assert said.code == 6
-    assert said.two_lines[1] == "Try: run the same command again to resume"
+        said = call("apply", planned(tmp_path / "unfinished", 3), "--to", server.url, "--max-retries", "0")
+    assert (said.code, said.two_lines[1]) == (6, "Try: run the same command again to resume")
 
 
 def test_a_missing_export_is_exit_3(call: Any, tmp_path: Path) -> None:
@@ -175,17 +166,8 @@ def test_a_plan_of_another_dialect_is_exit_4(call: Any, tmp_path: Path) -> None:
     assert said.two_lines[1] == "Try: plan again with --for us, or rehearse this one"
 
 
-@pytest.mark.parametrize("command", ["rehearse", "status", "rejects", "apply", "verify"])
-def test_a_directory_without_a_plan_is_a_usage_error(call: Any, tmp_path: Path, command: str) -> None:
+def test_a_directory_without_a_plan_is_a_usage_error(call: Any, tmp_path: Path) -> None:
     """No plan.json is exit 2 and says how to make one."""
-    options = ["--to", "http://127.0.0.1:1"] if command in ("apply", "verify") else []
-    said = call(command, tmp_path, *options)
-    assert said.code == 2
-    assert said.two_lines[1] == "Try: create one with: backcast plan SOURCE -o DIR"
-
-
-def test_verify_without_a_key_is_a_usage_error(call: Any, tmp_path: Path) -> None:
-    """Reading needs the personal key."""
-    said = call("verify", planned(tmp_path, 3), "--to", "http://127.0.0.1:1")
-    assert said.code == 2
-    assert "BACKCAST_PERSONAL_KEY" in said.two_lines[1]
+    for command in ("rehearse", "status", "rejects", "apply", "verify"):
+        said = call(command, tmp_path, *(["--to", "http://127.0.0.1:1"] if command in ("apply", "verify") else []))
+        assert (said.code, said.two_lines[1]) == (2, "Try: create one with: backcast plan SOURCE -o DIR")

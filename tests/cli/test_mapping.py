@@ -35,15 +35,13 @@ def test_a_mapping_error_says_where(call: Any, tmp_path: Path) -> None:
     assert f"{mine}:4:1" in said.two_lines[0]
 
 
-@pytest.mark.parametrize("command", [["list", "--json"], ["test", "--json"], ["schema"], ["show", "mixpanel"]])
-def test_the_other_mapping_commands_work(call: Any, command: list[str]) -> None:
+def test_the_other_mapping_commands_work(call: Any) -> None:
     """Lists, cases, the editor's schema and a file's text."""
-    said = call("mapping", *command)
-    assert said.code == 0
-    if command[0] == "show":
-        assert "\ntool: mixpanel\n" in said.out
-    else:
-        assert said.json
+    for command in (["list", "--json"], ["test", "mixpanel", "--json"], ["schema"]):
+        said = call("mapping", *command)
+        assert (said.code, bool(said.json)) == (0, True)
+    said = call("mapping", "show", "mixpanel")
+    assert (said.code, "\ntool: mixpanel\n" in said.out) == (0, True)
 
 
 @pytest.mark.parametrize(("column", "chosen"), [("id", "id"), ("order_id,id", "id"), ("order_id", None)])
@@ -158,9 +156,9 @@ def test_cases_are_updated_to_what_their_rows_give(call: Any, tmp_path: Path) ->
     assert "no file is named" in call("mapping", "test", "mixpanel", "--update-cases").two_lines[0]
 
 
-@pytest.mark.parametrize("name", ["adobe", "ga4-flat", "mixpanel-warehouse"])
+@pytest.mark.parametrize("name", ["ga4-flat", "mixpanel-warehouse"])
 def test_cases_of_every_style_are_updated(name: str) -> None:
-    """Those of shipped mappings, on one line and on several, with another event's name in each."""
+    """Those of two shipped mappings, on one line and on several, with another event's name in each."""
     mapping = load(name)
     wrong, count = re.subn(r"(?m)^( +gives: \{event: |      event: )[^,}\n]+", r"\1wrong", mapping.text)
     changed = parse(wrong, "mine.yaml")

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import SAMPLES, generic, process
+from tests.support.commands import SAMPLES, generic
 from tests.support.deliveries import Reply, add, export, planned, scripted, serving
+from tests.support.forked import Forked
 
 
 def test_plan_prints_one_object_with_the_documented_fields(call: Any, tmp_path: Path) -> None:
@@ -30,10 +31,11 @@ def test_plan_prints_one_object_with_the_documented_fields(call: Any, tmp_path: 
 
 
 def test_rehearse_prints_what_was_applied_and_proved(call: Any, tmp_path: Path) -> None:
-    """`rehearse --json` holds the objects of apply and verify."""
-    said = call("rehearse", planned(tmp_path, 20), "--json")
-    assert said.code == 0
-    assert said.json["format"] == "backcast.rehearse/1"
+    """`rehearse --json` holds the objects of apply and verify; the next one begins afresh, also after a move."""
+    directory = planned(tmp_path, 20)
+    assert call("rehearse", directory).code == 0
+    said = call("rehearse", directory.rename(tmp_path / "moved"), "--json")
+    assert (said.code, said.json["format"]) == (0, "backcast.rehearse/1")
     apply, verify = said.json["apply"], said.json["verify"]
     fields = {"format", "digest", "dry_run", "balanced", "seconds", "batches", "events", "phases", "held"}
     assert fields | {"to", "ended", "transport", "warnings"} == set(apply)
@@ -42,6 +44,7 @@ def test_rehearse_prints_what_was_applied_and_proved(call: Any, tmp_path: Path) 
     assert {"match", "missing", "extra", "duplicated", "different"} == set(verify["cells"])
     assert {"expected", "found", "missing", "extra"} <= set(verify["events"])
     assert (apply["balanced"], verify["proved"], verify["events"]["found"]) == (True, True, 20)
+    assert apply["events"]["already_settled"] == 0
 
 
 def test_a_plan_that_is_not_ready_is_exit_4_and_can_be_rehearsed(call: Any, tmp_path: Path) -> None:
@@ -56,24 +59,13 @@ def test_a_plan_that_is_not_ready_is_exit_4_and_can_be_rehearsed(call: Any, tmp_
     assert call("rehearse", directory, "--json").json["verify"]["proved"] is True
 
 
-def test_a_rehearsal_can_be_repeated_and_the_plan_moved(call: Any, tmp_path: Path) -> None:
-    """A rehearsal begins afresh each time, also after the directory was moved."""
-    directory = planned(tmp_path, 10)
-    assert call("rehearse", directory).code == 0
-    moved = directory.rename(tmp_path / "moved")
-    said = call("rehearse", moved, "--json")
-    assert (said.code, said.json["apply"]["events"]["already_settled"]) == (0, 0)
-
-
-def test_standard_input_is_planned_and_moves_with_the_plan(tmp_path: Path) -> None:
+def test_standard_input_is_planned_and_moves_with_the_plan(call: Any, tmp_path: Path) -> None:
     """`-` reads stdin, which is kept in the plan directory and found there when that moved."""
     source = export(tmp_path / "export", 10, files=1)
     with (source / "part-0.jsonl").open("rb") as stdin:
-        done = process("plan", "-", *generic(), "-o", tmp_path / "plan", stdin=stdin)
-    assert done.returncode == 0, done.stderr
+        assert Forked("plan", "-", *generic(), "-o", tmp_path / "plan", stdin=stdin).wait() == 0
     moved = (tmp_path / "plan").rename(tmp_path / "moved")
-    done = process("rehearse", moved, "--json")
-    assert json.loads(done.stdout)["verify"]["proved"] is True
+    assert call("rehearse", moved, "--json").json["verify"]["proved"] is True
 
 
 def broken(call: Any, tmp_path: Path) -> Path:
@@ -84,27 +76,17 @@ def broken(call: Any, tmp_path: Path) -> Path:
     return tmp_path / "plan"
 
 
-def test_rejects_come_as_jsonl_with_the_documented_fields(call: Any, tmp_path: Path) -> None:
-    """One object a line, in the order of the rows, counted from 1."""
-    said = call("rejects", broken(call, tmp_path), "--format", "jsonl")
-    found = [json.loads(line) for line in said.out.splitlines()]
+def test_rejects_come_as_jsonl_csv_or_a_table_and_by_code(call: Any, tmp_path: Path) -> None:
+    """One object a line with the documented fields, in the order of the rows, counted from 1; CSV has a header; --code
+    leaves others out; a code that no row was rejected with is a usage error that says which there are."""
+    directory = broken(call, tmp_path)
+    found = [json.loads(line) for line in call("rejects", directory, "--format", "jsonl").out.splitlines()]
     assert [list(one) for one in found] == [["part", "row", "offset", "stage", "code", "detail", "record"]] * 2
     assert [(one["row"], one["code"]) for one in found] == [(4, "bad_json"), (5, "missing_distinct_id")]
-
-
-def test_rejects_come_as_csv_and_by_code(call: Any, tmp_path: Path) -> None:
-    """CSV has a header; --code leaves others out; the table names both."""
-    directory = broken(call, tmp_path)
     rows = list(csv.reader(io.StringIO(call("rejects", directory, "--format", "csv", "--code", "bad_json").out)))
     assert [row[4] for row in rows] == ["code", "bad_json"]
     table = call("rejects", directory).out
-    assert "bad_json" in table
-    assert "missing_distinct_id" in table
-
-
-def test_a_code_that_no_row_was_rejected_with_is_a_usage_error(call: Any, tmp_path: Path) -> None:
-    """It says which codes there are, or the nearest one."""
-    directory = broken(call, tmp_path)
+    assert [code in table for code in ("bad_json", "missing_distinct_id")] == [True, True]
     said = call("rejects", directory, "--code", "nonsense")
     assert (said.code, said.out) == (2, "")
     assert "bad_json, missing_distinct_id" in said.two_lines[1]
@@ -121,12 +103,25 @@ def test_the_table_of_rejects_shows_a_row_of_each_code(call: Any, tmp_path: Path
     assert "part-0.jsonl, row 4" in " ".join(" ".join(shown).split())
 
 
-def test_an_output_that_cannot_be_made_is_a_usage_error(call: Any, tmp_path: Path) -> None:
-    """A plan directory below a file is exit 2, with another place to try."""
+@pytest.mark.parametrize(
+    ("to", "options", "told"),
+    [
+        ("file/plan", (), "cannot write"),
+        ("plan", ("--as-of", "2999-01-01"), "2999-01-01T00:00:00Z lies in the future (--as-of)"),
+        ("plan", ("--since", "2023-01-01", "--until", "2023-01-01"), "--since 2023-01-01T00:00:00Z is not before"),
+        ("plan", ("--since", "2023-01-01", "--until", "2022-12-31"), "--since 2023-01-01T00:00:00Z is not before"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_as_asked_is_a_usage_error(
+    call: Any, tmp_path: Path, to: str, options: tuple[str, ...], told: str
+) -> None:
+    """A directory below a file; an instant that is to come, at which recent events, billed as live ones, would be old;
+    a window that holds nothing."""
     (tmp_path / "file").touch()
-    said = call("plan", export(tmp_path / "export", 3), *generic(), "-o", tmp_path / "file" / "plan")
+    said = call("plan", export(tmp_path / "export", 3), *generic(), "-o", tmp_path / to, *options)
     assert said.code == 2
-    assert "cannot write" in said.two_lines[0]
+    assert told in said.two_lines[0]
+    assert not (tmp_path / "plan").exists()
 
 
 def test_a_plan_that_was_applied_is_never_planned_over(call: Any, tmp_path: Path) -> None:
@@ -140,9 +135,11 @@ def test_a_plan_that_was_applied_is_never_planned_over(call: Any, tmp_path: Path
 
 
 def test_a_mapping_is_recognised_when_none_is_named(call: Any, tmp_path: Path) -> None:
-    """A Mixpanel export is planned as one."""
+    """A Mixpanel export is planned as one; a survey of it is pure JSON, too."""
     said = call("plan", SAMPLES / "mixpanel", "--timezone", "America/New_York", "-o", tmp_path / "plan", "--json")
     assert (said.code, said.json["tool"]) == (0, "mixpanel")
+    said = call("survey", SAMPLES / "mixpanel", "--json")
+    assert (said.code, said.json["format"]) == (0, "backcast.survey/1")
 
 
 def test_rows_that_nobody_recognises_are_never_guessed(call: Any, tmp_path: Path) -> None:
@@ -153,28 +150,22 @@ def test_rows_that_nobody_recognises_are_never_guessed(call: Any, tmp_path: Path
     assert not (tmp_path / "plan" / "plan.json").exists()
 
 
+MIXPANEL = {"event": "a", "properties": {"time": 1600000000, "distinct_id": "u"}}
+AMPLITUDE = {"event_type": "a", "event_time": "2021-01-01 00:00:00.000000", "device_id": "d"}
+
+
 def test_rows_of_two_tools_are_never_guessed(call: Any, tmp_path: Path) -> None:
     """An export that two mappings recognise equally is an error that names both."""
     mixed = tmp_path / "mixed.jsonl"
-    mixpanel = {"event": "a", "properties": {"time": 1600000000, "distinct_id": "u"}}
-    amplitude = {"event_type": "a", "event_time": "2021-01-01 00:00:00.000000", "device_id": "d"}
-    both = mixpanel | amplitude
-    mixed.write_text((json.dumps(both) + "\n") * 3, "utf-8")
+    mixed.write_text((json.dumps(MIXPANEL | AMPLITUDE) + "\n") * 3, "utf-8")
     said = call("plan", mixed, "-o", tmp_path / "plan")
     assert said.code == 2
-    assert "amplitude" in said.two_lines[0]
-    assert "mixpanel" in said.two_lines[0]
+    assert [tool in said.two_lines[0] for tool in ("amplitude", "mixpanel")] == [True, True]
 
 
-def test_survey_prints_one_object(call: Any) -> None:
-    """`survey --json` is pure JSON."""
-    said = call("survey", SAMPLES / "mixpanel", "--json")
-    assert (said.code, said.json["format"]) == (0, "backcast.survey/1")
-
-
-@pytest.mark.parametrize("content", [b"", b"\n \n", gzip.compress(b"", mtime=0)])
+@pytest.mark.parametrize("content", [b"\n \n", gzip.compress(b"", mtime=0)])
 def test_an_empty_export_is_no_success(call: Any, tmp_path: Path, content: bytes) -> None:
-    """Whatever looks at it says that it has no row, and why, with the exit code of a plan of it."""
+    """Whatever looks at it says that it has no row, and why, with the exit code of a plan of it; a header is none."""
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(content)
     for command in (("survey", empty), ("mapping", "new", empty), ("plan", empty, "-o", tmp_path / "a")):
@@ -184,39 +175,16 @@ def test_an_empty_export_is_no_success(call: Any, tmp_path: Path, content: bytes
     said = call("survey", empty, "--json")
     assert (said.code, said.json["rows"]) == (4, 0)
     assert call("plan", empty, *generic(), "-o", tmp_path / "b").code == 4
-
-
-def test_a_table_of_nothing_but_a_header_is_no_success(call: Any, tmp_path: Path) -> None:
-    """It has columns and no row."""
     (tmp_path / "a.csv").write_text("event,time\n")
     said = call("survey", tmp_path / "a.csv")
     assert (said.code, said.two_lines[0]) == (4, "Error: the export has no row")
-
-
-def test_an_instant_that_is_to_come_is_refused(call: Any, tmp_path: Path) -> None:
-    """It would make recent events, which are billed as live ones, old."""
-    said = call("plan", export(tmp_path / "export", 3), *generic(), "-o", tmp_path / "plan", "--as-of", "2999-01-01")
-    assert said.code == 2
-    assert "2999-01-01T00:00:00Z lies in the future (--as-of)" in said.two_lines[0]
-    assert not (tmp_path / "plan").exists()
-
-
-@pytest.mark.parametrize("until", ["2023-01-01", "2022-12-31"])
-def test_a_window_that_holds_nothing_is_refused(call: Any, tmp_path: Path, until: str) -> None:
-    """--since comes before --until."""
-    window = ("--since", "2023-01-01", "--until", until)
-    said = call("plan", export(tmp_path / "export", 3), *generic(), "-o", tmp_path / "plan", *window)
-    assert said.code == 2
-    assert "--since 2023-01-01T00:00:00Z is not before --until" in said.two_lines[0]
 
 
 def test_files_of_several_tools_are_named_one_by_one(call: Any, tmp_path: Path) -> None:
     """Each with what it looks like; they are to be planned apart."""
     folder = tmp_path / "mixed"
     folder.mkdir()
-    mixpanel = {"event": "a", "properties": {"time": 1600000000, "distinct_id": "u"}}
-    amplitude = {"event_type": "a", "event_time": "2021-01-01 00:00:00.000000", "device_id": "d"}
-    for name, one in (("a", mixpanel), ("b", amplitude), ("c", {"order": 1})):
+    for name, one in (("a", MIXPANEL), ("b", AMPLITUDE), ("c", {"order": 1})):
         (folder / f"{name}.jsonl").write_text(json.dumps(one) + "\n")
     said = call("plan", folder, "-o", tmp_path / "plan")
     assert said.code == 2

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +14,44 @@ from pipeline.cli import main, run
 from pipeline.local_service import LocalService
 from tests.support.commands import generic, in_process
 from tests.support.deliveries import KEY, Reply, planned, serving, uuid
+from tests.support.forked import Forked
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_service_prints_its_keys_and_stops_when_asked(tmp_path: Path, number: int) -> None:
     """Address and keys on stdout; SIGTERM and Ctrl-C end it with 0, the store whole."""
-    store = tmp_path / "store.duckdb"
-    service = subprocess.Popen(
-        [sys.executable, "-m", "pipeline", "service", "--port", "0", "--store", str(store)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert service.stdout is not None
-    try:
-        address = service.stdout.readline().split()[-1]
-        keys = dict(service.stdout.readline().strip().split("=") for _ in range(2))
+    store, told = tmp_path / "store.duckdb", tmp_path / "told"
+    reader, writer = os.pipe()
+    with told.open("wb") as errors, os.fdopen(reader) as said:
+        service = Forked("service", "--port", "0", "--store", store, stdout=writer, stderr=errors)
+        os.close(writer)
+        address = said.readline().split()[-1]
+        keys = dict(said.readline().strip().split("=") for _ in range(2))
         done = in_process("apply", planned(tmp_path, 10), "--to", address, "--quiet", env=keys)
         assert done.returncode == 0, done.stderr
-        done = in_process("verify", tmp_path / "plan", "--to", address, "--json", env=keys)
-        assert json.loads(done.stdout)["proved"] is True
         service.send_signal(number)
-        _, told = service.communicate(timeout=30)
-    finally:
-        service.kill()
-        service.communicate()
-    assert (service.returncode, told) == (0, "Press Ctrl-C to stop.\n")
+        assert (service.wait(30), told.read_text()) == (0, "Press Ctrl-C to stop.\n")
     with LocalService(store) as again:
         assert again.count() == 10
+
+
+def unread(*words: object, stream: str, first: int = 0, env: dict[str, str] | None = None) -> tuple[int, str]:
+    """A command one of whose streams nobody reads after its `first` bytes: its exit code, and what it printed to the
+    other one."""
+    reader, writer = os.pipe()
+    if not first:
+        os.close(reader)
+    with tempfile.TemporaryFile() as other:
+        streams = {"stdout": other, "stderr": other} | {stream: writer}
+        running = Forked(*words, env=env, **streams)  # type: ignore[arg-type]
+        os.close(writer)
+        if first:
+            os.read(reader, first)
+            os.close(reader)
+        code = running.wait(30)
+        other.seek(0)
+        return code, other.read().decode()
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
@@ -51,29 +60,8 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     source.write_bytes(b"{broken\n" * 20_000)
     in_process("plan", source, *generic(), "-o", tmp_path / "plan", "--workers", "0")
     for form in ("jsonl", "csv", "table"):
-        reader, writer = os.pipe()
-        rejects = subprocess.Popen(
-            [sys.executable, "-m", "pipeline", "rejects", str(tmp_path / "plan"), "--format", form],
-            stdout=writer, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        os.close(writer)
-        os.read(reader, 10)
-        os.close(reader)
-        _, told = rejects.communicate(timeout=30)
-        assert (form, rejects.returncode, told) == (form, 0, "")
-
-
-def unread(*words: object, stream: str, env: dict[str, str] | None = None) -> tuple[int, str]:
-    """A command one of whose streams nobody reads: its exit code, and what it printed to the other one."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: writer}
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline", *map(str, words)],
-        **streams, text=True, env=os.environ | (env or {}), timeout=60, check=False,
-    )  # type: ignore[call-overload]  # fmt: skip
-    os.close(writer)
-    return done.returncode, done.stderr if stream == "stdout" else done.stdout
+        told = unread("rejects", tmp_path / "plan", "--format", form, stream="stdout", first=10)
+        assert (form, *told) == (form, 0, "")
 
 
 @pytest.mark.parametrize(
@@ -101,16 +89,10 @@ def test_nobody_reading_the_messages_stops_no_run(tmp_path: Path) -> None:
 def test_the_exit_code_survives_a_closed_pipe(tmp_path: Path) -> None:
     """Whoever does not read the result still gets the exit code: 5 for a refused event."""
     directory = planned(tmp_path, 20)
-    reader, writer = os.pipe()
-    os.close(reader)
     with serving(lambda asked: Reply(400) if uuid(7) in str(asked.events) else Reply()) as server:
-        applying = subprocess.Popen(
-            [sys.executable, "-m", "pipeline", "apply", str(directory), "--to", server.url, "--json"],
-            stdout=writer, stderr=subprocess.PIPE, text=True, env=os.environ | {"BACKCAST_PROJECT_KEY": KEY},
-        )  # fmt: skip
-        os.close(writer)
-        _, told = applying.communicate(timeout=30)
-    assert (applying.returncode, "Traceback" in told) == (5, False)
+        words = ("apply", directory, "--to", server.url, "--json")
+        code, told = unread(*words, stream="stdout", env={"BACKCAST_PROJECT_KEY": KEY})
+    assert (code, "Traceback" in told) == (5, False)
 
 
 def test_a_defect_is_exit_1_in_two_lines(call: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import run
-from tests.support.deliveries import planned
+from tests.support.commands import generic
+from tests.support.deliveries import export, planned
 from tests.support.management_service import ALL, asking
 from tests.support.preflight import A
 
@@ -30,6 +31,6 @@ def test_the_report_has_what_the_target_answered(
     recorded = json.loads((directory / "report.json").read_bytes())["preflight"]
     assert {check["name"] for check in recorded["checks"]} >= {"cut_over", "already_there"}
     assert not (directory / "preflight-answers").exists()
-    planned(tmp_path, 31)
+    assert run(["plan", str(export(tmp_path / "export", 31)), *generic(), "-o", str(directory)]) == 0
     assert "Before sending: the target" not in (directory / "report.html").read_text("utf-8")
     assert "preflight" not in json.loads((directory / "report.json").read_bytes())
