@@ -96,27 +96,29 @@ ARCHIVED: dict[str, Fault] = {
     "a file with a password": encrypted,
     "a file ended early": in_archive(lambda lines: lines + b"export terminated early\n"),
 }
-OF_A_TOOL = {"mixpanel": DAMAGED | ENDED, "amplitude": DAMAGED | ARCHIVED, "posthog": {}}
-FAULTS = [(name, fault) for name in APIS for fault in PASSING | OF_A_TOOL[name]]
+FAULTS = {
+    "mixpanel": DAMAGED | ENDED,
+    "amplitude": DAMAGED | ARCHIVED | {name: PASSING[name] for name in ("server error", "cut in the body")},
+    "posthog": PASSING,
+}
 
 
-@pytest.mark.parametrize(("name", "fault"), FAULTS)
+@pytest.mark.parametrize("name", APIS)
 def test_a_fault_that_passes_changes_nothing(
-    name: str, fault: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
+    name: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
 ) -> None:
     """Whatever request it meets, the folder has the bytes of a fetch without a fault."""
-    spoil = (PASSING | OF_A_TOOL[name])[fault]
-    api = replace(APIS[name], faults={0: spoil, 3: spoil})
-    clock = FakeClock()
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path / "export", 4, clock=clock, count=False)
-        assert len(server.asked) > 4
-    content = files(tmp_path / "export")
-    assert json.loads(content.pop(MANIFEST))["left"] == []
-    assert content == undisturbed[name]
-    assert found.fewer == 0
-    if "time" in fault and "429" not in fault and fault.startswith("throttled"):
-        assert max(clock.waits) >= 40
+    for fault, spoil in FAULTS[name].items():
+        api, clock = replace(APIS[name], faults={0: spoil, 3: spoil}), FakeClock()
+        with exporting(api) as server:
+            found = fetch(api, server, tmp_path / fault, 4, clock=clock, count=False)
+            assert len(server.asked) > 4, fault
+        content = files(tmp_path / fault)
+        assert json.loads(content.pop(MANIFEST))["left"] == []
+        assert content == undisturbed[name], fault
+        assert found.fewer == 0
+        if fault == "throttled, with a time":
+            assert max(clock.waits) >= 40
 
 
 def test_what_is_too_large_for_amplitude_is_divided_down_to_hours(tmp_path: Path) -> None:
@@ -213,27 +215,24 @@ def test_the_limits_of_a_tool_are_kept(tmp_path: Path) -> None:
             return Said(404)
 
     with exporting(api := Timed([])) as server:
-        fetch(api, server, tmp_path, 130, clock=clock, count=False)
-    assert len(times) == 130
+        fetch(api, server, tmp_path, 66, clock=clock, count=False)
+    assert len(times) == 66
     assert all(later - earlier >= 3600 for earlier, later in zip(times, times[60:], strict=False))
     assert all(later - earlier >= 1 for earlier, later in zip(times, times[3:], strict=False))
-    assert times[-1] < 2 * 3600 + 60
+    assert times[-1] < 3600 + 60
 
 
 def test_a_day_of_posthog_is_counted_divided_and_paged(tmp_path: Path) -> None:
     """A window of more than one page is divided; a second that is too large is read in pages by time and uuid."""
-    events = [START + 3 * HOUR + n / 4 for n in range(14_000)] + [float(START + 20 * HOUR)] * 10_001
+    events = [START + 3 * HOUR + n / 4 for n in range(40)] + [float(START + 20 * HOUR)] * 10_001
     api = PostHog(events)
     with exporting(api) as server:
         found = fetch(api, server, tmp_path)
         limits = [one.json["query"]["query"].rpartition("limit ")[2] for one in server.asked]
-    lines = [
-        line
-        for one in found.manifest.files
-        for line in gzip.decompress((tmp_path / one.file).read_bytes()).splitlines()
-    ]
+    whole = b"".join(gzip.decompress((tmp_path / one.file).read_bytes()) for one in found.manifest.files)
+    lines = whole.splitlines()
     assert [json.loads(line)["uuid"] for line in lines] == [id for _, id, _ in api.rows()]
-    assert (found.rows, found.fewer, set(limits)) == (24_001, 0, {"1", "10000"})
+    assert (found.rows, found.fewer, set(limits)) == (10_041, 0, {"1", "10000"})
     assert b'"properties":{"price": 1.10, "big": 1180591620717411303424}' in lines[0]
 
 
@@ -246,29 +245,26 @@ def test_a_query_of_posthog_that_takes_too_long_is_asked_for_less(tmp_path: Path
     assert len(found.manifest.windows) == 4
 
 
+def without_first(count: int) -> Fault:
+    """So many rows fewer."""
+    return lambda said: replace(said, body=said.body | {"results": said.body["results"][count:]})
+
+
 def test_a_copy_in_posthog_at_the_edge_of_a_page_is_no_missing_event(tmp_path: Path) -> None:
     """The service may still hold an event twice; distinct events are counted on both sides, so that copies hide no
-    missing event either."""
+    missing event either. It counts the same pairs of time and uuid that are counted in the file."""
 
     class Twice(PostHog):
         def rows(self) -> list[tuple[float, str, int]]:
             return sorted(super().rows() * 2)
 
-    without = lambda said: replace(said, body=said.body | {"results": said.body["results"][2:]})  # noqa: E731
-    with exporting(api := Twice(spread(50, 1), faults={1: without})) as server:
-        found = fetch(api, server, tmp_path)
-        assert len(server.asked) == 4
-    assert (found.rows, found.fewer, found.manifest.windows[0].counted) == (100, 0, 50)
-
-
-def test_a_uuid_of_posthog_at_two_times_hides_no_missing_event(tmp_path: Path) -> None:
-    """The service counts the same pairs of time and uuid that are counted in the file."""
-    without = lambda said: replace(said, body=said.body | {"results": said.body["results"][1:]})  # noqa: E731
-    api = PostHog(spread(50, 1), same={49: 25})
-    with exporting(replace(api, faults={1: without})) as server:
-        found = fetch(api, server, tmp_path)
-        assert len(server.asked) == 4
-    assert (found.rows, found.fewer, found.manifest.windows[0].counted) == (50, 0, 50)
+    twice = Twice(spread(50, 1), faults={1: without_first(2)})
+    at_two_times = PostHog(spread(50, 1), same={49: 25}, faults={1: without_first(1)})
+    for api, rows in ((twice, 100), (at_two_times, 50)):
+        with exporting(api) as server:
+            found = fetch(api, server, tmp_path / str(rows))
+            assert len(server.asked) == 4
+        assert (found.rows, found.fewer, found.manifest.windows[0].counted) == (rows, 0, 50)
 
 
 @pytest.mark.parametrize("name", APIS)
@@ -276,10 +272,10 @@ def test_a_key_that_is_refused_stops_at_once(name: str, tmp_path: Path) -> None:
     """401 is not tried again, and the key that the answer repeats is not shown."""
     marks = b"bad key: testMARKED-account testMARKED-mixpanel testMARKED-amplitude phx_testMARKED"
     api = replace(APIS[name], faults={number: instead(401, marks) for number in range(9)})
-    with exporting(api) as server, pytest.raises(Refused, match="401: bad key") as caught:
-        fetch(api, server, tmp_path)
     with exporting(api) as server:
-        assert len(server.asked) == 0
+        with pytest.raises(Refused, match="401: bad key") as caught:
+            fetch(api, server, tmp_path)
+        assert len(server.asked) == 1
     shown = str(caught.value)
     assert {"mixpanel": "testMARKED-mixpanel", "amplitude": "testMARKED-amplitude"}.get(name, "phx_test") not in shown
     assert all(b"MARKED" not in content for content in files(tmp_path).values())
@@ -293,22 +289,15 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     assert "other.example" in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("tool", "region", "address"),
-    [
-        ("mixpanel", "us", "https://data.mixpanel.com"), ("mixpanel", "eu", "https://data-eu.mixpanel.com"),
-        ("mixpanel", "in", "https://data-in.mixpanel.com"), ("amplitude", "us", "https://amplitude.com"),
-        ("amplitude", "eu", "https://analytics.eu.amplitude.com"), ("posthog", "us", "https://us.posthog.com"),
-        ("posthog", "eu", "https://eu.posthog.com"), ("posthog", "https://ph.example/", "https://ph.example"),
-    ],
-)  # fmt: skip
-def test_each_region_has_its_host(tool: str, region: str, address: str) -> None:
+def test_each_region_has_its_host() -> None:
     """Each tool has the hosts of its regions, and takes an address."""
-    assert tools()[tool].address(region) == address
-
-
-def test_a_region_that_a_tool_does_not_have_is_an_error() -> None:
-    """Amplitude has no host in India."""
+    hosts = {
+        ("mixpanel", "us"): "https://data.mixpanel.com", ("mixpanel", "eu"): "https://data-eu.mixpanel.com",
+        ("mixpanel", "in"): "https://data-in.mixpanel.com", ("amplitude", "us"): "https://amplitude.com",
+        ("amplitude", "eu"): "https://analytics.eu.amplitude.com", ("posthog", "us"): "https://us.posthog.com",
+        ("posthog", "eu"): "https://eu.posthog.com", ("posthog", "https://ph.example/"): "https://ph.example",
+    }  # fmt: skip
+    assert {(tool, region): tools()[tool].address(region) for tool, region in hosts} == hosts
     with pytest.raises(UsageError, match="Amplitude has no region 'in'"):
         tools()["amplitude"].address("in")
 

@@ -50,9 +50,9 @@ def test_a_tool_that_counts_more_than_it_gave_is_exit_7(call: Call, tmp_path: Pa
     api = Mixpanel(spread(40, 3))
     api.uncounted = 2
     with exporting(api) as server:
-        done = call(*words(server, tmp_path))
+        done = call(*words(server, tmp_path), "--until", "2023-03-02")
     assert done.code == 7
-    assert "Incomplete: Mixpanel counts more events than it gave in 3 windows" in done.out
+    assert "Incomplete: Mixpanel counts more events than it gave in 1 window" in done.out
 
 
 @pytest.mark.usefixtures("keys")
@@ -66,15 +66,15 @@ def test_a_window_without_an_event_is_exit_4(call: Call, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("keys")
-@pytest.mark.parametrize(("status", "code"), [(401, 5), (403, 5), (400, 5), (302, 5)])
-def test_a_refusal_is_exit_5(status: int, code: int, call: Call, tmp_path: Path) -> None:
+def test_a_refusal_is_exit_5(call: Call, tmp_path: Path) -> None:
     """Two lines, without the key that the answer repeats."""
-    api = replace(Mixpanel(spread(9, 1)), faults={0: instead(status, KEYS["BACKCAST_MIXPANEL_SECRET"].encode())})
-    with exporting(api) as server:
-        done = call(*words(server, tmp_path))
-        assert len(server.asked) == 1
-    assert (done.code, len(done.two_lines)) == (code, 2)
-    assert "MARKED" not in done.out + done.err
+    for status in (401, 403, 400, 302):
+        api = replace(Mixpanel(spread(9, 1)), faults={0: instead(status, KEYS["BACKCAST_MIXPANEL_SECRET"].encode())})
+        with exporting(api) as server:
+            done = call(*words(server, tmp_path / str(status)))
+            assert len(server.asked) == 1
+        assert (done.code, len(done.two_lines)) == (5, 2), status
+        assert "MARKED" not in done.out + done.err
 
 
 @pytest.mark.usefixtures("keys")
@@ -87,15 +87,15 @@ def test_a_tool_that_asks_for_too_long_a_wait_is_exit_6(call: Call, tmp_path: Pa
     assert "run the same command again" in done.two_lines[1]
 
 
-@pytest.mark.parametrize("tool", ["mixpanel", "amplitude", "posthog"])
-def test_without_a_key_nothing_is_asked(tool: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_key_nothing_is_asked(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the variable; no folder is made."""
     for name in KEYS:
         monkeypatch.delenv(name, raising=False)
-    done = call(*words(Server("http://127.0.0.1:9", 9, []), tmp_path / "export", tool))
-    assert done.code == 2
-    assert "BACKCAST_" in done.two_lines[0]
-    assert not (tmp_path / "export").exists()
+    for tool in ("mixpanel", "amplitude", "posthog"):
+        done = call(*words(Server("http://127.0.0.1:9", 9, []), tmp_path / "export", tool))
+        assert done.code == 2
+        assert "BACKCAST_" in done.two_lines[0]
+        assert not (tmp_path / "export").exists()
 
 
 @pytest.mark.usefixtures("keys")

@@ -40,12 +40,14 @@ def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.usefixtures("uri")
 def test_the_rows_are_planned_whatever_their_order(tmp_path: Path) -> None:
     """The same rows in another order give the same bytes, and all of them become events with their digits."""
-    first = pipeline.fetch_database("sqlite", "select * from events", tmp_path / "export" / "a.parquet")
-    second = pipeline.fetch_database("sqlite", "select * from shuffled -- others\n;", tmp_path / "b.parquet")
-    assert (first.rows, first.digest) == (3000, second.digest)
+    first = pipeline.fetch_database("sqlite", "select * from events limit 300", tmp_path / "export" / "a.parquet")
+    second = pipeline.fetch_database(
+        "sqlite", f"select * from shuffled where big < {2**53 + 300} -- others\n;", tmp_path / "b.parquet"
+    )
+    assert (first.rows, first.digest) == (300, second.digest)
     plan, events = planned(tmp_path / "plan", [tmp_path / "export"], "generic", **COLUMNS)
-    assert (plan.rows.read, len(events)) == (3000, 3000)
-    assert sorted(one["properties"]["big"] for one in events) == [2**53 + n for n in range(3000)]
+    assert (plan.rows.read, len(events)) == (300, 300)
+    assert sorted(one["properties"]["big"] for one in events) == [2**53 + n for n in range(300)]
 
 
 @pytest.mark.usefixtures("uri")
@@ -110,13 +112,10 @@ adbc.flight.sql.rpc.timeout_seconds.query
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "secret"),
-    [(name, True) for name in SECRETS.split()] + [(name, False) for name in HARMLESS.split()],
-)
-def test_options_that_may_be_secrets_are_known_by_their_name(name: str, secret: bool) -> None:
+def test_options_that_may_be_secrets_are_known_by_their_name() -> None:
     """What the drivers call a password, a token, a key, credentials, or a header of their requests."""
-    assert secret_option(name) is secret
+    assert [name for name in SECRETS.split() if not secret_option(name)] == []
+    assert [name for name in HARMLESS.split() if secret_option(name)] == []
 
 
 def test_a_secret_option_is_read_from_the_environment(
@@ -135,14 +134,13 @@ def test_a_secret_option_is_read_from_the_environment(
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["hunter2", '["hunter2"]', '{"name": {"password": "hunter2"}}', '{"name": 7}'])
-def test_options_of_the_environment_that_cannot_be_read_are_not_shown(text: str, tmp_path: Path) -> None:
+def test_options_of_the_environment_that_cannot_be_read_are_not_shown(tmp_path: Path) -> None:
     """The error names the variable and its form."""
-    with pytest.raises(UsageError, match="BACKCAST_ADBC_OPTIONS") as caught:
-        pipeline.fetch_database(
-            "sqlite", "select 1", tmp_path / "a.parquet", environment={"BACKCAST_ADBC_OPTIONS": text}
-        )
-    assert "hunter2" not in str(caught.value)
+    for text in ("hunter2", '["hunter2"]', '{"name": {"password": "hunter2"}}', '{"name": 7}'):
+        environment = {"BACKCAST_ADBC_OPTIONS": text}
+        with pytest.raises(UsageError, match="BACKCAST_ADBC_OPTIONS") as caught:
+            pipeline.fetch_database("sqlite", "select 1", tmp_path / "a.parquet", environment=environment)
+        assert "hunter2" not in str(caught.value)
 
 
 def test_a_disk_that_is_full_is_no_fault_of_the_query(uri: str, tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ from range(4000) as numbers(n)
 """
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with a table of events, and the same rows in another order."""
-    file = tmp_path / "warehouse.duckdb"
+    file = tmp_path_factory.mktemp("database") / "warehouse.duckdb"
     with duckdb.connect(str(file)) as connection:
         connection.execute(EVENTS)
         connection.execute("create table shuffled as select * from events order by hash(big)")
@@ -36,19 +36,22 @@ def database(tmp_path: Path) -> Path:
 
 
 def test_the_order_of_the_database_does_not_matter(database: Path, tmp_path: Path) -> None:
-    """Two queries with the same rows in other orders give the same bytes, sorted by all columns."""
+    """Two queries with the same rows in other orders give the same bytes, sorted by all columns. The database is opened
+    for reading, so its own bytes stay."""
+    before = database.read_bytes()
     first = pipeline.fetch_query(database, "select * from events", tmp_path / "a.parquet")
     second = pipeline.fetch_query(database, "select * from shuffled -- others\n;", tmp_path / "b.parquet")
     assert (first.rows, first.digest) == (4000, second.digest)
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert database.read_bytes() == before
 
 
 def test_a_query_is_planned(database: Path, tmp_path: Path) -> None:
     """All rows become events, and decimals, large integers and JSON keep their digits."""
-    pipeline.fetch_query(database, "select * from events where big % 2 = 1", tmp_path / "export" / "events.parquet")
+    pipeline.fetch_query(database, "select * from events where big % 20 = 13", tmp_path / "export" / "events.parquet")
     plan, events = planned(tmp_path / "plan", [tmp_path / "export"], "generic", zone="UTC", **COLUMNS)
     properties = events[0]["properties"]
-    assert (plan.rows.read, len(events), events[0]["timestamp"]) == (2000, 2000, "2023-03-01T00:00:00Z")
+    assert (plan.rows.read, len(events), events[0]["timestamp"]) == (200, 200, "2023-03-01T00:00:00Z")
     assert (properties["price"], properties["big"], properties["nested"], properties["document"]) == (
         1.1, 2**53 + 1, {"a": 0, "b": None}, '{"raw": 1.10}'
     )  # fmt: skip
@@ -90,13 +93,6 @@ def test_a_plan_reads_no_query(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a plan reads files only") as caught:
         pipeline.survey_export(["duckdb:warehouse.duckdb?query=select 1"])
     assert "backcast fetch duckdb" in caught.value.hint
-
-
-def test_the_database_is_not_changed(database: Path, tmp_path: Path) -> None:
-    """It is opened for reading, so its bytes stay."""
-    before = database.read_bytes()
-    pipeline.fetch_query(database, "from events", tmp_path / "out.parquet")
-    assert database.read_bytes() == before
 
 
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
