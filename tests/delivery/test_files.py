@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import re
-import resource
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from pipeline.options import ApplyOptions, PlanOptions, VerifyOptions
 from tests.support.commands import Printed, calling
 from tests.support.crashes import copied, die_writing, write_files
 from tests.support.deliveries import Identity, identities, planned, row
+from tests.support.file_size_limit import file_size_limit
 from tests.support.stores import Bucket, a_bucket, a_store_that_fails, a_store_that_replaces
 
 ROWS = 90
@@ -207,7 +206,7 @@ def test_what_a_kill_left_half_written_is_cut(tmp_path: Path) -> None:
     plan = planned(tmp_path, 60, dialect="posthog", batch=10)
     to = tmp_path / "out"
     with pytest.raises(Unfinished):
-        pipeline.apply_plan(plan, f"file:{to}", ApplyOptions(workers=0, rate=10, max_duration=1.5))
+        pipeline.apply_plan(plan, f"file:{to}", ApplyOptions(workers=0, rate=100, max_duration=0.3))
     parts = list(to.glob("3-events/*.part"))
     assert len(parts) == 1
     assert 0 < parts[0].read_bytes().count(b"\n") < 60
@@ -221,9 +220,8 @@ def test_what_a_kill_left_half_written_is_cut(tmp_path: Path) -> None:
 
 
 def test_verify_compares_the_files_with_the_plan(whole: tuple[Path, Path], tmp_path: Path) -> None:
-    """Proved as they are; a lost file, a line twice, another value and another byte are each found."""
+    """A lost file, a line twice, another value and another byte are each found."""
     plan, folder = written(tmp_path, merges=7)
-    assert verify(plan, folder, fields="all").proved
     file = folder / "3-events" / "00001.jsonl"
     text = file.read_bytes()
 
@@ -291,21 +289,11 @@ def test_a_line_break_between_the_tokens_of_a_value_does_not_break_a_line(tmp_pa
     assert verify(tmp_path / "plan", tmp_path / "out", fields="all").proved
 
 
-def _on_a_small_disk(plan: Path, folder: Path) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-    try:
-        pipeline.apply_plan(plan, f"file:{folder}", ApplyOptions(workers=0))
-    except Unfinished as error:
-        raise SystemExit(6 if "cannot write to" in error.message else 1) from None
-
-
 def test_a_disk_that_is_full_stops_the_run_and_loses_nothing(tmp_path: Path) -> None:
     """A limit on the size of files stands for it: exit 6, and the next run writes the rest."""
     plan = planned(tmp_path, 1_500, batch=100, dialect="posthog")
-    process = multiprocessing.get_context("spawn").Process(target=_on_a_small_disk, args=(plan, tmp_path / "out"))
-    process.start()
-    process.join(60)
-    assert process.exitcode == 6
+    with file_size_limit(200_000), pytest.raises(Unfinished, match="cannot write to"):
+        pipeline.apply_plan(plan, f"file:{tmp_path / 'out'}", ApplyOptions(workers=0))
     pipeline.apply_plan(plan, f"file:{tmp_path / 'out'}", ApplyOptions(workers=0))
     uuids = [line["uuid"] for line in lines_of(tmp_path / "out")]
     assert len(uuids) == len(set(uuids)) == 1_500
@@ -332,31 +320,25 @@ def test_the_command_needs_no_key_and_asks_nothing(call: Callable[..., Printed],
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "said"),
     [
-        (["--to", "s3://"], 2, "names no bucket"),
-        (["--to", "s3://bucket/*"], 2, "not a prefix of a bucket"),
-        (["--to", "ftp://host/prefix"], 2, "not a target"),
-        (["--to", "file:"], 2, "not a folder"),
-        (["--to", "file://host/out"], 2, "not a folder of this machine"),
-        (["--to", "file:out", "--canary", "5"], 2, "--canary reads events back from a service"),
-        (["--to", "file:out", "--require-canary"], 2, "--require-canary reads events back"),
-        (["--to", "file:out", "--transport", "v1"], 2, "--transport v1 is of a service"),
+        (["s3://"], "names no bucket"),
+        (["s3://bucket/*"], "not a prefix of a bucket"),
+        (["ftp://host/prefix"], "not a target"),
+        (["file:"], "not a folder"),
+        (["file://host/out"], "not a folder of this machine"),
+        (["file:out", "--canary", "5"], "--canary reads events back from a service"),
+        (["file:out", "--require-canary"], "--require-canary reads events back"),
+        (["file:out", "--transport", "v1"], "--transport v1 is of a service"),
     ],
 )
 def test_what_is_asked_of_a_service_is_refused(
-    call: Callable[..., Printed],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    code: int,
-    said: str,
+    call: Callable[..., Printed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
     """A bucket, a folder elsewhere and a canary are errors before anything is written."""
     monkeypatch.chdir(tmp_path)
-    plan = planned(tmp_path, 10, dialect="posthog")
-    done = call("apply", plan, *words)
-    assert (done.code, said in done.two_lines[0]) == (code, True), done.err
+    done = call("apply", planned(tmp_path, 10, dialect="posthog"), "--to", *words)
+    assert (done.code, said in done.two_lines[0]) == (2, True), done.err
     assert not (tmp_path / "out").exists()
 
 
