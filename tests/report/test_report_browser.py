@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -162,10 +164,15 @@ def full_report(folder: Path, name: str) -> Report:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page for each kind of name, and one with a plain name."""
     folder = tmp_path_factory.mktemp("pages")
+    return written(folder, lambda name: render(full_report(folder / uuid4().hex, name)))
+
+
+def written(folder: Path, page_of: Callable[[str], str]) -> dict[str, Path]:
+    """The files of such a page with a plain name, and with each kind of name of strangers."""
     found = {}
     for number, (kind, name) in enumerate({"plain": "Signed Up", **HOSTILE}.items()):
         found[kind] = folder / f"{number}.html"
-        found[kind].write_text(render(full_report(folder / str(number), name)), encoding="utf-8")
+        found[kind].write_text(page_of(name), encoding="utf-8")
     return found
 
 
@@ -187,12 +194,7 @@ def full_diff(name: str) -> Diff:
 @pytest.fixture(scope="module")
 def diff_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of two plans for each kind of name, and one with a plain name."""
-    folder = tmp_path_factory.mktemp("diffs")
-    found = {}
-    for number, (kind, name) in enumerate({"plain": "Signed Up", **HOSTILE}.items()):
-        found[kind] = folder / f"{number}.html"
-        found[kind].write_text(render_diff(full_diff(name)), encoding="utf-8")
-    return found
+    return written(tmp_path_factory.mktemp("diffs"), lambda name: render_diff(full_diff(name)))
 
 
 @pytest.fixture(scope="module")
@@ -210,8 +212,10 @@ def survey_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+LOOKS = pytest.mark.parametrize(("scheme", "width"), [("light", 320), ("dark", 1280)])
+
+
+@LOOKS
 def test_axe_finds_nothing(pages: dict[str, Path], tab: Tab, scheme: str, width: int) -> None:
     """The rules of axe for pages that everybody can use, with all chapters open."""
     tab.colours(scheme)
@@ -219,8 +223,7 @@ def test_axe_finds_nothing(pages: dict[str, Path], tab: Tab, scheme: str, width:
     assert violations(opened(tab, pages["plain"])) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1280])
+@LOOKS
 def test_a_survey_has_the_same_pictures(survey_page: Path, tab: Tab, width: int, scheme: str) -> None:
     """Rows per day with the days without any, names, hours of day; nothing runs or is too wide, axe is content."""
     tab.width(width)
@@ -235,8 +238,7 @@ def test_a_survey_has_the_same_pictures(survey_page: Path, tab: Tab, width: int,
     assert (too_wide(tab), violations(tab)) == ([], [])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1280])
+@LOOKS
 def test_two_plans_compared_are_a_page_for_everybody(
     diff_pages: dict[str, Path], tab: Tab, width: int, scheme: str
 ) -> None:
@@ -254,42 +256,32 @@ def test_two_plans_compared_are_a_page_for_everybody(
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_names_of_strangers_stay_text_in_every_place(pages: dict[str, Path], tab: Tab, kind: str) -> None:
-    """They add no element and run nothing; each stands in an element of its own direction; emoji stay whole."""
+    """They add no element and run nothing; each stands in an element of its own direction; emoji stay whole. No page is
+    wider than the window, on a telephone too, with every fold open; wide tables scroll inside of themselves."""
     plain = opened(tab, pages["plain"]).run(TAGS)
     opened(tab, pages[kind])
     assert tab.run(TAGS) == plain
     assert tab.run("document.title").startswith("backcast plan ")
     count, others = without_direction(tab, kind)
     assert (others, count > 60) == ([], True)
-
-
-@pytest.mark.parametrize("width", [320, 390, 900, 1600])
-def test_no_page_is_wider_than_the_window(pages: dict[str, Path], tab: Tab, width: int) -> None:
-    """On a telephone too, with every fold open; wide tables scroll inside of themselves."""
-    tab.width(width)
-    for kind, page in pages.items():
-        opened(tab, page)
-        assert too_wide(tab) == [], kind
+    for width in (320, 390, 900, 1600):
+        tab.width(width)
+        assert too_wide(tab) == [], width
         if PICTURES:
             tab.picture(Path(PICTURES) / f"report-{kind}-{width}.png")
 
 
-def test_the_keyboard_reads_the_days(pages: dict[str, Path], tab: Tab) -> None:
-    """Tab reaches the picture, arrow keys go from day to day, and the count of the day is shown."""
+def test_the_keyboard_reads_the_days_and_the_hours(pages: dict[str, Path], tab: Tab) -> None:
+    """Tab reaches the picture, arrow keys go from day to day, and the count of the day is shown; so it is with
+    hours, on each of the two clocks."""
     tab.open(pages["plain"].as_uri())
-    tab.tab_to("focus.name === 'timeline-2021q4'")
     shown = "getComputedStyle(document.activeElement, '::after').content"
+    tab.tab_to("focus.name === 'timeline-2021q4'")
     assert tab.run(shown) == '"2021-11-01: 1"'
     tab.press("ArrowRight")
     tab.press("ArrowRight")
     assert tab.run(shown) == '"2021-11-03: 3"'
     assert tab.run("document.activeElement.getBoundingClientRect().width") > 10
-
-
-def test_the_keyboard_reads_the_hours(pages: dict[str, Path], tab: Tab) -> None:
-    """As it reads the days, on each of the two clocks."""
-    tab.open(pages["plain"].as_uri())
-    shown = "getComputedStyle(document.activeElement, '::after').content"
     for clock, count in (("hours-1", 103), ("hours-2", 203)):
         tab.tab_to(f"focus.name === '{clock}'")
         for _ in range(3):

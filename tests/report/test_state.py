@@ -15,14 +15,28 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.delivery.apply import SendLimits
-from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.directory import Directory
 from pipeline.report.measured import earlier_rate
 from pipeline.report.rejects import FORMULA, guarded
-from tests.support.deliveries import AT_ONCE, Reply, add, export, passed_on, planned, row, run, serving, uuid
+from tests.support.commands import generic
+from tests.support.deliveries import (
+    AT_ONCE,
+    COLUMNS,
+    Reply,
+    add,
+    export,
+    passed_on,
+    planned,
+    row,
+    run,
+    serving,
+    tamper,
+    uuid,
+)
 from tests.support.jobs import KEYS, PERSONAL_KEY, days, write_job
 from tests.support.phased_plans import planned_in_phases
+from tests.support.services import running
 
 WORDS = {"not-ready": "not ready", "stopped": "stopped (resumable)", "sent-with-refusals": "sent, 1 refused"}
 
@@ -62,7 +76,7 @@ def test_a_plan_has_one_state_from_first_to_last(call: Any, tmp_path: Path, monk
     said = call("rehearse", directory, "--workers", "0")
     assert (said.out.splitlines()[0], state_of(call, directory)) == ("State: rehearsed", "rehearsed")
     during = []
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
 
         def answer(asked: Any) -> Reply:
             if asked.number == 1:
@@ -82,7 +96,7 @@ def test_a_plan_has_one_state_from_first_to_last(call: Any, tmp_path: Path, monk
         verify = ["verify", directory, *words, "--api", service.url]
         assert call(*verify).out.splitlines()[0] == "State: verified"
         assert state_of(call, directory) == "verified"
-        service.store._writer.execute(f"delete from accepted where uuid = '{uuid(3)}'")
+        tamper(service, f"delete from accepted where uuid = '{uuid(3)}'")
         said = call(*verify, "--json")
         assert (said.code, said.json["state"], state_of(call, directory)) == (7, "differs", "differs")
         page = (directory / "report.html").read_text("utf-8")
@@ -95,7 +109,7 @@ def test_the_title_has_the_project_and_a_later_plan_the_rate(
 ) -> None:
     """preflight, apply and verify with a personal key each find the project's name, and reports keep it."""
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         first, second = (planned(tmp_path / name, 20, files=1, target=service.url) for name in ("first", "second"))
         title = f"<bdi>{service.url} (project Rehearsal)</bdi></h1>"
         assert title not in (first / "report.html").read_text()
@@ -119,9 +133,7 @@ def test_a_plan_that_is_not_ready_stays_so_when_it_was_rehearsed(call: Any, tmp_
     """A rehearsal does not make it fit to be sent."""
     source = export(tmp_path / "export", 5, files=1)
     add(source / "part-0.jsonl", b"{broken\n")
-    columns = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
-    sets = [word for name in columns for word in ("--set", f"{name}={name}")]
-    assert call("plan", source, "-m", "generic", *sets, "-o", tmp_path / "plan", "--workers", "0").code == 4
+    assert call("plan", source, *generic(), "-o", tmp_path / "plan", "--workers", "0").code == 4
     assert state_of(call, tmp_path / "plan") == "not-ready"
     assert call("rehearse", tmp_path / "plan", "--workers", "0").code == 0
     assert state_of(call, tmp_path / "plan") == "not-ready"
@@ -133,24 +145,20 @@ def test_a_verification_of_a_half_does_not_speak_for_the_whole(
     """Half sent and found is stopped, half sent and lost differs; what is sent after that was not looked at yet."""
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
     directory = planned(tmp_path, 20, files=1)
-    with LocalService(keys=KEYS) as service:
-        answers = iter([Reply(), Reply(401)])
-
-        def answer(asked: Any) -> Reply:
-            said = next(answers, Reply())
-            return passed_on(service.url, asked.body) if said.status == 200 else said
-
-        with serving(answer) as server:
-            run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
-            words = ["--to", server.url, "--api", service.url, "--workers", "0"]
-            call("verify", directory, *words)
-            assert state_of(call, directory) == "stopped"
-            service.store._writer.execute("delete from accepted")
-            assert call("verify", directory, *words).code == 7
-            assert state_of(call, directory) == "differs"
-            assert call("apply", directory, *words).code == 0
-            assert state_of(call, directory) == "sent"
-            assert "before the last run: not compared since" in " ".join(call("status", directory).out.split())
+    with (
+        running(KEYS) as service,
+        serving(lambda asked: Reply(401) if asked.number == 1 else passed_on(service.url, asked.body)) as server,
+    ):
+        run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
+        words = ["--to", server.url, "--api", service.url, "--workers", "0"]
+        call("verify", directory, *words)
+        assert state_of(call, directory) == "stopped"
+        tamper(service, "delete from accepted")
+        assert call("verify", directory, *words).code == 7
+        assert state_of(call, directory) == "differs"
+        assert call("apply", directory, *words).code == 0
+        assert state_of(call, directory) == "sent"
+        assert "before the last run: not compared since" in " ".join(call("status", directory).out.split())
 
 
 def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(call: Any, tmp_path: Path) -> None:
@@ -181,7 +189,7 @@ def test_what_was_refused_stays_the_state_when_the_rest_was_found(
     """Verified would say that all is there."""
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
     directory = planned(tmp_path, 20, files=1)
-    with LocalService(keys=KEYS) as service:
+    with running(KEYS) as service:
         with serving(refusing(7, url=service.url)) as server:
             run(directory, server.url)
         said = call("verify", directory, "--to", server.url, "--api", service.url, "--workers", "0")
@@ -199,10 +207,8 @@ def with_copies(folder: Path) -> Path:
         (source / name).write_text("".join(json.dumps(one) + "\n" for one in rows))
     text = (source / "b.jsonl").read_text()
     (source / "b.jsonl").write_text("\n{broken\n" + text)
-    names = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
-    pipeline.plan_export(
-        source, folder / "plan", PlanOptions(mapping="generic", settings=names, workers=0, max_rejects="1")
-    )
+    options = PlanOptions(mapping="generic", settings=COLUMNS, workers=0, max_rejects="1")
+    pipeline.plan_export(source, folder / "plan", options)
     return folder / "plan"
 
 
@@ -265,27 +271,21 @@ def test_what_a_rehearsal_had_refused_is_listed_until_the_plan_is_applied(call: 
 
 
 def test_a_job_says_the_state_of_each_plan(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In `run --json`, in the window's own report, and to `status`; refusals with cause and command."""
+    """In `run --json`, in the window's own report, and to `status`; refusals with cause and command. A window that is
+    proved is a plan that is verified."""
     days(tmp_path, 1, 2)
-    number = 1 * 100_000 + 4
-    with serving(refusing(number)) as server:
+    with serving(refusing(1 * 100_000 + 4)) as server:
         said = call("run", write_job(tmp_path, server.url, until="2024-01-03"), "--json", "--workers", "0")
     assert [one["state"] for one in said.json["windows"]] == ["sent-with-refusals", "sent"]
     place = tmp_path / "state/nightly/windows/2024-01-01/plan-1"
     assert (said.code, state_of(call, place)) == (5, "sent-with-refusals")
     assert "window 2024-01-01: the service refused 1 event; the first: 400 no distinct_id" in said.err
     assert f"backcast rejects {place}" in said.err
-
-
-def test_what_a_job_reads_back_is_the_state_of_its_plans(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A window that is proved is a plan that is verified."""
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
-    days(tmp_path, 1)
-    with LocalService(keys=KEYS) as service:
-        assert call("run", write_job(tmp_path, service.url, until="2024-01-02"), "--workers", "0").code == 0
-    assert state_of(call, tmp_path / "state/nightly/windows/2024-01-01/plan-1") == "verified"
+    with running(KEYS) as service:
+        job = write_job(tmp_path, service.url, name="proved", until="2024-01-02")
+        assert call("run", job, "--workers", "0").code == 0
+    assert state_of(call, tmp_path / "state/proved/windows/2024-01-01/plan-1") == "verified"
 
 
 # -- what a spreadsheet makes of it ------------------------------------------------------------------------
@@ -304,8 +304,7 @@ def test_a_rejected_row_that_begins_a_formula_is_guarded(call: Any, tmp_path: Pa
     source = export(tmp_path / "export", 60, files=1)
     hostile = ['=cmd|" /C calc"!A0', "+1", "-1", "@SUM(1)", "\t=1", "'=1"]
     add(source / "part-0.jsonl", "".join(f"{one}\n" for one in hostile).encode())
-    sets = [word for name in ("event", "distinct_id", "timestamp", "uuid") for word in ("--set", f"{name}={name}")]
-    words = ["-m", "generic", *sets, "--max-rejects", "9", "--workers", "0"]
+    words = [*generic(), "--max-rejects", "9", "--workers", "0"]
     assert call("plan", source, *words, "-o", tmp_path / "plan").code == 0
     rows = list(csv.DictReader(io.StringIO(call("rejects", tmp_path / "plan", "--format", "csv").out)))
     records = [json.loads(one)["record"] for one in call("rejects", tmp_path / "plan", "--json").out.splitlines()]
