@@ -13,7 +13,6 @@ from pipeline.config import Secret
 from pipeline.delivery.send import Hooks, send_unchecked
 from pipeline.errors import UsageError
 from pipeline.ledger import lock_file, read_totals, unlock
-from pipeline.local_service import LocalService
 from pipeline.local_service.faults import BadFault, read_script
 from pipeline.local_service.settings import Settings
 from pipeline.options import ApplyOptions, RehearseOptions, VerifyOptions
@@ -51,6 +50,8 @@ def rehearse(
     step: Step = lambda name, done, total: None,
 ) -> Rehearsal:
     """Apply a plan to a fresh local service and compare what landed, as `rehearse_plan` does; writes no report."""
+    from pipeline.local_service import LocalService  # with duckdb, after all else: see `gc` in `pipeline.cli.rehearse`
+
     try:
         read_script(options.faults)
     except BadFault as error:

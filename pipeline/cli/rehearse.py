@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import click
 
 from pipeline.cli import common, faults, log
@@ -32,6 +34,7 @@ def rehearse(directory: str, options: RehearseOptions, as_json: bool, quiet: boo
     from pipeline.report.state import read_status
     from pipeline.report.terminal import steps
 
+    gc.freeze()  # as `pipeline.cli.main` does, which cannot once duckdb is loaded
     faults.check(options.faults)
     plan, folder = open_plan(directory)
     with Sending(plan.events.made, quiet=quiet, title="Rehearsing") as progress:

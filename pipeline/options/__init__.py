@@ -13,25 +13,29 @@ resolved, as `pipeline.models.SealedOptions`.
 
 from __future__ import annotations
 
-from pipeline.options.fetching import FetchOptions
-from pipeline.options.planning import EstimateOptions, Limits, PathText, PlanOptions, SurveyOptions
-from pipeline.options.reading import (
-    DiffOptions,
-    ReceiptCheckOptions,
-    ReceiptOptions,
-    RejectsOptions,
-    UndoListOptions,
-    VerifyOptions,
-)
-from pipeline.options.sending import (
-    ApplyOptions,
-    FaultOptions,
-    KeyOptions,
-    PauseOptions,
-    PreflightOptions,
-    RehearseOptions,
-    RunOptions,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline.options.fetching import FetchOptions
+    from pipeline.options.planning import EstimateOptions, Limits, PathText, PlanOptions, SurveyOptions
+    from pipeline.options.reading import (
+        DiffOptions,
+        ReceiptCheckOptions,
+        ReceiptOptions,
+        RejectsOptions,
+        UndoListOptions,
+        VerifyOptions,
+    )
+    from pipeline.options.sending import (
+        ApplyOptions,
+        FaultOptions,
+        KeyOptions,
+        PauseOptions,
+        PreflightOptions,
+        RehearseOptions,
+        RunOptions,
+    )
 
 __all__ = [
     "ApplyOptions",
@@ -54,3 +58,12 @@ __all__ = [
     "UndoListOptions",
     "VerifyOptions",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in ("planning", "sending", "reading", "fetching"):  # each loaded only as far as a step needs it
+            found = getattr(import_module(f"{__name__}.{module}"), name, None)
+            if found is not None:
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

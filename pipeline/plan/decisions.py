@@ -61,7 +61,7 @@ class Decisions:
     def add(self, decided: NDArray[np.void]) -> None:
         self.count += len(decided)
         buckets = decided["block"] // self._bucket_blocks
-        for bucket in np.unique(buckets).tolist():
+        for bucket in np.flatnonzero(np.bincount(buckets)).tolist():  # `unique` would load numpy.ma
             self._pending.setdefault(bucket, []).append(decided[buckets == bucket])
         self._pending_count += len(decided)
         if self._pending_count > self._most:
