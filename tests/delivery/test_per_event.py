@@ -31,13 +31,18 @@ from tests.support.commands import in_process
 from tests.support.crashes import KEYS
 from tests.support.deliveries import (
     AT_ONCE,
+    COLUMNS,
     KEY,
     Asked,
     Reply,
+    add,
+    export,
     identities,
     in_ledger,
+    landed,
     planned,
     relayed,
+    row,
     run,
     scripted,
     serving,
@@ -125,7 +130,7 @@ def test_the_same_events_land_by_either_endpoint(tmp_path: Path) -> None:
     source = tmp_path / "export" / "rows.jsonl"
     source.parent.mkdir()
     source.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
-    landed = {}
+    there = {}
     for transport in ("v1", "batch"):
         directory = tmp_path / transport
         settings = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
@@ -133,29 +138,31 @@ def test_the_same_events_land_by_either_endpoint(tmp_path: Path) -> None:
         pipeline.plan_export(source, directory, options)
         with service() as target:
             assert run(directory, target.url, transport=transport).balanced
-            landed[transport] = target.events()
+            there[transport] = target.events()
             assert target.warnings() == []
-    for one, other in zip(landed["v1"], landed["batch"], strict=True):
+    for one, other in zip(there["v1"], there["batch"], strict=True):
         mark, id_ = ',"$ignore_sent_at":true}', f'"distinct_id":{json.dumps(one.distinct_id, ensure_ascii=False)},'
         assert one.properties.endswith(mark)
         assert one.properties.removesuffix(mark) + "}" == other.properties.replace(id_, "", 1)
         assert (one.uuid, one.event, one.distinct_id, one.timestamp, one.historical_migration) == (
             other.uuid, other.event, other.distinct_id, other.timestamp, other.historical_migration,
         )  # fmt: skip
-    assert json.loads(landed["v1"][1].properties)["$lib"] == "web"
+    assert json.loads(there["v1"][1].properties)["$lib"] == "web"
 
 
 def test_ids_without_an_identity_keep_their_flag(tmp_path: Path) -> None:
-    """`--persons identified`: the flag stands before the id, and stays a property."""
-    directory = planned(tmp_path, 40, files=1, links=True, dialect="posthog", persons="identified")
-    with service() as target:
-        assert run(directory, target.url, transport="v1").balanced
-        flags = Counter("$process_person_profile" in json.loads(one.properties) for one in target.events())
-        assert len(target.persons()) == 7
-    with service() as other:
-        again = planned(tmp_path / "again", 40, files=1, links=True, dialect="posthog", persons="identified")
-        assert run(again, other.url, transport="batch").balanced
-        assert flags == Counter("$process_person_profile" in json.loads(one.properties) for one in other.events())
+    """`--persons identified`: the flag of a visitor stands before the id, and stays a property, by either endpoint."""
+    source = export(tmp_path / "export", 40, files=1, links=True)
+    visitor = row(40) | {"distinct_id": "", "anonymous_id": "visitor"}
+    add(source / "part-0.jsonl", json.dumps(visitor).encode())
+    columns = COLUMNS | {"anonymous_id": "anonymous_id"}
+    asked = {"mapping": "generic", "settings": columns, "dialect": "posthog", "persons": "identified", "workers": 0}
+    for transport in ("v1", "batch"):
+        pipeline.plan_export(source, tmp_path / transport, PlanOptions(**asked))
+        with service() as target:
+            assert run(tmp_path / transport, target.url, transport=transport).balanced
+            flagged = [one.uuid for one in target.events() if "$process_person_profile" in json.loads(one.properties)]
+            assert (flagged, len(target.persons())) == ([uuid(40)], 7)
 
 
 # -- verdicts ------------------------------------------------------------------------------------------------------
@@ -174,10 +181,10 @@ def test_each_verdict_is_settled_refused_or_sent_again_by_itself(tmp_path: Path)
 
         with serving(relay) as server:
             outcome = run(directory, server.url, send_limits=ONE)
-        landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in target.events()}
-        assert target.store.raw_count() == len(landed)  # nothing was stored twice
+        there = landed(target)
+        assert target.store.raw_count() == len(there)  # nothing was stored twice
     dropped = {one for one in identities(40) if one[1] == "Step 1"}
-    assert landed == identities(40) - dropped
+    assert there == identities(40) - dropped
     assert (outcome.problem, outcome.balanced, outcome.counts.refused) == (None, True, len(dropped))
     assert states(directory) == {"settled": 40 - len(dropped), "refused": len(dropped)}
     refused = in_ledger(directory, "select uuid, status, detail from refused_events")
@@ -186,7 +193,7 @@ def test_each_verdict_is_settled_refused_or_sent_again_by_itself(tmp_path: Path)
     ((detail, events, example),) = in_ledger(directory, "select * from event_warnings")
     assert (detail, outcome.warnings) == ("person_processing_disabled", {detail: events})
     assert events > 0
-    assert example in {one[0] for one in landed}
+    assert example in {one[0] for one in there}
     requests: dict[str, list[Asked]] = {}
     for one in asked:
         if one.events:
@@ -321,7 +328,7 @@ def test_a_lost_answer_is_in_doubt_and_the_same_request_leaves_again(tmp_path: P
             once = SendLimits(1, RetryPolicy(tries=0, first=0))
             assert run(directory, server.url, send_limits=once).counts.in_doubt == 20
             assert run(directory, server.url).balanced
-        assert {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in target.events()} == identities(20)
+        assert landed(target) == identities(20)
     batches = [one for one in asked if one.events]
     assert len(batches) == 2
     assert len({(one.headers["posthog-request-id"], one.body) for one in batches}) == 1
@@ -339,7 +346,7 @@ def test_retry_after_pauses_the_rest_of_a_batch(tmp_path: Path) -> None:
 # -- the key ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [302, 308])
 def test_the_key_never_follows_a_redirect_to_another_host(tmp_path: Path, status: int) -> None:
     """Not even where the operator allows the host, as he may for /batch/; the other host is never asked."""
     directory = plan_of(tmp_path, 20)
@@ -350,17 +357,12 @@ def test_the_key_never_follows_a_redirect_to_another_host(tmp_path: Path, status
         assert isinstance(outcome.problem, Refused)
         assert "the Authorization header with the key is never sent there" in str(outcome.problem)
         assert other.asked == []
-    assert KEY not in str(outcome.problem)
-    assert states(directory) == {"waiting": 20}
-
-
-def test_on_the_same_host_the_request_goes_on_with_its_headers(tmp_path: Path) -> None:
-    """Another port is the same host: method, body and headers arrive, as for /batch/."""
-    directory = plan_of(tmp_path, 20)
-    with serving(accepting()) as second:
-        with serving(scripted(Reply(307, b"", {"Location": second.url + PATH}))) as first:
-            assert run(directory, first.url).balanced
-        assert {one.headers["authorization"] for one in second.asked} == {f"Bearer {KEY}"}
+        assert KEY not in str(outcome.problem)
+        assert states(directory) == {"waiting": 20}
+        # Another port is the same host: method, body and headers arrive, as for /batch/.
+        with serving(scripted(Reply(status, b"", {"Location": other.url + PATH}))) as server:
+            assert run(plan_of(directory / "again", 20), server.url).balanced
+        assert {one.headers["authorization"] for one in other.asked} == {f"Bearer {KEY}"}
 
 
 def test_an_answer_that_repeats_the_key_is_stored_without_it(tmp_path: Path) -> None:
@@ -392,7 +394,7 @@ def test_auto_asks_once_and_never_changes(tmp_path: Path) -> None:
         run(directory, server.url, transport="batch")
 
 
-@pytest.mark.parametrize("reply", [Reply(404, b"Not Found"), Reply(405), Reply(200, b"<html>"), Reply(400, b"no")])
+@pytest.mark.parametrize("reply", [Reply(404, b"Not Found"), Reply(200, b"<html>"), Reply(400, b"no")])
 def test_auto_sends_to_batch_where_the_endpoint_is_not_offered(tmp_path: Path, reply: Reply) -> None:
     """Whatever else answers there."""
     directory = plan_of(tmp_path)
@@ -419,16 +421,10 @@ def test_contract_stays_on_batch(tmp_path: Path) -> None:
     """Nobody is asked, and the other endpoint is refused for such a plan before anything leaves."""
     directory = planned(tmp_path, 40, files=1, batch=20)
     with serving(scripted(Reply())) as server:
+        for transport in ("auto", "v1"):  # a dry run builds every request, and asks nobody either
+            assert run(plan_of(tmp_path / transport), server.url, dry_run=True, transport=transport).balanced
+        assert server.asked == []
         with pytest.raises(UsageError, match="dialect contract"):
             run(directory, server.url, transport="v1")
         assert run(directory, server.url).balanced
         assert {one.path for one in server.asked} == {"/batch/"}
-
-
-def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:
-    """Every request is built, none leaves."""
-    directory = plan_of(tmp_path)
-    with serving(accepting()) as server:
-        for transport in ("auto", "v1"):
-            assert run(directory, server.url, dry_run=True, transport=transport).counts.would_send == 40
-        assert server.asked == []
