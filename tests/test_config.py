@@ -40,11 +40,6 @@ def test_a_secret_never_shows_itself(shown: str) -> None:
     assert "***" in shown
 
 
-def test_a_secret_gives_its_text_only_when_asked() -> None:
-    """`reveal` is the one way to the text."""
-    assert Secret(KEY).reveal() == KEY
-
-
 @pytest.mark.parametrize("copier", [pickle.dumps, copy.copy, copy.deepcopy, msgspec.json.encode, json.dumps])
 def test_a_secret_is_never_copied_out_of_the_process(copier: object) -> None:
     """Pickling, copying and encoding refuse, and their message does not tell it either."""
@@ -53,20 +48,16 @@ def test_a_secret_is_never_copied_out_of_the_process(copier: object) -> None:
     assert KEY not in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_secret_is_true_when_there_is_one() -> None:
-    """So that `if key` asks whether one was given."""
-    assert (bool(Secret(KEY)), bool(Secret(""))) == (True, False)
-
-
-def test_the_environment_gives_the_project_key() -> None:
-    """BACKCAST_PROJECT_KEY is read, white space around it left off."""
-    assert project_key(None, {"BACKCAST_PROJECT_KEY": f" {KEY}\n"}).reveal() == KEY
-
-
-def test_a_file_comes_before_the_environment(tmp_path: Path) -> None:
-    """The flag that names a file is nearer to the person than the environment."""
+def test_a_key_is_of_a_file_or_else_of_the_environment(tmp_path: Path) -> None:
+    """White space around it is left off, 64 characters are the most; no personal key is an empty secret, which is
+    false. `reveal` is the one way to the text."""
     (tmp_path / "key").write_text(f"{KEY}\n")
+    longest = "phc_" + "x" * 60
     assert project_key(str(tmp_path / "key"), {"BACKCAST_PROJECT_KEY": "phc_other"}).reveal() == KEY
+    assert project_key(None, {"BACKCAST_PROJECT_KEY": f" {longest}\n"}).reveal() == longest
+    assert personal_key(None, {"BACKCAST_PERSONAL_KEY": "phx_abc"}).reveal() == "phx_abc"
+    assert personal_key(None, {}).reveal() == ""
+    assert (bool(Secret(KEY)), bool(Secret(""))) == (True, False)
 
 
 def test_no_project_key_is_an_error_that_says_how_to_give_one() -> None:
@@ -83,12 +74,6 @@ def test_a_project_key_that_capture_would_refuse_is_refused_here_without_showing
     with pytest.raises(UsageError) as caught:
         project_key(None, {"BACKCAST_PROJECT_KEY": text})
     assert text not in str(caught.value) + caught.value.hint
-
-
-def test_a_project_key_of_64_characters_is_taken() -> None:
-    """The longest that capture takes."""
-    text = "phc_" + "x" * 60
-    assert project_key(None, {"BACKCAST_PROJECT_KEY": text}).reveal() == text
 
 
 @pytest.mark.parametrize(
@@ -124,16 +109,6 @@ def test_a_key_file_that_cannot_be_read_names_the_file_and_the_flag(tmp_path: Pa
         with pytest.raises(UsageError, match=name) as caught:
             project_key(str(tmp_path / name), {})
         assert "--project-key-file" in caught.value.hint
-
-
-def test_no_personal_key_is_an_empty_secret() -> None:
-    """Management is optional: a command that needs the key says so itself."""
-    assert personal_key(None, {}).reveal() == ""
-
-
-def test_the_environment_gives_the_personal_key() -> None:
-    """BACKCAST_PERSONAL_KEY is read."""
-    assert personal_key(None, {"BACKCAST_PERSONAL_KEY": "phx_abc"}).reveal() == "phx_abc"
 
 
 @pytest.mark.parametrize("text", [KEY, "phx_a\nb", "phx_ä"])

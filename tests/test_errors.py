@@ -35,10 +35,9 @@ TREE: list[type[BackcastError]] = [
 
 def an_error(kind: type[BackcastError]) -> BackcastError:
     """One of each, with facts."""
+    place = {"file": "shop.yaml", "line": 3, "column": 7}
     facts: dict[type[BackcastError], dict[str, object]] = {
-        errors.WrongFile: {"file": "shop.yaml", "line": 3, "column": 7},
-        errors.MappingError: {"file": "shop.yaml", "line": 3, "column": 7},
-        errors.JobError: {"file": "job.yaml", "line": 3, "column": 7},
+        **dict.fromkeys((errors.WrongFile, errors.MappingError, errors.JobError), place),
         errors.UnreadableExport: {"path": "a.jsonl"},
         errors.StalePlan: {"differences": ["a.jsonl: changed"]},
         errors.Refused: {"status": 401},
@@ -78,10 +77,6 @@ def test_an_error_crosses_a_process_border_whole(kind: type[BackcastError]) -> N
 
 
 def test_a_mapping_error_says_file_line_and_column() -> None:
-    """As editors and people expect it."""
+    """As editors and people expect it; some errors concern the whole file."""
     assert str(an_error(errors.MappingError)) == "what happened, at shop.yaml:3:7"
-
-
-def test_a_mapping_error_without_a_line_says_the_file() -> None:
-    """Some errors concern the whole file."""
     assert str(errors.MappingError("no cases", file="shop.yaml")) == "no cases, at shop.yaml"

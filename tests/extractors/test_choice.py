@@ -46,25 +46,25 @@ def test_patterns_choose_files(tmp_path: Path) -> None:
     assert counting(source, only=("x/*",), skip=("*lookup*",)) == ["x/events.jsonl"]
 
 
-def test_a_day_and_its_intraday_table_do_not_go_together(tmp_path: Path) -> None:
-    """Of one day; an intraday table of another day may be there."""
-    rules = FileRules(apart=(("events_*", "events_intraday_*"),))
-    source = export(tmp_path, {"events_20240101.json": 1, "events_intraday_20240102.json": 2})
-    assert len(extractors.choose_parts(source, rules).parts) == 2
-    source = export(tmp_path, {"events_20240102.json": 3})
-    with pytest.raises(UnfitExport, match=r"events_20240102.json and events_intraday_20240102.json have the"):
-        extractors.choose_parts(source, rules)
-
-
-def test_a_table_of_all_does_not_go_with_the_others(tmp_path: Path) -> None:
-    """`*` is every other file."""
-    rules = FileRules(apart=(("tracks", "*"),))
-    assert (
-        len(extractors.choose_parts(export(tmp_path / "a", {"tracks/1.jsonl": 1, "tracks/2.jsonl": 2}), rules).parts)
-        == 2
-    )
-    with pytest.raises(UnfitExport, match="have the same events"):
-        extractors.choose_parts(export(tmp_path / "b", {"tracks/1.jsonl": 1, "clicked/1.jsonl": 2}), rules)
+@pytest.mark.parametrize(
+    ("apart", "together", "other", "message"),
+    [
+        (
+            ("events_*", "events_intraday_*"), {"events_20240101.json": 1, "events_intraday_20240102.json": 2},
+            "events_20240102.json", r"events_20240102.json and events_intraday_20240102.json have the same events",
+        ),
+        (("tracks", "*"), {"tracks/1.jsonl": 1, "tracks/2.jsonl": 2}, "clicked/1.jsonl", "have the same events"),
+    ],
+)  # fmt: skip
+def test_tables_with_the_same_events_do_not_go_together(
+    tmp_path: Path, apart: tuple[str, str], together: dict[str, int], other: str, message: str
+) -> None:
+    """A day and its intraday table, though that of another day may be there; a table of all (`*` is every other file)
+    and the others."""
+    rules = FileRules(apart=(apart,))
+    assert len(extractors.choose_parts(export(tmp_path, together), rules).parts) == 2
+    with pytest.raises(UnfitExport, match=message):
+        extractors.choose_parts(export(tmp_path, {other: 3}), rules)
 
 
 def heap_sync(number: int, **tables: tuple[bool, list[str]]) -> dict[str, Any]:
@@ -78,36 +78,29 @@ def heap_sync(number: int, **tables: tuple[bool, list[str]]) -> dict[str, Any]:
 
 
 def test_heap_replaces_whole_tables_and_appends_others(tmp_path: Path) -> None:
-    """Syncs count in the order of their numbers; a file that no manifest lists does not count."""
+    """Syncs count in the order of their numbers; a file that no manifest lists does not count, and one of a table that
+    was replaced may be missing. A table that no manifest has as a whole is reported; a whole table that did not change
+    has the same bytes again, and is read once."""
     source = export(
         tmp_path,
         {
             "manifests/10.json": heap_sync(10, users=(False, ["sync_10/users/a"]), views=(True, ["sync_10/views/a"])),
             "manifests/9.json": heap_sync(9, users=(False, ["sync_9/users/a"]), views=(True, ["sync_9/views/a"])),
+            "manifests/8.json": heap_sync(8, users=(False, ["sync_8/users/gone"]), same=(False, ["sync_8/same/a"])),
+            "manifests/11.json": heap_sync(11, same=(False, ["sync_11/same/a"])),
             "sync_9/users/a": 1, "sync_9/views/a": 2, "sync_10/users/a": 3, "sync_10/views/a": 4, "sync_8/views/a": 5,
+            "sync_8/same/a": 6, "sync_11/same/a": 6,
         },
     )  # fmt: skip
-    assert counting(source, manifest="heap") == ["sync_9/views/a", "sync_10/users/a", "sync_10/views/a"]
-    reasons = {note.where: note.detail for note in extractors.choose_parts(source, FileRules(manifest="heap")).notes}
+    expected = ["sync_8/same/a", "sync_9/views/a", "sync_10/users/a", "sync_10/views/a"]
+    assert counting(source, manifest="heap") == expected
+    notes = extractors.choose_parts(source, FileRules(manifest="heap")).notes
+    reasons = {note.where: note.detail for note in notes}
     assert reasons["sync_9/users/a"] == "manifests/10.json has the whole table users (sync 10)"
     assert reasons["sync_8/views/a"] == "no manifest lists it"
-
-
-def test_a_file_of_a_table_that_heap_replaced_may_be_missing(tmp_path: Path) -> None:
-    """It does not count anyway; a table that no manifest has as a whole is reported."""
-    source = export(
-        tmp_path,
-        {
-            "manifests/sync_9.json": heap_sync(9, users=(True, ["sync_9/users/a"])),
-            "manifests/sync_10.json": heap_sync(10, users=(False, ["sync_10/users/a"]), views=(True, ["sync_10/v/a"])),
-            "sync_10/users/a": 1, "sync_10/v/a": 2,
-        },
-    )  # fmt: skip
-    assert counting(source, manifest="heap") == ["sync_10/users/a", "sync_10/v/a"]
-    notes = extractors.choose_parts(source, FileRules(manifest="heap")).notes
     assert [note.detail for note in notes if note.code == "manifest"] == [
         "no manifest has the whole table views, so its older rows are missing",
-        "2 manifests list 2 files that count",
+        "4 manifests list 4 files that count",
     ]
 
 
@@ -116,19 +109,6 @@ def test_a_lookup_file_that_the_operator_added_counts(tmp_path: Path) -> None:
     files = {"manifests/1.json": heap_sync(1, views=(False, ["sync_1/v/a"])), "sync_1/v/a": 1, "names.csv": 2, "b": 3}
     source = extractors.choose_parts(export(tmp_path, files), FileRules(manifest="heap", lookups=("names.*",)))
     assert [part.path for part in (*source.parts, *source.lookups)] == ["sync_1/v/a", "names.csv"]
-
-
-def test_a_copy_of_a_replaced_file_counts(tmp_path: Path) -> None:
-    """A whole table that did not change has the same bytes again, and is read once."""
-    source = export(
-        tmp_path,
-        {
-            "manifests/1.json": heap_sync(1, users=(False, ["sync_1/users/a"])),
-            "manifests/2.json": heap_sync(2, users=(False, ["sync_2/users/a"])),
-            "sync_1/users/a": 7, "sync_2/users/a": 7,
-        },
-    )  # fmt: skip
-    assert counting(source, manifest="heap") == ["sync_1/users/a"]
 
 
 def test_a_file_that_a_manifest_lists_and_that_is_missing_stops(tmp_path: Path) -> None:
@@ -278,25 +258,27 @@ def test_the_rows_of_an_unpacked_file_of_adobe_are_counted(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("manifests/1.json", "heap"), ("exportmanifest.json", "pendo"), ("u/billofmaterials.json", "pendo")],
+    ("name", "kind", "content", "message"),
+    [
+        ("manifests/1.json", "heap", {"other": 1}, "is no manifest of Heap"),
+        ("exportmanifest.json", "pendo", {"other": 1}, "is no manifest of"),
+        ("u/billofmaterials.json", "pendo", {"other": 1}, "is no bill of materials of"),
+        *(
+            (
+                "manifests/1.json",
+                "heap",
+                {"dump_id": 1, "tables": [entry]},
+                r"json is no manifest of Heap: .*tables\[0",
+            )
+            for entry in (7, {"files": ["a"]}, {"name": "users", "files": None}, {"name": "users", "files": 7})
+        ),
+    ],
 )
-def test_a_manifest_of_another_shape_is_named(tmp_path: Path, name: str, kind: str) -> None:
-    """It decides what counts, so it is not passed over."""
-    with pytest.raises(UnreadableExport, match=r"is no (manifest|bill of materials) of"):
-        counting(export(tmp_path, {name: {"other": 1}}), manifest=kind)
-
-
-@pytest.mark.parametrize(
-    "entry", [7, {"files": ["a"]}, {"name": "users", "files": None}, {"name": "users", "files": 7}]
-)
-def test_a_manifest_of_heap_with_a_broken_entry_is_named(tmp_path: Path, entry: object) -> None:
-    """The error says where in the manifest it is."""
-    with pytest.raises(UnreadableExport, match=r"manifests/sync_1.json is no manifest of Heap: .*tables\[0"):
-        counting(export(tmp_path, {"manifests/sync_1.json": {"dump_id": 1, "tables": [entry]}}), manifest="heap")
-
-
-def test_an_unknown_kind_of_manifest_is_an_error(tmp_path: Path) -> None:
-    """The error lists the kinds."""
+def test_a_manifest_of_another_shape_is_named(tmp_path: Path, name: str, kind: str, content: Any, message: str) -> None:
+    """It decides what counts, so it is not passed over; the error says where in it the fault is. A kind that there is
+    not is an error of usage."""
+    source = export(tmp_path, {name: content})
+    with pytest.raises(UnreadableExport, match=message):
+        counting(source, manifest=kind)
     with pytest.raises(UsageError, match="there is no manifest 'haep'"):
-        counting(export(tmp_path, {"a": 1}), manifest="haep")
+        counting(source, manifest="haep")

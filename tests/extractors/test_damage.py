@@ -26,6 +26,7 @@ import zstandard
 from pipeline import extractors
 from pipeline.errors import UnreadableExport
 from pipeline.models import BrokenRow
+from tests.support.containers import tarred
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -41,16 +42,6 @@ def lines(first: int, last: int) -> bytes:
 
 def frames(pack: Callable[[bytes], bytes], *cuts: int) -> list[bytes]:
     return [pack(lines(first, last)) for first, last in pairwise(cuts)]
-
-
-def tarred(pieces: dict[str, bytes], form: int = tarfile.PAX_FORMAT) -> bytes:
-    target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w", format=form) as archive:
-        for name, content in pieces.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return target.getvalue()
 
 
 class Unseekable(io.BytesIO):

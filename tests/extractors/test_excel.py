@@ -68,8 +68,9 @@ def test_each_kind_of_cell_is_read_by_the_table(tmp_path: Path) -> None:
     assert warned == []
 
 
-def test_an_id_that_excel_has_rounded_and_an_error_are_told(tmp_path: Path) -> None:
-    """16 digits are beyond what Excel keeps; #N/A is no value."""
+def test_what_excel_has_changed_is_told(tmp_path: Path) -> None:
+    """16 digits are beyond what it keeps; #N/A is no value; a merged range has its value once. A row with more cells
+    than the header is rejected, and nothing beyond the last column is dropped in silence."""
     book = written(tmp_path / "a.xlsx", HEADER, [1234567890123456, "#N/A", 12345678901234567890], [1, None, 2.5])
     rows, warned = read(book)
     assert rows == [{"id": 1234567890123456, "amount": 1.234567890123457e19}, {"id": 1, "amount": 2.5}]
@@ -78,13 +79,16 @@ def test_an_id_that_excel_has_rounded_and_an_error_are_told(tmp_path: Path) -> N
         (0, "cell_error", "time: #N/A"),
         (0, "rounded_integer", "amount: 12345678901234569216"),
     ]
-
-
-def test_a_row_with_more_cells_than_the_header_is_rejected(tmp_path: Path) -> None:
-    """Nothing beyond the last column is dropped in silence; the other rows are read."""
-    rows, _ = read(written(tmp_path / "a.xlsx", HEADER, [1, 2, 3, 4], [5]))
-    assert [isinstance(row, BrokenRow) for row in rows] == [True, False]
-    assert (rows[0].code, rows[1]) == ("bad_csv_row", {"id": 5})
+    merged = openpyxl.Workbook()
+    for row in (HEADER, ["u-1", None, 1], [None, None, 2], [1, 2, 3, 4]):
+        merged.active.append(row)
+    merged.active.merge_cells("A2:A3")
+    merged.save(tmp_path / "b.xlsx")
+    notes = extractors.open_source([str(tmp_path / "b.xlsx")]).notes
+    assert [(note.code, "the first A2:A3" in note.detail) for note in notes] == [("merged_cells", True)]
+    *rows, broken = read(tmp_path / "b.xlsx")[0]
+    assert rows == [{"id": "u-1", "amount": 1}, {"amount": 2}]
+    assert (type(broken), broken.code) == (BrokenRow, "bad_csv_row")
 
 
 def test_the_first_sheet_is_read_or_the_one_that_is_named(tmp_path: Path) -> None:
@@ -97,18 +101,6 @@ def test_the_first_sheet_is_read_or_the_one_that_is_named(tmp_path: Path) -> Non
     assert read(book, sheet="Other")[0] == [BrokenRow("bad_csv_row", "3 cells; the header has 2")]
     with pytest.raises(UnreadableExport, match="no sheet 'orders'; it has 'Events', 'Other'"):
         read(book, sheet="orders")
-
-
-def test_a_merged_range_has_its_value_once_and_is_told(tmp_path: Path) -> None:
-    """Its other cells are missing, which a notice says."""
-    book = openpyxl.Workbook()
-    for row in (HEADER, ["u-1", None, 1], [None, None, 2]):
-        book.active.append(row)
-    book.active.merge_cells("A2:A3")
-    book.save(tmp_path / "a.xlsx")
-    source = extractors.open_source([str(tmp_path / "a.xlsx")])
-    assert [(note.code, "the first A2:A3" in note.detail) for note in source.notes] == [("merged_cells", True)]
-    assert read(tmp_path / "a.xlsx")[0] == [{"id": "u-1", "amount": 1}, {"amount": 2}]
 
 
 def test_formulas_have_their_stored_values_or_stop(tmp_path: Path) -> None:

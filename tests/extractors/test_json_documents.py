@@ -35,12 +35,8 @@ def read(part: Part, size: int = 1 << 22) -> list[tuple[int, Any]]:
             if isinstance(row, BrokenRow):
                 found.append((rows.offset(number), row.code))
             else:
-                found.append(
-                    (
-                        rows.offset(number),
-                        {key: bytes(value).decode() for key, value in row.items() if type(value) is Raw},
-                    )
-                )
+                texts = {key: bytes(value).decode() for key, value in row.items() if type(value) is Raw}
+                found.append((rows.offset(number), texts))
     return found
 
 
@@ -102,13 +98,8 @@ def test_items_that_are_no_objects_are_rejected(tmp_path: Path) -> None:
     assert [row for _, row in read(part)] == [{"a": "1"}, *["bad_json"] * 8, {"a": "5"}]
 
 
-SEVERAL = (
-    "two lists",
-    "objects over several lines",
-    "rows of a list without its brackets",
-    "pages one after another",
-    "an empty page between",
-)
+SEVERAL = {"two lists", "objects over several lines", "pages one after another", "an empty page between"}
+SEVERAL.add("rows of a list without its brackets")
 """Layouts of several documents."""
 
 
@@ -116,7 +107,6 @@ SEVERAL = (
 def test_a_document_that_is_cut_is_named(tmp_path: Path, name: str) -> None:
     """At every byte: it ends between two documents, or the error names the file."""
     content = LAYOUTS[name].encode().strip()
-    rows = len(ROWS)
     for cut in range(content.index(b"\n") + 1 if b"\n" in content else 2, len(content)):
         path = tmp_path / "a.json"
         path.write_bytes(content[:cut])
@@ -127,7 +117,7 @@ def test_a_document_that_is_cut_is_named(tmp_path: Path, name: str) -> None:
             assert error.path == "a.json"  # noqa: PT017
         else:
             assert name in SEVERAL or parts[0].format == "jsonl"
-            assert found <= rows
+            assert found <= len(ROWS)
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,17 @@ import gzip
 import io
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline import extractors
+from pipeline import extractors, plan_export
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.models import BrokenRow, Part
+from pipeline.options import PlanOptions
 
 ENRICHED = ("app_id", "platform", "collector_tstamp", "event_id", *(f"field_{at}" for at in range(5, 132)))
 SNOWPLOW = FileRules(
@@ -25,6 +27,7 @@ ADOBE = FileRules(
     columns_from="column_headers.tsv", delimiter="\t", quotes="none", escape="\\", encoding="iso-8859-1",
     only=("hit_data*.tsv",),
 )  # fmt: skip
+ANY_HITS = replace(ADOBE, only=("*hit_data*.tsv",))
 HEADERS = b"hitid_high\thitid_low\tpagename\tdate_time\n"
 HITS = (
     "18446744073709551615\t1\tZ\xfcrich \"x\"\t2023-01-02 03:04:05\n"
@@ -75,17 +78,13 @@ def test_a_file_that_is_not_like_the_layout_has_other_columns(tmp_path: Path, co
 
 
 def test_two_layouts_that_fit_are_no_guess(tmp_path: Path) -> None:
-    """The file is one without a header, as before."""
+    """The file is one without a header, as before; one with its header is read by it."""
     (tmp_path / "a.csv").write_bytes(b"2023-01-02 03:04:05,b\n2023-01-02 03:04:06,c\n")
     either = tuple(FileRules(columns=names) for names in (("at", "name"), ("time", "event")))
     (part,) = opened(tmp_path / "a.csv", FileRules(layouts=either))
     assert part.dialect.header == ("column_1", "column_2")
     (part,) = opened(tmp_path / "a.csv", FileRules(layouts=either[:1]))
     assert part.dialect.header == ("at", "name")
-
-
-def test_a_file_with_its_header_is_read_by_it(tmp_path: Path) -> None:
-    """Also where the mapping names the columns of files without one."""
     (tmp_path / "a.csv").write_bytes(b"at,name\n2023-01-02 03:04:05,b\n")
     (part,) = opened(tmp_path / "a.csv", FileRules(columns=("at", "name")))
     assert rows_of(part) == [{"at": "2023-01-02 03:04:05", "name": "b"}]
@@ -119,37 +118,23 @@ def test_columns_come_from_a_file_beside(tmp_path: Path, rules: FileRules, place
         tar(tmp_path / "rs_2023-01-02.tar.gz", hit_data=HITS, browser=b"1\tChrome\n2\tSafari\n", column_headers=HEADERS)
     else:
         (tmp_path / "01-rs_2023-01-02.hit_data.tsv").write_bytes(HITS)
-        rules = FileRules(layouts=(_any_hits(ADOBE),)) if rules.layouts else _any_hits(ADOBE)
+        rules = FileRules(layouts=(ANY_HITS,)) if rules.layouts else ANY_HITS
         tar(tmp_path / "rs_2023-01-02-lookup_data.tar.gz", column_headers=HEADERS)
     parts = [part for part in opened(tmp_path, rules) if "hit_data" in part.path]
     assert [rows_of(part, size) for part in parts for size in (20, 1 << 22)] == [EXPECTED, EXPECTED]
 
 
 def test_each_delivery_has_its_own_columns(tmp_path: Path) -> None:
-    """Those of another day say nothing, even where their number is the same."""
+    """Those of another day say nothing, even where their number is the same; an error names the missing file."""
     for day, headers in (("01", b"b\ta\n"), ("02", b"a\tb\n")):
         tar(tmp_path / f"rs_2023-01-{day}-lookup_data.tar.gz", column_headers=headers)
         (tmp_path / f"01-rs_2023-01-{day}.hit_data.tsv").write_bytes(b"1\t" + day.encode() + b"\n")
-    parts = opened(tmp_path, _any_hits(ADOBE))
+    parts = opened(tmp_path, ANY_HITS)
     rows = [rows_of(part) for part in parts if "hit_data" in part.path]
     assert rows == [[{"b": "1", "a": "01"}], [{"a": "1", "b": "02"}]]
     (tmp_path / "rs_2023-01-02-lookup_data.tar.gz").rename(tmp_path / "rs_2023-01-03-lookup_data.tar.gz")
-    with pytest.raises(UnreadableExport, match=r"01-rs_2023-01-02\.hit_data\.tsv has no header"):
-        opened(tmp_path, _any_hits(ADOBE))
-
-
-def _any_hits(rules: FileRules) -> FileRules:
-    return FileRules(
-        columns_from=rules.columns_from, delimiter="\t", quotes="none", escape="\\", encoding="iso-8859-1",
-        only=("*hit_data*.tsv",),
-    )  # fmt: skip
-
-
-def test_missing_names_of_columns_stop_a_chosen_mapping(tmp_path: Path) -> None:
-    """The error names the file that is missing."""
-    (tmp_path / "hit_data.tsv").write_bytes(HITS)
-    with pytest.raises(UnreadableExport, match=r"column_headers\.tsv .* is not beside it"):
-        opened(tmp_path / "hit_data.tsv", ADOBE)
+    with pytest.raises(UnreadableExport, match=r"01-rs_2023-01-02\.hit_data\.tsv has no header, and column_headers"):
+        opened(tmp_path, ANY_HITS)
 
 
 def test_utf16_with_a_byte_order_mark(tmp_path: Path) -> None:
@@ -162,9 +147,6 @@ def test_utf16_with_a_byte_order_mark(tmp_path: Path) -> None:
 
 def test_a_mapping_with_columns_is_recognised_and_planned(tmp_path: Path) -> None:
     """From the file's columns to events, with the mapping's own section."""
-    from pipeline import plan_export
-    from pipeline.options import PlanOptions
-
     mapping = {
         "format": "backcast.mapping/1", "tool": "acme", "title": "Acme", "recognise": {"has": ["/collector_tstamp"]},
         "files": {
@@ -172,9 +154,8 @@ def test_a_mapping_with_columns_is_recognised_and_planned(tmp_path: Path) -> Non
             "skip": ["*bad*"],
         },
         "event": {"const": "seen"}, "distinct_id": ["/app_id"], "uuid": "/event_id",
-        "time": [{"from": "/collector_tstamp", "space": "yes"}], "properties": {"drop": []},
+        "time": [{"from": "/collector_tstamp", "space": "yes"}],
     }  # fmt: skip
-    del mapping["properties"]
     (tmp_path / "acme.yaml").write_text(json.dumps(mapping))
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "good.tsv").write_bytes(enriched("a"))

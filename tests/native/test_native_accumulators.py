@@ -31,26 +31,23 @@ VALUES = st.sampled_from([b"1", b"1.10", b'"a"', b'"\xc3\xa9"', b"", Raw(b"2"), 
 HELD = st.dictionaries(st.sampled_from(["a", "b", "", "é"]), VALUES, max_size=3)
 
 
-@given(st.lists(st.tuples(IDS, NUMBERS, st.booleans(), NUMBERS)))
-def test_ids_are_folded_as_in_python(rows: list[tuple[str, int, bool, int]]) -> None:
-    """First, events, place, and whose it is."""
-    expected, found = IdAccumulator(), native.IdAccumulator()
-    for row in rows:
-        expected.add_id(*row)
-        found.add_id(*row)
-    assert found.columns() == expected.columns()
-    assert (len(found), found.bytes) == (len(expected), expected.bytes)
-
-
-@given(st.lists(st.tuples(IDS, IDS, st.sampled_from([1, 2, 4, 8]), st.none() | NUMBERS, NUMBERS)))
-def test_pairs_are_folded_as_in_python(rows: list[tuple[str, str, int, int | None, int]]) -> None:
-    """Kinds, first, last, rows and place."""
-    expected, found = PairAccumulator(), native.PairAccumulator()
-    for row in rows:
-        expected.add_pair(*row)
-        found.add_pair(*row)
-    assert found.columns() == expected.columns()
-    assert (len(found), found.bytes) == (len(expected), expected.bytes)
+@given(
+    st.lists(st.tuples(IDS, NUMBERS, st.booleans(), NUMBERS)),
+    st.lists(st.tuples(IDS, IDS, st.sampled_from([1, 2, 4, 8]), st.none() | NUMBERS, NUMBERS)),
+)
+def test_ids_and_pairs_are_folded_as_in_python(
+    ids: list[tuple[str, int, bool, int]], pairs: list[tuple[str, str, int, int | None, int]]
+) -> None:
+    """First, events, place, and whose an id is; kinds, first, last, rows and place of a pair."""
+    sides = (IdAccumulator(), PairAccumulator()), (native.IdAccumulator(), native.PairAccumulator())
+    for of_ids, of_pairs in sides:
+        for id_row in ids:
+            of_ids.add_id(*id_row)
+        for pair_row in pairs:
+            of_pairs.add_pair(*pair_row)
+    for expected, found in zip(*sides, strict=True):
+        assert found.columns() == expected.columns()
+        assert (len(found), found.bytes) == (len(expected), expected.bytes)
 
 
 @given(st.lists(st.tuples(st.booleans(), IDS, HELD, NUMBERS, NUMBERS)))

@@ -39,9 +39,9 @@ def zipped(content: bytes, method: int = zipfile.ZIP_DEFLATED, name: str = "x") 
     return target.getvalue()
 
 
-def tarred(members: dict[str, bytes]) -> bytes:
+def tarred(members: dict[str, bytes], form: int = tarfile.PAX_FORMAT) -> bytes:
     target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w") as archive:
+    with tarfile.open(fileobj=target, mode="w", format=form) as archive:
         for name, content in members.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)

@@ -88,15 +88,21 @@ BORDERS: list[tuple[dict[str, Any], str]] = [
     ({"time": AS_OF - 48 * HOUR}, ""),
 ]
 """Each rule at its border: the last good value, and the next one with the rule's code."""
-at_each_border = pytest.mark.parametrize(
+
+
+@pytest.mark.parametrize(
     ("members", "expected"), BORDERS, ids=lambda value: ascii(value)[:40] if isinstance(value, dict) else None
 )
-
-
-@at_each_border
 def test_each_rule_at_its_border(members: dict[str, Any], expected: str) -> None:
-    """The last good value passes; the next one has the rule's code."""
+    """The last good value passes; the next one has the rule's code. So it is on the fast path: once an event of that
+    name was good, the next row of it is asked the same."""
     assert code_of(members) == expected
+    good, other = draft(key="k-1", properties={"p": 1}), draft(**{"key": "k-2", "properties": {"p": 1}, **members})
+    if "event" in members and not expected:
+        good.event = members["event"]
+    made = walk([good, other], SealedOptions(as_of=AS_OF), Limits(), frozenset())
+    assert ([reject.code for reject in made.rejects] or [""]) == [expected]
+    assert made.count == 1 + (not expected)
 
 
 @pytest.mark.parametrize(
@@ -335,33 +341,25 @@ def test_a_rule_that_is_added_holds_for_people_and_groups() -> None:
 
 
 @pytest.mark.parametrize("members", [False, True])
-def test_a_rule_that_is_added_holds_for_rows_read_in_c(members: bool) -> None:
-    """Also where a usual row of the same name came first, which takes the fast path."""
+def test_rules_that_are_added_hold_for_rows_read_in_c(members: bool) -> None:
+    """Also where a usual row of the same name came first, which takes the fast path; a name that a rule warns of does
+    not take it."""
     options = SealedOptions(as_of=AS_OF, zones=(("UTC", ""),))
     mapper = language.compile(parse(FLAT, "flat"), options)
-    row = b'{"name":"Seen","user":"u-%d","at":1672531358,"id":"i-%d","a":1}'
-    data = b"\n".join(row % (number % 3, number) for number in range(30))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validate, "RULES", (*RULES, refusing("id", lambda draft: draft.distinct_id == "u-2")))
-        made = make_events(JsonlRows(data, members=members), mapper, Encoder("flat", options), rules())
-    assert [(reject.row, reject.code) for reject in made.rejects] == [(row, "added_id") for row in range(3, 31, 3)]
-
-
-@pytest.mark.parametrize("members", [False, True])
-def test_a_warning_about_a_name_is_counted_on_every_row(members: bool) -> None:
-    """The fast path is taken by names that no rule warns of."""
-    options = SealedOptions(as_of=AS_OF, zones=(("UTC", ""),))
-    mapper = language.compile(parse(FLAT, "flat"), options)
-    row = b'{"name":"%s","user":"u-1","at":1672531358,"id":"i-%d","a":1}'
-    data = b"\n".join(row % (b"Odd" if number % 2 else b"Seen", number) for number in range(20))
+    row = b'{"name":"%s","user":"u-%d","at":1672531358,"id":"i-%d","a":1}'
+    data = b"\n".join(row % (b"Odd" if number % 2 else b"Seen", number % 3, number) for number in range(30))
     named = Rule("odd_name", "warning", "odd", lambda draft, context: "odd" if draft.event == "Odd" else None, "True")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validate, "RULES", (*RULES, named))
-        made = make_events(
-            JsonlRows(data, members=members), mapper, Encoder("flat", options), rules(),
-            observation=Observation(IdentityAggregator(AS_OF)),
-        )  # fmt: skip
-    assert (made.mapped, made.warnings["odd_name"]) == (20, 10)
+    refused = refusing("id", lambda draft: draft.distinct_id == "u-2")
+    found = []
+    for rule in (refused, named):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(validate, "RULES", (*RULES, rule))
+            made = make_events(
+                JsonlRows(data, members=members), mapper, Encoder("flat", options), rules(),
+                observation=Observation(IdentityAggregator(AS_OF)),
+            )  # fmt: skip
+        found.append(([(one.row, one.code) for one in made.rejects], made.mapped, made.warnings["odd_name"]))
+    assert found == [([(row, "added_id") for row in range(3, 31, 3)], 20, 0), ([], 30, 15)]
 
 
 @settings(max_examples=100, deadline=None)
@@ -373,17 +371,6 @@ def test_what_a_rule_declares_of_usual_rows_is_true(one: UnvalidatedEvent, allow
     assert usual is not None, "each rule here declares something; else every row goes the slow way"
     if usual(one.time, one.distinct_id, chosen.newest) and check(draft(event=one.event), chosen) is None:
         assert check(one, chosen) is None
-
-
-@at_each_border
-def test_the_fast_path_keeps_each_border(members: dict[str, Any], expected: str) -> None:
-    """Once an event of that name was good, the next row of it is asked the same."""
-    good, other = draft(key="k-1", properties={"p": 1}), draft(**{"key": "k-2", "properties": {"p": 1}, **members})
-    if "event" in members and not expected:
-        good.event = members["event"]
-    made = walk([good, other], SealedOptions(as_of=AS_OF), Limits(), frozenset())
-    assert ([reject.code for reject in made.rejects] or [""]) == [expected]
-    assert made.count == 1 + (not expected)
 
 
 def test_the_fast_path_keeps_a_smaller_limit_of_size() -> None:
