@@ -25,11 +25,7 @@ ENCODED: dict[str, tuple[bytes, str, dict[str, str]]] = {
     "base64 of gzip": (base64.b64encode(GZIPPED), "", {}),
     "a form": (str(httpx.QueryParams({"data": batch().decode()})).encode(), "", FORM),
     "a form with base64": (b"data=" + base64.b64encode(GZIPPED), "", FORM),
-    "a form that names gzip": (
-        b"compression=gzip&data=" + base64.b64encode(GZIPPED).replace(b"+", b"%2B"),
-        "",
-        FORM,
-    ),
+    "a form that names gzip": (b"compression=gzip&data=" + base64.b64encode(GZIPPED).replace(b"+", b"%2B"), "", FORM),
 }
 
 
@@ -43,18 +39,8 @@ UNDECODABLE: dict[str, tuple[bytes, str, dict[str, str], str]] = {
     "plain text named gzip": (batch(), "", {"content-encoding": "gzip"}, "invalid GZIP data"),
     "gzip cut off": (GZIPPED[:-9], "", {}, "invalid GZIP data"),
     "gzip of no text": (gzip.compress(b"\xff\xfe"), "", {}, "invalid gzip data"),
-    "zstd": (
-        b"\x28\xb5\x2f\xfd\x04\x00",
-        "",
-        {"content-encoding": "zstd"},
-        "invalid UTF8 in request payload",
-    ),
-    "surrogates in UTF-8": (
-        batch().replace(b"u1", b"\xed\xa0\x80"),
-        "",
-        {},
-        "invalid UTF8 in request payload",
-    ),
+    "zstd": (b"\x28\xb5\x2f\xfd\x04\x00", "", {"content-encoding": "zstd"}, "invalid UTF8 in request payload"),
+    "surrogates in UTF-8": (batch().replace(b"u1", b"\xed\xa0\x80"), "", {}, "invalid UTF8 in request payload"),
     "no base64": (b"{}", "?compression=b64", {}, "invalid base64 data"),
     "a form without data": (b"x=1", "", FORM, "expected form data in POST request payload"),
     "lz64": (batch(), "?compression=lz64", {}, "lz64 is not supported by the local service"),

@@ -6,49 +6,24 @@ The operations are those of `contract_table`.
 
 from __future__ import annotations
 
-from types import NoneType
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tests.support.contract_table import OPERATIONS, SPENDING, WRITABLE, Row, holds, opening
-from tests.support.management_service import (
-    ALL,
-    FULL_RECORDING,
-    RECORDING,
-    SCOPES,
-    Asking,
-    key_with,
-    key_without,
+from pipeline.management.models import (
+    HogFunction,
+    HogFunctionListItem,
+    ServiceObject,
+    SessionRecording,
+    Status,
+    Template,
+    User,
 )
+from tests.support.contract_table import MODELS, OPERATIONS, SPENDING, WRITABLE, Row, holds, opening
+from tests.support.management_service import ALL, RECORDING, SCOPES, Asking, key_with, key_without
 
 pytestmark = pytest.mark.slow
-
-TEXTS = (
-    "id", "type", "kind", "name", "description", "created_at", "updated_at", "hog", "transpiled", "icon_url",
-    "template_id", "_create_in_folder",
-)  # fmt: skip
-FULL = {
-    **dict.fromkeys(TEXTS, str), "created_by": dict, "enabled": bool, "deleted": bool, "bytecode": object,
-    "inputs_schema": list, "inputs": dict, "filters": dict, "masking": (dict, NoneType), "mappings": list,
-    "template": dict, "status": dict, "execution_order": int,
-}  # fmt: skip
-OMITTED = {
-    "deleted", "bytecode", "transpiled", "inputs_schema", "inputs", "mappings", "template_id", "_create_in_folder",
-}  # fmt: skip
-USER = {
-    "id": int, "uuid": str, "distinct_id": str, "first_name": str, "last_name": str, "email": str,
-    "is_email_verified": bool, "hedgehog_config": dict, "role_at_organization": str,
-}  # fmt: skip
-STATUS = {"state": int, "rating": (int, float), "tokens": int}
-TEMPLATE = {
-    "mapping_templates": list, "mappings": list, "status": str, "free": bool, "type": str, "id": str, "name": str,
-    "hog": str, "inputs_schema": list, "category": list, "description": str, "filters": dict, "masking": dict,
-    "icon_url": str, "kind": str,
-}  # fmt: skip
-SHARING = {"created_at": str, "enabled": bool, "access_token": str}
-
 
 RECORDINGS = (RECORDING, "rec-2", "rec-3")
 SPELLINGS = (("projects/1", "/"), ("projects/1", ""), ("environments/1", "/"))
@@ -74,37 +49,27 @@ def call(
     return ask(row.method, f"/api/{root}/{path}{slash}", row.body, key=key)
 
 
-def shaped(value: Any, shape: dict[str, Any]) -> None:
-    assert set(value) == set(shape)
-    for name, kind in shape.items():
-        assert isinstance(value[name], kind), name
-        assert kind is not int or type(value[name]) is int, name
+def shaped(value: Any, kind: type[ServiceObject]) -> None:
+    """All fields of the contract's object and no other, each of its type."""
+    kind.model_validate(value)
+    assert set(value) == {field.alias or name for name, field in kind.model_fields.items()}
 
 
-def check(answer: Any, kind: str) -> None:
-    if kind == "empty":
+def check(answer: Any, shape: str) -> None:
+    if shape == "empty":
         assert answer.content == b""
         return
-    value = answer.json()
-    if kind == "full":
-        shaped(value, FULL)
-        shaped(value["created_by"], USER)
-        shaped(value["status"], STATUS)
+    value, kind = answer.json(), MODELS[shape]
+    assert kind is not None
+    shaped(value, kind)
+    if shape == "full":
+        shaped(value["created_by"], User)
+        shaped(value["status"], Status)
         UUID(value["id"])
-    elif kind == "recording":
-        assert set(value) == set(FULL_RECORDING)
-    elif kind == "sharing":
-        shaped(value, SHARING)
-    else:
-        assert list(value) == ["count", "next", "previous", "results"]
+    elif shape.endswith("page"):
         assert value["count"] >= len(value["results"]) > 0
-        if kind == "item-page":
-            shaped(value["results"][0], {k: v for k, v in FULL.items() if k not in OMITTED} | ITEM)
-        else:
-            assert set(FULL_RECORDING) in [set(one) for one in value["results"]]
-
-
-ITEM = {"template": str, "filters": (dict, type(None))}
+        item = HogFunctionListItem if shape == "item-page" else SessionRecording
+        shaped(next(one for one in value["results"] if len(one) == len(item.model_fields)), item)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -247,8 +212,8 @@ def test_a_template_alone_makes_a_function(fresh: Asking) -> None:
     """The full record shows its template, a list item only names it."""
     for id in ("template-webhook", "template-slack", "template-geoip"):
         found = fresh.made(template_id=id)
-        shaped(found, FULL)
-        shaped(found["template"], TEMPLATE)
+        shaped(found, HogFunction)
+        shaped(found["template"], Template)
         assert (found["template_id"], found["hog"]) == (id, found["template"]["hog"])
     items = fresh("GET", "/api/projects/1/hog_functions/").json()["results"]
     assert {item["template"] for item in items} == {"template-webhook", "template-slack", "template-geoip"}

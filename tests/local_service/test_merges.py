@@ -44,10 +44,7 @@ CASES: dict[str, tuple[Events, list[tuple[str, ...]]]] = {
         [("a", "b", "c")],
     ),
     "a chain of ids without events": ([identify("b", "a"), identify("c", "b")], [("a", "b", "c")]),
-    "a star": (
-        [event("a"), event("b"), event("c"), identify("c", "a"), identify("c", "b")],
-        [("a", "b", "c")],
-    ),
+    "a star": ([event("a"), event("b"), event("c"), identify("c", "a"), identify("c", "b")], [("a", "b", "c")]),
     "a cycle": ([event("a"), event("b"), identify("b", "a"), identify("a", "b")], [("a", "b")]),
     "a cycle of three": (
         [event("a"), event("b"), event("c"), identify("b", "a"), identify("c", "b"), identify("a", "c")],
@@ -123,12 +120,7 @@ def test_a_refused_merge_still_identifies_and_writes() -> None:
     first, second = service.persons()
     assert (second.distinct_ids, second.is_identified, second.properties) == (("u2",), True, {"p": 1})
     (warning,) = service.warnings()
-    assert (warning.type, warning.dropped, warning.event, warning.distinct_id) == (
-        ALREADY,
-        False,
-        "$identify",
-        "u2",
-    )
+    assert (warning.type, warning.dropped, warning.event, warning.distinct_id) == (ALREADY, False, "$identify", "u2")
     assert warning.details == {
         "distinct_id": "u2", "other": "d", "person_id": second.id, "other_person_id": first.id,
     }  # fmt: skip

@@ -12,19 +12,7 @@ import httpx
 import pytest
 
 from pipeline.local_service import LocalService
-from tests.support.page_service import (
-    CAPTURE,
-    CLIENT,
-    HOSTILE,
-    PERSONAL,
-    SCRIPT,
-    Read,
-    event,
-    get,
-    make,
-    send,
-    uuid,
-)
+from tests.support.page_service import CAPTURE, CLIENT, HOSTILE, PERSONAL, SCRIPT, Read, event, get, make, send, uuid
 from tests.support.plain_http import PLAIN
 
 pytestmark = pytest.mark.slow

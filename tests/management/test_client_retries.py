@@ -24,10 +24,7 @@ PASSING = [Said(429), Said(500), Said(503), Said(0)]
 def test_what_may_be_repeated_is_asked_again(name: str) -> None:
     """GET, DELETE, and PATCH, whose bodies set values: the same request until it is answered."""
     do, _, _, said = OPERATIONS[name]
-    with (
-        answering(scripted(*PASSING, said)) as service,
-        service.client(retry=RetryPolicy(tries=4, first=0)) as client,
-    ):
+    with answering(scripted(*PASSING, said)) as service, service.client(retry=RetryPolicy(tries=4, first=0)) as client:
         do(client)
     assert len(service.asked) == 5
     assert len({(call.method, call.target, call.body) for call in service.asked}) == 1
