@@ -102,11 +102,6 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, *words: str) -> tuple[int, str]:
-    """The exit code of a command of the extended package, and what it prints."""
-    return python(folder, "-m", "pipeline", *words)
-
-
 def python(folder: Path, *words: str) -> tuple[int, str]:
     """The exit code of a Python that imports the extended package, and what it prints."""
     done = subprocess.run(
@@ -117,38 +112,39 @@ def python(folder: Path, *words: str) -> tuple[int, str]:
 
 
 def test_every_example_takes_part_in_a_job(extended: Path) -> None:
-    """A format, a tool, a verb, a rule, a check, a report section and a fault are found without other edits."""
-    (extended / "export.txt").write_text("# exported by hand\n" + ROWS, "utf-8")
-    code, printed = run(extended, "plan", "export.txt", "-o", "plan", "--max-rejects", "1")
+    """A format, a tool, a verb, a rule, a check, a report section and a fault are found without other edits, and an
+    option is a flag of the command, an argument of the library and a line of the help."""
+
+    def run(*words: str) -> tuple[int, str]:
+        return python(extended, "-m", "pipeline", *words)
+
+    for name in ("a", "b"):
+        rows = ROWS.replace('"id":"', f'"id":"{name}')
+        (extended / f"{name}.txt").write_text(f"# exported by hand\n{rows}not JSON {name}\n", "utf-8")
+    code, printed = run("plan", "a.txt", "b.txt", "-o", "plan", "--max-rejects", "4")
     assert code == 0, printed
     assert "acme" in printed  # the tool was recognised in rows of the new format
     assert "shouted_event" in printed
     assert "few_rows" in printed
     assert "Size: " in printed
     assert "<h2>Size</h2>" in (extended / "plan" / "report.html").read_text("utf-8")
-    code, printed = run(extended, "rehearse", "plan", "--fault", "teapot,times=1")
+    code, printed = run("rehearse", "plan", "--fault", "teapot,times=1")
     assert (code, "418: short and stout" in printed) == (5, True), printed
-    code, printed = run(extended, "rehearse", "plan")
+    code, printed = run("rehearse", "plan")
     assert code == 0, printed
     with duckdb.connect(str(extended / "plan" / "rehearsal" / "store.duckdb"), read_only=True) as store:
         landed = [json.loads(text) for (text,) in store.execute("select properties from accepted").fetchall()]
-    assert [one["squashed"] for one in landed if "squashed" in one] == ["pro"]
-
-
-def test_an_option_is_a_flag_an_argument_and_a_line_of_the_help(extended: Path) -> None:
-    """Of the rejected rows of two files the command and the library give those of the file that is asked for."""
-    for name in ("a", "b"):
-        (extended / f"{name}.txt").write_text(f"# exported by hand\n{ROWS}not JSON {name}\n", "utf-8")
-    code, printed = run(extended, "plan", "a.txt", "b.txt", "-o", "rejected", "--max-rejects", "2")
-    assert code == 0, printed
-    code, printed = run(extended, "rejects", "rejected", "--part", "b.txt", "--format", "jsonl")
+    assert {one["squashed"] for one in landed if "squashed" in one} == {"pro"}
+    code, printed = run("rejects", "plan", "--part", "b.txt", "--code", "bad_json", "--format", "jsonl")
     assert (code, [json.loads(line)["record"] for line in printed.splitlines()]) == (0, ["not JSON b"]), printed
-    assert "Only those of this file of the export." in run(extended, "rejects", "--help")[1]
     library = (
-        "import pipeline; from pipeline.options import RejectsOptions;"
-        "print([one.record for one in pipeline.read_rejects('rejected', RejectsOptions(part='a.txt'))])"
+        "import pipeline; from pipeline.cli import run; from pipeline.options import RejectsOptions;"
+        "found = pipeline.read_rejects('plan', RejectsOptions(part='a.txt', code='bad_json'));"
+        "print([one.record for one in found]); run(['rejects', '--help'])"
     )
-    assert python(extended, "-c", library) == (0, "['not JSON a']\n")
+    code, printed = python(extended, "-c", library)
+    assert (code, printed.splitlines()[0]) == (0, "['not JSON a']")
+    assert "Only those of this file of the export." in printed
 
 
 def test_what_an_example_leaves_out_is_its_imports_alone() -> None:

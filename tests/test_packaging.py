@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.metadata
 import json
 import os
@@ -90,12 +89,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) ->
 def test_the_wheel_gives_the_backcast_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
     """The wheel names `backcast` as its one command and carries the licence text."""
     texts = {name.split(".dist-info/")[-1]: name for name in wheel.namelist() if ".dist-info/" in name}
-    assert wheel.read(texts["entry_points.txt"]).decode().split() == [
-        "[console_scripts]",
-        "backcast",
-        "=",
-        "pipeline.cli:main",
-    ]
+    assert wheel.read(texts["entry_points.txt"]).decode().split("\n")[:2] == [
+        "[console_scripts]", "backcast = pipeline.cli:main",
+    ]  # fmt: skip
     assert wheel.read(texts["licenses/LICENSE"]) == (ROOT / "LICENSE").read_bytes()
 
 
@@ -138,16 +134,9 @@ def test_the_classifiers_begin_with_the_required_python() -> None:
 
 def test_no_test_imports_the_benchmarks() -> None:
     """The benchmarks and what they need are strangers to the tests, but for the SDK that sends into the service."""
-    strangers = {"benchmarks", "posthog", "requests"}
-    found = []
-    for path in (ROOT / "tests").rglob("*.py"):
-        if path.parent.name == "real_clients":
-            continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            found += [f"{path.name}: {name}" for name in names if name.split(".")[0] in strangers]
-    assert found == []
+    stranger = re.compile(r"^ *(?:from|import) (?:benchmarks|posthog|requests)\b.*", re.MULTILINE)
+    paths = (path for path in (ROOT / "tests").rglob("*.py") if path.parent.name != "real_clients")
+    assert [f"{path.name}: {one}" for path in paths for one in stranger.findall(path.read_text("utf-8"))] == []
 
 
 def test_plain_make_lists_every_target() -> None:

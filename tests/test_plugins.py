@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import forked
 from tests.test_growth import PLACES, ROWS, example
 
 IMPORTS = {anchor: imports for anchor, (_, imports) in PLACES.items()}
@@ -43,11 +44,8 @@ class Site:
 
     def run(self, *words: str) -> tuple[int, str, str]:
         """The exit code of a command, what it prints, and its errors."""
-        done = subprocess.run(
-            [sys.executable, "-m", "pipeline", *words], cwd=self.folder, capture_output=True, text=True, check=False,
-            env={**os.environ, "PYTHONPATH": f"{self.packages}:{Path(__file__).parent.parent}", "COLUMNS": "200"},
-        )  # fmt: skip
-        return done.returncode, done.stdout, done.stderr
+        paths = f"{self.packages}:{Path(__file__).parent.parent}"
+        return forked.run(*words, cwd=self.folder, env={"PYTHONPATH": paths, "COLUMNS": "200"})
 
 
 def acme() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -115,6 +113,14 @@ def test_changed_code_of_a_package_makes_a_plan_stale(site: Site) -> None:
     assert "verb squash of the package acme-backcast: it is not installed" in errors
 
 
+def test_a_mapping_of_a_package_runs_no_code(site: Site) -> None:
+    """`python` is for mappings that a person names by their path."""
+    mapping = site.packages / "acme_backcast" / "mappings" / "acme.yaml"
+    mapping.write_text(mapping.read_text() + "python: clean.py:clean\n")
+    code, _, errors = site.run("plan", "export.txt", "-o", "plan")
+    assert (code, "only a mapping that is named by its path may have `python`" in errors) == (2, True)
+
+
 def test_a_name_that_two_have_is_an_error_that_names_both(site: Site) -> None:
     """A shipped mapping, and a format and a verb of another package; what is not concerned goes on."""
     mixpanel = (Path(__file__).parent.parent / "mappings" / "mixpanel.yaml").read_text("utf-8")
@@ -164,14 +170,6 @@ def test_a_broken_package_is_named_and_breaks_nothing_else(tmp_path: Path) -> No
     assert "plugins" not in plan
     code, _, errors = site.run("mapping", "check", "acme")
     assert (code, f"the verb 'squash' {broken}" in errors) == (2, True)
-
-
-def test_a_mapping_of_a_package_runs_no_code(site: Site) -> None:
-    """`python` is for mappings that a person names by their path."""
-    mapping = site.packages / "acme_backcast" / "mappings" / "acme.yaml"
-    mapping.write_text(mapping.read_text() + "python: clean.py:clean\n")
-    code, _, errors = site.run("plan", "export.txt", "-o", "plan")
-    assert (code, "only a mapping that is named by its path may have `python`" in errors) == (2, True)
 
 
 def test_help_and_import_look_for_no_package(site: Site) -> None:

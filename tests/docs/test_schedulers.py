@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.local_service import LocalService
 from tests.support.deliveries import KEY
+from tests.support.forked import programs
 from tests.support.jobs import KEYS, PERSONAL_KEY, days, sent_once, write_job
 
 pytestmark = pytest.mark.slow
@@ -94,7 +95,7 @@ def test_the_command_of_an_example_runs_a_job(tmp_path: Path, example: str) -> N
         (tmp_path / name).chmod(0o600)
     command = example_commands()[example]
     keys = {"BACKCAST_PROJECT_KEY": KEY, "BACKCAST_PERSONAL_KEY": PERSONAL_KEY} if example == "container" else {}
-    environment = os.environ | {"PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"} | keys
+    environment = os.environ | {"PATH": f"{programs(tmp_path / 'bin')}:{os.environ['PATH']}"} | keys
     with LocalService(keys=KEYS) as service:
         write_job(tmp_path, service.url, until="2024-01-02").rename(tmp_path / "nightly.yaml")
         done = subprocess.run(

@@ -62,6 +62,17 @@ class Forked:
         os.kill(self.pid, number)
 
 
+def run(*words: object, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> tuple[int, str, str]:
+    """The exit code of `backcast` with these words, and what it prints to its two streams."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        code = Forked(*words, env=env, cwd=cwd, stdout=out, stderr=err).wait()
+        printed = []
+        for stream in (out, err):
+            stream.seek(0)
+            printed.append(stream.read().decode())
+    return code, printed[0], printed[1]
+
+
 def programs(folder: Path) -> Path:
     """A folder with `backcast` and `python` for a shell."""
     folder.mkdir()
@@ -91,7 +102,7 @@ def server() -> str:
 
 
 def serve() -> None:
-    """Fork for whoever asks, until stdin ends. Returns in none but the forked processes, as what they are to be."""
+    """Fork for whoever asks, until stdin ends."""
     import pipeline
 
     for module in walk_packages(pipeline.__path__, "pipeline."):
@@ -170,7 +181,8 @@ def _become(request: list[bytes], streams: list[int]) -> None:
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = os.fdopen(1, "w", 1 if os.isatty(1) else -1, encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
-    sys.path[0] = os.fsdecode(folder)
+    more = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [os.fsdecode(folder), *(path for path in more if path and path not in sys.path)]
     code: object = 0
     try:
         sys.argv = [program.decode(), *words] if program == BACKCAST.encode() else words
