@@ -15,9 +15,7 @@ from pipeline.mapper.inspection.cases import run_cases
 from pipeline.mapper.language.editor_schema import editor_schema
 from pipeline.mapper.language.loader import parse
 from pipeline.options import PlanOptions
-from pipeline.plan.sealed.contents import task_of, tasks
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
-from pipeline.transform.block import BlockTransformer
+from tests.support.sent_events import events_of
 from tests.support.small_mappings import mapper, properties, told
 
 MAPPING = """format: backcast.mapping/1
@@ -44,35 +42,20 @@ def sent(place: Path, mapping: str, name: str) -> list[Any]:
     asked = {"mapping": str(place / "mine.yaml"), "as_of": 1_767_225_600_000_000, "workers": 0}
     plan = plan_export([str(place / name)], place / "plan", PlanOptions(**asked))
     assert plan.rejects == {}
-    _, directory = open_plan(place / "plan")
-    config = transform_config_for(plan, directory)
-    transformer = BlockTransformer(config)
-    made = [
-        transformer.sent_events(task) for task in tasks(plan, directory, config.parts, lambda one: task_of(plan, one))
-    ]
-    return [json.loads(one) for events in made for one in events]
+    return events_of(place / "plan")
 
 
 def test_a_blank_cell_is_missing_to_every_reference(tmp_path: Path) -> None:
-    """It is no first of several, no id, no time and no property, and cannot be a bad value; in JSON it is a value."""
+    """It is no first of several, no id, no time and no property, and cannot be a bad value; in JSON it is a value, and
+    so it is where the mapping says so. The uuid of a row is the same either way."""
     (event,) = sent(tmp_path / "csv", MAPPING, "rows.csv")
     properties = event["properties"]
-    assert (event["event"], properties["distinct_id"], event["timestamp"]) == (
-        "Seen",
-        "d-1",
-        "2023-01-02T03:04:05Z",
-    )
+    assert (event["event"], properties["distinct_id"], event["timestamp"]) == ("Seen", "d-1", "2023-01-02T03:04:05Z")
     assert (properties["note"], "amount" in properties) == ("none", False)
-    (event,) = sent(tmp_path / "json", MAPPING, "rows.jsonl")
-    assert (event["properties"]["note"], event["properties"]["amount"]) == ("", "")
-
-
-def test_blank_cells_are_values_where_the_mapping_says_so(tmp_path: Path) -> None:
-    """One declaration makes them the empty text; the uuid of a row is the same either way."""
-    (missing,) = sent(tmp_path / "missing", MAPPING, "rows.csv")
-    (value,) = sent(tmp_path / "value", MAPPING + VALUES, "rows.csv")
-    assert (value["properties"]["note"], value["properties"]["amount"]) == ("", "")
-    assert value["uuid"] == missing["uuid"]
+    for place, mapping, name in (("json", MAPPING, "rows.jsonl"), ("value", MAPPING + VALUES, "rows.csv")):
+        (other,) = sent(tmp_path / place, mapping, name)
+        assert (other["properties"]["note"], other["properties"]["amount"]) == ("", "")
+    assert other["uuid"] == event["uuid"]
 
 
 def test_a_case_may_be_a_row_of_cells() -> None:
@@ -173,25 +156,21 @@ def test_a_blank_value_decides_no_setting(tmp_path: Path) -> None:
     assert found == [{"kind": "merges"}, {}]
 
 
-def test_blank_cells_cannot_be_values_where_those_of_parquet_are_missing() -> None:
-    """A row does not show which of the two its texts are from."""
-    with pytest.raises(MappingError, match="blank texts of Parquet cannot be missing") as caught:
-        mapper("blanks: {csv: value, parquet: missing}\n")
-    assert (caught.value.line, caught.value.column) == (7, 22)
-
-
 @pytest.mark.parametrize(
     ("blanks", "message"),
     [
         ("{csv: values}", "'csv' cannot be 'values'"),
         ("{tsv: value}", "blanks has no key 'tsv'"),
         ("value", "'blanks' takes a table"),
+        ("{csv: value, parquet: missing}", "blank texts of Parquet cannot be missing"),
     ],
 )
 def test_a_wrong_declaration_is_an_error(blanks: str, message: str) -> None:
-    """The loader names the place and what it takes, and the editor's schema knows the declaration."""
-    with pytest.raises(MappingError, match=message):
-        parse(f"{MAPPING}blanks: {blanks}\n", "mine.yaml")
+    """It names the place and what it takes, and the editor's schema knows the declaration. A row does not show whether
+    its texts are cells or of Parquet."""
+    with pytest.raises(MappingError, match=message) as caught:
+        mapper(f"blanks: {blanks}\n")
+    assert caught.value.line == 7
     assert editor_schema()["properties"]["blanks"]["properties"]["csv"]["enum"] == ["missing", "value"]
 
 

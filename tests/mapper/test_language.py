@@ -126,10 +126,7 @@ def test_the_editor_schema_knows_the_characters_of_delimited_files(key: str) -> 
     assert schema.is_valid({key: "none"}) == (key == "quotes")
     assert schema.is_valid({key: 0})
     assert parse(f"{HEAD}files: {{{key}: 0}}\n", "shop.yaml").files == Files(**{key: "0"})
-
-
-def test_characters_of_delimited_files_are_equal_where_quotes_are_none() -> None:
-    """A quotation mark that no file has can be the delimiter or the escape."""
+    # A quotation mark that no file has can be the delimiter or the escape.
     files = parse(f"""{HEAD}files: {{delimiter: '"', quotes: none, escape: "\\x7f"}}\n""", "shop.yaml").files
     assert files == Files(delimiter='"', quotes="none", escape="\x7f")
 
@@ -199,18 +196,19 @@ def test_a_check_says_what_a_plan_would_say(tmp_path: Path, call: Any, more: str
     assert "shop.yaml:7:" in said.two_lines[0]
 
 
-def test_a_mapping_lacks_nothing_it_needs() -> None:
-    """The error of a missing key has the help of that key."""
+def test_a_file_that_is_no_mapping_says_what_it_lacks(tmp_path: Path) -> None:
+    """The error of a missing key has the help of that key; the first line names the language, and a file of another
+    version is not read. A misspelt name is answered with the right one, and a path is as good as a name."""
     error = fault("format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: /name\n")
-    assert "lacks 'distinct_id'" in str(error)
-    assert error.hint == "distinct_id: the person's id"
-
-
-def test_the_first_line_names_the_language() -> None:
-    """A file of another version is not read."""
+    assert ("lacks 'distinct_id'" in str(error), error.hint) == (True, "distinct_id: the person's id")
     assert "format: backcast.mapping/1" in str(fault(HEAD.replace("mapping/1", "mapping/2")))
-    assert "a mapping file is a table" in str(fault("- a\n"))
-    assert "a mapping file is a table" in str(fault(""))
+    for text in ("- a\n", ""):
+        assert "a mapping file is a table" in str(fault(text))
+    with pytest.raises(UsageError) as caught:
+        load("mixpannel")
+    assert caught.value.hint == "did you mean 'mixpanel'?"
+    (tmp_path / "shop.yaml").write_text(HEAD)
+    assert load(str(tmp_path / "shop.yaml")).tool == "shop"
 
 
 @pytest.mark.parametrize("text", ["no", "010", "1_000", "2023-01-02", "~", "1.10", "0x1F", ".inf"])
@@ -219,20 +217,6 @@ def test_every_scalar_is_the_text_that_stands_there(text: str) -> None:
     mapping = parse(f"{HEAD}uuid: {{const: {text}}}\n", "shop.yaml")
     assert isinstance(mapping.uuid, Call)
     assert mapping.uuid.arguments == {"const": text}
-
-
-def test_an_unknown_mapping_names_the_nearest() -> None:
-    """A misspelt name is answered with the right one."""
-    with pytest.raises(UsageError) as caught:
-        load("mixpannel")
-    assert caught.value.hint == "did you mean 'mixpanel'?"
-
-
-def test_a_mapping_is_read_from_a_path(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A path is as good as a name."""
-    path = tmp_path_factory.mktemp("mappings") / "shop.yaml"
-    path.write_text(HEAD)
-    assert load(str(path)).tool == "shop"
 
 
 @pytest.mark.parametrize(
@@ -288,23 +272,13 @@ def test_a_table_that_anybody_could_have_is_of_no_tool(columns: str) -> None:
 
 
 def test_the_editor_schema_accepts_the_shipped_mappings() -> None:
-    """What loads is valid for an editor too."""
+    """What loads is valid for an editor too, which knows every verb and marks what the loader would refuse."""
     schema = jsonschema.Draft202012Validator(editor_schema())
+    schema.check_schema(editor_schema())
+    assert {f"{family}-{name}" for family, verbs in FAMILIES.items() for name in verbs} <= {*editor_schema()["$defs"]}
+    assert not schema.is_valid(yaml.load(HEAD + "evnts: {}\n", Loader=yaml.BaseLoader))
     quick = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     for name in available():
         given = yaml.load((folder() / f"{name}.yaml").read_text(), Loader=quick)
         given["cases"] = given["cases"][:5]  # which have one form
         schema.validate(given)
-
-
-def test_the_editor_schema_knows_every_verb() -> None:
-    """A verb is in the schema as soon as it is declared."""
-    schema = editor_schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
-    assert {f"{family}-{name}" for family, verbs in FAMILIES.items() for name in verbs} <= set(schema["$defs"])
-
-
-def test_the_editor_schema_refuses_an_unknown_key() -> None:
-    """An editor marks what the loader would refuse."""
-    given = yaml.load(HEAD + "evnts: {}\n", Loader=yaml.BaseLoader)
-    assert not jsonschema.Draft202012Validator(editor_schema()).is_valid(given)

@@ -77,6 +77,9 @@ PROPERTIES: dict[str, tuple[str, str, dict[str, str], list[str]]] = {
         DROP + "  types: {a: number, b: number, c: number}\n",
         '"a":"1.10","b":"x","c":null', {"a": "1.10", "b": '"x"', "c": "null"}, ["bad_value"],
     ),
+    "what cannot be converted": (
+        DROP + "  set: {out: {type: number, of: a}}\n", '"a":"x"', {"a": '"x"', "out": '"x"'}, ["bad_value"],
+    ),
     "zero is a value for the rules of an event": (
         EVENTS + DROP, '"price":0', {"revenue": "0", "currency": '"EUR"'}, [],
     ),

@@ -52,6 +52,8 @@ properties: {open: /p}
 @pytest.mark.parametrize(
     ("members", "made"),
     [
+        ('"ids":[]', "it has no id"),
+        ('"ids":["a"]', "it has only the id 'a'"),
         ('"user_id":"u","uid":"x","anon":"a"', ("u", "a")),
         ('"uid":7,"anon":"a"', ("7", "a")),
         ('"user_id":"null","uid":"u","anon":"a"', ("u", "a")),
@@ -66,20 +68,14 @@ properties: {open: /p}
     ],
 )
 def test_of_candidates_the_first_that_is_no_placeholder_counts(members: str, made: tuple[str, str] | str) -> None:
-    """And of the other side the first who is somebody else; a record without two ids says which ids it has."""
-    told = mapper(LINK).map_row(record(f'{{"name":"Joined","user":"u-1","at":1609329600,"p":{{{members}}}}}'))
+    """And of the other side the first who is somebody else; a record or a list without two ids says which it has."""
+    name = "Merged" if "ids" in members else "Joined"
+    told = mapper(LINK).map_row(record(f'{{"name":"{name}","user":"u-1","at":1609329600,"p":{{{members}}}}}'))
     if isinstance(made, str):
         assert told == Skip("incomplete_merge", made)
     else:
         assert isinstance(told, Link)
         assert (told.distinct_id, told.other) == made
-
-
-@pytest.mark.parametrize(("ids", "detail"), [("[]", "it has no id"), ('["a"]', "it has only the id 'a'")])
-def test_a_list_of_fewer_than_two_ids_joins_no_ids(ids: str, detail: str) -> None:
-    """As any record that lacks an id."""
-    told = mapper(LINK).map_row(record(f'{{"name":"Merged","user":"u-1","at":1609329600,"p":{{"ids":{ids}}}}}'))
-    assert told == Skip("incomplete_merge", detail)
 
 
 def test_a_record_that_also_says_something_of_its_person_loses_no_merge_silently() -> None:
@@ -174,40 +170,34 @@ def test_a_file_of_merged_ids_is_followed_and_told(tmp_path: Path) -> None:
     assert [(one["distinct_id"], one["other"]) for one in sealed] == [("ann", "d-1")]
 
 
-def test_merged_ids_that_are_not_followed_are_told_of(tmp_path: Path) -> None:
-    """Nothing is sent that would join ids which no event bears."""
-    plan = planned(tmp_path, "amplitude", EVENTS, MERGED, settings={"merged_ids": "no"})
-    assert (plan.events.phases["identities"], dict(plan.skips)) == (0, {"unfollowed_merge": 1})
-    assert "--set merged_ids=yes" in plan.examples["unfollowed_merge"].detail
-
-
-def test_without_such_a_file_rows_cost_no_merge(tmp_path: Path) -> None:
-    """The setting stays as it was."""
-    plan = planned(tmp_path, "amplitude", EVENTS)
-    assert (dict(plan.options.settings), plan.notices, plan.events.phases["identities"]) == ({}, [], 0)
+@pytest.mark.parametrize(
+    ("files", "settings", "skips"),
+    [((EVENTS, MERGED), {"merged_ids": "no"}, {"unfollowed_merge": 1}), ((EVENTS,), {}, {})],
+)
+def test_merged_ids_that_are_not_followed_are_told_of(
+    tmp_path: Path, files: tuple[Rows, ...], settings: dict[str, str], skips: dict[str, int]
+) -> None:
+    """Nothing is sent that would join ids which no event bears; without such a file the setting stays as it was."""
+    plan = planned(tmp_path, "amplitude", *files, settings=settings)
+    assert (plan.events.phases["identities"], dict(plan.skips), dict(plan.options.settings)) == (0, skips, settings)
+    assert not skips or "--set merged_ids=yes" in plan.examples["unfollowed_merge"].detail
+    assert plan.notices == []
 
 
 # -- settings -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("tool", "settings", "allowed"),
-    [
-        ("amplitude", {"merged_ids": "true"}, "yes, no"),
-        ("amplitude", {"merged_ids": "YES"}, "yes, no"),
-        ("mixpanel", {"uuid": "mine"}, "--set uuid=posthog"),
-    ],
-)
-def test_a_value_that_a_setting_does_not_have_is_refused(tool: str, settings: dict[str, str], allowed: str) -> None:
-    """With those that it has; an empty one is none."""
-    with pytest.raises(UsageError, match="is unknown") as caught:
-        compile(load(tool), SealedOptions(as_of=0, settings=settings))
-    assert allowed in caught.value.hint
-    compile(load(tool), SealedOptions(as_of=0, settings=dict.fromkeys(settings, "")))
-
-
-def test_a_setting_without_a_closed_set_takes_anything() -> None:
-    """As before; a text stands for what it means."""
+def test_a_value_that_a_setting_does_not_have_is_refused() -> None:
+    """With those that it has; an empty one is none, and a setting without a closed set takes anything."""
+    for tool, name, value, allowed in (
+        ("amplitude", "merged_ids", "true", "yes, no"),
+        ("amplitude", "merged_ids", "YES", "yes, no"),
+        ("mixpanel", "uuid", "mine", "--set uuid=posthog"),
+    ):
+        with pytest.raises(UsageError, match=f"{name}={value} is unknown") as caught:
+            compile(load(tool), SealedOptions(as_of=0, settings={name: value}))
+        assert allowed in caught.value.hint
+        compile(load(tool), SealedOptions(as_of=0, settings={name: ""}))
     compile(load("segment"), SealedOptions(as_of=0, settings={"group_type": "team"}))
     with pytest.raises(MappingError, match="has no key 'values'"):
         mapper("settings: {a: {says: b, values: c}}")

@@ -13,7 +13,6 @@ from pipeline.errors import MappingError, UsageError
 from pipeline.mapper.language.kinds import FAMILIES
 from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
 from pipeline.mapper.program.operations import Decode
-from pipeline.mapper.verbs.decoders import with_lower_names
 from pipeline.models import Layout, Skip
 from pipeline.values import Record
 from tests.support.small_mappings import drafted, mapper, properties, record
@@ -286,13 +285,6 @@ def test_every_verb_is_tried_here() -> None:
     assert set(FAMILIES["condition"]) == set(conditions.split())
 
 
-def test_what_cannot_be_converted_stays_with_a_warning() -> None:
-    """A bad value is neither lost nor changed, and it is told of."""
-    draft = drafted(f"{SET}{{type: number, of: a}}\n", '"a":"x"')
-    assert properties(f"{SET}{{type: number, of: a}}\n", '"a":"x"')["out"] == '"x"'
-    assert [code for code, _ in draft.warnings] == ["bad_value"]
-
-
 @pytest.mark.parametrize(
     ("verb", "message"),
     [
@@ -340,7 +332,9 @@ def test_what_only_compiling_can_see_has_its_place_too(sections: str, message: s
 
 
 def test_a_hash_is_keyed_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hash is HMAC-SHA256 of purpose and text under the secret, and the mapper tells only a fingerprint."""
+    """A hash is HMAC-SHA256 of purpose and text under the secret, and the mapper tells only a fingerprint; `hash` of a
+    property replaces it, and leaves out what is not there. Personal data is never hashed without a key, because such a
+    hash can be looked up."""
     monkeypatch.setenv("BACKCAST_HASH_KEY", "s3cret")
     expected = hmac.new(b"s3cret", b"mail\x1fada@example.com", hashlib.sha256).hexdigest()
     assert value("{hash: a, key: mail}", '"a":"ada@example.com"') == f'"{expected}"'
@@ -348,29 +342,12 @@ def test_a_hash_is_keyed_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert made.hash_fingerprint == hmac.new(b"s3cret", b"backcast hash key", hashlib.sha256).hexdigest()[:8]
     assert "s3cret" not in repr(made)
     assert "s3cret" not in made.source
-
-
-def test_a_property_is_hashed_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`hash` of a property replaces it, and leaves out what is not there."""
-    monkeypatch.setenv("BACKCAST_HASH_KEY", "s3cret")
-    made = properties("properties:\n  drop: [name, user, at]\n  hash: {a: mail, b: mail}\n", '"a":"ada@example.com"')
-    assert made == {
-        "a": f'"{hmac.new(b"s3cret", b"mail" + bytes([31]) + b"ada@example.com", hashlib.sha256).hexdigest()}"'
-    }
-
-
-def test_a_hash_without_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Personal data is never hashed without a key, because such a hash can be looked up."""
-    monkeypatch.delenv("BACKCAST_HASH_KEY", raising=False)
+    sections = "properties:\n  drop: [name, user, at]\n  hash: {a: mail, b: mail}\n"
+    assert properties(sections, '"a":"ada@example.com"') == {"a": f'"{expected}"'}
+    monkeypatch.delenv("BACKCAST_HASH_KEY")
     with pytest.raises(UsageError) as caught:
         value("{hash: a, key: mail}", '"a":"x"')
     assert "BACKCAST_HASH_KEY" in caught.value.hint
-
-
-def test_names_in_capitals_are_written_small() -> None:
-    """In rows that have one of the columns; any other row stays as it is."""
-    assert with_lower_names({"EVENT_ID": 1, "Plan": 2, "plan": 3}, "EVENT_ID") == [{"event_id": 1, "plan": 2}]
-    assert with_lower_names({"event_id": 1, "Plan": 2}, "EVENT_ID") == [{"event_id": 1, "Plan": 2}]
 
 
 @pytest.mark.parametrize(
@@ -387,21 +364,18 @@ def test_names_in_capitals_are_written_small() -> None:
     )
 )
 def test_rows_without_the_columns_of_a_decoder_are_as_they_were(decode: Decode, row: Record) -> None:
-    """So that a reader of fixed columns need not ask the decoder."""
+    """So that a reader of fixed columns need not ask the decoder; any row of another decoder may change."""
+    assert "exploded" not in LAYOUTS
     asked = [name for name in row if layout_of(decode, (name,)) is None]
     assert layout_of(decode, tuple(row)) == (None if asked else Layout())
     plain = {name: value for name, value in row.items() if name not in asked}
     assert [list(one.items()) for one in decode_row(decode, dict(plain)) if isinstance(one, dict)] == [[*plain.items()]]
 
 
-def test_any_row_of_another_decoder_may_change() -> None:
-    assert "exploded" not in LAYOUTS
-    assert mapper("decoder: {explode: events}\n").map_members is None
-
-
 def test_a_decoder_makes_rows_of_a_list() -> None:
     """`explode` gives one row for each object, with the outer columns in each."""
     made = mapper("decoder: {explode: events, prefix: outer_}\nproperties: {drop: [name, at]}\n")
+    assert made.map_members is None
     rows = made.map_row(record('{"id":7,"events":[{"name":"a","user":"u","at":1},{"name":"b","user":"v","at":2}]}'))
     assert isinstance(rows, list)
     assert [(draft.event, draft.distinct_id, sorted(draft.properties)) for draft in rows] == [  # type: ignore[union-attr]
