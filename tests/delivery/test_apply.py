@@ -13,7 +13,7 @@ import pipeline
 from pipeline import api
 from pipeline.batcher import unpack
 from pipeline.delivery.destination import Response
-from pipeline.errors import BrokenLedger, Busy, UnsafePlan
+from pipeline.errors import BrokenLedger, UnsafePlan
 from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.freshness import check_applicable, open_plan
@@ -21,7 +21,6 @@ from tests.support.deliveries import (
     COLUMNS,
     OK,
     ONE_AT_A_TIME,
-    Asked,
     CallDestination,
     Reply,
     add,
@@ -143,24 +142,6 @@ def test_merges_are_settled_before_any_event_is_sent(tmp_path: Path) -> None:
     assert merges > 2
     assert len(early) == 20
     assert not any(early)
-    assert outcome.balanced
-
-
-def test_a_second_run_beside_the_first_is_refused(tmp_path: Path) -> None:
-    """While one run sends, another is told who holds the plan, and sends nothing."""
-    directory = planned(tmp_path, 20)
-    told = []
-
-    def answer(asked: Asked) -> Reply:
-        if not told:
-            told.append(asked.number)
-            with pytest.raises(Busy, match="this plan is in use by another run: process"):
-                run(directory, server.url)
-        return Reply()
-
-    with serving(answer) as server:
-        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
-        assert len(server.asked) == 2
     assert outcome.balanced
 
 

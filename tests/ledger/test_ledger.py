@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import BrokenLedger, Busy, Unfinished, UsageError
 from pipeline.ledger import BatchKey, Ledger, PhaseTotals, Totals, is_locked, read_batches, read_totals
+from tests.support.crashes import ended, forked
 
 PLACE = BatchKey("events", 0, 0, 9)
 HALVES = [(BatchKey("events", 0, 0, 4), 50), (BatchKey("events", 0, 5, 9), 50)]
@@ -56,20 +56,13 @@ def states(path: Path) -> list[tuple[int, int, str]]:
 
 
 def test_a_moment_is_seen_by_another_connection_when_it_ends(ledger: Ledger, path: Path) -> None:
-    """What a moment wrote is committed on return, not later."""
-    begun(ledger)
-    assert states(path) == [(0, 9, "begun")]
-
-
-def test_a_moment_that_fails_leaves_nothing(ledger: Ledger, path: Path) -> None:
-    """An exception inside a moment takes back all of it."""
+    """What a moment wrote is committed on return, not later; an exception inside takes back all of it. In a write-ahead
+    log, with a sync of the disk at every commit."""
     with pytest.raises(BrokenLedger), ledger.transaction():
         begin_twice(ledger)
     assert states(path) == []
-
-
-def test_the_ledger_is_durable_at_each_commit(ledger: Ledger) -> None:
-    """Write-ahead log, with a sync of the disk at every commit."""
+    begun(ledger)
+    assert states(path) == [(0, 9, "begun")]
     settings = [ledger._db.execute(f"pragma {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
     assert settings == ["wal", 2]
 
@@ -93,47 +86,35 @@ def test_totals_count_events_by_state(ledger: Ledger, path: Path) -> None:
     assert read_totals(path) == expected
 
 
-def test_the_halves_of_a_split_batch_wait(ledger: Ledger, path: Path) -> None:
-    """A split leaves the batch and its two halves, which are not in doubt: nothing of them left."""
-    begun(ledger)
-    with ledger.transaction():
-        ledger.split(PLACE, HALVES, 400, "bad")
-    assert states(path) == [(0, 4, "waiting"), (0, 9, "split"), (5, 9, "waiting")]
-
-
-def test_a_waiting_batch_can_be_begun(ledger: Ledger, path: Path) -> None:
-    """Beginning turns a waiting row into a begun one."""
+def test_what_has_an_end_is_never_begun_again(ledger: Ledger, path: Path) -> None:
+    """A batch that waits may be begun. A split leaves it and its halves, which are not in doubt: nothing of them left;
+    to begin it or a settled half is refused before anything is sent."""
     begun(ledger)
     with ledger.transaction():
         ledger.requeue(PLACE)
     assert states(path) == [(0, 9, "waiting")]
     begun(ledger)
     assert states(path) == [(0, 9, "begun")]
-
-
-@pytest.mark.parametrize("end", ["settle", "split"])
-def test_what_has_an_end_is_never_begun_again(ledger: Ledger, path: Path, end: str) -> None:
-    """Beginning a settled or split batch is refused before anything is sent."""
-    begun(ledger)
     with ledger.transaction():
-        ledger.settle(PLACE, 200) if end == "settle" else ledger.split(PLACE, HALVES, 400, "")
-    before = states(path)
-    with pytest.raises(BrokenLedger):
-        begun(ledger)
-    assert states(path) == before
+        ledger.split(PLACE, HALVES, 400, "bad")
+    begun(ledger, HALVES[0][0])
+    with ledger.transaction():
+        ledger.settle(HALVES[0][0], 200)
+    for over in (PLACE, HALVES[0][0]):
+        with pytest.raises(BrokenLedger):
+            begun(ledger, over)
+        assert states(path) == [(0, 4, "settled"), (0, 9, "split"), (5, 9, "waiting")]
 
 
-@pytest.mark.parametrize(
-    "place", [BatchKey("events", 0, 5, 14), BatchKey("events", 0, 3, 4), BatchKey("events", 0, 0, 20)]
-)
-def test_no_event_that_settled_is_begun_in_another_batch(ledger: Ledger, path: Path, place: BatchKey) -> None:
+def test_no_event_that_settled_is_begun_in_another_batch(ledger: Ledger, path: Path) -> None:
     """A batch that was cut differently and holds settled events is refused; its neighbours are not."""
     begun(ledger)
     with ledger.transaction():
         ledger.settle(PLACE, 200)
-    with pytest.raises(BrokenLedger):
-        begun(ledger, place)
-    assert states(path) == [(0, 9, "settled")]
+    for first, last in ((5, 14), (3, 4), (0, 20)):
+        with pytest.raises(BrokenLedger):
+            begun(ledger, BatchKey("events", 0, first, last))
+        assert states(path) == [(0, 9, "settled")]
     for neighbour in (BatchKey("events", 0, 10, 19), BatchKey("events", 1, 0, 9), BatchKey("identities", 0, 0, 9)):
         begun(ledger, neighbour)
 
@@ -150,58 +131,52 @@ def test_a_refused_event_is_kept_with_its_uuid(ledger: Ledger, path: Path) -> No
 
 def test_places_are_read_by_state_in_order(ledger: Ledger, path: Path) -> None:
     """Settled batches come by phase, block and first event."""
-    places = [
-        BatchKey("identities", 0, 0, 1),
-        BatchKey("events", 1, 0, 0),
-        BatchKey("events", 0, 3, 4),
-        BatchKey("events", 0, 0, 2),
-    ]
-    for place in places:
-        begun(ledger, place)
+    for phase, block, first, last in (
+        ("identities", 0, 0, 1),
+        ("events", 1, 0, 0),
+        ("events", 0, 3, 4),
+        ("events", 0, 0, 2),
+    ):
+        begun(ledger, BatchKey(phase, block, first, last))
         with ledger.transaction():
-            ledger.settle(place, 200)
-    assert list(read_batches(path, "settled")) == [places[3], places[2], places[1], places[0]]
+            ledger.settle(BatchKey(phase, block, first, last), 200)
+    found = [(key.phase, key.block, key.first) for key in read_batches(path, "settled")]
+    assert found == [("events", 0, 0), ("events", 0, 3), ("events", 1, 0), ("identities", 0, 0)]
     assert list(read_batches(path, "begun")) == []
 
 
 def test_a_second_writer_is_told_who_holds_it(ledger: Ledger, path: Path) -> None:
-    """Opening a held ledger raises Busy with the holder's process, machine and time."""
+    """Opening a held ledger raises Busy with the holder's process, machine and time. It is held while it is open, free
+    after it was closed, and where there is none."""
     with pytest.raises(Busy, match=f"process {os.getpid()} on \\S+ since 20"):
         Ledger(path).open("plan", "1", "there")
-
-
-def test_a_killed_holder_holds_no_more(path: Path) -> None:
-    """The lock ends with its process, also by SIGKILL."""
-    code = (
-        "import os, signal, sys; from pathlib import Path; from pipeline.ledger import Ledger;"
-        "Ledger(Path(sys.argv[1])).open('plan', '1', 'there'); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == -9
-    assert is_locked(path) is False
-    Ledger(path).open("plan", "1", "there").close()
-
-
-def test_is_held_tells_a_writer_from_none(ledger: Ledger, path: Path) -> None:
-    """Held while open, free after it was closed, free where there is no ledger."""
     assert is_locked(path) is True
     ledger.close()
     assert is_locked(path) is False
     assert is_locked(path.with_name("none.sqlite")) is False
 
 
-@pytest.mark.parametrize(("plan", "target"), [("other", "there"), ("plan", "elsewhere")])
-def test_a_ledger_of_another_plan_or_target_is_refused(path: Path, plan: str, target: str) -> None:
-    """A ledger belongs to one plan digest and one target; the refusal lets go of the lock."""
-    opened = Ledger(path).open("plan", "1", "there")
-    begun(opened)
-    opened.close()
-    with pytest.raises(BrokenLedger, match="belongs to"):
-        Ledger(path).open(plan, "1", target)
+def _hold_and_die(path: Path) -> None:
+    Ledger(path).open("plan", "1", "there")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_holder_holds_no_more(path: Path) -> None:
+    """The lock ends with its process, also by SIGKILL."""
+    assert ended(forked(_hold_and_die, path)) == -signal.SIGKILL
+    assert is_locked(path) is False
     Ledger(path).open("plan", "1", "there").close()
 
 
-def test_a_ledger_of_a_later_schema_is_refused(path: Path) -> None:
-    """A schema version that this program does not write is named, and nothing is changed."""
+def test_a_ledger_of_another_plan_or_target_is_refused(path: Path) -> None:
+    """A ledger belongs to one plan digest and one target; the refusal lets go of the lock. A schema version that this
+    program does not write is named, and nothing is changed."""
+    opened = Ledger(path).open("plan", "1", "there")
+    begun(opened)
+    opened.close()
+    for plan, target in (("other", "there"), ("plan", "elsewhere")):
+        with pytest.raises(BrokenLedger, match="belongs to"):
+            Ledger(path).open(plan, "1", target)
     Ledger(path).open("plan", "1", "there").close()
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("update meta set value = '99' where key = 'version'")
@@ -273,7 +248,7 @@ def test_a_dry_run_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(deadline=None)  # it writes to the disk
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["settle", "doubt", "requeue", "refuse"])), max_size=20))
 def test_every_begun_event_is_in_exactly_one_count(steps: list[tuple[int, str]]) -> None:
     """Whatever the order of answers, settled + refused + in doubt + waiting is what was begun."""

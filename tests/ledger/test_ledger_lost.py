@@ -19,6 +19,7 @@ from pipeline.errors import BrokenLedger, Busy
 from pipeline.ledger import Ledger, check_nothing_sent, discard, read_totals
 from pipeline.ledger.marker import marker_of, read_marker
 from pipeline.options import PlanOptions
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     OK,
@@ -134,40 +135,36 @@ class _Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("stage", ["before", "after"])
-def test_a_crash_between_the_ledger_and_its_marker_is_no_loss(tmp_path: Path, stage: str) -> None:
+def test_a_crash_between_the_ledger_and_its_marker_is_no_loss(tmp_path: Path) -> None:
     """Nothing was sent by then, and the same command goes on."""
-    directory = planned(tmp_path, 10, files=1)
+    for stage in ("before", "after"):
+        directory = planned(tmp_path / stage, 10, files=1)
 
-    def watch(now: str, steps: Any) -> None:
-        if (now, tuple(steps)) == (stage, ("mark",)):
-            raise _Killed
+        def watch(now: str, steps: Any, stage: str = stage) -> None:
+            if (now, tuple(steps)) == (stage, ("mark",)):
+                raise _Killed
 
-    plan = json.loads((directory / "plan.json").read_bytes())
-    with pytest.raises(_Killed):
-        Ledger(directory / "ledger.sqlite", watch).open(plan["digest"], "1", "a function")
-    assert (directory / "sent-to.json").exists() == (stage == "after")
-    assert in_ledger(directory, "select count(*) from runs") == [(1,)]
-    assert run_to(directory, CallDestination(lambda body: OK)).balanced
+        with pytest.raises(_Killed):
+            Ledger(directory / "ledger.sqlite", watch).open(open_plan(directory)[0].digest, "1", "a function")
+        assert (directory / "sent-to.json").exists() == (stage == "after")
+        assert in_ledger(directory, "select count(*) from runs") == [(1,)]
+        assert run_to(directory, CallDestination(lambda body: OK)).balanced
 
 
 def test_a_ledger_of_an_older_version_gets_its_marker(tmp_path: Path) -> None:
-    """One that was written before there were markers goes on, and is guarded from then on."""
+    """One that was written before there were markers goes on, and is guarded from then on. A marker that cannot be read
+    guards all the same: with its ledger beside it it is written anew; without, that it is there is enough."""
     path = tmp_path / "ledger.sqlite"
     Ledger(path).open("plan", "1", "there").close()
     in_ledger(tmp_path, "delete from meta where key in ('id', 'opened')")
     marker_of(path).unlink()
     Ledger(path).open("plan", "1", "there").close()
     assert read_totals(path).settled == 0
+    whole = path.read_bytes()
     path.unlink()
     with pytest.raises(BrokenLedger):
         read_totals(path)
-
-
-def test_a_marker_that_cannot_be_read_guards_all_the_same(tmp_path: Path) -> None:
-    """With its ledger beside it it is written anew; without, that it is there is enough."""
-    path = tmp_path / "ledger.sqlite"
-    Ledger(path).open("plan", "1", "there").close()
+    path.write_bytes(whole)
     marker_of(path).write_bytes(b"{")
     Ledger(path).open("plan", "1", "there").close()
     found = read_marker(path)
