@@ -17,11 +17,9 @@ import pytest
 
 import pipeline
 from pipeline.cli import run
-from pipeline.errors import BackcastError
-from pipeline.local_service import LocalService
 from pipeline.local_service.settings import Behaviour, preset
 from pipeline.options import ApplyOptions, PlanOptions
-from tests.support.management_service import ALL, KEYS
+from tests.support.management_service import KEYS
 from tests.support.plain_http import PLAIN
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Said
@@ -63,12 +61,12 @@ UNDATED = [
     EVENTS[0] | {"timestamp": text, "uuid": f"018a4b2c-0000-7000-8000-00000000001{number}"}
     for number, text in enumerate(["yesterday", "20/04/2023 14:30", None])
 ]
-Way = Callable[[str, str, list[dict[str, Any]], Path], tuple[bool, str]]
-"""Send events to an address with a capture key, with a folder to work in: whether all was taken, and what was said."""
+Way = Callable[[str, list[dict[str, Any]], Path], tuple[bool, str]]
+"""Send events to an address, with a folder to work in: whether all was taken, and what was said."""
 
 
-def over_http(url: str, key: str, events: list[dict[str, Any]], folder: Path) -> tuple[bool, str]:
-    body = {"api_key": key, "historical_migration": True, "batch": events}
+def over_http(url: str, events: list[dict[str, Any]], folder: Path) -> tuple[bool, str]:
+    body = {"api_key": KEY, "historical_migration": True, "batch": events}
     answer = httpx.post(url + "/batch/", json=body, follow_redirects=True, timeout=30, **PLAIN)
     return answer.status_code == 200, f"{answer.status_code} {answer.text}"
 
@@ -83,19 +81,16 @@ def exported(events: list[dict[str, Any]], folder: Path) -> Path:
     return folder / "export.jsonl"
 
 
-def by_library(url: str, key: str, events: list[dict[str, Any]], folder: Path) -> tuple[bool, str]:
+def by_library(url: str, events: list[dict[str, Any]], folder: Path) -> tuple[bool, str]:
     pipeline.plan_export(
         exported(events, folder), folder / "plan", PlanOptions(mapping="posthog", workers=0, max_rejects="100%")
     )
-    try:
-        outcome = pipeline.apply_plan(folder / "plan", url, ApplyOptions(workers=0), project_key=key)
-    except BackcastError as error:
-        return False, str(error)
+    outcome = pipeline.apply_plan(folder / "plan", url, ApplyOptions(workers=0), project_key=KEY)
     return outcome.balanced and not outcome.counts.refused, ""
 
 
-def by_commands(url: str, key: str, events: list[dict[str, Any]], folder: Path) -> tuple[bool, str]:
-    (folder / "key").write_text(key)
+def by_commands(url: str, events: list[dict[str, Any]], folder: Path) -> tuple[bool, str]:
+    (folder / "key").write_text(KEY)
     source, plan = str(exported(events, folder)), str(folder / "plan")
     assert run(["plan", source, "-m", "posthog", "-o", plan, "--workers", "0", "--max-rejects", "100%"]) == 0
     code = run(["apply", plan, "--to", url, "--project-key-file", str(folder / "key"), "--workers", "0"])
@@ -121,7 +116,7 @@ def test_events_user_updates_and_group_updates_land_as_history(way: str, behavio
         running(KEYS, preset(behaviour)) as service,
         answering(lambda call: Said(307, headers={"Location": service.url + call.target})) as front,
     ):
-        taken, said = WAYS[way](front.url, KEY, events, tmp_path)
+        taken, said = WAYS[way](front.url, events, tmp_path)
         landed, persons, groups, others = service.events(), service.persons(), service.groups(), service.events(2)
     assert taken, said
     for call in front.asked:
@@ -136,17 +131,3 @@ def test_events_user_updates_and_group_updates_land_as_history(way: str, behavio
         assert codes == [
             (4, "missing_distinct_id"), (5, "bad_timestamp"), (6, "bad_timestamp"), (7, "missing_timestamp")
         ]  # fmt: skip
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_only_a_capture_key_opens_capture(shared: LocalService, way: str, tmp_path: Path) -> None:
-    """It is the project key of the body that counts: nothing lands by another.
-
-    A personal key is refused. Of an unknown key the service says nothing: it takes the batch and drops it.
-    """
-    before = shared.store.raw_count()
-    for key in (ALL, "phc_test_unknown"):
-        (tmp_path / key).mkdir()
-        taken, said = WAYS[way](shared.url, key, EVENTS, tmp_path / key)
-        assert taken is (key != ALL), said
-    assert shared.store.raw_count() == before

@@ -227,12 +227,3 @@ def test_project_ids_come_from_the_list_of_projects(ask: Asking) -> None:
     assert [one["id"] for one in ask("GET", "/api/projects", key="phx_test_b").json()["results"]] == [2]
     assert "phc_test" not in ask("GET", "/api/projects/", key=key_with("hog_function:read")).text
     assert ask("GET", "/api/projects/", key=None).status_code == 401
-
-
-def test_a_historical_batch_is_taken_by_the_key_in_its_body(fresh: Asking) -> None:
-    """Sections 4.3 and 5.3: no header, JSON, the flag kept."""
-    event = {"event": "e", "properties": {"distinct_id": "u"}, "timestamp": "2020-01-01T00:00:00Z"}
-    body = {"api_key": "phc_test_a", "historical_migration": True, "batch": [event]}
-    answer = fresh("POST", "/batch/", body, key=None)
-    assert (answer.status_code, answer.json()) == (200, {"status": "Ok"})
-    assert [one.historical_migration for one in fresh.service.events()] == [True]

@@ -459,14 +459,6 @@ def test_the_service_command_misbehaves_and_says_what_it_did(tmp_path: Path) -> 
     assert KEY not in told
 
 
-def test_a_bad_fault_on_the_command_line_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit 2 and two lines."""
-    assert command(["service", "--fault", "lsot"]) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == "Error: --fault: no fault is called 'lsot'"
-    assert told[1].startswith("Try: did you mean lost? ")
-
-
 def test_the_help_lists_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` is the reference."""
     for name in ("service", "rehearse"):

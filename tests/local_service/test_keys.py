@@ -133,6 +133,7 @@ def test_the_command_serves_its_files(tmp_path: Path) -> None:
     [
         (["--set", "nowhere=1"], "no setting"),
         (["--set", "icons=ajar"], "icons is closed or open"),
+        (["--fault", "lsot"], "Error: --fault: no fault is called 'lsot'\nTry: did you mean lost? "),
         (["--seed", "SEED"], "hog_functions[0] of the seed, field name"),
     ],
 )

@@ -105,6 +105,7 @@ def test_the_page_shows_the_document_without_the_internet(ask: Asking, document:
     assert set(document["components"]["schemas"]) <= page.ids
     assert page.links - {"/openapi.json"} <= {f"#{id}" for id in page.ids}
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline'; ")
     assert "http://" not in answer.text.replace(ask.service.url, "")
 
 

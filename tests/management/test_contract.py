@@ -20,9 +20,8 @@ from pipeline.cli import run
 from pipeline.config import Secret
 from pipeline.local_service import Settings
 from pipeline.management import ManagementClient, problems
-from pipeline.management.models import ServiceObject
 from tests.support import management_service
-from tests.support.contract_table import FILTERS, MODELS, OPERATIONS, SPENDING, WRITABLE, Do, holds
+from tests.support.contract_table import FILTERS, MODELS, OPERATIONS, WRITABLE, holds
 from tests.support.management_service import ALL, RECORDING, Asking, asking, key_without
 from tests.support.scripted_api import AT_ONCE
 
@@ -180,17 +179,11 @@ OBSERVED = {
     "retrieve logs": {"count": 0, "next": None, "previous": None, "results": []},
     "retrieve metrics totals": {"totals": {}},
 }  # fmt: skip
-CHANGED: dict[str, tuple[Do, str]] = {
-    "invoke": (
-        lambda c, id: c.hog_functions.invoke(id, {"configuration": {}}),
-        'hog-functions invoke ID --data {"configuration":{}}',
-    ),
-    "retrieve icon": (lambda c, id: c.hog_functions.icon("slack.com"), "hog-functions icon --id slack.com"),
-    "update recording": (
-        lambda c, id: c.session_recordings.update(RECORDING, {"viewed": True}),
-        f'recordings update {RECORDING} --data {{"viewed":true}}',
-    ),
-    "delete recording": (lambda c, id: c.session_recordings.delete("rec-3"), "recordings delete rec-3 --yes"),
+CHANGED = {
+    "invoke": 'hog-functions invoke ID --data {"configuration":{}}',
+    "retrieve icon": "hog-functions icon --id slack.com",
+    "update recording": f'recordings update {RECORDING} --data {{"viewed":true}}',
+    "delete recording": "recordings delete rec-3 --yes",
 }
 """What the real service asks for, where that is not what the contract shows (docs/know/service.md#hog-functions,
 #session-recordings)."""
@@ -198,26 +191,17 @@ CHANGED: dict[str, tuple[Do, str]] = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_same_operations_against_the_service_as_it_was_seen(real: Asking, command: Any, name: str) -> None:
-    """The client takes its other shapes, and the commands print them."""
+    """The commands print its other shapes."""
     row = OPERATIONS[name]
     id = real.made(name="n", hog="return event", type="transformation")["id"]
-    do, line = CHANGED.get(name, (row.do, row.command))
-    code, out, err = command(real, line, id)
+    code, out, err = command(real, CHANGED.get(name, row.command), id)
     if row.status >= 400:
         assert (code, f"answered {row.status}" in err) == (2, True)
         return
     assert (code, err) == (0, "")
-    if name in SPENDING:
-        return
-    with client(real) as speaking:
-        found = do(speaking, id)
-    kind = MODELS[row.answer]
     if name in OBSERVED:
-        assert (found.plain() if isinstance(found, ServiceObject) else found) == OBSERVED[name]
         assert json.loads(out) == OBSERVED[name]
-    elif kind is not None:
-        assert isinstance(found, kind)
     elif name == "rearrange":
-        assert [one.execution_order for one in found if one.id == id] == [4]
+        assert [one["execution_order"] for one in json.loads(out) if one["id"] == id] == [4]
     elif name == "retrieve icon":
-        assert (found.media_type, found.content[:4]) == ("image/png", b"\x89PNG")
+        assert json.loads(out)["media_type"] == "image/png"
