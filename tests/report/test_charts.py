@@ -40,8 +40,9 @@ def test_a_bar_with_failed_requests_has_another_colour() -> None:
     assert found.readings[-1].text == "2023-11-14 22:13:25: 20, 1 failed request"
 
 
-def test_a_missing_day_of_export_is_seen() -> None:
-    """Files of each day, one missing at the turn of the year, and one day with two."""
+def test_days_with_and_without_files_are_drawn() -> None:
+    """One missing at the turn of the year and one with two are seen; without dates, or over centuries, nothing is
+    drawn."""
     days = [
         date.fromordinal(day).isoformat() for day in range(date(2022, 12, 1).toordinal(), date(2023, 2, 1).toordinal())
     ]
@@ -56,9 +57,5 @@ def test_a_missing_day_of_export_is_seen() -> None:
     assert found.svg.split('class="missing" d="')[1].startswith("M0 11h1")
     assert "61 days with a file, 1 without." in found.svg
     assert sum(run.days for run in found.runs) == 62
-
-
-def test_files_without_dates_have_no_calendar() -> None:
-    """Nothing is drawn for them, nor for a range of centuries, which no export has."""
     assert calendar(files_of_days(["a.json", "b-3.json"]), "file") is None
     assert calendar({1: 1, 700_000: 1}, "file") is None

@@ -110,17 +110,14 @@ def test_times_at_the_ends_of_the_calendar_have_bars(first: str, last: str, unit
     assert sum(row.total for row in found.rows) == 7
 
 
-def test_a_day_of_many_medians_is_cut_and_counted() -> None:
-    """The axis ends at four medians; the bar that is longer says how long."""
+def test_a_picture_of_days_shows_what_stands_out() -> None:
+    """A day of many medians is cut and counted; gaps are shaded and dated, weekends are not; of nothing there is no
+    picture."""
     found = drawn(days(60, d40=6_000))
     assert found.top == 800
     assert [label.text for label in found.labels] == ["2022-02-12: 6,000 (bar cut at 800)"]
     assert "M40 100V12h0.8V100zM40 6V0h0.8V6z" in found.svg
     assert "2022-02-12: 6,000" in [reading.text for reading in found.readings]
-
-
-def test_empty_days_are_shaded_and_dated_and_weekends_are_not() -> None:
-    """Two gaps are shaded; among the weekends of two years, only the week without events."""
     found = drawn(days(60, **dict.fromkeys(("d10", "d20", "d21"), 0)))
     assert [label.text for label in found.labels] == [
         "no events on 2022-01-13",
@@ -130,6 +127,9 @@ def test_empty_days_are_shaded_and_dated_and_weekends_are_not() -> None:
     found = drawn(days(700, **weekends))
     assert [label.text for label in found.labels] == ["no events from 2022-12-17 to 2022-12-25 (9 days)"]
     assert found.notes == ["97 short gaps not shaded"]
+    assert timeline({}) is None
+    assert '<path d=""/>' in sparkline([], "none")
+    assert 'width="0"' in bar(0, 0)
 
 
 @given(st.dictionaries(st.integers(0, 12_000), st.integers(1, 10_000), min_size=1, max_size=80))
@@ -146,13 +146,6 @@ def test_no_event_is_missing_in_a_picture_or_its_table(counts: dict[int, int]) -
     assert all(0 <= label.lane < found.lanes and 0 <= place(label.at) <= 100 for label in found.labels)
 
 
-def test_nothing_has_no_picture() -> None:
-    """Without events there is no picture of days, and small pictures are empty."""
-    assert timeline({}) is None
-    assert '<path d=""/>' in sparkline([], "none")
-    assert 'width="0"' in bar(0, 0)
-
-
 def test_names_that_differ_in_case_or_spaces_stand_together(tmp_path: Path) -> None:
     """`Purchase` and `purchase` are neighbours and marked, whatever else is between them by count."""
     names = {"Purchase": 30, "Search": 20, "log in": 12, "purchase": 5, "Log_In": 1}
@@ -163,18 +156,15 @@ def test_names_that_differ_in_case_or_spaces_stand_together(tmp_path: Path) -> N
     ]  # fmt: skip
 
 
-def test_checks_stand_worst_first(tmp_path: Path) -> None:
-    """What stops the plan is the first of the numbered checks; the command of its remedy can be pasted."""
+def test_checks_stand_worst_first_and_the_weightiest_are_open(tmp_path: Path) -> None:
+    """What stops comes first, with a remedy to paste; two are open, and of eight the lines after the sixth are folded
+    together."""
     gates = [Finding("other", "warning", "a"), Finding("max_rejects", "stop", "b")]
     banner = first_screen(report_of(tmp_path, gates=gates)).banner
     assert [problem.check.level for problem in banner.checks] == ["stop", "warning"]
     assert banner.checks[0].remedy[1] == "backcast rejects 'my plan'"
     ready = first_screen(report_of(tmp_path, state="ready", gates=gates, verdict="warnings")).banner
     assert (banner.title, ready.title) == ("Not ready", "Ready, 2 things to check")
-
-
-def test_of_many_checks_the_weightiest_have_a_line_on_the_first_screen(tmp_path: Path) -> None:
-    """Two are open; of more, those that stop the plan. From eight on, the lines after the sixth are folded together."""
     gates = [Finding(f"check {number}", "warning", f"{number} days: 2024-01-0{number}") for number in range(1, 9)]
     stop = Finding("zone", "stop", "the data contradict UTC")
     two, seven, eight = (first_screen(report_of(tmp_path, gates=gates[:most])).banner for most in (2, 7, 8))
@@ -357,8 +347,8 @@ def test_the_title_of_a_table_of_ones_own_is_its_file(tmp_path: Path, parts: lis
     assert first_screen(report_of(tmp_path, tool="generic", mapping=sealed, parts=parts)).title == words
 
 
-def test_the_banner_warns_of_merges_where_there_are_some(tmp_path: Path) -> None:
-    """Without a merge nothing is said of them; events and names of properties stay in any case."""
+def test_banner_and_tiles_name_what_cannot_be_undone(tmp_path: Path) -> None:
+    """Merges only where there are some, persons that are created in any case; events cannot be deleted."""
     counts = EventCounts(3, {"identities": 0, "groups": 0, "events": 3, "persons": 0})
     for state in ("ready", "rehearsed"):
         with_merges, without = (
@@ -368,6 +358,11 @@ def test_the_banner_warns_of_merges_where_there_are_some(tmp_path: Path) -> None
         assert "merged identities cannot be separated" in with_merges
         assert "merged" not in without
         assert "events cannot be deleted" in without
+    people = PeopleSeal(profiles=ProfilesSeal(people=12, anonymous_ids=9))
+    report = report_of(tmp_path, people=people, events=EventCounts(5, {"events": 5}))
+    tiles = {tile.unit: tile for tile in first_screen(report).tiles}
+    assert (tiles["persons created"].value, tiles["persons created"].note) == ("12", "0 profile updates")
+    assert tiles["merged identities"].note == ""
 
 
 @pytest.mark.parametrize(
@@ -393,15 +388,6 @@ def test_the_title_names_the_project_of_the_target(
     assert first_screen(report_of(tmp_path, "ready", results, target=target)).target == words
 
 
-def test_the_tiles_say_how_many_persons_are_created(tmp_path: Path) -> None:
-    """No update of a profile does not mean that nobody is touched; nothing is irreversible where nothing is merged."""
-    people = PeopleSeal(profiles=ProfilesSeal(people=12, anonymous_ids=9))
-    report = report_of(tmp_path, people=people, events=EventCounts(5, {"events": 5}))
-    tiles = {tile.unit: tile for tile in first_screen(report).tiles}
-    assert (tiles["persons created"].value, tiles["persons created"].note) == ("12", "0 profile updates")
-    assert tiles["merged identities"].note == ""
-
-
 def test_the_header_does_not_contradict_rows_without_an_offset(tmp_path: Path) -> None:
     """A plan without --timezone whose rows need one says so beside its zone."""
     detail = f"8 of 9 rows rejected. 8 of them can be sent: {REMEDIES[WITHOUT_OFFSET]}"
@@ -409,13 +395,6 @@ def test_the_header_does_not_contradict_rows_without_an_offset(tmp_path: Path) -
     plan = msgspec.structs.replace(plan, zone_evidence=[], options=replace(plan.options, zones=()))
     assert zone_proof(plan) == "where they have an offset; the others need --timezone"
     assert advice_of(plan.gates[0]).startswith("plan again with --timezone")
-
-
-def test_open_checks_come_before_sending(tmp_path: Path) -> None:
-    """The next step of a rehearsed plan names them."""
-    gates = [Finding("level", "warning", "a"), Finding("spike", "warning", "b")]
-    step = next_step(report_of(tmp_path, "rehearsed", gates=gates, verdict="warnings"))
-    assert step.sentence.startswith("First decide 2 open checks, then send the events.")
 
 
 def test_the_duration_is_of_what_was_measured(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from tests.golden.report.small_plan import (
 )
 
 
-def test_the_plan_object_is_the_documented_one() -> None:
-    """`plan --json` has exactly the documented members, and nothing of this machine."""
+def test_the_objects_of_a_plan_are_the_documented_ones() -> None:
+    """`plan --json` has exactly the documented members and nothing of this machine; report.json is the golden one."""
     plan = small_plan()
     assert json.loads(json.dumps(plan_object(plan, "work/plan"))) == {
         "format": "backcast.plan/1",
@@ -44,10 +44,6 @@ def test_the_plan_object_is_the_documented_one() -> None:
         "warnings": {"unsafe_integer": 3},
         "gates": [{"name": "max_rejects", "level": "stop", "detail": "2 of 14 rows (14.29%) rejected (limit 0)"}],
     }
-
-
-def test_the_golden_report_is_what_the_small_plan_gives() -> None:
-    """report.json of the small plan is the committed one; `make golden` writes it again."""
     assert golden_report() == GOLDEN.read_bytes()
 
 
@@ -72,8 +68,8 @@ def test_damaged_cells_are_told_as_an_unsafe_plan(tmp_path: Path) -> None:
         build_report(directory, small_plan())
 
 
-def test_months_beyond_the_top_events_are_one_line(tmp_path: Path) -> None:
-    """Of 130 event names, the 100 most frequent have their own months and the others are added up."""
+def test_months_are_bounded_and_stand_in_their_places(tmp_path: Path) -> None:
+    """Of 130 event names, 100 have months of their own and the others are added up; a year adds each month up."""
     names = {f"event {number:03d}": 200 - number for number in range(130)}
     cells = [(name, "2021-05-01", "mapped", count) for name, count in sorted(names.items())]
     report = build_report(plan_directory(tmp_path, cells), small_plan(names=names))
@@ -83,10 +79,6 @@ def test_months_beyond_the_top_events_are_one_line(tmp_path: Path) -> None:
         sum(range(71, 101)),
         sum(names.values()),
     )
-
-
-def test_a_year_has_its_months_in_their_places(tmp_path: Path) -> None:
-    """RunCounts stand under their own month, and the last line adds each month up."""
     first, second = years(build_report(plan_directory(tmp_path), small_plan()))
     assert first.events == [("Order Placed", [0] * 10 + [4, 2], 6), ("Signup", [0] * 10 + [1, 0], 1)]
     assert (first.sums, first.total) == ([0] * 10 + [5, 2], 7)

@@ -26,8 +26,9 @@ from tests.support.deliveries import uuid
 from tests.support.rendered import HOSTILE, hostile_plan, plan_text, printed
 
 
-def test_a_plan_has_its_state_first_and_the_next_command_last() -> None:
-    """State and counted sentence, then what was found, the report, and a command that can be pasted."""
+def test_a_plan_has_its_state_first_its_findings_and_the_next_command_last() -> None:
+    """Checks with their level and what to do, those that stop first; warnings with a count and a place; a command to
+    paste."""
     plan = small_plan()
     lines = plan_text(plan).splitlines()
     assert lines[:2] == ["State: not ready", plan.sentence]
@@ -36,14 +37,17 @@ def test_a_plan_has_its_state_first_and_the_next_command_last() -> None:
         "Next: Fix the failed checks and plan again. Until then it can only be rehearsed:",
         "  backcast rehearse plan",
     ]
-
-
-def test_checks_say_what_to_do() -> None:
-    """A check is on the terminal with its level and what to do; what stops the plan comes before all others."""
     gates = [Finding("keyless", "warning", "no key"), *small_plan().gates]
     shown = plan_text(small_plan(gates=gates), width=200)
     assert "STOP max_rejects: 2 of 14 rows (14.29%) rejected (limit 0)\n  What to do: list them" in shown
     assert shown.index("STOP max_rejects") < shown.index("Rejected") < shown.index("WARNING keyless")
+    line = next(one for one in plan_text(small_plan(), width=220).splitlines() if "unsafe_" in one)
+    assert re.split(r"\s{2,}", line.strip()) == [
+        "3",
+        "unsafe_integer",
+        "an integer beyond 2^53 is sent exactly; readers that use doubles round it"
+        " (a.jsonl, row 5: 9007199254740993 is beyond 2^53)",
+    ]
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
@@ -58,17 +62,6 @@ def test_a_plan_has_at_most_forty_lines(width: int) -> None:
     assert "more lines: see the report" in shown
 
 
-def test_warnings_have_a_count_and_a_place() -> None:
-    """A warning stands with its count, one example and where it is."""
-    line = next(one for one in plan_text(small_plan(), width=220).splitlines() if "unsafe_" in one)
-    assert re.split(r"\s{2,}", line.strip()) == [
-        "3",
-        "unsafe_integer",
-        "an integer beyond 2^53 is sent exactly; readers that use doubles round it"
-        " (a.jsonl, row 5: 9007199254740993 is beyond 2^53)",
-    ]
-
-
 @pytest.mark.parametrize("width", [30, 60, 200])
 def test_markup_and_escapes_in_an_export_stay_text(width: int) -> None:
     """Markup of names is printed as it stands, and escape sequences as escapes, on any width."""
@@ -77,8 +70,9 @@ def test_markup_and_escapes_in_an_export_stay_text(width: int) -> None:
     assert "[red]" in re.sub(r"\s", "", shown)
 
 
-def test_a_verification_says_whether_it_is_proved() -> None:
-    """Missing events are counted and listed; a proof is one sentence."""
+def test_results_say_what_is_missing_in_doubt_or_not_finished() -> None:
+    """Missing events are counted and listed, a proof is one sentence; events in doubt are told with what becomes of
+    them."""
     difference = Difference("missing", "the-uuid", 1, [(HOSTILE, "u1", "2021-01-01T00:00:00Z")])
     result = VerifyResult(
         cells=CellCounts(match=3, missing=1), events=FoundCounts(9, 7, 2, 0), proved=False, differences=[difference]
@@ -88,10 +82,6 @@ def test_a_verification_says_whether_it_is_proved() -> None:
     assert shown.splitlines()[:2] == ["Not proved: 2 events are missing.", "7 of 9 events found."]
     assert ["missing", "1", "2"] in [line.split() for line in shown.splitlines()]
     assert "Proved: every event" in printed(steps.show_verification, VERIFICATION)
-
-
-def test_a_status_says_what_is_in_doubt() -> None:
-    """The state comes first, and events in doubt are told with what becomes of them."""
     result = StatusResult(
         digest="d",
         state="stopped",
@@ -104,10 +94,6 @@ def test_a_status_says_what_is_in_doubt() -> None:
     assert lines[0] == "State: stopped (resumable)"
     assert "2 events are in doubt: apply sends them again with the same uuids." in lines
     assert lines[-1] == "  backcast apply plan --to us --approve-merges 2"
-
-
-def test_a_run_says_whether_it_is_complete() -> None:
-    """A run with events in doubt is not finished, and says so with numbers."""
     events = SentCounts(made=11, accepted=10, in_doubt=1, unsent=1)
     shown = printed(steps.show_apply, msgspec.structs.replace(REHEARSAL, balanced=False, events=events))
     assert "10 sent, 0 refused, 1 in doubt, 1 not sent." in shown
@@ -132,8 +118,9 @@ def test_green_means_that_nothing_is_lost_refused_or_open(state: State, found: d
     assert str(line.style).split()[1:] == ([color] if color else [])
 
 
-def test_rejects_are_grouped_by_code() -> None:
-    """Each code has its count, its meaning and one row with its place; refused events are grouped by their cause."""
+def test_rejects_are_grouped_by_code_and_what_is_cut_is_counted() -> None:
+    """Each code has its count, its meaning and one row with its place; refused events are grouped by cause; --all cuts
+    nothing."""
     rejects = [Reject("a.jsonl", row, row * 10, "read", "bad_json", "why", "{oops") for row in range(1, 8)]
     refused = [
         RefusedEvent("b.jsonl", row, 5, "send", "refused_event", f"400 bad event {row}", "{}", uuid=uuid(row))
@@ -158,10 +145,6 @@ def test_rejects_are_grouped_by_code() -> None:
     assert (every.count("bad_json"), "a.jsonl, row 7, byte 70: why" in every) == (7, True)
     for show in (lambda console: show_each(console, []), lambda console: show_groups(console, [], "")):
         assert printed(show) == "No row was rejected, and no event was refused.\n"
-
-
-def test_what_is_cut_of_a_rejected_row_is_counted() -> None:
-    """On a terminal an example is short; into a pipe it is one line, and --all has every character of it."""
     row = Reject("a.jsonl", 1, 0, "read", "bad_json", "why, " * 200, "x" * 20_000)
     screen = printed(show_each, [row], width=80, terminal=True)
     assert "… (+19,800 characters)" in screen
@@ -169,10 +152,6 @@ def test_what_is_cut_of_a_rejected_row_is_counted() -> None:
     assert grouped[1] == f"  for example a.jsonl, row 1, byte 0: {'why, ' * 200}"
     assert grouped[2] == f"  {'x' * 10_000}… (+10,000 characters)"
     assert printed(show_each, [row], width=80).splitlines()[2] == f"  {'x' * 20_000}"
-
-
-def test_duplicates_with_other_values_are_listed_with_what_differs() -> None:
-    """Also where no row was rejected."""
     example = Example("a.jsonl", 1_200, 0, "they differ in plan")
     lines = printed(show_groups, [], "backcast rejects plan", (1_200, example)).splitlines()
     assert lines[0] == "No row was rejected, and no event was refused."

@@ -16,8 +16,8 @@ def test_the_histogram_has_a_line_an_hour() -> None:
     assert (lines[0], lines[1], lines[23]) == ("00     0", "01     1 ▏", "23 4,000 " + "█" * 40)
 
 
-def test_a_survey_shows_hostile_text_as_text() -> None:
-    """A survey with hostile names and values prints them inert, and begins with its counted line."""
+def test_a_survey_shows_hostile_text_as_text_and_folds_examples_before_names() -> None:
+    """It begins with its counted line; on 80 columns a field's name stays whole, and the hours say what they are."""
     found = Survey(
         tool="", candidates={"mixpanel": 1, "segment": 1}, rows=3, sampled=True,
         parts=[PartSurvey(HOSTILE, "jsonl", "JSON lines", (), 9, 3, False)],
@@ -31,10 +31,6 @@ def test_a_survey_shows_hostile_text_as_text() -> None:
     assert ("\x1b" in shown, "[red]" in re.sub(r"\s", "", shown)) == (False, True)
     assert "mixpanel or segment" in shown
     assert shown.splitlines()[0] == found.sentence
-
-
-def test_a_survey_folds_examples_before_names() -> None:
-    """On 80 columns a field's name stays whole, and the hours say what they are."""
     name = "properties.$initial_referrer_dom"
     found = Survey(
         tool="mixpanel", candidates={"mixpanel": 1}, rows=3, sampled=True,
