@@ -215,8 +215,8 @@ def test_planted_faults_are_found_and_a_clean_twin_has_none(call: Any, tmp_path:
     assert call("plan", clean, *WORDS, "-o", tmp_path / "p0", "--json").json["gates"] == []
     source = planted(tmp_path / "faulty", faults=True)
     plans = [
-        call("plan", source, *WORDS, "-o", tmp_path / f"p{n}", "--json", "--workers", str(n), "--as-of", "2024-01-01")
-        for n in (0, 2)
+        call("plan", source, *WORDS, "-o", tmp_path / f"p{n}", "--json", "--workers", workers, "--as-of", "2024-01-01")
+        for n, workers in ((1, "0"), (2, "2"))
     ]
     gates = {gate["name"]: gate for gate in plans[0].json["gates"]}
     assert plans[1].json["gates"] == plans[0].json["gates"]
@@ -229,7 +229,7 @@ def test_planted_faults_are_found_and_a_clean_twin_has_none(call: Any, tmp_path:
         gates["near_duplicate"]["examples"][0]
         == "Paid at 2023-01-02T02:00:00Z (row 72 of 2023-01-02.jsonl and row 73 of 2023-01-02.jsonl)"
     )
-    assert "(0.27%)" in gates["near_duplicate"]["detail"]
+    assert "(0.26%)" in gates["near_duplicate"]["detail"]
     plan, _ = open_plan(tmp_path / "p1")
     commands = {gate.name: command_of(gate, plan, str(tmp_path / "p1")) for gate in plan.gates}
     listed, _, without = commands["inhuman_rate"].partition(" && ")

@@ -48,12 +48,6 @@ def test_an_allowance_that_is_no_number_is_a_usage_error(text: str) -> None:
     assert "--max-rejects" in caught.value.hint
 
 
-def test_the_gate_says_how_many_how_much_and_what_may_be() -> None:
-    """So that a person can decide without looking further."""
-    (finding,) = run_checks(facts(rejected=2, read=400, limit="0.25%"))
-    assert (finding.level, finding.detail) == ("stop", "2 of 400 rows (0.50%) rejected (limit 0.25%)")
-
-
 def test_a_plan_with_too_many_rejects_is_not_ready(tmp_path: Path) -> None:
     """None are allowed unless somebody says so."""
     file = write(tmp_path / "a.jsonl", [row(key="k"), row(id=""), "{"])
@@ -108,22 +102,15 @@ def test_events_from_before_there_were_tools_are_told(tmp_path: Path) -> None:
     assert exact.plan.warnings == {}
 
 
-def test_the_sentence_adds_up(tmp_path: Path) -> None:
-    """The rows it names are the rows that were read."""
-    rows = [row(key="a"), row(key="b"), row(key="b"), {"skip": "not_wanted"}, row(id="")]
-    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", rows)])
-    assert made.plan.sentence == "Plan: 2 events to send, from 2 of 5 rows in 1 file; 2 skipped, 1 rejected."
-
-
 def test_a_plan_that_would_send_nothing_is_not_ready(tmp_path: Path) -> None:
-    """Its files, its window or its mapping are the wrong ones."""
-    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row()])], until=0)
-    assert [gate.name for gate in made.plan.gates] == ["zero_events"]
-    assert made.plan.sentence == "Plan: nothing to send, from 0 of 1 row in 1 file; 1 skipped, 0 rejected."
-
-
-def test_some_event_passes_the_gate() -> None:
-    """One is enough."""
+    """Its files, its window or its mapping are the wrong ones; one event is enough. The sentence adds up."""
+    rows = [row(key="a"), row(key="b"), row(key="b"), {"skip": "not_wanted"}, row(id="")]
+    source = write(tmp_path / "a.jsonl", rows)
+    made = make_plan(tmp_path / "plan", [source]).plan
+    assert made.sentence == "Plan: 2 events to send, from 2 of 5 rows in 1 file; 2 skipped, 1 rejected."
+    made = make_plan(tmp_path / "none", [source], until=0).plan
+    assert [gate.name for gate in made.gates if gate.level == "stop"] == ["zero_events"]
+    assert made.sentence == "Plan: nothing to send, from 0 of 5 rows in 1 file; 5 skipped, 0 rejected."
     assert run_checks(facts(events=1)) == []
     assert [finding.name for finding in run_checks(facts(events=0))] == ["zero_events"]
 
@@ -144,18 +131,11 @@ def test_a_check_is_one_function(tmp_path: Path) -> None:
     assert made.plan.verdict == "not-ready"
 
 
-def test_duplicates_are_a_count_and_no_check(tmp_path: Path) -> None:
-    """Every export has some, and nothing is to be done about them."""
-    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k"), row(key="k")])])
-    assert made.plan.gates == []
-    assert made.plan.skips == {"duplicate_event": 1}
-    assert (made.plan.verdict, made.plan.ready) == ("ready", True)
-
-
 def test_a_plan_without_a_word_of_doubt_is_ready(tmp_path: Path) -> None:
-    """No gate, no warning."""
-    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
-    assert (made.plan.verdict, made.plan.gates, made.plan.warnings) == ("ready", [], {})
+    """No gate, no warning. Duplicates are a count: every export has some, and nothing is to be done about them."""
+    plan = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k"), row(key="k")])]).plan
+    assert (plan.verdict, plan.ready, plan.gates, plan.warnings) == ("ready", True, [], {})
+    assert plan.skips == {"duplicate_event": 1}
 
 
 def gate_named(made: Made, name: str) -> Finding | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import Any
@@ -82,8 +81,7 @@ def found_in(history: HourHistory, *, proved: bool = False, least: int = 1_000) 
     """The findings for a history, by the name of their check."""
     months = (MonthEvidence("2022-01", 0, 9, 9, (0,), True),) if proved else ()
     found = run_checks(
-        replace(
-            facts(),
+        facts(
             hours=history,
             options=SealedOptions(as_of=0, zones=history.clock.zones),
             zone=ZoneVerdict("UTC", months),
@@ -247,9 +245,7 @@ def test_a_gap_has_the_days_of_both_clocks(days: int, named: str) -> None:
     history = read(counts.ravel(), "UTC", [(NEW_YORK, "")])
     days_in_utc, events = np.unique(np.repeat(history.quarters // QUARTERS_A_DAY, history.events), return_counts=True)
     total = series_of(days_in_utc.tolist(), events.tolist())
-    known = replace(
-        facts(), hours=history, history=History(total), options=SealedOptions(as_of=0, zones=history.clock.zones)
-    )
+    known = facts(hours=history, history=History(total), options=SealedOptions(as_of=0, zones=history.clock.zones))
     finding = empty_days(known)
     assert isinstance(finding, Finding)
     assert named in finding.detail

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
@@ -13,14 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.api import plan_export
 from pipeline.errors import Busy, StalePlan, UnreadableExport, UnsafePlan, UsageError
 from pipeline.models import SealedOptions
 from pipeline.options import Limits, PlanOptions
-from pipeline.plan.sealed.contents import check_tables, find_parts, stale_parts
+from pipeline.plan.sealed.contents import find_parts, stale_parts
 from pipeline.plan.sealed.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.sealed.freshness import check_fresh, open_plan, transform_config_for
 from pipeline.plan.sealed.manifest import EventCounts, Plan, RowCounts, digest_of_plan, load, save, seal
@@ -50,28 +47,6 @@ def test_a_plan_is_read_back_as_it_was_sealed(tmp_path: Path) -> None:
     save(made.directory, again)
     assert load(made.directory) == again == made.plan
     assert list(made.plan.files) == sorted(made.plan.files)  # whichever of them was there first
-
-
-@given(
-    st.builds(
-        SealedOptions,
-        as_of=st.integers(-(2**62), 2**62),
-        zones=st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), max_size=2).map(tuple),
-        since=st.one_of(st.none(), st.integers(-(2**62), 2**62)),
-        until=st.one_of(st.none(), st.integers(-(2**62), 2**62)),
-        settings=st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=3),
-        dialect=st.sampled_from(["contract", "posthog"]),
-        name=st.text(max_size=5),
-        provenance=st.booleans(),
-        allow_recent=st.booleans(),
-        collapse_identical=st.booleans(),
-        limit=st.one_of(st.none(), st.integers(0, 10**9)),
-        excluded_ids=st.text("0123456789abcdef", max_size=64),
-    )
-)
-def test_options_go_through_json_unchanged(options: SealedOptions) -> None:
-    """So that an apply makes events from the very options that were planned with."""
-    assert msgspec.json.decode(msgspec.json.encode(options), type=SealedOptions) == options
 
 
 def test_the_config_of_an_apply_equals_the_config_of_the_plan(tmp_path: Path) -> None:
@@ -121,27 +96,20 @@ def test_white_space_and_the_order_of_members_are_no_change(tmp_path: Path) -> N
     assert load(made.directory) == made.plan
 
 
-@pytest.mark.parametrize("text", ['{"format": "backcast.plan/9"}', '{"format": "backcast.plan/9", "rows": 5}'])
-def test_a_plan_of_another_format_is_named_as_such(tmp_path: Path, text: str) -> None:
-    """Whatever else it holds."""
-    (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(UnsafePlan, match=r"has format backcast.plan/9; this version reads backcast.plan/1"):
-        load(Directory(tmp_path))
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"format": "backcast.plan/1"}'])
-def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes) -> None:
-    """Half a file, or something else of that name."""
-    (tmp_path / "plan.json").write_bytes(content)
-    with pytest.raises(UnsafePlan, match="no plan that this version reads"):
-        load(Directory(tmp_path))
-
-
-def test_a_directory_without_a_plan_says_how_to_make_one(tmp_path: Path) -> None:
-    """Exit 2."""
+def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
+    """Half a file, something else of that name, or another format, which is named whatever else the file holds; a
+    directory without a plan says how to make one."""
     with pytest.raises(UsageError, match=r"contains no plan\.json") as caught:
         load(Directory(tmp_path))
     assert "backcast plan" in caught.value.hint
+    another, none = "has format backcast.plan/9; this version reads backcast.plan/1", "no plan that this version reads"
+    for content, message in (
+        (b"", none), (b"{", none), (b"[]", none), (b"\xff", none), (b'{"format": "backcast.plan/1"}', none),
+        (b'{"format": "backcast.plan/9"}', another), (b'{"format": "backcast.plan/9", "rows": 5}', another),
+    ):  # fmt: skip
+        (tmp_path / "plan.json").write_bytes(content)
+        with pytest.raises(UnsafePlan, match=message):
+            load(Directory(tmp_path))
 
 
 def test_the_digest_does_not_depend_on_where_files_lie_nor_on_their_time(tmp_path: Path) -> None:
@@ -201,26 +169,6 @@ def test_a_plan_says_in_one_counted_line_what_it_would_do(
 # -- the tables -----------------------------------------------------------------------------------------------------
 
 
-def test_every_table_is_sealed_and_a_change_of_any_is_noticed(tmp_path: Path) -> None:
-    """By its own digest, which is in the plan's."""
-    made = planned(tmp_path)
-    check_tables(made.plan, made.directory)
-    assert sorted(made.plan.files) == [
-        "blocks.jsonl", "cells.jsonl", "copies.jsonl", "drift.jsonl", "groups.jsonl", "identities.jsonl",
-        "identities.parquet", "persons.jsonl", "rejects.jsonl",
-    ]  # fmt: skip
-    for name in made.plan.files:
-        path = made.directory.path / name
-        before = path.read_bytes()
-        path.write_bytes(before.replace(b"1", b"2", 1) if b"1" in before else b"{}\n")
-        with pytest.raises(UnsafePlan, match=f"{name} was changed after it was sealed"):
-            check_tables(made.plan, made.directory)
-        path.unlink()
-        with pytest.raises(UnsafePlan, match=f"{name} is missing"):
-            check_tables(made.plan, made.directory)
-        path.write_bytes(before)
-
-
 def test_a_table_is_read_a_line_at_a_time(tmp_path: Path) -> None:
     """The first line is there before the last is written well: nothing is read whole."""
     with LinesWriter(tmp_path / "lines") as writer:
@@ -243,16 +191,11 @@ def test_a_changed_file_is_named_with_both_digests(tmp_path: Path) -> None:
     assert line.startswith(f"b.jsonl: sealed sha256 {made.plan.parts[1].digest[:12]}…, now ")
 
 
-def test_a_file_that_was_only_touched_is_not_stale(tmp_path: Path) -> None:
-    """Its time differs, so it is read again, and its bytes are the same."""
+def test_a_file_is_read_again_only_where_its_size_or_its_time_differs(tmp_path: Path) -> None:
+    """One that was only touched has the same bytes. A hundred gigabytes are not digested twice; the blocks' own digests
+    still guard what is sent."""
     made = planned(tmp_path)
     os.utime(tmp_path / "export" / "a.jsonl", ns=(5, 5))
-    assert stale_parts(made.plan, find_parts(made.plan)) == []
-
-
-def test_a_file_whose_size_and_time_are_the_same_is_not_read(tmp_path: Path) -> None:
-    """A hundred gigabytes are not digested twice; the blocks' own digests still guard what is sent."""
-    made = planned(tmp_path)
     path = tmp_path / "export" / "b.jsonl"
     before = path.stat()
     path.write_bytes(path.read_bytes().replace(b"Left", b"Kept"))
@@ -349,18 +292,6 @@ def test_a_plan_that_was_applied_is_never_replaced(tmp_path: Path) -> None:
     with pytest.raises(Busy, match="contains the ledger of a plan that was applied") as caught:
         planned(tmp_path, provenance=False)
     assert caught.value.exit_code == 2
-    assert {path.name: path.read_bytes() for path in made.directory.path.iterdir()} == before
-
-
-def test_a_plan_that_fails_halfway_leaves_the_older_one(tmp_path: Path) -> None:
-    """As it was, and nothing beside it."""
-    made = planned(tmp_path)
-    before = {path.name: path.read_bytes() for path in made.directory.path.iterdir()}
-    whole = gzip.compress(b"".join(msgspec.json.encode(row(key=str(n))) + b"\n" for n in range(20_000)))
-    broken = tmp_path / "broken.jsonl.gz"
-    broken.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UnreadableExport):
-        make_plan(made.directory.path, [broken])
     assert {path.name: path.read_bytes() for path in made.directory.path.iterdir()} == before
 
 

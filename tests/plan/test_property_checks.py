@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -74,7 +73,7 @@ def found_in(events: list[Event], folder: Path, **thresholds: Any) -> dict[str, 
     collector = DriftCollector(folder)
     collector.add(counter.take())
     drift = collector.finish(folder / "drift.jsonl")[1]
-    some = replace(facts(), drift=drift, row_at=lambda place: f"row {place + 1}", thresholds=PlanOptions(**thresholds))
+    some = facts(drift=drift, row_at=lambda place: f"row {place + 1}", thresholds=PlanOptions(**thresholds))
     return {one.name: one for one in run_checks(some) if one.name in CHECKS}
 
 

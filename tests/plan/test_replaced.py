@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -83,7 +84,9 @@ def test_a_plan_that_fails_leaves_the_older_one_whole(tmp_path: Path) -> None:
     """And nothing of its own."""
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
     before = contents(made.directory.path)
-    broken = write(tmp_path / "b.jsonl.gz", [b"\x1f\x8b\x08\x00 this is no gzip"])
+    whole = gzip.compress(b"".join(b'{"event":"Seen","id":"u","key":"%d"}\n' % number for number in range(20_000)))
+    broken = tmp_path / "b.jsonl.gz"
+    broken.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UnreadableExport):
         make_plan(made.directory.path, [broken])
     assert contents(made.directory.path) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -49,8 +50,8 @@ def test_apply_refuses_a_changed_file_and_names_it(made: Path, tmp_path: Path) -
     plan, _ = open_plan(made)
     assert {*plan.files, "excluded-ids.txt"} == set(FILES)
     room = empty()
-    for number, name in enumerate(FILES):
-        directory = changed(made, tmp_path, name, gone=number % 2 == 1)
+    for name, gone in product(FILES, (False, True)):
+        directory = changed(made, tmp_path, name, gone)
         with pytest.raises(StalePlan) as told:
             run(directory, room.url, key=room.key())
         assert str(directory / name) in told.value.message
