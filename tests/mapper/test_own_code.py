@@ -33,6 +33,7 @@ from pipeline.values import raw
 from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
 from tests.support.commands import in_process
 from tests.support.jobs import KEYS, code, days, run, sent_once, write_job
+from tests.support.sent_events import events_of
 
 MAPPING = """format: backcast.mapping/1
 tool: shop
@@ -68,17 +69,9 @@ def planned(place: Path, body: str, *rows: dict[str, Any] | str, mapping: str = 
     return plan_export([str(place / "rows.jsonl")], place / "plan", options)
 
 
-def sent(place: Path) -> list[bytes]:
-    """The events that an apply of that plan sends."""
-    plan, directory = open_plan(place / "plan")
-    config = transform_config_for(plan, directory)
-    transformer = BlockTransformer(config)
-    of_blocks = tasks(plan, directory, config.parts, lambda one: task_of(plan, one))
-    return [event for task in of_blocks for event in transformer.sent_events(task)]
-
-
 def events(place: Path) -> list[dict[str, Any]]:
-    return [json.loads(event) for event in sent(place)]
+    """The events that an apply of that plan sends."""
+    return events_of(place / "plan")
 
 
 def without_code(mapping: str) -> str:
@@ -192,7 +185,7 @@ return event
         (
             "return event | {'plan': 1}",
             "python_result",
-            "'plan' is no member of an event; is it one of the properties?",
+            "'plan' is no member of an event; is it one",
         ),
         ("return event | {'properties': []}", "python_result", "properties is of the type list, not a dict"),
         ("return event | {'properties': {1: 2}}", "python_result", "properties has the name 1, which is no text"),

@@ -9,12 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from pipeline.extractors.csv_rows import DelimitedRows
 from pipeline.mapper.program.functions import decode_row, layout_of
 from pipeline.mapper.program.operations import Decode
-from pipeline.models import Dialect, Layout
+from pipeline.models import Layout
 from pipeline.native import AVAILABLE, native
-from pipeline.values import canonical_texts
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed without a compiler")
 
@@ -76,16 +74,6 @@ def test_ordinary_tables_have_a_layout() -> None:
     assert layout_of(DECODES[4], ("a",)) == Layout()
     assert layout_of(DECODES[4], ("p",)) is None
     assert layout_of(Decode("nested", tuple(map(str, range(17)))), ("a",)) is None
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(CELLS, min_size=2, max_size=2))
-def test_the_canonical_record_of_a_row(cells: list[str]) -> None:
-    dialect = Dialect(header=('é"', "a"))
-    line = ",".join('"' + cell.replace('"', '""') + '"' for cell in cells).encode() + b"\n"
-    rows = DelimitedRows(line, 0, dialect, members=True)
-    list(rows)
-    assert rows.canonical(0) == canonical_texts({"a": cells[1], 'é"': cells[0]})
 
 
 def test_what_is_no_row() -> None:

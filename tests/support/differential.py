@@ -58,28 +58,16 @@ AS_OF = 1_800_000_000_000_000
 FILE_ROWS = 200
 BLOCK_BYTES = 1 << 16
 """So small that blocks end within a file."""
-SETTINGS: dict[str, dict[str, str]] = {
+TOOLS = (
+    "mixpanel amplitude segment rudderstack posthog segment-warehouse clevertap june openpanel statsig umami "
+    "ga4-warehouse mixpanel-warehouse mparticle countly heap braze pendo generic everything flat"
+)
+SETTINGS: dict[str, dict[str, str]] = {name: {} for name in TOOLS.split()} | {
     "mixpanel": {"groups": "company"},
-    "amplitude": {},
-    "segment": {},
-    "rudderstack": {},
-    "posthog": {},
-    "segment-warehouse": {},
-    "clevertap": {},
-    "june": {},
-    "openpanel": {},
-    "statsig": {},
-    "umami": {},
-    "ga4-warehouse": {},
-    "mixpanel-warehouse": {},
-    "mparticle": {},
-    "countly": {},
     "heap": {"table": "pageviews"},
     "braze": {"table": "users.behaviors.CustomEvent"},
-    "pendo": {},
     "generic": {"event": "event", "distinct_id": "distinct_id", "timestamp": "timestamp"},
     "everything": {"groups": "team"},
-    "flat": {},
 }
 """The mappings that are tried in turn, with their settings."""
 FORMATS = ("jsonl", "csv", "jsonl", "parquet", "jsonl", "avro")
