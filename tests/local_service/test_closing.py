@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -86,32 +81,3 @@ def until_it_folds(service: LocalService) -> None:
     while not service.store._number("select coalesce(max(receipt), 0) from folded"):
         assert time.monotonic() < until
         time.sleep(0.01)
-
-
-def test_ctrl_c_ends_the_command_while_persons_are_made(stored: bytes, tmp_path: Path) -> None:
-    """One Ctrl-C, exit 0, no traceback, and the file can be opened again."""
-    store = tmp_path / "store.duckdb"
-    store.write_bytes(stored)
-    command = [sys.executable, "-m", "pipeline", "service", "--port", "0", "--store", str(store)]
-    service = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
-    )
-    assert service.stdout is not None
-    url, _, key = (service.stdout.readline().split()[-1].split("=")[-1] for _ in range(3))
-    asking = threading.Thread(target=ask_in_vain, args=(url, key))
-    asking.start()
-    time.sleep(0.5)  # it folds for many times as long
-    began = time.monotonic()
-    service.send_signal(signal.SIGINT)
-    _, errors = service.communicate(timeout=60)
-    took = time.monotonic() - began
-    asking.join()
-    assert (service.returncode, took < ENDS_WITHIN) == (0, True)
-    assert errors.strip() == "Press Ctrl-C to stop."
-    assert folded(store) < MANY
-
-
-def ask_in_vain(url: str, key: str) -> None:
-    headers = {"Authorization": f"Bearer {key}"}
-    with httpx.Client(trust_env=False, verify=False, timeout=60) as client, contextlib.suppress(httpx.TransportError):
-        assert client.post(f"{url}/api/projects/1/query/", json=QUERY, headers=headers).status_code == 503

@@ -140,7 +140,10 @@ def focused(tab: Tab, presses: int = 60) -> list[dict[str, str | bool]]:
 
 
 def test_the_keyboard_reaches_everything(service: LocalService, tab: Tab) -> None:
-    """Tab goes past the menu or through it, to the filters, the button and the list; what has the focus shows it."""
+    """Tab goes past the menu or through it, to the filters, the button and the list; what has the focus shows it.
+
+    The first key press offers the way past the menu, the next takes it: then the content has the focus.
+    """
     tab.open(service.url + "/events")
     order = focused(tab)
     names = [str(one["name"]) for one in order]
@@ -150,10 +153,6 @@ def test_the_keyboard_reaches_everything(service: LocalService, tab: Tab) -> Non
     assert any(name.startswith("/events/0") for name in names)
     assert any(one["tag"] == "SUMMARY" for one in order)
     assert [one for one in order if not one["outline"]] == []
-
-
-def test_the_way_past_the_menu(service: LocalService, tab: Tab) -> None:
-    """The first key press offers it, the next takes it: then the content has the focus."""
     tab.open(service.url + "/")
     tab.press("Tab")
     assert tab.run("document.activeElement.getBoundingClientRect().left >= 0")

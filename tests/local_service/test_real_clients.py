@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from gzip import decompress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -25,8 +24,6 @@ from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
 from pipeline.local_service.settings import Behaviour, preset
 from tests.support.required import require
-from tests.support.scripted_api import answering
-from tests.support.scripted_server import Said
 from tests.support.services import running
 
 pytestmark = pytest.mark.slow
@@ -148,20 +145,6 @@ def test_without_the_flag_the_same_events_are_not_historical() -> None:
     assert [sum(flag is kind for _, flag in copies) for kind in (False, True)] == [len(TRACKED)] * 2
     assert len(landed) == len(TRACKED)
     assert all(one.historical_migration for one in landed)
-
-
-@pytest.mark.parametrize(("sdk", "gzip"), [("posthog-python", False), ("posthog-node", True)])
-def test_it_was_the_batch_endpoint_that_they_used(sdk: str, gzip: bool) -> None:
-    """Several batches, compressed or not, each with the flag: what the tests above mean by sending."""
-    with answering(lambda call: Said(200, {"status": "Ok"})) as service:
-        assert send(sdk, service.url, gzip=gzip) == (0, "")
-    batches = [json.loads(decompress(call.body) if gzip else call.body) for call in service.asked]
-    assert {(call.method, call.path) for call in service.asked} == {("POST", "/batch/")}
-    assert {call.headers["content-type"] for call in service.asked} == {"application/json"}
-    assert {call.headers.get("content-encoding") for call in service.asked} == {"gzip" if gzip else None}
-    assert [(batch["api_key"], batch["historical_migration"]) for batch in batches] == [(KEY, True)] * len(batches)
-    assert [len(batch["batch"]) for batch in batches][:2] == [BATCH, BATCH]
-    assert sum(len(batch["batch"]) for batch in batches) == len(TRACKED) + len(ALSO + SET_LATER[sdk])
 
 
 def test_an_sdk_hears_that_its_batch_was_refused() -> None:

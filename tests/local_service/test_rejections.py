@@ -50,13 +50,13 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_start_is_shown_however_it_was_packed(service: LocalService, way: str) -> None:
+def test_the_start_is_shown_however_it_was_packed(service: LocalService) -> None:
     """Its key is masked in every packing; so it is on the page."""
-    assert CLIENT.post(service.url + "/batch/", **WAYS[way]).status_code == 400
-    assert kept(service).startswith(START)
+    for way, request in WAYS.items():
+        assert CLIENT.post(service.url + "/batch/", **request).status_code == 400
+        assert kept(service).startswith(START), way
     page = CLIENT.get(service.url + "/rejected").text
-    assert "Bought &lt;b&gt;" in page
+    assert page.count("Bought &lt;b&gt;") >= len(WAYS)
     assert KEY not in page
 
 
@@ -69,12 +69,11 @@ HIDDEN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", HIDDEN)
-def test_no_key_is_kept_of_a_body_that_cannot_be_read(service: LocalService, way: str) -> None:
+def test_no_key_is_kept_of_a_body_that_cannot_be_read(service: LocalService) -> None:
     """Neither as it stands nor as base64 of it."""
-    assert CLIENT.post(service.url + "/batch/", **HIDDEN[way]).status_code == 400
-    assert KEY not in kept(service)
-    assert PACKED[:40].decode() not in kept(service)
+    for way, request in HIDDEN.items():
+        assert CLIENT.post(service.url + "/batch/", **request).status_code == 400
+        assert [text for text in (KEY, PACKED[:40].decode()) if text in kept(service)] == [], way
 
 
 def test_a_key_that_nobody_owns_is_masked_too(service: LocalService) -> None:
