@@ -147,8 +147,9 @@ def test_refused_and_unfinished_runs_have_exit_codes_of_their_own(call: Any, tmp
     assert (said.code, said.two_lines[1]) == (6, "Try: run the same command again to resume")
 
 
-def test_a_missing_export_is_exit_3(call: Any, tmp_path: Path) -> None:
-    """A file that is gone is named; --source-root finds it elsewhere."""
+def test_a_plan_that_this_target_cannot_have_is_refused(call: Any, tmp_path: Path) -> None:
+    """A file that is gone is named, and --source-root finds it elsewhere; a plan made without --for is not applied to a
+    region."""
     directory = planned(tmp_path, 10)
     (tmp_path / "export").rename(tmp_path / "elsewhere")
     with serving(scripted(Reply())) as server:
@@ -157,11 +158,7 @@ def test_a_missing_export_is_exit_3(call: Any, tmp_path: Path) -> None:
         assert "part-0.jsonl" in said.two_lines[0]
         said = call("apply", directory, "--to", server.url, "--source-root", tmp_path / "elsewhere")
         assert said.code == 0
-
-
-def test_a_plan_of_another_dialect_is_exit_4(call: Any, tmp_path: Path) -> None:
-    """A plan made without --for is not applied to a region."""
-    said = call("apply", planned(tmp_path, 3), "--to", "us", "--yes")
+    said = call("apply", planned(tmp_path / "here", 3), "--to", "us", "--yes")
     assert said.code == 4
     assert said.two_lines[1] == "Try: plan again with --for us, or rehearse this one"
 

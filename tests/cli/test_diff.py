@@ -93,19 +93,15 @@ def test_the_page_is_whole_and_escapes_every_name(call: Any, different: tuple[Pa
     assert html.count("<main>") == html.count("</main>") == 1
 
 
-def test_a_page_is_never_written_over_another_file(call: Any, tmp_path: Path) -> None:
-    """Which is noticed before the plans are compared."""
+def test_what_cannot_be_compared_or_written_is_a_usage_error(call: Any, tmp_path: Path) -> None:
+    """A page is never written over another file; what is no plan says how to make one."""
     other = tmp_path / "shop.yaml"
     other.write_text("format: x\n", "utf-8")
     a = plan(tmp_path, "a", [row(1)])
     said = call("diff", a, a, "--html", other)
     assert (said.code, other.read_text("utf-8")) == (2, "format: x\n")
     assert "exists and is no such report" in said.two_lines[0]
-
-
-def test_what_is_no_plan_is_a_usage_error(call: Any, tmp_path: Path) -> None:
-    """Exit 2, and how to make one."""
-    said = call("diff", tmp_path, tmp_path)
+    said = call("diff", tmp_path / "none", tmp_path / "none")
     assert said.code == 2
     assert "backcast plan" in said.two_lines[1]
 

@@ -72,21 +72,13 @@ def test_every_option_has_help_with_unit_and_default(command: tuple[str, ...]) -
         assert [one.opts for one in needing if "[default: " not in (one.help or "")] == []
 
 
-def test_help_lists_the_commands_of_the_design(call: Any) -> None:
-    """`backcast --help` names each command with a sentence."""
+def test_a_slip_is_a_usage_error_that_says_what_was_meant(call: Any) -> None:
+    """The help names every command; an unknown one names the nearest, an unknown option points at help."""
     said = call("--help")
     assert [name for name in COMMANDS if f"  {name} " in said.out] == list(COMMANDS)
-
-
-def test_an_unknown_command_names_the_nearest(call: Any) -> None:
-    """A slip is a usage error that says what was meant."""
     said = call("rehears")
     assert said.code == 2
     assert "Did you mean 'rehearse'?" in said.two_lines[0]
-
-
-def test_an_unknown_option_points_at_help(call: Any) -> None:
-    """What cannot be parsed is exit 2 and two lines."""
     said = call("plan", "--nonsense")
     assert (said.code, said.two_lines[1]) == (2, "Try: backcast plan --help")
 

@@ -80,7 +80,6 @@ def test_progress_has_its_numbers(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert {name: line[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_that_may_run_for_long_has_it(command: str) -> None:
+def test_every_command_that_may_run_for_long_has_it() -> None:
     """In its help."""
-    assert "--log-format" in in_process(command, "--help").stdout
+    assert [one for one in COMMANDS if "--log-format" not in in_process(one, "--help").stdout] == []

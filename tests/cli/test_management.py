@@ -93,16 +93,12 @@ def test_a_command_is_one_operation(call: Any, command: str) -> None:
     assert program.json == said.body or not said.body
 
 
-def test_projects_are_listed_without_a_project(call: Any) -> None:
-    """Their ids are what --project takes."""
+def test_the_project_is_given_or_the_only_one_of_the_key(call: Any) -> None:
+    """Projects are listed without one; with more than one, the error lists them and nothing more is asked."""
     with answering(always(Said(200, {"count": 1, "results": [{"id": 123456, "name": "Shop"}]}))) as service:
         printed = call("projects", "list", "--to", service.url)
     assert [one.path for one in service.asked] == ["/api/projects/"]
     assert (printed.out.split("\n")[1].split(), printed.code) == (["123456", "Shop"], 0)
-
-
-def test_the_only_project_of_a_key_is_taken(call: Any) -> None:
-    """With more than one, the error lists them and nothing more is asked."""
     shop, test = {"id": 7, "name": "Shop"}, {"id": 8, "name": "Test"}
     for projects, code in (([shop], 0), ([shop, test], 2)):
         answers = scripted(Said(200, {"results": projects}), Said(200, FUNCTION))
@@ -170,18 +166,14 @@ def test_a_table_shows_no_secret_and_json_shows_what_the_key_may_read(call: Any)
         assert program.json == answer
 
 
-def test_what_strangers_wrote_does_not_drive_the_terminal(call: Any) -> None:
-    """Escape sequences and markup in a name are shown, in answers and in errors."""
+def test_what_is_shown_is_inert_and_exact(call: Any) -> None:
+    """Escape sequences and markup of strangers are shown; --json says numbers and texts as the service did."""
     wild = "\x1b]0;x\x07[red]a\u202eb"
     with answering(scripted(Said(200, {"id": ID, "name": wild}), Said(400, {"detail": wild}))) as service:
         words = ["hog-functions", "get", ID, "--to", service.url, "--project", "7"]
         shown, failed = call(*words), call(*words)
     for text in (shown.out, failed.err):
         assert r"\x1b]0;x\x07[red]a\u202eb" in text
-
-
-def test_json_says_numbers_and_texts_as_the_service_did(call: Any) -> None:
-    """Beyond 64 bits, and half a pair of surrogates."""
     with answering(
         always(Said(200, b'{"execution_order": 123456789012345678901234567890, "name": "\\ud800 \xc3\xbc"}'))
     ) as service:

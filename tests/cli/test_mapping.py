@@ -78,8 +78,9 @@ cases:
 """
 
 
-def test_a_mapping_with_open_choices_is_unfinished(call: Any, tmp_path: Path) -> None:
-    """`check` and `test` list the choices and exit with 7, though the file is valid and its case passes."""
+def test_a_mapping_with_open_choices_is_unfinished_and_its_plan_not_ready(call: Any, tmp_path: Path) -> None:
+    """`check` and `test` list the choices and exit with 7, though its case passes; its plan cannot be applied until
+    they are made."""
     mine = tmp_path / "mine.yaml"
     mine.write_text(UNDECIDED, "utf-8")
     checked = call("mapping", "check", mine)
@@ -96,10 +97,6 @@ def test_a_mapping_with_open_choices_is_unfinished(call: Any, tmp_path: Path) ->
     assert call("mapping", "test", mine, "--json").json["open"] == {
         str(mine): {"event": "no column has the names of events"}
     }
-
-
-def test_a_plan_with_open_choices_is_not_ready(call: Any, tmp_path: Path) -> None:
-    """A draft plans, so that its events can be looked at, and the plan cannot be applied until the choices are made."""
     mine, rows, plan = tmp_path / "mine.yaml", tmp_path / "rows.jsonl", tmp_path / "plan"
     rows.write_text('{"customer":"c-1","at":"2023-01-02T03:04:05Z"}\n')
     mine.write_text(UNDECIDED, "utf-8")

@@ -54,7 +54,8 @@ def ugly(folder: Path) -> tuple[Path, Path]:
 
 
 def test_an_ugly_export_shows_what_the_mapping_does_not_say(call: Any, tmp_path: Path) -> None:
-    """References, columns, rows, keys, candidates and verbs, each with its numbers."""
+    """References, columns, rows, keys, candidates and verbs, each with its numbers; on a terminal too, with the patch
+    at its end."""
     mapping, export = ugly(tmp_path)
     said = call("mapping", "check", mapping, "--against", export, "--json")
     assert said.code == 0
@@ -77,6 +78,17 @@ def test_an_ugly_export_shows_what_the_mapping_does_not_say(call: Any, tmp_path:
         "{lower: /host}": "the value stays as it is in every row",
         "lookup of /place": "no text is in the table",
     }
+    said = call("mapping", "check", mapping, "--against", export / "a.jsonl", export / "b.jsonl")
+    assert said.code == 0
+    for part in (
+        "all 9 rows", "References that no row has: /pagee, /robot", "Columns that no rule uses: plan",
+        "Rows that no rule for events takes: 2 rows", "Rejected: 2 bad_json", "Keys: 1 row is left out",
+        "none of them", "no row is skipped by it",
+    ):  # fmt: skip
+        assert part in said.out, part
+    assert said.out.endswith(found["patch"])
+    assert call("mapping", "check", mapping, "--all").code == 2
+    assert call("mapping", "check", mapping, "--json").code == 2
 
 
 def test_the_patch_can_be_pasted(call: Any, tmp_path: Path) -> None:
@@ -93,28 +105,6 @@ def test_the_patch_can_be_pasted(call: Any, tmp_path: Path) -> None:
     assert second == {"events": [*first["events"], "New"], "fields": [*first["fields"], "fresh"]}
     mapping.write_text(MAPPING + again)
     assert call("mapping", "check", mapping).code == 0
-
-
-def test_the_terminal_shows_the_same(call: Any, tmp_path: Path) -> None:
-    """The text has each part, and ends with the patch as it is pasted; files after the first are part of the export."""
-    mapping, export = ugly(tmp_path)
-    said = call("mapping", "check", mapping, "--against", export / "a.jsonl", export / "b.jsonl")
-    assert said.code == 0
-    for part in (
-        "all 9 rows", "References that no row has: /pagee, /robot", "Columns that no rule uses: plan",
-        "Rows that no rule for events takes: 2 rows", "Rejected: 2 bad_json", "Keys: 1 row is left out",
-        "none of them", "no row is skipped by it",
-    ):  # fmt: skip
-        assert part in said.out, part
-    patch = call("mapping", "check", mapping, "--against", export, "--json").json["patch"]
-    assert said.out.endswith(patch)
-
-
-def test_what_does_not_go_together(call: Any, tmp_path: Path) -> None:
-    """Options of --against need it."""
-    mapping, _ = ugly(tmp_path)
-    assert call("mapping", "check", mapping, "--all").code == 2
-    assert call("mapping", "check", mapping, "--json").code == 2
 
 
 @pytest.mark.parametrize(

@@ -142,25 +142,22 @@ def test_a_mapping_is_recognised_when_none_is_named(call: Any, tmp_path: Path) -
     assert (said.code, said.json["format"]) == (0, "backcast.survey/1")
 
 
-def test_rows_that_nobody_recognises_are_never_guessed(call: Any, tmp_path: Path) -> None:
-    """An export that looks like no tool asks for -m: exit 2, and nothing is written."""
+def test_what_nobody_recognises_is_never_guessed(call: Any, tmp_path: Path) -> None:
+    """An export that looks like no tool asks for -m; one that two mappings recognise equally names both; nothing is
+    written."""
     said = call("plan", export(tmp_path / "export", 3), "-o", tmp_path / "plan")
     assert said.code == 2
     assert "-m MAPPING" in said.two_lines[1]
     assert not (tmp_path / "plan" / "plan.json").exists()
-
-
-MIXPANEL = {"event": "a", "properties": {"time": 1600000000, "distinct_id": "u"}}
-AMPLITUDE = {"event_type": "a", "event_time": "2021-01-01 00:00:00.000000", "device_id": "d"}
-
-
-def test_rows_of_two_tools_are_never_guessed(call: Any, tmp_path: Path) -> None:
-    """An export that two mappings recognise equally is an error that names both."""
     mixed = tmp_path / "mixed.jsonl"
     mixed.write_text((json.dumps(MIXPANEL | AMPLITUDE) + "\n") * 3, "utf-8")
     said = call("plan", mixed, "-o", tmp_path / "plan")
     assert said.code == 2
     assert [tool in said.two_lines[0] for tool in ("amplitude", "mixpanel")] == [True, True]
+
+
+MIXPANEL = {"event": "a", "properties": {"time": 1600000000, "distinct_id": "u"}}
+AMPLITUDE = {"event_type": "a", "event_time": "2021-01-01 00:00:00.000000", "device_id": "d"}
 
 
 @pytest.mark.parametrize("content", [b"\n \n", gzip.compress(b"", mtime=0)])

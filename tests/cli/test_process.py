@@ -107,15 +107,13 @@ def test_a_defect_is_exit_1_in_two_lines(call: Any, monkeypatch: pytest.MonkeyPa
     assert (said.code, said.two_lines[0]) == (1, "Error: a bug in backcast: ZeroDivisionError: surprise")
 
 
-def test_main_exits_with_the_code(tmp_path: Path) -> None:
-    """The console script ends with the command's exit code."""
+def test_errors_are_two_lines_with_the_code_of_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A control sequence in a file's name is shown, never obeyed; the console script ends with the command's exit
+    code."""
     with pytest.raises(SystemExit) as leaving:
         main(["status", str(tmp_path)])
     assert leaving.value.code == 2
-
-
-def test_an_error_is_two_lines_whatever_a_name_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    """A control sequence or a line end in a file's name is shown, never obeyed."""
+    capsys.readouterr()
     assert run(["survey", "no\x1b\nsuch"]) == 3
     said = capsys.readouterr().err.splitlines()
     assert [line.split(":")[0] for line in said] == ["Error", "Try"]

@@ -98,8 +98,9 @@ def test_a_run_that_met_nobody_has_sent_nothing(tmp_path: Path) -> None:
     assert in_ledger(directory, "select tries, state from batches") == [(23, "waiting")]
 
 
-def test_a_killed_run_leaves_its_tries(tmp_path: Path) -> None:
-    """What a run wrote before it was killed counts, and what is said of a batch in doubt is its last failure."""
+def test_what_a_killed_run_wrote_counts(tmp_path: Path) -> None:
+    """Its tries, its last failure, the request in flight: the batch, sent again, is a retry for apply and for
+    status."""
     directory = planned(tmp_path, 20, files=1)
     calls = 0
 
@@ -118,17 +119,13 @@ def test_a_killed_run_leaves_its_tries(tmp_path: Path) -> None:
     found = status_result(plan, read_status(plan, place))
     assert found.batches == BatchCounts(2, 2, 1, 0)
     assert [(one.tries, one.status, one.detail) for one in found.doubts] == [(2, 503, "busy")]
+    directory = planned(tmp_path / "in flight", 20, files=1)
 
-
-def test_requests_count_the_same_after_a_kill(tmp_path: Path) -> None:
-    """A request that was in flight at the kill is a try, and its batch, sent again, a retry: apply and status agree."""
-    directory = planned(tmp_path, 20, files=1)
-
-    def send(body: bytes) -> Response:
+    def interrupted(body: bytes) -> Response:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_to(directory, CallDestination(send), send_limits=SendLimits(1))
+        run_to(directory, CallDestination(interrupted), send_limits=SendLimits(1))
     plan, place = open_plan(directory)
     found = status_result(plan, read_status(plan, place))
     assert ([one.tries for one in found.doubts], found.batches) == ([1], BatchCounts(1, 1, 0, 0))

@@ -27,7 +27,7 @@ def some(kind: str, zone: str, first: str, count: int) -> list[Window]:
     return list(islice(calendar.from_(calendar.window(first)), count))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(["day", "hour"]),
     st.sampled_from(ZONES),
@@ -57,32 +57,21 @@ def test_a_day_is_as_long_as_its_clocks_say(zone: str, label: str, hours: float)
     assert window.end - window.start == hours * HOUR
 
 
-def test_a_day_that_a_zone_skipped_is_no_window() -> None:
-    """Apia went from 29 December 2011 to the 31st."""
+def test_days_and_hours_that_a_clock_skips_or_repeats() -> None:
+    """A skipped day or hour has no path and is no window; a repeated hour is one window of two hours; a day is its
+    zone's own."""
     assert [one.label for one in some("day", "Pacific/Apia", "2011-12-29", 2)] == ["2011-12-29", "2011-12-31"]
     hours = some("hour", "Pacific/Apia", "2011-12-29T22", 4)
     assert [one.label[-5:] for one in hours] == ["29T22", "29T23", "31T00", "31T01"]
     assert {one.end - one.start for one in hours} == {HOUR}
-
-
-def test_the_hour_that_spring_skips_is_no_window() -> None:
-    """No clock shows it, so no file has its path."""
     found = some("hour", "America/New_York", "2024-03-10T00", 4)
     assert [window.label[-2:] for window in found] == ["00", "01", "03", "04"]
     assert {window.end - window.start for window in found} == {HOUR}
-
-
-def test_the_hour_that_autumn_repeats_is_one_window_of_two_hours() -> None:
-    """Both have the same path, and are read together."""
     found = some("hour", "America/New_York", "2024-11-03T00", 3)
     assert [(window.label[-2:], (window.end - window.start) // HOUR) for window in found] == [
         ("00", 1), ("01", 2), ("02", 1),
     ]  # fmt: skip
     assert format_utc(found[1].start) == "2024-11-03T05:00:00Z"
-
-
-def test_a_day_is_the_zones_own() -> None:
-    """The same label begins elsewhere at another instant."""
     (tokyo,) = some("day", "Asia/Tokyo", "2024-01-02", 1)
     (utc,) = some("day", "UTC", "2024-01-02", 1)
     assert (utc.start - tokyo.start, tokyo.end - tokyo.start) == (9 * HOUR, DAY)
@@ -108,15 +97,11 @@ def test_what_is_no_window_says_how_one_is_written(kind: str, text: str) -> None
 # -- paths -------------------------------------------------------------------------------------------------
 
 
-def test_a_template_spells_the_date_as_strftime_does() -> None:
-    """Digits only: no locale has a say."""
+def test_a_template_spells_the_date_as_strftime_does_below_any_folder(tmp_path: Path) -> None:
+    """Digits only, no locale has a say; a folder with the marks of a pattern is only a folder."""
     wall = datetime(2024, 1, 5, 7)
     form = "%Y/%y/%m/%d/%j/%H/%M/%S/%%"
     assert PathTemplate(f"a/{{date:{form}}}/*.gz", "hour").at(wall) == f"a/{wall.strftime(form)}/*.gz"
-
-
-def test_a_folder_with_the_marks_of_a_pattern_is_only_a_folder(tmp_path: Path) -> None:
-    """What the job file's own folder is called means nothing."""
     import glob
 
     folder = tmp_path / "[a]*?"

@@ -48,8 +48,8 @@ def loaded(folder: Path, text: str) -> object:
     return load_job(path)
 
 
-def test_every_documented_key_is_understood(tmp_path: Path) -> None:
-    """The example of the documentation, whole."""
+def test_every_documented_key_is_understood_and_what_is_not_said_is_the_careful_choice(tmp_path: Path) -> None:
+    """The example of the documentation, whole; without keys 49 hours of lag, no lookback, no rejects, merges held."""
     (tmp_path / "job.yaml").write_text(WHOLE, "utf-8")
     job = load_job(tmp_path / "job.yaml")
     assert (job.name, job.plan.mapping, job.plan.timezone, job.to) == (
@@ -68,10 +68,6 @@ def test_every_documented_key_is_understood(tmp_path: Path) -> None:
     )
     assert job.state == tmp_path / "state/nightly-mixpanel"
     assert job.source.at(job.first.wall) == "exports/2024/01/01/*.jsonl.gz"
-
-
-def test_what_a_job_does_not_say_is_the_careful_choice(tmp_path: Path) -> None:
-    """49 hours of lag, no lookback, no rejects, merges held."""
     (tmp_path / "job.yaml").write_text(LEAST, "utf-8")
     job = load_job(tmp_path / "job.yaml")
     assert (job.lag, job.lookback, job.missing, job.plan.max_rejects) == (49 * HOUR, 0, "wait", "0")
@@ -87,8 +83,9 @@ def test_what_a_job_does_not_say_is_the_careful_choice(tmp_path: Path) -> None:
     assert (accepting.plan.max_rejects, accepting.plan.allow_key_conflicts) == ("0", True)
 
 
-def test_the_numbers_of_a_plans_checks_are_keys_of_gates(tmp_path: Path) -> None:
-    """With fractions where the option has them, and the option's own bounds."""
+def test_options_of_plans_and_of_later_steps_are_keys(tmp_path: Path) -> None:
+    """One key is one option, also where several steps have it, with its own bounds; a wrong value is an error with its
+    place."""
     path = tmp_path / "job.yaml"
     path.write_text(LEAST + "gates: {spike: 8, level: 2.5, gap: 3, hour_events: 2000}\n", "utf-8")
     plan = load_job(path).plan
@@ -97,10 +94,6 @@ def test_the_numbers_of_a_plans_checks_are_keys_of_gates(tmp_path: Path) -> None
         path.write_text(LEAST + f"gates: {{{wrong}}}\n", "utf-8")
         with pytest.raises(JobError, match=says):
             load_job(path)
-
-
-def test_the_options_of_later_steps_are_keys(tmp_path: Path) -> None:
-    """One key is one option, also where several steps have it; a wrong value is an error with its place."""
     said = (
         "rehearse: each\nfunctions: pause\nsettle: 15m\nproject: 7\napi: eu\ntransport: batch\nverify: {fields: all}\n"
     )
@@ -191,21 +184,20 @@ def test_an_error_names_the_place_and_what_to_write(
     assert error.message.endswith(f"at {tmp_path / 'job.yaml'}:{place}")
 
 
-def test_an_empty_file_and_a_missing_one_say_what_to_do(tmp_path: Path) -> None:
-    """Neither is a traceback."""
+def test_a_file_that_is_no_job_says_what_to_do(tmp_path: Path) -> None:
+    """Empty, missing, a folder, nested too deeply, or with an error in the mapping, whose own place is named."""
     with pytest.raises(JobError, match="a job is empty"):
         loaded(tmp_path, "")
     with pytest.raises(UsageError, match="cannot read the job file"):
         load_job(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match="cannot read the job file"):
         load_job(tmp_path)
-
-
-def test_an_error_in_the_mapping_names_the_mapping(tmp_path: Path) -> None:
-    """Its own place, not the job file's."""
     (tmp_path / "mine.yaml").write_text("format: backcast.mapping/1\ntool: shop\nevnt: /e\n")
     with pytest.raises(MappingError, match=r"mine\.yaml:3:1"):
         load_job(write_job(tmp_path, "eu", mapping="mine.yaml"))
+    with pytest.raises(JobError, match="nested more than 32 levels deep") as caught:
+        loaded(tmp_path, f"job: {'[' * 50_000}{']' * 50_000}\n")
+    assert (caught.value.line, caught.value.exit_code) == (1, 2)
 
 
 def test_promoted_properties_are_never_final_in_a_job(tmp_path: Path) -> None:
@@ -218,10 +210,3 @@ def test_promoted_properties_are_never_final_in_a_job(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(mapping, "utf-8")
     with pytest.raises(JobError, match=r"own\.yaml has `promoted: final`"):
         loaded(tmp_path, LEAST.replace("mapping: mixpanel", "mapping: own.yaml"))
-
-
-def test_a_job_that_is_nested_too_deeply_is_told_with_its_place(tmp_path: Path) -> None:
-    """Before a parser's own limits end it, or make it take long."""
-    with pytest.raises(JobError, match="nested more than 32 levels deep") as caught:
-        loaded(tmp_path, f"job: {'[' * 50_000}{']' * 50_000}\n")
-    assert (caught.value.line, caught.value.exit_code) == (1, 2)
