@@ -50,30 +50,23 @@ def poison(*bad: str) -> Callable[[Asked], Reply]:
 
 
 def test_a_poison_event_is_found_and_the_rest_settles(tmp_path: Path) -> None:
-    """A 400 is halved down to the event that causes it, which is refused by uuid; 199 others settle, once each."""
+    """A 400 is halved down to the event that causes it, which is refused by uuid; 199 others settle, once each.
+    A second apply neither sends it again nor forgets it."""
     directory = planned(tmp_path, 200, batch=100)
     with serving(poison(uuid(77))) as server:
         outcome = run(directory, server.url)
         taken = Counter(one for batch in uuids(server.asked) if uuid(77) not in batch for one in batch)
         requests = len(server.asked)
         assert len({one.body for one in server.asked}) == requests  # no body is sent again after a 400
+        again = run(directory, server.url)
+        assert len(server.asked) == requests
     assert (outcome.balanced, outcome.problem) == (True, None)
     assert (outcome.counts.accepted, outcome.counts.refused, outcome.counts.in_doubt) == (199, 1, 0)
+    assert (again.counts.refused, again.counts.already_settled, again.balanced) == (1, 199, True)
     assert taken == Counter(uuid(number) for number in range(200) if number != 77)
     assert requests <= 2 + 2 * 7
     assert in_ledger(directory, "select uuid, status from refused_events") == [(uuid(77), 400)]
     assert balances(outcome, open_plan(directory)[0])
-
-
-def test_a_refused_event_stays_refused(tmp_path: Path) -> None:
-    """A second apply neither sends it again nor forgets it."""
-    directory = planned(tmp_path, 20)
-    with serving(poison(uuid(3))) as server:
-        run(directory, server.url)
-        before = len(server.asked)
-        outcome = run(directory, server.url)
-        assert len(server.asked) == before
-    assert (outcome.counts.refused, outcome.counts.already_settled, outcome.balanced) == (1, 19, True)
 
 
 def test_a_413_is_halved(tmp_path: Path) -> None:

@@ -118,20 +118,6 @@ def test_each_phase_is_settled_before_the_next_one_begins(tmp_path: Path) -> Non
     assert tell(outcome.counts) == {name: (events, 0, 0, 0) for name, events in PLANNED.items()}
 
 
-def test_a_service_has_the_persons_groups_and_profiles_of_the_plan(tmp_path: Path) -> None:
-    """Devices are one with their users, group types are numbered as the plan says, profiles are filled."""
-    directory = planned_in_phases(tmp_path)
-    with LocalService() as service:
-        outcome = run(directory, service.url, key=service.capture_key, send_limits=SendLimits(8, AT_ONCE))
-        persons = service.persons()
-        groups = {(one.index, one.type) for one in service.groups()}
-        ids = sorted(sorted(one.distinct_ids) for one in persons if one.properties.get("plan"))
-    assert outcome.balanced
-    assert outcome.counts.made == 66
-    assert ids == [[f"device-{one}", f"person-{one}"] for one in range(7)]
-    assert groups == set(enumerate(TYPES))
-
-
 @pytest.mark.parametrize("most", [12, 2])
 def test_group_types_arrive_in_the_order_of_the_plan(tmp_path: Path, most: int) -> None:
     """The first groups go alone, also in the halves of a request that is too large; the others follow at once."""

@@ -322,18 +322,6 @@ def test_the_run_ends_in_order_when_its_time_is_over(tmp_path: Path) -> None:
     assert len(sent) == len(set(sent)) == 100
 
 
-def test_a_run_that_was_done_when_its_time_was_over_is_done(tmp_path: Path) -> None:
-    """The last answer came after the time: everything settled, so nothing is unfinished."""
-    directory = planned(tmp_path, 10, files=1)
-
-    def send(body: bytes) -> Response:
-        time.sleep(0.3)
-        return OK
-
-    outcome = run_to(directory, CallDestination(send), send_limits=SendLimits(1, AT_ONCE, max_seconds=0.1))
-    assert (outcome.balanced, outcome.problem) == (True, None)
-
-
 def test_the_time_of_a_run_ends_a_long_wait(tmp_path: Path) -> None:
     """A pause that the service asked for does not outlast --max-duration."""
     directory = planned(tmp_path, 10, files=1)
@@ -363,22 +351,6 @@ def test_every_try_that_settles_nothing_is_a_row(tmp_path: Path) -> None:
     assert all(0 <= row[6] < 60 for row in found)
     assert times == sorted(times)
     assert times[0][-1] == "Z"
-
-
-def test_tries_are_seen_while_the_outage_lasts(tmp_path: Path) -> None:
-    """Another connection reads the failures of a batch that is still being tried."""
-    directory = planned(tmp_path, 10, files=1)
-    seen: list[int] = []
-
-    def answer(asked: Asked) -> Reply:
-        ((tries,),) = in_ledger(directory, "select count(*) from tries")
-        seen.append(tries)
-        return Reply() if seen[-1] >= 2 else Reply(503)
-
-    with serving(answer) as server:
-        retry_policy = RetryPolicy(seconds=60, first=0.05, most=0.2)
-        assert run(directory, server.url, send_limits=SendLimits(1, retry_policy)).balanced
-    assert seen[-1] >= 2
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pipeline.delivery.retry import RetryPolicy
 from pipeline.local_service import LocalService
 from tests.support import terminals
 from tests.support.commands import in_process
-from tests.support.deliveries import AT_ONCE, KEY, Asked, Reply, forget, planned, run, serving
+from tests.support.deliveries import KEY, Asked, Reply, forget, planned, run, serving
 
 pytestmark = pytest.mark.slow
 
@@ -130,24 +130,6 @@ def test_a_run_knows_how_long_it_waited_and_will(tmp_path: Path) -> None:
     assert all("no connection" in last_failure for last_failure, _, _ in seen if last_failure)
     assert max(idle for idle, _ in failing) > 0.3
     assert all(abs(idle + patience - 0.6) < 0.01 for idle, patience in failing if idle < 0.6)
-
-
-def test_in_flight_never_exceeds_the_limit(tmp_path: Path) -> None:
-    """Batches that wait for a free sender are not in flight."""
-    seen: list[tuple[int, int]] = []
-    directory = planned(tmp_path, 100, files=1, batch=2)
-
-    def slow(asked: Asked) -> Reply:
-        time.sleep(0.01)
-        return Reply()
-
-    with serving(slow) as server:
-        run(
-            directory, server.url, send_limits=SendLimits(3, AT_ONCE),
-            progress=lambda counts: seen.append((counts.in_flight, counts.limit)),
-        )  # fmt: skip
-    assert max(flying for flying, _ in seen) > 1
-    assert all(flying <= limit for flying, limit in seen)
 
 
 class Slow:

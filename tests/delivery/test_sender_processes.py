@@ -1,6 +1,6 @@
 """Several processes that send one plan: what one would send, whichever of them dies, within the limits of one.
 
-With a parent and workers that die, too, again and again: `make soak` (soak_senders).
+With a parent and workers that die, too, again and again: `make soak` (soak_cluster).
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ import multiprocessing
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,20 +22,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.config import Secret
-from pipeline.delivery import sender_processes
-from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.outcome import RunCounts, SendLimits
-from pipeline.delivery.sender_processes import SenderProcesses
 from pipeline.delivery.shares import shares_of_blocks
 from pipeline.errors import Refused, Unfinished, UsageError
-from pipeline.ledger import Ledger, read_batches, read_totals
+from pipeline.ledger import read_batches, read_totals
 from pipeline.local_service import LocalService
 from pipeline.models import Dialect, Part
 from pipeline.options import PlanOptions
 from pipeline.options.pace import read_limits
 from pipeline.plan.canary import Ranges
-from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import SealedBlock
 from tests.support.crashes import KEYS
 from tests.support.deliveries import (
@@ -47,7 +39,6 @@ from tests.support.deliveries import (
     KEY,
     Asked,
     Reply,
-    applying,
     copies,
     identities,
     landed,
@@ -165,40 +156,14 @@ def test_refused_events_of_all_processes_count(tmp_path: Path) -> None:
     assert (outcome.problem, outcome.counts.refused, outcome.unsent) == (None, first.counts.refused, 0)
 
 
-def test_an_interrupt_ends_all_processes_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in flight is settled, the ledgers are one, and the next run sends the rest. Each process is asked once:
-    more messages than one would fill these pipes, while a request takes long."""
-    monkeypatch.setattr(sender_processes, "STOP", b"x" * 150_000)
+def test_a_signal_to_all_processes_ends_them_in_order(tmp_path: Path) -> None:
+    """As a service manager sends it: what is in flight is settled, the ledgers are one, the next run sends the rest."""
     directory = planned(tmp_path, 400, files=4)
-    interrupted, over = threading.Event(), threading.Event()
     with LocalService(keys=KEYS) as service:
+        arrived, over = threading.Event(), threading.Event()
 
         def answer(asked: Asked) -> Reply:
             if asked.number > 10 and not over.is_set():
-                interrupted.set()
-                time.sleep(0.5)
-            return passed_on(service.url, asked.body)
-
-        with serving(answer) as server:
-            outcome = run(directory, server.url, send_limits=LIMITS, senders=2, interrupted=interrupted)
-            assert str(outcome.problem) == "stopped by hand; what was in flight is settled"
-            assert outcome.counts.in_doubt == 0
-            assert 100 < outcome.counts.accepted < 200
-            assert not (directory / "senders").exists()
-            over.set()
-            assert run(directory, server.url, send_limits=LIMITS).balanced
-        assert set(copies(service).values()) == {1}
-        assert landed(service) == identities(400)
-
-
-def test_a_signal_to_all_processes_ends_them_in_order(tmp_path: Path) -> None:
-    """As a service manager sends it."""
-    directory = planned(tmp_path, 400, files=4)
-    with LocalService(keys=KEYS) as service:
-        arrived = threading.Event()
-
-        def answer(asked: Asked) -> Reply:
-            if asked.number > 10:
                 arrived.set()
                 time.sleep(0.7)
             return passed_on(service.url, asked.body)
@@ -217,6 +182,11 @@ def test_a_signal_to_all_processes_ends_them_in_order(tmp_path: Path) -> None:
         assert "stopped by hand; what was in flight is settled" in said
         events = json.loads(told)["events"]
         assert (events["in_doubt"], events["accepted"]) == (0, len(copies(service)))
+        assert not (directory / "senders").exists()
+        over.set()
+        with serving(answer, port=server.port) as again:
+            assert run(directory, again.url, send_limits=LIMITS).balanced
+        assert landed(service) == identities(400)
         assert set(copies(service).values()) == {1}
 
 
@@ -286,32 +256,6 @@ def test_a_process_that_cannot_be_started_again_ends_the_run_in_order(
     assert str(outcome.problem) == "a sender process cannot be started: Resource temporarily unavailable"
     assert outcome.counts.in_doubt <= LIMITS.concurrency // 2 * 10  # of the one that was killed
     assert outcome.counts.accepted >= 40
-
-
-def test_a_merge_that_fails_leaves_the_counts_of_all(tmp_path: Path) -> None:
-    """The rows stay where they are, and the next run merges them."""
-    directory = planned(tmp_path, 100, files=4)
-    full = threading.Event()
-    full.set()
-
-    def disk(stage: str, steps: Sequence[str]) -> None:
-        if full.is_set() and "merge senders" in steps:
-            error = sqlite3.OperationalError("database or disk is full")
-            error.sqlite_errorname = "SQLITE_FULL"
-            raise error
-
-    plan, place = open_plan(directory)
-    with LocalService(keys=KEYS) as service:
-        connect = partial(CaptureDestination, service.url)
-        with closing(connect(key=Secret(KEY))) as destination, closing(Ledger(place.ledger, disk)) as ledger:
-            ledger.open(plan.digest, "test", destination.address, Secret(KEY))
-            others = SenderProcesses(2, connect)
-            outcome = applying(plan, place, destination, ledger, LIMITS, others=others).run()
-        assert (outcome.counts.accepted, outcome.unsent) == (100, 0)
-        assert (directory / "senders").exists()
-        full.clear()
-        assert run(directory, service.url, send_limits=LIMITS).counts.already_settled == 100
-        assert set(copies(service).values()) == {1}
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=9), st.integers(1, 4))

@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.pace import Allowed
-from pipeline.delivery.retry import RetryPolicy
 from pipeline.delivery.throttle import RateController, Throttle
-from pipeline.options.pace import RateLimit
 from tests.support.deliveries import AT_ONCE, OK, Asked, Reply, planned, run, serving
 
 pytestmark = pytest.mark.slow
@@ -239,32 +237,6 @@ def test_nobody_passes_a_gate_once_the_run_is_stopping() -> None:
 # -- real sockets --------------------------------------------------------------------------------------------
 
 
-def test_a_real_service_that_admits_so_many_a_second_is_not_stormed(tmp_path: Path) -> None:
-    """200 requests to a server of 100 a second: all settle, soon, and of every request few are answered with 429."""
-    directory = planned(tmp_path, 200, files=1, batch=1)
-    lock = threading.Lock()
-    bucket = Admitting(100.0, 0.0)
-    limited = 0
-
-    def answer(asked: Asked) -> Reply:
-        nonlocal limited
-        with lock:
-            _, response = bucket(time.monotonic(), 0)
-            limited += response is LIMITED
-        return Reply(response.status)
-
-    bucket.last = time.monotonic()
-    with serving(answer) as server:
-        began = time.monotonic()
-        outcome = run(directory, server.url, send_limits=SendLimits(8, RetryPolicy(seconds=60, first=0.05, most=1.0)))
-        seconds = time.monotonic() - began
-        asked = len(server.asked)
-    assert outcome.balanced
-    assert asked == 200 + limited
-    assert limited < 50
-    assert seconds < 20
-
-
 def test_a_pause_asked_of_one_batch_is_kept_by_the_run(tmp_path: Path) -> None:
     """A 429 with Retry-After: 1 on the third request: for a second no request of any batch comes."""
     directory = planned(tmp_path, 40, files=1, batch=2)
@@ -281,22 +253,3 @@ def test_a_pause_asked_of_one_batch_is_kept_by_the_run(tmp_path: Path) -> None:
     assert outcome.balanced
     # One more may have been on its way when the pause was asked for.
     assert max(later - earlier for earlier, later in pairwise(times)) > 0.8
-
-
-def test_a_run_keeps_the_rate_it_is_given(tmp_path: Path) -> None:
-    """At 400 a second, 450 events that fit into one request arrive by the second, from the first request on."""
-    directory = planned(tmp_path, 450, files=1, batch=5_000)
-    arrived: list[tuple[float, int]] = []
-
-    def answer(asked: Asked) -> Reply:
-        arrived.append((time.monotonic(), len(asked.events)))
-        return Reply()
-
-    with serving(answer) as server:
-        outcome = run(directory, server.url, send_limits=SendLimits(8, AT_ONCE, rates=(RateLimit(400.0),)))
-    assert outcome.balanced
-    first = arrived[0][0]
-    for count, (at, _) in enumerate(arrived):
-        sent = sum(events for _, events in arrived[:count])
-        assert sent <= 400 * (at - first + 0.2)  # a tenth at once, and a tenth for the way
-    assert sorted(events for _, events in arrived) == [50, 400]

@@ -227,29 +227,18 @@ def test_a_worker_has_a_working_directory_of_its_own(
 def test_the_directory_of_a_plan_need_not_be_seen(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in its files is then sent to the workers, or decided here; the plan is the same."""
-    monkeypatch.setattr(ranged_files, "MOST_BYTES", 1)
-    here = plan_of(PEOPLE, tmp_path / "here", workers=0)
-    (tmp_path / "there").mkdir()
-    with cluster.one_worker(mounts={tmp_path / "there": None}):
-        there = plan_of(PEOPLE, tmp_path / "there", engine=dask(cluster))
-    assert there.digest == here.digest
-
-
-def test_an_unfinished_plan_that_a_worker_has_is_not_this_one(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On its own disk, at the same path: pieces are not read from there."""
+    """What is in its files is then sent to the workers, or decided here; the plan is the same. An unfinished one that a
+    worker has on its own disk at the same path is not this one: pieces are not read from there."""
     monkeypatch.setattr(ranged_files, "MOST_BYTES", 1)
     here = plan_of(PEOPLE, tmp_path / "here", workers=0)
     left = tmp_path / "left" / "unfinished-plan"
     left.mkdir(parents=True)
     shutil.copy2(tmp_path / "here" / "blocks.jsonl", left)
     os.utime(left / "blocks.jsonl", (1, 1))
-    (tmp_path / "there").mkdir()
-    with cluster.one_worker(mounts={tmp_path / "there": tmp_path / "left"}):
-        there = plan_of(PEOPLE, tmp_path / "there", engine=dask(cluster))
-    assert there.digest == here.digest
+    for name, seen in (("empty", None), ("stale", left.parent)):
+        (tmp_path / name).mkdir()
+        with cluster.one_worker(mounts={tmp_path / name: seen}):
+            assert plan_of(PEOPLE, tmp_path / name, engine=dask(cluster)).digest == here.digest
 
 
 def assert_matches(problem: object, pattern: str) -> None:

@@ -220,16 +220,13 @@ def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: P
         assert done.returncode == 0
         assert keyed(directory, KEY, server.url).balanced
         assert backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0").returncode == 0
+    # Where the first key was turned away nothing was sent, so another one is no danger.
+    other = planned(tmp_path / "other", 20, files=1)
+    with serving(scripted(Reply(401), Reply())) as server:
+        assert keyed(other, "phc_testWRONG", server.url).unsent == 20
+        assert keyed(other, "phc_testRIGHT", server.url).balanced
     held = b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
     assert b"phc_test" not in held
-
-
-def test_a_mistyped_key_is_mended_without_a_word(tmp_path: Path) -> None:
-    """Where the first key was turned away nothing was sent, so another one is no danger."""
-    directory = planned(tmp_path, 20, files=1)
-    with serving(scripted(Reply(401), Reply())) as server:
-        assert keyed(directory, "phc_testWRONG", server.url).unsent == 20
-        assert keyed(directory, "phc_testRIGHT", server.url).balanced
 
 
 # -- power, and another machine ------------------------------------------------------------------------------

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import mkdtemp
-from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.config import Secret
-from pipeline.errors import BrokenLedger, Busy, Unfinished
+from pipeline.errors import BrokenLedger, Busy
 from pipeline.ledger import (
     BatchKey,
     Ledger,
@@ -25,7 +24,6 @@ from pipeline.ledger import (
     read_refused_events,
     read_summary,
     read_totals,
-    sender_ledgers,
     state_digest,
 )
 from pipeline.ledger.schema import VERSION, read_meta
@@ -202,30 +200,3 @@ def test_a_version_without_sender_ledgers_refuses_a_ledger_that_has_some(tmp_pat
         assert schema() == str(VERSION + 1)
         ledger.merge_senders()
         assert schema() == str(VERSION)
-
-
-def test_a_damaged_one_is_named(tmp_path: Path) -> None:
-    """Not the plan's own, which is whole."""
-    path = tmp_path / "ledger.sqlite"
-    shared(path, ["settled"] * 9, 1).close()
-    one = folder_of(path) / "1-1" / "ledger.sqlite"
-    content = bytearray(one.read_bytes())
-    content[4096:] = b"x" * (len(content) - 4096)
-    one.write_bytes(content)
-    with pytest.raises(BrokenLedger, match=rf"the ledger \S+{folder_of(path).name}/1-1/ledger.sqlite is damaged"):
-        opened(path)
-    with pytest.raises(BrokenLedger, match=r"ledger.sqlite, or one in \S+senders, is damaged"):
-        read_summary(path)
-
-
-def test_a_folder_that_cannot_be_made_ends_the_run(tmp_path: Path) -> None:
-    """As a full disk does; nothing is recorded."""
-    path = tmp_path / "ledger.sqlite"
-    with closing(opened(path)) as ledger:
-        folder_of(path).write_text("a file")
-        with (
-            patch.object(sender_ledgers, "remove"),
-            pytest.raises(Unfinished, match=r"the folder \S+ cannot be made: Not a directory"),
-        ):
-            ledger.add_senders(1, "test", KEY)
-        assert ledger.totals().batches_made == 0

@@ -440,6 +440,3 @@ def adds_up(ledger: Path, *, parts: bool = False) -> Totals:
     assert parts or len(places["settled"]) + len(places["refused"]) <= totals.batches_sent
     assert totals.batches_split == len(places["split"])
     return totals
-
-
-Dying = Callable[[Scene, Path, Path, int], None]
