@@ -43,28 +43,36 @@ def test_records_have_the_fields_of_the_source(ask: Asking) -> None:
     assert full == made
 
 
-@pytest.mark.parametrize(
-    ("body", "attr"),
-    [
-        ({}, "hog"),
-        ({"hog": ""}, "hog"),
-        ({"hog": "x" * 102401}, "hog"),
-        ({"hog": "h", "name": "x" * 401}, "name"),
-        ({"hog": "h", "type": "novel"}, "type"),
-        ({"hog": "h", "execution_order": 32768}, "execution_order"),
-        ({"hog": "h", "execution_order": -1}, "execution_order"),
-        ({"hog": "h", "masking": {}}, "masking__ttl"),
-        ({"hog": "h", "masking": {"ttl": 59, "hash": "x"}}, "masking__ttl"),
-        ({"hog": "h", "masking": {"ttl": 86401, "hash": "x"}}, "masking__ttl"),
-        ({"hog": "h", "masking": {"ttl": 60}}, "masking__hash"),
-        ({"hog": "h", "filters": {"source": "elsewhere"}}, "filters__source"),
-        ({"template_id": "template-nowhere"}, "template_id"),
-        ({"hog": "h", "enabled": None}, "enabled"),
-    ],
-)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({}, "hog"),
+    ({"hog": ""}, "hog"),
+    ({"hog": "x" * 102401}, "hog"),
+    ({"name": "x" * 401}, "name"),
+    ({"type": "novel"}, "type"),
+    ({"execution_order": 32768}, "execution_order"),
+    ({"execution_order": -1}, "execution_order"),
+    ({"masking": {}}, "masking__ttl"),
+    ({"masking": {"ttl": 59, "hash": "x"}}, "masking__ttl"),
+    ({"masking": {"ttl": 86401, "hash": "x"}}, "masking__ttl"),
+    ({"masking": {"ttl": 60}}, "masking__hash"),
+    ({"filters": {"source": "elsewhere"}}, "filters__source"),
+    ({"template_id": "template-nowhere"}, "template_id"),
+    ({"enabled": None}, "enabled"),
+    ({"inputs_schema": [{"key": "templating"}], "inputs": {"templating": "x"}}, "inputs__templating"),
+]
+for templating in ("jinja", None, 1, []):
+    wrong = {"inputs_schema": [{"key": "a"}], "inputs": {"a": {"value": "x", "templating": templating}}}
+    REFUSED += [
+        ({"inputs_schema": [{"key": "a", "templating": templating}]}, "inputs_schema__0__templating"),
+        (wrong, "inputs__a__templating"),
+        ({"mappings": [wrong]}, "mappings__0__inputs__a__templating"),
+    ]
+
+
+@pytest.mark.parametrize(("body", "attr"), REFUSED)
 def test_what_the_source_refuses(ask: Asking, body: dict[str, Any], attr: str) -> None:
     """Required fields, bounds and choices that the contract does not show."""
-    refused(ask("POST", LIST, body), attr)
+    refused(ask("POST", LIST, body if attr in ("hog", "template_id") else {"hog": "h"} | body), attr)
 
 
 def test_what_the_source_takes_and_changes(ask: Asking) -> None:
@@ -125,9 +133,8 @@ def test_inputs_and_filters_carry_the_code_that_the_service_makes(ask: Asking) -
         assert (found["filters"]["bytecode"][:2], found["filters"]["transpiled"]) == (["_H", 1], None)
         assert "source" in bare(found["filters"])
     assert bare(first["masking"]) == {"ttl": 60, "threshold": None, "hash": "{event}"}
-    assert {name: first[name] for name in ("inputs", "filters", "masking", "mappings", "bytecode", "transpiled")} == {
-        name: again[name] for name in ("inputs", "filters", "masking", "mappings", "bytecode", "transpiled")
-    }
+    for name in ("inputs", "filters", "masking", "mappings", "bytecode", "transpiled"):
+        assert first[name] == again[name]
     assert (first["bytecode"][:2], first["transpiled"]) == (["_H", 1], None)
     assert other["bytecode"] != first["bytecode"]
     assert other["inputs"]["a"]["bytecode"] != first["inputs"]["a"]["bytecode"]
@@ -137,10 +144,7 @@ def test_inputs_and_filters_carry_the_code_that_the_service_makes(ask: Asking) -
         assert ask("PATCH", path, {name: first[name]}).json()[name] == first[name]
     forged = first["inputs"]["b"] | {"bytecode": ["mine"], "order": 9, "transpiled": "mine"}
     sent = {"inputs": {"a": {"value": {}}, "b": forged}, "filters": first["filters"] | {"bytecode": ["mine"]}}
-    assert ask("PATCH", path, sent).json() | {"version": 0, "updated_at": 0} == ask("GET", path).json() | {
-        "version": 0,
-        "updated_at": 0,
-    }
+    assert ask("PATCH", path, sent).status_code == 200
     found = ask("GET", path).json()
     assert (found["inputs"], found["filters"]) == (first["inputs"], first["filters"])
     (item,) = ask("GET", f"{LIST}?id={first['id']}").json()["results"]
@@ -156,26 +160,16 @@ def test_types_in_typescript_are_transpiled(ask: Asking) -> None:
         assert set(found["transpiled"]) == {"lang", "code", "stl"}
 
 
-@pytest.mark.parametrize("templating", [True, False, "hog", "liquid"])
-def test_a_template_may_be_hog_or_liquid(ask: Asking, templating: object) -> None:
+def test_a_template_may_be_hog_or_liquid(ask: Asking) -> None:
     """Of an input and of its schema, accepted and given back; a Liquid template is not compiled."""
-    schema = [{"key": "a", "type": "string", "templating": templating}]
-    one = {"inputs_schema": schema, "inputs": {"a": {"value": "{{ event }}", "templating": templating}}}
-    made = ask.made(hog="h", mappings=[one], **one)
-    for found in (made, made["mappings"][0], ask("GET", f"{LIST}{made['id']}/").json()):
-        assert found["inputs_schema"] == schema
-        assert found["inputs"]["a"]["templating"] == templating
-        assert ("bytecode" in found["inputs"]["a"]) is (templating in (True, "hog"))
-
-
-@pytest.mark.parametrize("templating", ["jinja", None, 1, []])
-def test_no_other_template_is_taken(ask: Asking, templating: object) -> None:
-    """400 names the field, of a mapping too."""
-    schema, given = [{"key": "a", "templating": templating}], {"a": {"value": "x", "templating": templating}}
-    refused(ask("POST", LIST, {"hog": "h", "inputs_schema": schema}), "inputs_schema__0__templating")
-    refused(ask("POST", LIST, {"hog": "h", "inputs_schema": [{"key": "a"}], "inputs": given}), "inputs__a__templating")
-    mapping = {"inputs_schema": [{"key": "a"}], "inputs": given}
-    refused(ask("POST", LIST, {"hog": "h", "mappings": [mapping]}), "mappings__0__inputs__a__templating")
+    for templating in (True, False, "hog", "liquid"):
+        schema = [{"key": "a", "type": "string", "templating": templating}]
+        one = {"inputs_schema": schema, "inputs": {"a": {"value": "{{ event }}", "templating": templating}}}
+        made = ask.made(hog="h", mappings=[one], **one)
+        for found in (made, made["mappings"][0], ask("GET", f"{LIST}{made['id']}/").json()):
+            assert found["inputs_schema"] == schema
+            assert found["inputs"]["a"]["templating"] == templating
+            assert ("bytecode" in found["inputs"]["a"]) is (templating in (True, "hog"))
 
 
 def test_an_input_that_is_null_is_not_there(ask: Asking) -> None:
@@ -183,9 +177,6 @@ def test_an_input_that_is_null_is_not_there(ask: Asking) -> None:
     schema = [{"key": "a"}, {"key": "templating"}]
     made = ask.made(hog="h", inputs_schema=schema, inputs={"a": None, "templating": {"value": None}})
     assert {key: one["value"] for key, one in made["inputs"].items()} == {"templating": None}
-    refused(
-        ask("POST", LIST, {"hog": "h", "inputs_schema": schema, "inputs": {"templating": "x"}}), "inputs__templating"
-    )
 
 
 def test_put_updates_as_patch_does(fresh: Asking) -> None:
@@ -288,16 +279,11 @@ def test_runs_have_the_shapes_of_the_source(ask: Asking) -> None:
     hours = ask("GET", path + "metrics/?interval=hour&after=2023-11-14T20:00:00Z").json()["labels"]
     assert hours == ["2023-11-14T20:00", "2023-11-14T21:00", "2023-11-14T22:00"]
     assert ask("GET", path + "metrics/totals/").json() == {"totals": {}}
-    for query, attr in (
-        ("logs/?limit=0", "limit"),
-        ("logs/?limit=501", "limit"),
-        ("logs/?after=x", "after"),
-        ("metrics/?interval=month", "interval"),
-        ("metrics/?breakdown_by=x", "breakdown_by"),
-        ("metrics/?after=0001-01-01&interval=hour", "after"),
-        ("metrics/totals/?before=x", "before"),
+    for query in (
+        *("logs/?limit=0", "logs/?limit=501", "logs/?after=x", "metrics/?interval=month", "metrics/?breakdown_by=x"),
+        *("metrics/?after=0001-01-01&interval=hour", "metrics/totals/?before=x"),
     ):
-        refused(ask("GET", path + query), attr)
+        refused(ask("GET", path + query), query.partition("?")[2].partition("=")[0])
 
 
 def test_an_invocation_needs_a_configuration(ask: Asking) -> None:
@@ -310,13 +296,13 @@ def test_an_invocation_needs_a_configuration(ask: Asking) -> None:
 
 
 def test_the_unsettled_points_are_switches() -> None:
-    """Broadcast and icons are away unless they are switched on."""
-    with asking(preset("observed")) as ask:
-        id = ask.made(hog="h")["id"]
-        assert ask("POST", f"{LIST}{id}/broadcast/", {}).status_code == 404
-        for path in ("icon/?id=x", "icons/"):
-            answer = ask("GET", LIST + path)
-            assert answer.json()["detail"] == "This action does not support personal API key access"
+    """Broadcast and icons are away unless they are switched on; the list of projects needs its scope, project:read."""
+    closed = management_service.shared("observed")
+    assert closed("POST", f"{LIST}{closed.made(hog='h')['id']}/broadcast/", {}).status_code == 404
+    for path in ("icon/?id=x", "icons/"):
+        assert closed("GET", LIST + path).json()["detail"] == "This action does not support personal API key access"
+    for scope, status in (("hog_function:read", 403), ("project:read", 200)):
+        assert closed("GET", "/api/projects/", key=key_with(scope)).status_code == status
     with asking(preset("observed", broadcast="success", icons="open")) as ask:
         id = ask.made(hog="h")["id"]
         assert ask("POST", f"{LIST}{id}/broadcast/", {}).json() == {"success": True}
@@ -327,24 +313,20 @@ def test_the_unsettled_points_are_switches() -> None:
 
 def test_further_filters_of_the_list(ask: Asking) -> None:
     """Search in names and descriptions, and filters that hold others."""
-    with asking(
-        preset("observed"),
-        seed={
-            "hog_functions": [
-                {"name": "Alpha", "hog": "h", "filters": {"events": [{"id": "a", "order": 1}]}},
-                {"description": "about alpha", "name": "B", "hog": "h", "filters": {"events": [{"id": "b"}]}},
-                {"name": "w", "hog": "h", "type": "warehouse_source_webhook"},
-            ]
-        },
-    ) as seeded:
-
-        def names(query: str) -> set[str]:
-            return {one["name"] for one in seeded("GET", f"{LIST}?{query}").json()["results"]}
-
-        assert names("") == {"Alpha", "B"}
-        assert names("search=ALPHA") == {"Alpha", "B"}
-        assert names('filters={"events":[{"id":"a"}]}') == {"Alpha"}
-        assert names('filter_groups=[{"events":[{"id":"a"}]},{"events":[{"id":"b"}]}]') == {"Alpha", "B"}
+    functions = [
+        {"name": "Alpha", "hog": "h", "filters": {"events": [{"id": "a", "order": 1}]}},
+        {"description": "about alpha", "name": "B", "hog": "h", "filters": {"events": [{"id": "b"}]}},
+        {"name": "w", "hog": "h", "type": "warehouse_source_webhook"},
+    ]
+    wanted = {
+        "": {"Alpha", "B"},
+        "search=ALPHA": {"Alpha", "B"},
+        'filters={"events":[{"id":"a"}]}': {"Alpha"},
+        'filter_groups=[{"events":[{"id":"a"}]},{"events":[{"id":"b"}]}]': {"Alpha", "B"},
+    }
+    with asking(preset("observed"), seed={"hog_functions": functions}) as seeded:
+        for query, names in wanted.items():
+            assert {one["name"] for one in seeded("GET", f"{LIST}?{query}").json()["results"]} == names, query
     refused(ask("GET", f"{LIST}?filter_groups=x"), "filter_groups")
     refused(ask("GET", f"{LIST}?search={'x' * 201}"), "search")
     assert ask("GET", f"{LIST}?limit=x&offset=y").status_code == 200
@@ -354,25 +336,21 @@ def test_recordings_as_the_source_has_them(fresh: Asking) -> None:
     """Another list, an update that marks as viewed, a deletion that asks nothing, more of sharing."""
     root = "/api/projects/1/session_recordings/"
     found = fresh("GET", root + "?limit=2").json()
-    assert ([one["id"] for one in found["results"]], found["has_next"], found["version"]) == (
-        ["rec-2", RECORDING],
-        True,
-        4,
-    )
+    listed = [one["id"] for one in found["results"]]
+    assert (listed, found["has_next"], found["version"]) == (["rec-2", RECORDING], True, 4)
     picked = fresh("GET", root, params={"session_ids": json.dumps(["rec-3"])}).json()
     assert [one["id"] for one in picked["results"]] == ["rec-3"]
     wrong = fresh("GET", root + "?novel=1")
     assert json.loads(wrong.json()["detail"])[0]["loc"] == ["novel"]
     assert fresh("PATCH", root + RECORDING, {"viewed": True}).json() == {"success": True}
-    assert fresh("GET", root + RECORDING).json()["viewed"] is True
-    assert fresh("GET", root + RECORDING).json()["viewers"] == ["user1@example.com"]
+    seen = fresh("GET", root + RECORDING).json()
+    assert (seen["viewed"], seen["viewers"]) == (True, ["user1@example.com"])
     for body in ({}, {"viewed": False}, {"person": {}}):
         refused(fresh("PATCH", root + RECORDING, body), None)
     assert fresh("GET", root + "nowhere").json()["detail"] == "Recording not found"
     assert fresh("DELETE", root + "nowhere").status_code == 204
-    assert {"settings", "password_required", "share_passwords"} < set(
-        fresh("GET", root + RECORDING + "/sharing").json()
-    )
+    sharing = fresh("GET", root + RECORDING + "/sharing").json()
+    assert {"settings", "password_required", "share_passwords"} < set(sharing)
 
 
 def test_calls_are_counted_by_the_minute_and_the_hour() -> None:
@@ -387,12 +365,6 @@ def test_calls_are_counted_by_the_minute_and_the_hour() -> None:
         assert ask("GET", "/api/projects/2/session_recordings/").status_code == 200
         now[0] += 60_000_000
         assert ask("GET", "/api/projects/1/session_recordings/").status_code == 200
-
-
-def test_projects_need_their_scope(ask: Asking) -> None:
-    """project:read, as the source has it."""
-    assert ask("GET", "/api/projects/", key=key_with("hog_function:read")).status_code == 403
-    assert ask("GET", "/api/projects/", key=key_with("project:read")).status_code == 200
 
 
 def test_settings_are_set_by_name() -> None:
