@@ -18,8 +18,8 @@ from tests.support.plain_http import PLAIN
 pytestmark = pytest.mark.slow
 
 
-def crawl(service: LocalService, start: str = "/", of_a_kind: int = 2) -> dict[str, httpx.Response]:
-    """The pages that links lead to from one, so many of each kind: with these parameters at this place."""
+def crawl(service: LocalService, start: str = "/") -> dict[str, httpx.Response]:
+    """The pages that links lead to from one, two of each kind: with these parameters at this place."""
     found: dict[str, httpx.Response] = {}
     kinds = Counter[tuple[Any, ...]]()
     waiting = [start]
@@ -29,7 +29,7 @@ def crawl(service: LocalService, start: str = "/", of_a_kind: int = 2) -> dict[s
             url = httpx.URL(address)
             kind = (*url.path.split("/")[1:2], url.path.count("/"), *sorted(url.params))
             kinds[kind] += address not in found
-            if address in found or kinds[kind] > of_a_kind:
+            if address in found or kinds[kind] > 2:
                 continue
             found[address] = client.get(address)
             if found[address].headers["content-type"].startswith("text/html") and address != "/docs":

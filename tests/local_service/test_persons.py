@@ -269,7 +269,7 @@ def _made(step: tuple[str, str, str, dict[str, Any]]) -> dict[str, Any]:
     return identify(one, two, **values) if kind == "identify" else alias(one, two, kind, **values)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(steps=st.lists(_STEPS, min_size=2, max_size=12), sizes=st.lists(st.integers(1, 4), min_size=12, max_size=12))
 def test_looking_in_between_changes_nothing(steps: list[Any], sizes: list[int]) -> None:
     """Persons made in one go are those made bit by bit, however the events are batched."""

@@ -12,6 +12,6 @@ from tests.local_service.test_schemathesis import LEAST_OF_ALL, NOT_SAID, SETTIN
 
 @pytest.mark.parametrize("behaviour", NOT_SAID)
 def test_every_operation_keeps_to_the_document(tmp_path: Path, behaviour: Behaviour) -> None:
-    """As `make test` does, where one of the operations that take a whole hog function stands for the others."""
+    """As `make test` does for the contract, and without the details of bodies that are a whole hog function."""
     asked = SETTINGS.replace("{more}", NOT_SAID[behaviour]).replace("{apart}", "")
     assert cases(tmp_path, behaviour, asked) > LEAST_OF_ALL
