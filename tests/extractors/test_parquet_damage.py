@@ -41,9 +41,7 @@ FILES: dict[str, tuple[pa.Table, dict[str, Any]]] = {
 
 def written(name: str) -> bytes:
     table, options = FILES[name]
-    target = io.BytesIO()
-    pq.write_table(table, target, row_group_size=12, **options)
-    return target.getvalue()
+    return parquet(table, row_group_size=12, **options)
 
 
 def footer_of(whole: bytes) -> int:
@@ -82,11 +80,44 @@ def test_one_damaged_byte_of_a_footer_loses_no_row(tmp_path: Path, name: str) ->
     check(name, tmp_path / "a.parquet", 2, 70)
 
 
-def damaged(path: Path, whole: bytes, cause: str) -> None:
-    path.write_bytes(whole)
-    with pytest.raises(UnreadableExport, match=f"a.parquet is not a whole Parquet file: .*{cause}") as raised:
-        ids(path)
-    assert raised.value.path == "a.parquet"
+def parquet(table: pa.Table, **options: Any) -> bytes:
+    target = io.BytesIO()
+    pq.write_table(table, target, **options)
+    return target.getvalue()
+
+
+def damages() -> dict[str, tuple[bytes, str]]:
+    """Damaged files, and what is said of each."""
+    whole = written("uncompressed")
+    checked = parquet(PLAIN, compression="none", use_dictionary=False, write_page_checksum=True)
+    footer, at = footer_of(whole), checked.index(b"s5")
+    name, length = whole.index(b"id", footer), len(whole) - 8 - footer
+    first, second = (parquet(PLAIN.slice(0, rows), row_group_size=12) for rows in (24, 36))
+    end = footer_of(first)
+    assert second.startswith(first[:end])
+    return {
+        "a name that is not UTF-8": (whole[:name] + b"\xff\xff" + whole[name + 2 :], "can't decode"),
+        # Every event would lack that property.
+        "two names of a column": (whole[:name] + b"ie" + whole[name + 2 :], "column 'ie', row group 1 'id'"),
+        # The footer agrees with itself, but leaves out a row group that lies in the file.
+        "a lost row group": (
+            second[: footer_of(second)] + first[end:], f"no column that has the page at byte {end:,}",
+        ),
+        "a footer that is too long": (
+            whole[:-8] + b"more" + (length + 4).to_bytes(4, "little") + b"PAR1",
+            f"its footer has {length + 4:,} bytes and ends after {length:,}",
+        ),
+        "a page with a checksum": (checked[:at] + b"t" + checked[at + 1 :], ""),
+    }  # fmt: skip
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    """With what contradicts it: a writer's checksums, the names, the length of the footer, the pages of the file."""
+    for what, (content, cause) in damages().items():
+        (tmp_path / "a.parquet").write_bytes(content)
+        with pytest.raises(UnreadableExport, match=f"a.parquet is not a whole Parquet file: .*{cause}") as raised:
+            ids(tmp_path / "a.parquet")
+        assert raised.value.path == "a.parquet", what
 
 
 def test_row_groups_that_a_footer_lost_are_missed(tmp_path: Path) -> None:
@@ -100,49 +131,6 @@ def test_row_groups_that_a_footer_lost_are_missed(tmp_path: Path) -> None:
         except UnreadableExport as error:
             found.add(error.message.rpartition(": ")[2])
     assert "its footer states 56 rows, and 40 in its row groups" in found
-
-
-def test_a_name_that_is_not_utf8_is_damage(tmp_path: Path) -> None:
-    """Python's own error for it is not an error of ours."""
-    whole = written("uncompressed")
-    at = whole.index(b"id", footer_of(whole))
-    damaged(tmp_path / "a.parquet", whole[:at] + b"\xff\xff" + whole[at + 2 :], "can't decode")
-
-
-def test_a_column_has_one_name(tmp_path: Path) -> None:
-    """A damaged name in the schema would leave every event without that property."""
-    whole = written("uncompressed")
-    at = whole.index(b"id", footer_of(whole))
-    damaged(tmp_path / "a.parquet", whole[:at] + b"ie" + whole[at + 2 :], "column 'ie', row group 1 'id'")
-
-
-def test_pages_that_a_footer_does_not_name_are_missed(tmp_path: Path) -> None:
-    """A footer that agrees with itself but leaves out a row group that lies in the file."""
-    short, long = io.BytesIO(), io.BytesIO()
-    pq.write_table(PLAIN.slice(0, 24), short, row_group_size=12)
-    pq.write_table(PLAIN.slice(0, 36), long, row_group_size=12)
-    first, second = short.getvalue(), long.getvalue()
-    assert second.startswith(first[: footer_of(first)])
-    lost = second[: footer_of(second)] + first[footer_of(first) :]
-    damaged(tmp_path / "a.parquet", lost, f"no column that has the page at byte {footer_of(first):,}")
-
-
-def test_bytes_of_a_footer_beyond_its_content_are_damage(tmp_path: Path) -> None:
-    """Its length is stated at the end of the file."""
-    whole = written("uncompressed")
-    length = len(whole) - 8 - footer_of(whole)
-    longer = whole[:-8] + b"more" + (length + 4).to_bytes(4, "little") + b"PAR1"
-    damaged(tmp_path / "a.parquet", longer, f"its footer has {length + 4:,} bytes and ends after {length:,}")
-
-
-def test_a_page_with_a_checksum_is_checked(tmp_path: Path) -> None:
-    """Where the writer kept checksums, a damaged value is damage of the file."""
-    target = io.BytesIO()
-    options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
-    pq.write_table(PLAIN, target, **options)
-    whole = target.getvalue()
-    at = whole.index(b"s5")
-    damaged(tmp_path / "a.parquet", whole[:at] + b"t" + whole[at + 1 :], "")
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -13,7 +13,7 @@ import pytest
 
 from pipeline import extractors
 from pipeline.errors import UnreadableExport, UsageError
-from pipeline.models import Dialect, Notice, Source
+from pipeline.models import Dialect, Notice, Part, Source
 
 ROW = b'{"event":"a"}\n'
 
@@ -194,6 +194,13 @@ def test_a_format_is_recognised_by_content(tmp_path: Path) -> None:
     write(tmp_path, {**files, "d.json": b"oops\n" + ROW * 3})
     parts = extractors.open_source([str(tmp_path)]).parts
     assert [(part.format, *part.codecs) for part in parts] == [("jsonl",), ("csv",), ("jsonl", "gzip"), ("jsonl",)]
+
+
+def test_a_part_of_an_unknown_format_is_not_read(tmp_path: Path) -> None:
+    """As a plan of a later version could name one."""
+    part = Part(0, "a", str(tmp_path / "a"), "", (), "later", Dialect(), 1, 1)
+    with pytest.raises(UnreadableExport, match="'later'"):
+        extractors.blocks(part)
 
 
 def test_reports_describe_a_part(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ BORDERS: list[tuple[dict[str, Any], str]] = [
     ({"time": AS_OF}, "recent_timestamp"),
     ({"time": AS_OF - 48 * HOUR + 1}, "recent_timestamp"),
     ({"time": AS_OF - 48 * HOUR}, ""),
+    ({"event": None, "distinct_id": None, "time": None}, "missing_event"),  # the first that is broken is reported
 ]
 """Each rule at its border: the last good value, and the next one with the rule's code."""
 
@@ -105,21 +106,12 @@ def test_each_rule_at_its_border(members: dict[str, Any], expected: str) -> None
     assert made.count == 1 + (not expected)
 
 
-@pytest.mark.parametrize(
-    ("time", "expected"), [(AS_OF, ""), (AS_OF - 1, ""), (AS_OF + 1, "future_timestamp"), (-1, "ancient_timestamp")]
-)
-def test_allow_recent_lets_the_last_48_hours_in_and_nothing_else(time: int, expected: str) -> None:
-    """Who accepts to be billed may; the future stays out."""
-    assert code_of({"time": time}, allow_recent=True) == expected
-
-
-def test_the_first_rule_that_is_broken_is_the_one_reported() -> None:
-    """A row with every fault has one code: that of its event name."""
-    assert code_of({"event": None, "distinct_id": None, "time": None}) == "missing_event"
-
-
 def test_every_rule_has_a_code_of_its_own_or_says_bad_value() -> None:
-    """Codes are stable: this list is the contract."""
+    """Codes are stable: this list is the contract. Who accepts to be billed may send what is recent; the future stays
+    out."""
+    times = (AS_OF, AS_OF - 1, AS_OF + 1, -1)
+    codes = ["", "", "future_timestamp", "ancient_timestamp"]
+    assert [code_of({"time": time}, allow_recent=True) for time in times] == codes
     assert [rule.code for rule in RULES] == [
         "missing_event", "long_event", "junk_distinct_id", "missing_distinct_id", "long_distinct_id",
         "bad_value", "missing_timestamp", "bad_timestamp", "ancient_timestamp", "future_timestamp",
@@ -139,32 +131,26 @@ def test_every_rule_has_a_code_of_its_own_or_says_bad_value() -> None:
     ],
 )
 def test_the_window_is_half_open(time: int, options: dict[str, int], expected: str) -> None:
-    """`since` is in, `until` is out, so that windows side by side neither overlap nor leave a gap."""
+    """`since` is in, `until` is out, so that windows side by side neither overlap nor leave a gap. Who asked to be
+    forgotten is left out too: the very id, nothing like it."""
     assert skip_code(time, ("u-1",), rules(**options)) == expected
-
-
-def test_an_excluded_person_is_skipped() -> None:
-    """People who asked to be forgotten: the very id, nothing like it."""
     chosen = ValidationContext.of(SealedOptions(as_of=AS_OF), Limits(), frozenset({"u-1"}))
-    assert [skip_code(THEN, (one,), chosen) for one in ("u-1", "U-1", "u-10", None)] == [
-        "excluded_id", "", "", "",
-    ]  # fmt: skip
+    assert [skip_code(THEN, (one,), chosen) for one in ("u-1", "U-1", "u-10", None)] == ["excluded_id", "", "", ""]
 
 
 def test_an_event_may_have_900_kib_and_no_byte_more() -> None:
-    """Encoded, as it stands in the request."""
-    assert event_too_large(b"x" * 921_600, rules()) is None
-    fault = event_too_large(b"x" * 921_601, rules())
-    assert fault == RejectReason("event_too_large", "the event has 921601 bytes; the limit is 921600")
-
-
-def test_an_event_stays_under_a_million_bytes_when_it_is_stored_as_text() -> None:
-    """The service keeps it as JSON inside JSON: two quotes around it, a backslash before each of its own."""
+    """Encoded, as it stands in the request. The service keeps it as JSON inside JSON, two quotes around it and a
+    backslash before each of its own, where it stays under a million. A lower limit is possible."""
     fits = b'"' * 400_000 + b"x" * 199_997
-    assert (len(fits), event_too_large(fits, rules())) == (599_997, None)
-    assert event_too_large(fits + b"x", rules()) == RejectReason(
-        "event_too_large", "stored as text the event has 1000000 bytes; the limit is 999999"
-    )
+    for event, more, message in (
+        (b"x" * 921_600, 921_601, "the event has 921601 bytes; the limit is 921600"),
+        (fits, 599_998, "stored as text the event has 1000000 bytes; the limit is 999999"),
+    ):
+        assert (len(event) + 1, event_too_large(event, rules())) == (more, None)
+        assert event_too_large(event + b"x", rules()) == RejectReason("event_too_large", message)
+    small, large = (draft(key="k", properties={"p": "x" * length}) for length in (1, 400))
+    made = walk([small, large], SealedOptions(as_of=AS_OF), Limits(event_bytes=450), frozenset())
+    assert [reject.code for reject in made.rejects] == ["event_too_large"]
 
 
 # -- the fast path ------------------------------------------------------------------------------------------
@@ -371,13 +357,6 @@ def test_what_a_rule_declares_of_usual_rows_is_true(one: UnvalidatedEvent, allow
     assert usual is not None, "each rule here declares something; else every row goes the slow way"
     if usual(one.time, one.distinct_id, chosen.newest) and check(draft(event=one.event), chosen) is None:
         assert check(one, chosen) is None
-
-
-def test_the_fast_path_keeps_a_smaller_limit_of_size() -> None:
-    """The limit on an event is configurable, also below what is surely small."""
-    small, large = (draft(key="k", properties={"p": "x" * length}) for length in (1, 400))
-    made = walk([small, large], SealedOptions(as_of=AS_OF), Limits(event_bytes=450), frozenset())
-    assert [reject.code for reject in made.rejects] == ["event_too_large"]
 
 
 def draft_copy(one: UnvalidatedEvent) -> UnvalidatedEvent:
