@@ -29,6 +29,7 @@ from tests.support.export_apis import (
     encrypted,
     exporting,
     fetch,
+    fetched,
     files,
     in_archive,
     instead,
@@ -52,8 +53,7 @@ APIS: dict[str, Api] = {
 def test_a_fetched_folder_is_planned_without_a_hint(name: str, tmp_path: Path) -> None:
     """All events of all windows are rows of the plan, which recognises the tool; the rest of the folder is no row."""
     api = APIS[name]
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path / "export", 4)
+    found, _ = fetched(api, tmp_path / "export", 4)
     plan = pipeline.plan_export(tmp_path / "export", tmp_path / "plan", PlanOptions(workers=0))
     assert (found.rows, found.fewer, len(found.manifest.files)) == (91, 0, 3)
     assert (plan.tool, plan.rows.read, plan.rows.mapped) == (name, 91, 91)
@@ -66,8 +66,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str,
     found = {}
     for name, api in APIS.items():
         folder = tmp_path_factory.mktemp(name)
-        with exporting(api) as server:
-            fetch(api, server, folder, 4)
+        fetched(api, folder, 4)
         found[name] = {name: content for name, content in files(folder).items() if name != MANIFEST}
     return found
 
@@ -110,9 +109,8 @@ def test_a_fault_that_passes_changes_nothing(
     """Whatever request it meets, the folder has the bytes of a fetch without a fault."""
     for fault, spoil in FAULTS[name].items():
         api, clock = replace(APIS[name], faults={0: spoil, 3: spoil}), FakeClock()
-        with exporting(api) as server:
-            found = fetch(api, server, tmp_path / fault, 4, clock=clock, count=False)
-            assert len(server.asked) > 4, fault
+        found, asked = fetched(api, tmp_path / fault, 4, clock=clock, count=False)
+        assert len(asked) > 4, fault
         content = files(tmp_path / fault)
         assert json.loads(content.pop(MANIFEST))["left"] == []
         assert content == undisturbed[name], fault
@@ -124,10 +122,9 @@ def test_a_fault_that_passes_changes_nothing(
 def test_what_is_too_large_for_amplitude_is_divided_down_to_hours(tmp_path: Path) -> None:
     """A 400 halves the window; each hour is fetched exactly once, and none is asked for alone that fits with others."""
     api = Amplitude([START + 9 * HOUR + n for n in range(20)] + [START + 17 * HOUR], most=20)
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path)
-        asked = [(one.query["start"][-2:], one.query["end"][-2:]) for one in server.asked]
-    assert asked == [("00", "23"), ("00", "11"), ("12", "23")]
+    found, asked = fetched(api, tmp_path)
+    hours = [(one.query["start"][-2:], one.query["end"][-2:]) for one in asked]
+    assert hours == [("00", "23"), ("00", "11"), ("12", "23")]
     assert sorted(files(tmp_path)) == [
         "amplitude-20230301T000000_20230301T120000.zip", "amplitude-20230301T120000_20230302T000000.zip", MANIFEST,
     ]  # fmt: skip
@@ -137,8 +134,8 @@ def test_what_is_too_large_for_amplitude_is_divided_down_to_hours(tmp_path: Path
 def test_an_hour_that_is_too_large_is_refused(tmp_path: Path) -> None:
     """Nothing smaller can be asked for, so the error names the way that is left; what fits stays."""
     api = Amplitude([START + 60, START + 61, START + 20 * HOUR], most=1)
-    with exporting(api) as server, pytest.raises(Refused, match=r"2023-03-01 to 2023-03-01T01:00:00.*400") as caught:
-        fetch(api, server, tmp_path)
+    with pytest.raises(Refused, match=r"2023-03-01 to 2023-03-01T01:00:00.*400") as caught:
+        fetched(api, tmp_path)
     assert "bucket" in caught.value.hint
 
 
@@ -151,8 +148,7 @@ def test_a_window_that_cannot_be_given_whole_is_divided(tmp_path: Path) -> None:
             return Said(504) if query.get("from_date") != query.get("to_date") else super().answer(asked)
 
     api = Slow([START + number % 4 * DAY for number in range(40)])
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path, 4, window=4.0 * DAY)
+    found, _ = fetched(api, tmp_path, 4, window=4.0 * DAY)
     assert [one.rows for one in found.manifest.windows] == [10, 10, 10, 10]
 
 
@@ -160,8 +156,8 @@ def test_a_day_that_is_never_given_whole_leaves_the_fetch_unfinished(tmp_path: P
     """Exit 6, and the plan refuses the folder; a later run has only that day left."""
     whole = Mixpanel(spread(30, 3))
     broken = replace(whole, faults={number: truncated(0.5) for number in range(2, 50)})
-    with exporting(broken) as server, pytest.raises(Unfinished, match=r"2023-03-02 to 2023-03-03.*cut off"):
-        fetch(broken, server, tmp_path, 3)
+    with pytest.raises(Unfinished, match=r"2023-03-02 to 2023-03-03.*cut off"):
+        fetched(broken, tmp_path, 3)
     with pytest.raises(BackcastError, match="is not finished: 2 windows left of mixpanel"):
         pipeline.plan_export(tmp_path, tmp_path.parent / "plan", PlanOptions(workers=0))
 
@@ -169,9 +165,8 @@ def test_a_day_that_is_never_given_whole_leaves_the_fetch_unfinished(tmp_path: P
 def test_fewer_events_than_counted_are_asked_for_again(tmp_path: Path) -> None:
     """A file that is complete only the second time is taken then."""
     api = replace(APIS["mixpanel"], faults={0: plain(lambda lines: b"".join(lines.splitlines(True)[:-1]))})
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path, 2)
-        assert len(server.asked) == 6
+    found, asked = fetched(api, tmp_path, 2)
+    assert len(asked) == 6
     assert (found.rows, found.fewer) == (90, 0)
 
 
@@ -184,8 +179,7 @@ def test_a_count_that_stays_larger_is_recorded(name: str, tmp_path: Path) -> Non
     else:
         more = instead(200, {"results": [[99]]})
         api = replace(api, faults={0: more, 2: more, 4: more})
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path / "export", 2)
+    found, _ = fetched(api, tmp_path / "export", 2)
     assert found.fewer == (2 if name == "mixpanel" else 1)
     assert found.manifest.windows[0].fewer == (("Step 0", "Step 1", "Step 2") if name == "mixpanel" else ("",))
     survey = pipeline.survey_export([str(tmp_path / "export")])
@@ -196,9 +190,8 @@ def test_a_count_that_is_refused_is_asked_for_once(tmp_path: Path) -> None:
     """The fetch goes on without it, and says so: in a warning, and in the manifest."""
     warnings: list[str] = []
     api = replace(APIS["mixpanel"], faults={1: instead(403, b"no JQL for testMARKED-mixpanel")})
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path, 4, warn=warnings.append)
-        assert [one.path for one in server.asked].count("/api/query/jql") == 1
+    found, asked = fetched(api, tmp_path, 4, warn=warnings.append)
+    assert [one.path for one in asked].count("/api/query/jql") == 1
     assert found.counted == 0
     assert warnings == [
         "Mixpanel does not count (the answer is 403: no JQL for ***), so that nothing proves its files complete"
@@ -214,8 +207,7 @@ def test_the_limits_of_a_tool_are_kept(tmp_path: Path) -> None:
             times.append(clock.time)
             return Said(404)
 
-    with exporting(api := Timed([])) as server:
-        fetch(api, server, tmp_path, 66, clock=clock, count=False)
+    fetched(Timed([]), tmp_path, 66, clock=clock, count=False)
     assert len(times) == 66
     assert all(later - earlier >= 3600 for earlier, later in zip(times, times[60:], strict=False))
     assert all(later - earlier >= 1 for earlier, later in zip(times, times[3:], strict=False))
@@ -226,11 +218,9 @@ def test_a_day_of_posthog_is_counted_divided_and_paged(tmp_path: Path) -> None:
     """A window of more than one page is divided; a second that is too large is read in pages by time and uuid."""
     events = [START + 3 * HOUR + n / 4 for n in range(40)] + [float(START + 20 * HOUR)] * 10_001
     api = PostHog(events)
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path)
-        limits = [one.json["query"]["query"].rpartition("limit ")[2] for one in server.asked]
-    whole = b"".join(gzip.decompress((tmp_path / one.file).read_bytes()) for one in found.manifest.files)
-    lines = whole.splitlines()
+    found, asked = fetched(api, tmp_path)
+    limits = [one.json["query"]["query"].rpartition("limit ")[2] for one in asked]
+    lines = b"".join(gzip.decompress((tmp_path / one.file).read_bytes()) for one in found.manifest.files).splitlines()
     assert [json.loads(line)["uuid"] for line in lines] == [id for _, id, _ in api.rows()]
     assert (found.rows, found.fewer, set(limits)) == (10_041, 0, {"1", "10000"})
     assert b'"properties":{"price": 1.10, "big": 1180591620717411303424}' in lines[0]
@@ -239,8 +229,7 @@ def test_a_day_of_posthog_is_counted_divided_and_paged(tmp_path: Path) -> None:
 def test_a_query_of_posthog_that_takes_too_long_is_asked_for_less(tmp_path: Path) -> None:
     """504 divides the window until it is answered."""
     api = PostHog(spread(90, 1), slow=30)
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path)
+    found, _ = fetched(api, tmp_path)
     assert (found.rows, found.fewer) == (90, 0)
     assert len(found.manifest.windows) == 4
 
@@ -261,9 +250,8 @@ def test_a_copy_in_posthog_at_the_edge_of_a_page_is_no_missing_event(tmp_path: P
     twice = Twice(spread(50, 1), faults={1: without_first(2)})
     at_two_times = PostHog(spread(50, 1), same={49: 25}, faults={1: without_first(1)})
     for api, rows in ((twice, 100), (at_two_times, 50)):
-        with exporting(api) as server:
-            found = fetch(api, server, tmp_path / str(rows))
-            assert len(server.asked) == 4
+        found, asked = fetched(api, tmp_path / str(rows))
+        assert len(asked) == 4
         assert (found.rows, found.fewer, found.manifest.windows[0].counted) == (rows, 0, 50)
 
 
@@ -284,8 +272,8 @@ def test_a_key_that_is_refused_stops_at_once(name: str, tmp_path: Path) -> None:
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     """The keys go to the host that was named, and the error names the other one."""
     api = replace(APIS["mixpanel"], faults={0: instead(302, b"", {"Location": "https://other.example/x"})})
-    with exporting(api) as server, pytest.raises(Refused, match="302") as caught:
-        fetch(api, server, tmp_path)
+    with pytest.raises(Refused, match="302") as caught:
+        fetched(api, tmp_path)
     assert "other.example" in caught.value.hint
 
 
@@ -305,8 +293,7 @@ def test_each_region_has_its_host() -> None:
 def test_each_archive_stays_as_it_came(tmp_path: Path) -> None:
     """The zip of Amplitude is the one that was sent, with its members."""
     api = APIS["amplitude"]
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path)
+    found, _ = fetched(api, tmp_path)
     with zipfile.ZipFile(tmp_path / found.manifest.files[0].file) as archive:
         assert archive.namelist()[0] == f"7/7_{text(START, '%Y-%m-%d')}_0#0.json.gz"
         rows = [

@@ -88,18 +88,11 @@ def test_a_query_that_cannot_be_written_exactly_is_refused(
     assert not (tmp_path / "out").exists() or list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_plan_reads_no_query(tmp_path: Path) -> None:
+def test_a_plan_reads_no_query() -> None:
     """A query named as a source is an error that names the command which writes its rows."""
     with pytest.raises(UsageError, match="a plan reads files only") as caught:
         pipeline.survey_export(["duckdb:warehouse.duckdb?query=select 1"])
     assert "backcast fetch duckdb" in caught.value.hint
-
-
-def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    """A misspelt path is an error, and no new database."""
-    with pytest.raises(UsageError, match="there is no database"):
-        pipeline.fetch_query(tmp_path / "none.duckdb", "select 1", tmp_path / "out.parquet")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("memory", ["512MB", "60MB"])
@@ -116,15 +109,20 @@ def test_a_disk_that_is_full_is_no_fault_of_the_query(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_file_that_the_query_cannot_read_is_a_fault_of_the_query(tmp_path: Path) -> None:
-    """An error of reading is not one of writing, though both are errors of files."""
-    with pytest.raises(UsageError, match=r"cannot answer the query: .*none"):
-        pipeline.fetch_query(None, f"from '{tmp_path}/none/*.csv'", tmp_path / "out.parquet")
-
-
-def test_the_name_of_the_file_has_to_be_that_of_a_parquet_file(tmp_path: Path) -> None:
-    """The message names what is missing."""
-    with pytest.raises(UsageError, match=r"events\.csv does not end in \.parquet"):
-        pipeline.fetch_query(None, "select 1", tmp_path / "events.csv")
-    with pytest.raises(UsageError, match=r"\.events\.parquet begins with a dot"):
-        pipeline.fetch_query(None, "select 1", tmp_path / ".events.parquet")
+@pytest.mark.parametrize(
+    ("database", "query", "file", "error"),
+    [
+        ("none.duckdb", "select 1", "out.parquet", "there is no database"),
+        (None, "from 'TMP/none/*.csv'", "out.parquet", r"cannot answer the query: .*none"),
+        (None, "select 1", "events.csv", r"events\.csv does not end in \.parquet"),
+        (None, "select 1", ".events.parquet", r"\.events\.parquet begins with a dot"),
+    ],
+)
+def test_what_is_named_has_to_be_there_and_to_be_a_parquet_file(
+    database: str | None, query: str, file: str, error: str, tmp_path: Path
+) -> None:
+    """A misspelt path is an error, and no new database; an error of reading is not one of writing."""
+    source = database and tmp_path / database
+    with pytest.raises(UsageError, match=error):
+        pipeline.fetch_query(source, query.replace("TMP", str(tmp_path)), tmp_path / file)
+    assert list(tmp_path.iterdir()) == []

@@ -23,6 +23,7 @@ from tests.support.export_apis import (
     Mixpanel,
     exporting,
     fetch,
+    fetched,
     files,
     instead,
     kill_at,
@@ -117,8 +118,7 @@ def test_a_complete_fetch_is_checked_by_its_digests(tmp_path: Path) -> None:
 def test_a_plan_refuses_a_fetch_with_a_changed_file(change: str, tmp_path: Path) -> None:
     """A file that is gone or cut is found when the folder is read, before any row."""
     api = APIS["mixpanel"]
-    with exporting(api) as server:
-        found = fetch(api, server, tmp_path, 3)
+    found, _ = fetched(api, tmp_path, 3)
     file = tmp_path / found.manifest.files[1].file
     file.unlink() if change == "missing" else file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(UnreadableExport, match="is missing" if change == "missing" else "bytes and not"):
@@ -136,8 +136,7 @@ def test_a_store_that_refuses_does_not_make_a_fetched_file_missing(
     part: str, status: int, code: str, message: str, tmp_path: Path
 ) -> None:
     """The remedy is the right to read it or the network, and not another fetch."""
-    with exporting(APIS["mixpanel"]) as server:
-        fetch(APIS["mixpanel"], server, tmp_path)
+    fetched(APIS["mixpanel"], tmp_path)
     with a_bucket() as bucket:
         url = bucket.copy(tmp_path, "export")
         with a_store_that_fails("HeadObject", part, status, code), pytest.raises(UnreadableExport) as caught:
@@ -158,8 +157,8 @@ def test_a_fetch_of_something_else_has_another_folder(tmp_path: Path) -> None:
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     """A fetch writes into an empty folder only."""
     (tmp_path / "thesis.txt").write_text("dear")
-    with exporting(APIS["mixpanel"]) as server, pytest.raises(UsageError, match="such as thesis"):
-        fetch(APIS["mixpanel"], server, tmp_path)
+    with pytest.raises(UsageError, match="such as thesis"):
+        fetched(APIS["mixpanel"], tmp_path)
     assert list(files(tmp_path)) == ["thesis.txt"]
 
 
@@ -175,23 +174,21 @@ def test_two_fetches_do_not_share_a_folder(tmp_path: Path) -> None:
                 refused.append(caught.value.message)
             return super().answer(asked)
 
-    with exporting(api := Meeting(spread(3, 1))) as server:
-        found = fetch(api, server, tmp_path)
+    found, _ = fetched(Meeting(spread(3, 1)), tmp_path)
     assert (len(refused), found.rows) == (1, 3)
 
 
 def test_a_manifest_that_is_no_manifest_is_an_error(tmp_path: Path) -> None:
     """Damaged by hand, it is named, and nothing is fetched over it."""
     (tmp_path / MANIFEST).write_text('{"format": "backcast.fetch/1"')
-    with exporting(APIS["mixpanel"]) as server, pytest.raises(UnreadableExport, match="cannot be read as the manifest"):
-        fetch(APIS["mixpanel"], server, tmp_path)
+    with pytest.raises(UnreadableExport, match="cannot be read as the manifest"):
+        fetched(APIS["mixpanel"], tmp_path)
     assert not (tmp_path / NEW).exists()
 
 
 def test_the_manifest_has_no_key(tmp_path: Path) -> None:
     """It names the host, the project and the windows, and neither keys nor times of day."""
-    with exporting(APIS["mixpanel"]) as server:
-        fetch(APIS["mixpanel"], server, tmp_path)
+    fetched(APIS["mixpanel"], tmp_path)
     manifest = json.loads((tmp_path / MANIFEST).read_text())
     assert set(manifest) == {
         "format", "tool", "host", "project", "since", "until", "count", "window", "windows", "left"

@@ -224,6 +224,12 @@ def fetch(
     return fetch_export(api.tool, between, folder, asked, environment=KEYS, warn=warn, clock=used)
 
 
+def fetched(api: Api, folder: Path, days: int = 1, **options: Any) -> tuple[FetchResult, list[Asked]]:
+    """Fetch so from a server of its own; and what it was asked."""
+    with exporting(api) as server:
+        return fetch(api, server, folder, days, **options), server.asked
+
+
 def files(folder: Path) -> dict[str, bytes]:
     """Every file of a folder."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
