@@ -204,9 +204,14 @@ def library() -> str:
 
 def options() -> str:
     """The options of each step, as `pipeline.options` declares them."""
-    from pipeline import options as declared
+    from pipeline.options import fetching, planning, reading, sending
 
-    kinds = (one for name, one in vars(declared).items() if name.endswith("Options") and hasattr(one, "__post_init__"))
+    kinds = (
+        one
+        for step in (fetching, planning, sending, reading)
+        for one in vars(step).values()
+        if getattr(one, "__module__", "") == step.__name__ and hasattr(one, "__post_init__")
+    )
     return "\n".join(f"### `{kind.__name__}`\n\n{inspect.getdoc(kind)}\n\n{_option_table(kind)}" for kind in kinds)
 
 
