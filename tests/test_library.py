@@ -13,24 +13,17 @@ import pytest
 
 import pipeline
 from pipeline import errors
-from pipeline.local_service import LocalService
 from pipeline.options import ApplyOptions, PlanOptions, RehearseOptions, VerifyOptions
 from tests.support.deliveries import COLUMNS, Reply, add, export, planned, scripted, serving
+from tests.support.services import running
 
 
-@pytest.mark.parametrize("name", pipeline.__all__)
-def test_every_function_is_typed_and_documented(name: str) -> None:
-    """Each has a docstring, and a type for every parameter and the result."""
-    function = getattr(pipeline, name)
-    signature = inspect.signature(function)
-    assert inspect.getdoc(function)
-    assert signature.return_annotation is not inspect.Signature.empty
-    assert all(one.annotation is not inspect.Parameter.empty for one in signature.parameters.values())
-
-
-def test_every_name_is_there_and_listed() -> None:
-    """`__all__` can be imported whole, and dir() shows it."""
-    assert [name for name in pipeline.__all__ if not hasattr(pipeline, name)] == []
+def test_every_function_is_there_typed_documented_and_listed() -> None:
+    """Each has a docstring, and a type for every parameter and the result; dir() shows `__all__`."""
+    for name in pipeline.__all__:
+        signature = inspect.signature(getattr(pipeline, name))
+        types = [signature.return_annotation, *(one.annotation for one in signature.parameters.values())]
+        assert (bool(inspect.getdoc(getattr(pipeline, name))), inspect.Signature.empty in types) == (True, False), name
     assert set(pipeline.__all__) <= set(dir(pipeline))
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         pipeline.nonsense  # noqa: B018
@@ -90,7 +83,7 @@ def test_a_rehearsal_can_go_through_faults(tmp_path: Path) -> None:
 def test_verify_adds_its_result_to_the_report(tmp_path: Path) -> None:
     """What was applied to a local service is proved from Python."""
     directory = planned(tmp_path, 20)
-    with LocalService() as service:
+    with running() as service:
         pipeline.apply_plan(directory, service.url, ApplyOptions(workers=0), project_key=service.capture_key)
         found = pipeline.verify_plan(
             directory, service.url, VerifyOptions(workers=0), personal_key=service.personal_key
@@ -108,16 +101,12 @@ def test_times_are_half_open_and_need_an_offset(tmp_path: Path) -> None:
         planned(tmp_path / "naive", 3, since=datetime(2023, 2, 1))
 
 
-def test_rejects_are_read_one_by_one(tmp_path: Path) -> None:
-    """Each with its code and place."""
+def test_rejects_and_surveys_are_read(tmp_path: Path) -> None:
+    """Each reject with its code and place; a survey of a path or several is that of `backcast survey`."""
     source = export(tmp_path / "export", 2, files=1)
     add(source / "part-0.jsonl", b"{broken\n")
     pipeline.plan_export(
         source, tmp_path / "plan", PlanOptions(mapping="generic", settings=COLUMNS, max_rejects="1", workers=0)
     )
     assert [(one.code, one.row) for one in pipeline.read_rejects(tmp_path / "plan")] == [("bad_json", 3)]
-
-
-def test_survey_looks_at_an_export(tmp_path: Path) -> None:
-    """A path or several; the same as `backcast survey`."""
     assert pipeline.survey_export(export(tmp_path / "export", 5)).rows == 5

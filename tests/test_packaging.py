@@ -70,24 +70,19 @@ def below(folder: str) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in paths}
 
 
-@pytest.mark.parametrize("folder", ["mappings", "sample_data"])
-def test_the_wheel_holds_the_bundled_folder_byte_for_byte(wheel: zipfile.ZipFile, folder: str) -> None:
+def test_the_wheel_holds_the_bundled_folders_byte_for_byte(wheel: zipfile.ZipFile) -> None:
     """Each file of `mappings/` and `sample_data/` stands below `pipeline/_bundled/` unchanged."""
     prefix = "pipeline/_bundled/"
-    held = {name.removeprefix(prefix) for name in wheel.namelist() if name.startswith(f"{prefix}{folder}/")}
-    assert held == below(folder)
+    held = {name.removeprefix(prefix) for name in wheel.namelist() if name.startswith(prefix)}
+    assert held == below("mappings") | below("sample_data")
     assert all(wheel.read(prefix + name) == (ROOT / name).read_bytes() for name in held)
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    """Beside its metadata the wheel holds all of `pipeline` and no test, benchmark or other top folder."""
+def test_the_wheel_holds_the_package_its_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
+    """All of `pipeline` and no test, benchmark or other top folder; `backcast` is its one command."""
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert {name.split("/")[0] for name in names} == {"pipeline"}
     assert {name for name in below("pipeline") if name.endswith(".py")} <= names
-
-
-def test_the_wheel_gives_the_backcast_command_and_its_licence(wheel: zipfile.ZipFile) -> None:
-    """The wheel names `backcast` as its one command and carries the licence text."""
     texts = {name.split(".dist-info/")[-1]: name for name in wheel.namelist() if ".dist-info/" in name}
     assert wheel.read(texts["entry_points.txt"]).decode().split("\n")[:2] == [
         "[console_scripts]", "backcast = pipeline.cli:main",
@@ -96,14 +91,11 @@ def test_the_wheel_gives_the_backcast_command_and_its_licence(wheel: zipfile.Zip
 
 
 def test_every_dependency_is_pinned_to_what_is_installed() -> None:
-    """Direct and indirect, development too: each installed dependency has a pin, and it is the version here."""
+    """Direct and indirect, development too: each has a pin, the version here; the constraints are comments and pins, no
+    index or path."""
     found = {name: importlib.metadata.version(name) for name in needed({"dev", "test"})}
     kept = pins()
     assert {name: kept.get(name) for name in found} == found
-
-
-def test_the_constraints_hold_pins_only() -> None:
-    """The constraints file is comments and `name==version`: no index, address, option or path."""
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     assert [line for line in lines if line and not line.startswith("#") and not PIN.fullmatch(line)] == []
     assert [line for line in lines if "/" in line] == []
@@ -126,10 +118,16 @@ def test_the_node_packages_are_pinned_by_content_and_no_address() -> None:
     assert all(one["integrity"].startswith("sha512-") and one["license"] in LICENCES for one in locked.values())
 
 
-def test_the_classifiers_begin_with_the_required_python() -> None:
-    """The lowest version among the classifiers is the one that `requires-python` asks for."""
+def test_classifiers_changelog_and_ci_are_as_people_expect() -> None:
+    """The lowest version is the required one; the changelog begins with Unreleased; `.ci/run` ends with the tests."""
     versions = re.findall(r"Python :: 3\.(\d+)", "\n".join(PROJECT["classifiers"]))
     assert PROJECT["requires-python"] == f">=3.{min(map(int, versions))}"
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    calls = [line.split()[2] for line in script.read_text("utf-8").splitlines() if line.startswith("make ")]
+    assert calls == ["lint", "sanitize", "mutate", "test-pythons", "test"]
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
 
 
 def test_no_test_imports_the_benchmarks() -> None:
@@ -148,17 +146,3 @@ def test_plain_make_lists_every_target() -> None:
     assert phony
     assert targets == phony[1].split()
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
-
-
-def test_ci_calls_the_linters_before_the_tests() -> None:
-    """`.ci/run` is executable and ends with the tests, so that pytest's closing line is its last."""
-    script = ROOT / ".ci" / "run"
-    assert os.access(script, os.X_OK)
-    calls = [line.split()[2] for line in script.read_text("utf-8").splitlines() if line.startswith("make ")]
-    assert calls == ["lint", "sanitize", "mutate", "test-pythons", "test"]
-
-
-def test_the_changelog_has_an_unreleased_part() -> None:
-    """The changelog's first part is Unreleased."""
-    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
-    assert headings[0] == "[Unreleased]"

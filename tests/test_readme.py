@@ -24,24 +24,13 @@ def test_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
     assert re.search(r"^State: rehearsed.*^State: sent$.*^State: verified$", printed, re.M | re.S)
 
 
-def test_each_block_of_the_readme_says_whether_it_runs() -> None:
-    """A shell or Python block runs, or says why it does not."""
+def test_the_readme_is_short_and_complete() -> None:
+    """Each block says whether it runs, each link leads somewhere, every shipped mapping is named; what needs more room
+    has a page."""
     assert doc_blocks.unclear(README) == []
-
-
-def test_the_readme_is_short() -> None:
-    """Whatever needs more room has a page in docs/."""
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
-
-
-def test_each_link_of_the_readme_leads_somewhere() -> None:
-    """Pages and pictures that the README links to are there."""
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", README.read_text(encoding="utf-8"))
     assert len(links) > 10
     assert [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()] == []
-
-
-def test_the_readme_names_every_shipped_mapping() -> None:
-    """The table of sources is complete."""
     text = README.read_text(encoding="utf-8")
     assert [name for name in available() if f"`{name}`" not in text] == []

@@ -50,9 +50,12 @@ def test_the_command_reference_has_every_command_and_option() -> None:
     assert missing == []
 
 
-def test_each_verb_has_an_example_and_no_other() -> None:
-    """A new verb comes with an example, and a verb that goes takes its example along."""
+def test_no_verb_is_without_an_example_and_no_section_without_a_row() -> None:
+    """A new verb comes with an example, one that goes takes it along; each key that the editors' schema knows is in a
+    table."""
     assert sorted(generate.examples()) == sorted(name.replace("-", " ", 1) for name in VERBS)
+    reference = generate.mapping_sections()
+    assert [key for key in sorted(set(_keys(editor_schema()))) if f"`{key}`" not in reference] == []
 
 
 @pytest.mark.parametrize("verb", generate.examples())
@@ -64,12 +67,6 @@ def test_the_example_of_a_verb_does_what_it_shows(verb: str, monkeypatch: pytest
     outcomes = run_cases(parse(generate.complete(example), verb))
     assert outcomes
     assert [outcome.differences for outcome in outcomes if not outcome.passed] == []
-
-
-def test_the_reference_of_mappings_has_every_section() -> None:
-    """Each key that the editors' schema knows is in a table."""
-    reference = generate.mapping_sections()
-    assert [key for key in sorted(set(_keys(editor_schema()))) if f"`{key}`" not in reference] == []
 
 
 def _keys(schema: Any) -> Iterator[str]:

@@ -27,36 +27,24 @@ def everything() -> str:
     return "\n".join(file.read_text(encoding="utf-8") for file in (README, *USE.rglob("*.md")))
 
 
-def test_each_test_that_a_page_names_exists() -> None:
-    """The tables of failures name tests that there are; rename them here too."""
+def test_each_failure_names_a_test_that_exists() -> None:
+    """Rename tests in the tables of failures, too; no failure stands there without a proof."""
     written = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
     known = set(re.findall(r"def (test_\w+)", written))
     named = set(re.findall(r"`(test_\w+)`", everything()))
     assert sorted(named - known) == []
     assert len(named) > 50
-
-
-def test_each_row_of_the_failures_names_its_test() -> None:
-    """No failure stands there without a proof."""
     rows = [line for line in (page("failures.md") + page("jobs.md")).splitlines() if "|" in line]
     proved = [line for line in rows if re.search(r"\| (\d+(, \d+)*) \|", line)]
     assert [line for line in proved if "`test_" not in line] == []
 
 
-def test_the_table_of_exit_codes_is_complete() -> None:
-    """Each exit code of the errors, and success, has a row."""
+def test_the_tables_of_codes_states_and_keys_are_complete() -> None:
+    """Each exit code of the errors and success, each state of a plan, and each key of a job file has a row."""
     codes = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "exit_code")}
     text = page("json-and-exit-codes.md")
     assert [code for code in sorted({0, *codes}) if f"| {code} |" not in text] == []
-
-
-def test_the_table_of_states_is_complete() -> None:
-    """Each state of a plan has a row, in the words of programs."""
     assert [state for state in State if f"| `{state}` |" not in page("json-and-exit-codes.md")] == []
-
-
-def test_the_table_of_job_keys_is_complete() -> None:
-    """Each key of a job file has a row."""
     from pipeline.jobs.loading import job_keys
 
     rows = "\n".join(line for line in page("jobs.md").splitlines() if line.startswith("| `"))
@@ -76,15 +64,11 @@ def test_each_option_that_a_page_names_exists() -> None:
     assert len(named) > 50
 
 
-def test_each_name_of_the_package_that_a_page_names_exists() -> None:
-    """Modules and functions are where a page says."""
+def test_each_name_and_variable_of_a_page_exists() -> None:
+    """Modules and functions are where a page says; an environment variable is in the code."""
     named = set(re.findall(r"\bpipeline(?:\.\w+)+", everything()))
     assert [name for name in sorted(named) if not _there(name)] == []
     assert named
-
-
-def test_each_variable_that_a_page_names_is_read_somewhere() -> None:
-    """An environment variable is in the code."""
     code = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "pipeline").rglob("*.py"))
     named = set(re.findall(r"(?<!_)BACKCAST_[A-Z_]+", everything()))
     assert [name for name in sorted(named) if name not in code] == []

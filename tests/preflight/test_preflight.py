@@ -69,15 +69,12 @@ def test_the_command_prints_the_object(
         assert ALL not in text
 
 
-def test_a_plan_in_the_other_dialect_is_a_stop(ask: Asking, thirty: Path, tmp_path: Path) -> None:
-    """Made for `posthog`, held against a URL that speaks the contract."""
+def test_how_the_plan_fits_the_target(ask: Asking, thirty: Path, tmp_path: Path) -> None:
+    """A plan in the other dialect, or one that is not ready, is a stop, as `apply` would say."""
     other = planned(tmp_path, 5, target="eu")
     found = look(ask.service.url, other)
     assert (found["dialect"][0], found["plan"][0]) == ("stop", "warning")
     assert look(ask.service.url, thirty)["dialect"][0] == "ok"
-
-
-def test_a_plan_that_is_not_ready_is_a_stop(ask: Asking, tmp_path: Path) -> None:
-    """As `apply` would say."""
-    directory = planned_rows(tmp_path, {"event": "e", "distinct_id": "", "timestamp": "2024-01-01T00:00:00Z"})
+    (tmp_path / "rows").mkdir()
+    directory = planned_rows(tmp_path / "rows", {"event": "e", "distinct_id": "", "timestamp": "2024-01-01T00:00:00Z"})
     assert look(ask.service.url, directory)["plan"][0] == "stop"

@@ -42,18 +42,16 @@ def test_a_project_that_drops_old_events(thirty: Path, days: int | None, level: 
     assert hidden[0] == "unknown"
 
 
-def test_only_the_events_that_are_too_old_count(tmp_path: Path) -> None:
-    """The edge of the setting lies in the middle of the plan."""
+def test_events_that_are_too_old_or_too_young_are_counted(tmp_path: Path) -> None:
+    """The edge of the setting lies in the middle of the plan; --allow-recent lets young ones into a plan, and they may
+    be billed."""
     directory = planned_rows(tmp_path, *(row_of(timedelta(days=days)) for days in (5, 50, 500, 501)))
     with asking(Settings(drop_events_older_than=100 * 86400)) as ask:
         found = look(ask.service.url, directory)
     assert "up to 2 of 4 events" in found["dropped_events"][1]
     assert found["recent_events"][0] == "ok"
-
-
-def test_events_that_are_too_young_are_counted(tmp_path: Path) -> None:
-    """--allow-recent lets them into a plan; they may be billed."""
-    directory = planned_rows(tmp_path, row_of(timedelta(hours=1)), allow_recent=True)
+    (tmp_path / "young").mkdir()
+    directory = planned_rows(tmp_path / "young", row_of(timedelta(hours=1)), allow_recent=True)
     with asking() as ask:
         found = look(ask.service.url, directory)
     assert found["recent_events"][0] == "warning"

@@ -62,16 +62,12 @@ def closed_port() -> int:
         return port
 
 
-def test_nobody_there_is_a_stop() -> None:
-    """No connection: the capture host is a stop, and what management would tell is unknown; exit 4 in the end."""
+def test_a_host_that_does_not_speak_is_a_stop(ask: Asking) -> None:
+    """No connection, or no TLS where https was asked for; what management would tell is unknown."""
     found = look(f"http://127.0.0.1:{closed_port()}")
     assert found["capture_host"][0] == "stop"
     assert found["clock"][0] == "unknown"
     assert {found[name][0] for name in ("project", "capture_key_project", "paid_plan", "functions")} == {"unknown"}
-
-
-def test_no_tls_where_https_was_asked_for(ask: Asking) -> None:
-    """https to a port that speaks http."""
     level, detail = look(ask.service.url.replace("http://", "https://"))["capture_host"]
     assert level == "stop"
     assert "TLS" in detail

@@ -62,24 +62,17 @@ def test_the_command_stops_at_a_bad_key(
     assert ask.service.count() == 0
 
 
-def test_a_key_of_no_project_is_a_stop_where_it_can_be_told(ask: Asking) -> None:
-    """The service answers 200 to a key that nobody has; only the project's own key proves one."""
+def test_a_capture_key_is_told_whose_it_is(ask: Asking) -> None:
+    """Of no project or of another one, as the project's own key proves; it says which of two projects is meant."""
     found = look(ask.service.url, key="phc_test_nobody", project="1")["capture_key_project"]
     assert found == ("stop", "the capture key is not that of project A (1)")
-
-
-def test_a_key_of_another_project_is_named(ask: Asking) -> None:
-    """The right service and the wrong project: both are named."""
     found = look(ask.service.url, key="phc_test_b", project="1")["capture_key_project"]
     assert found == ("stop", "the capture key is that of project B (2), not of project A (1)")
-
-
-def test_the_project_is_the_one_of_the_capture_key(ask: Asking) -> None:
-    """A personal key that reaches two projects, and no project named: the capture key says which."""
     assert look(ask.service.url, key="phc_test_b")["project"] == ("ok", "B (2)")
     level, detail = look(ask.service.url, key="phc_test_nobody")["project"]
     assert level == "unknown"
     assert "A (1), B (2)" in detail
+    assert look(ask.service.url, project="77")["project"] == ("stop", "there is no project 77")
 
 
 @pytest.mark.parametrize("behaviour", ["contract", "observed"])
@@ -108,8 +101,3 @@ def test_a_personal_key_that_opens_nothing(ask: Asking, personal: str) -> None:
     expected = {"phx_test_unknown": "stop", "phx_test_b": "unknown", "": "unknown"}
     assert found["project"][0] == expected[personal]
     assert found["capture_key_project"][0] == "unknown"
-
-
-def test_a_project_that_is_not_there_is_a_stop(ask: Asking) -> None:
-    """A wrong id, or the other region."""
-    assert look(ask.service.url, project="77")["project"] == ("stop", "there is no project 77")
