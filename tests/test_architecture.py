@@ -20,58 +20,44 @@ PACKAGES = (
 """Top to bottom; data flows down this list and imports look up it."""
 
 LIBRARIES = {
-    "click": {"cli"},
-    "httpx": {"delivery.http_library"},
-    "tenacity": {"delivery.retry"},
-    "sqlite3": {"ledger", "jobs.state", "jobs.settled_uuids", "jobs.identity_index", "jobs.database"},
-    "adbc_driver_manager": {"fetch.database"},
-    "fsspec": {"storage"},
-    "dask": {"engines.dask"},
-    "distributed": {"engines.dask"},
-    "pyspark": {"engines.spark"},
-    "duckdb": {
-        "fetch.database",
-        "fetch.query",
-        "identity.database",
-        "local_service.store.database",
-        "local_service.query.worker",
-    },
-    "yaml": {"mapper.language.loader"},
-    "openpyxl": {"extractors.excel_reader"},
-    "pyarrow": {
-        "engines.spark",
-        "extractors.brotli_reader",
-        "extractors.orc_reader",
-        "extractors.parquet_reader",
-        "extractors.parquet_footer",
-        "extractors.parquet_values",
-        "fetch.database",
-        "identity.database",
-        "identity.observed_pairs",
-        "identity.identities",
-        "identity.last_values",
-        "identity.ranged_files",
-        "identity.stored_pairs",
-        "identity.stored_updates",
-        "plan.pair_tasks",
-        "report.pairs",
-        "local_service.store",
-        "local_service.query",
-    },
-    "fastavro": {"extractors.avro_reader", "extractors.avro_values"},
-    "cramjam": {"extractors.avro_reader"},
-    "jinja2": {"report.page.html", "report.page.template_cache", "local_service.page.rendering"},
-    "pydantic": {"management.models", "local_service"},
-    "pydantic_core": {"management.models"},
-    "starlette": {"local_service"},
-    "uvicorn": {"local_service.server", "local_service.faults.middleware"},
-    "rich": {"report", "cli.progress", "cli.common"},
-    "ua_parser": {"mapper.verbs.user_agent"},
-    "babel": {"mapper.verbs.country"},
-    "prometheus_client": {"delivery.metrics"},
-    "cryptography": {"proof.signature"},
-    "isal": {"batcher", "extractors.containers", "local_service.capture.decoding"},
-    "zstandard": {"extractors.containers", "plan.diff.spill"},
+    library: frozenset(places.split())
+    for library, places in {
+        "click": "cli",
+        "httpx": "delivery.http_library",
+        "tenacity": "delivery.retry",
+        "sqlite3": "ledger jobs.state jobs.settled_uuids jobs.identity_index jobs.database",
+        "adbc_driver_manager": "fetch.database",
+        "fsspec": "storage",
+        "dask": "engines.dask",
+        "distributed": "engines.dask",
+        "pyspark": "engines.spark",
+        "duckdb": (
+            "fetch.database fetch.query identity.database local_service.store.database local_service.query.worker"
+        ),
+        "yaml": "mapper.language.loader",
+        "openpyxl": "extractors.excel_reader",
+        "pyarrow": (
+            "engines.spark extractors.brotli_reader extractors.orc_reader extractors.parquet_reader "
+            "extractors.parquet_footer extractors.parquet_values fetch.database identity.database "
+            "identity.observed_pairs identity.identities identity.last_values identity.ranged_files "
+            "identity.stored_pairs identity.stored_updates plan.pair_tasks report.pairs local_service.store "
+            "local_service.query"
+        ),
+        "fastavro": "extractors.avro_reader extractors.avro_values",
+        "cramjam": "extractors.avro_reader",
+        "jinja2": "report.page.html report.page.template_cache local_service.page.rendering",
+        "pydantic": "management.models local_service",
+        "pydantic_core": "management.models",
+        "starlette": "local_service",
+        "uvicorn": "local_service.server local_service.faults.middleware",
+        "rich": "report cli.progress cli.common",
+        "ua_parser": "mapper.verbs.user_agent",
+        "babel": "mapper.verbs.country",
+        "prometheus_client": "delivery.metrics",
+        "cryptography": "proof.signature",
+        "isal": "batcher extractors.containers local_service.capture.decoding",
+        "zstandard": "extractors.containers plan.diff.spill",
+    }.items()
 }
 """A library may be imported in these packages (or modules) alone."""
 

@@ -120,21 +120,6 @@ def test_folds_of_many_ids_lose_none() -> None:
     )
 
 
-def test_a_value_that_cannot_be_written_leaves_no_trace() -> None:
-    """The error comes through, and what was heard before stays."""
-    found = native.PropertyAccumulator(json_of)
-    found.set("u", {"a": 1}, 5, 5)
-    for name in ("a", "b"):
-        with pytest.raises(TypeError):
-            found.set("u", {name: object()}, 6, 6)
-    found.set("u", {"c": 2}, 7, 7)
-    assert [(one[1], one[-1]) for one in found.rows()] == [("a", b"1"), ("c", b"2")]
-    with pytest.raises(TypeError):
-        found.set(7, {"a": 1}, 5, 5)  # type: ignore[arg-type]
-    with pytest.raises(OverflowError):
-        found.set("u", {"a": 1}, 2**64, 5)
-
-
 NOTES = st.builds(Note, st.none() | IDS, st.none() | IDS, st.none() | HELD, st.none() | HELD)
 EVENTS_OBSERVED = st.tuples(
     st.sampled_from(["Seen", "Left"]), IDS, st.integers(0, 9), st.none() | st.integers(0, 9),
