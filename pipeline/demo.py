@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -19,8 +18,7 @@ _PACKAGE = Path(__file__).resolve().parent
 MARK = "written-by-backcast-demo"
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """One bundled export: its files under sample_data, and the options of its plan."""
 
     name: str

@@ -15,11 +15,12 @@ import hashlib
 import importlib
 import os
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import msgspec
 
 from pipeline.errors import UsageError
 
@@ -28,8 +29,7 @@ KINDS = {MAPPINGS: "mapping", FORMATS: "format", VERBS: "verb"}
 _MARK = b"backcast."
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(msgspec.Struct, frozen=True):
     """One entry point. `value` is `module` or `module:name`; `root` the folder that its package is installed in."""
 
     group: str

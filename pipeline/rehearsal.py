@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pipeline.config import Secret
 from pipeline.delivery.send import Hooks, send_unchecked
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from pipeline.verify import Verification
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Rehearsal(msgspec.Struct, frozen=True):
     """A whole run against the local service: its outcome, what was read back, where it landed, what its faults did."""
 
     outcome: Outcome

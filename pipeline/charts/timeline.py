@@ -7,11 +7,12 @@ open near its top, and its count is written. Days without events in between are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 from statistics import median
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from pipeline.charts import at
 from pipeline.text import pluralize
@@ -82,8 +83,7 @@ class TableRow(NamedTuple):
     until: str
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """The picture with everything that is written around it, in percent of its width, and its counts.
 
     Of days, `rows` are months with 31 counts; of weeks and months, the bars that have events. The readings are as

@@ -9,9 +9,11 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+
+import msgspec
 
 from pipeline.batcher import Batch
 from pipeline.delivery.destination import Destination, Response, ResponseKind
@@ -27,8 +29,7 @@ CONNECT_TRIES = 5
 """Requests for a batch where the host cannot be reached, at most, unless it responded before."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True):
     """When to give up: after `seconds` in which no batch settled, or after `tries` beyond the first of one batch.
 
     While other batches settle, one that does not is tried again: the service works. `tries` None: only time counts.

@@ -6,10 +6,11 @@ import importlib.metadata
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pipeline import config as keys
 from pipeline.config import Secret
@@ -37,8 +38,7 @@ FILES_KEY = Secret("phc_files")
 """Stands for the key where files are written, which contain none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
+class Hooks(msgspec.Struct, frozen=True):
     """What a run calls while it goes: `progress` with its counts, `warn` with a sentence for a person, `step` while it
     reads files again before it sends.
 
@@ -47,7 +47,7 @@ class Hooks:
 
     progress: Callable[[RunCounts], None] = lambda counts: None
     warn: Callable[[str], None] = lambda line: None
-    interrupted: threading.Event = field(default_factory=threading.Event)
+    interrupted: threading.Event = msgspec.field(default_factory=threading.Event)
     step: Step = lambda name, done, total: None
 
 

@@ -23,12 +23,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from pipeline.config import Secret
 from pipeline.delivery.apply import Apply, Delivery
@@ -79,8 +81,7 @@ class _Report(NamedTuple):
     problem: BaseException | None = None
 
 
-@dataclass(slots=True)
-class _Sender:
+class _Sender(msgspec.Struct):
     """One sender process and the pipe to it, None once it has ended.
 
     `counts` are what it reported last, `before` the COUNTERS of those that died before it, and `settled` how many
@@ -90,8 +91,8 @@ class _Sender:
     task: _Task
     process: BaseProcess
     pipe: Connection | None
-    counts: RunCounts = field(default_factory=RunCounts)
-    before: Counter[str] = field(default_factory=Counter)
+    counts: RunCounts = msgspec.field(default_factory=RunCounts)
+    before: Counter[str] = msgspec.field(default_factory=Counter)
     deaths: int = 0
     settled: int = -1
     asked_to_stop: bool = False

@@ -19,11 +19,12 @@ import os
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from pipeline.engines.processes import (
     content_of,
@@ -57,8 +58,7 @@ _COLLECT_EVERY = 64
 tasks ends with the return of its memory."""
 
 
-@dataclass(slots=True)
-class _Sent:
+class _Sent(msgspec.Struct):
     """A task that a worker has; `memory` contains its block's bytes, None where the worker reads them itself."""
 
     task: Any

@@ -19,10 +19,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
 
 from pipeline import storage
 from pipeline.engines.agreement import (
@@ -223,13 +224,12 @@ class _Pickler(pickle.Pickler):
 # -- in a process of the engine ------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Own:
+class _Own(msgspec.Struct):
     """What a thread retains: its transformer, and the files that are known to be those of the process that asked."""
 
     digest: str
     transformer: BlockTransformer
-    known: set[str] = field(default_factory=set)
+    known: set[str] = msgspec.field(default_factory=set)
 
 
 _OWN: dict[int, _Own] = {}

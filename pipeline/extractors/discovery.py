@@ -6,10 +6,12 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
+
+import msgspec
 
 from pipeline import storage
 from pipeline.errors import UnreadableExport, UsageError
@@ -34,18 +36,17 @@ _COUNTED = ("ignored_file", "empty_file")
 _DEFAULT = Dialect()
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(msgspec.Struct):
     """The results so far: parts, their sizes, notices. `rules` are declarations about the files."""
 
     rules: FileRules = NO_RULES
-    parts: list[Part] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    notes: list[Notice] = field(default_factory=list)
-    files: set[str] = field(default_factory=set)
-    copies: list[tuple[Part, int, str]] = field(default_factory=list)
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    dialects: dict[Dialect, Dialect] = field(default_factory=dict)
+    parts: list[Part] = msgspec.field(default_factory=list)
+    sizes: list[int] = msgspec.field(default_factory=list)
+    notes: list[Notice] = msgspec.field(default_factory=list)
+    files: set[str] = msgspec.field(default_factory=set)
+    copies: list[tuple[Part, int, str]] = msgspec.field(default_factory=list)
+    counts: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    dialects: dict[Dialect, Dialect] = msgspec.field(default_factory=dict)
 
     def wants(self, path: str) -> bool:
         """Whether the rules include a path; a Notice reports a file that they exclude."""

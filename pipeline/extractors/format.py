@@ -7,8 +7,9 @@ one file there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from pipeline.extractors.file_rules import FileRules
 from pipeline.extractors.rows import Rows
@@ -58,8 +59,7 @@ def _no_notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]
     return iter(())
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(msgspec.Struct, frozen=True):
     """One format. `name` is written into plans and never changes; `title` is for people.
 
     A binary format has a `magic`, the bytes that every file begins with. A text format has `recognize`, which gets a

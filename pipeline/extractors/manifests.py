@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -29,16 +28,15 @@ _MOST_BYTES = 64 * 1024 * 1024
 _MOST_NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """Parts that do not count, by their paths with the reason of each, and notes about files: (where, sentence).
 
     `order` numbers the lookup files that are to be read in another order than that of their names.
     """
 
-    left_out: dict[str, str] = field(default_factory=dict)
-    notes: list[tuple[str, str]] = field(default_factory=list)
-    order: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, str] = msgspec.field(default_factory=dict)
+    notes: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    order: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Listing:
@@ -194,8 +192,7 @@ def heap(listing: Listing) -> Choice:
     return choice
 
 
-@dataclass(slots=True)
-class _PendoExport:
+class _PendoExport(msgspec.Struct):
     """One export of Data Sync: the list of its files, and where that list stands."""
 
     listed_in: str

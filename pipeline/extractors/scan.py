@@ -9,8 +9,8 @@ that locates it, so most passes begin with that test. A position from here is on
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,8 +26,7 @@ _STRIDES = MANY_DIGITS // _STRIDE
 _NONE = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Suspects:
+class Suspects(msgspec.Struct, frozen=True):
     """Byte positions in the run, ascending.
 
     `openers`: every `{` and `[`. `exponents`: the digit before an `e` or `E` that three more digits follow,

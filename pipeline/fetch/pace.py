@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pipeline.fetch.tool import RequestLimit
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(msgspec.Struct, frozen=True):
     """Time and waiting; a test gives its own."""
 
     now: Callable[[], float] = time.monotonic

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
@@ -12,6 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from pipeline.config import Secret
 from pipeline.errors import BackcastError, UsageError
@@ -58,8 +59,7 @@ class RequestLimit(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """What a window gave: the end of the file's name, its rows, and where the tool counts, rows by name of event.
 
     `counts` are those of the file and `counted` the tool's own, with "" for all events together; `counted` is None
@@ -68,7 +68,7 @@ class Fetched:
 
     suffix: str = ""
     rows: int = 0
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     counted: Mapping[str, int] | None = None
 
     @property
@@ -86,8 +86,7 @@ class TooLarge(Exception):
         self.pieces = pieces
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchContext:
+class FetchContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool needs for its requests. `count`: its own count is wanted. `warn` gets a line for a person."""
 
     base: str
@@ -101,8 +100,7 @@ Fetch = Callable[[Window, Path], Fetched]
 """Downloads a window into a file. Raises TooLarge, and a BackcastError where nothing more can be done."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool. `hosts` are its regions, `keys` the environment variables with its user and password, or its bearer
     token alone; those in `optional` may be absent.
 

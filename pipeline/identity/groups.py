@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import xxhash
 from msgspec import Raw
 
@@ -31,13 +31,12 @@ MAX_KEY = 400
 """The service keeps so many characters of a type or key (docs/know/service.md#groups)."""
 
 
-@dataclass(slots=True)
-class GroupCounts:
+class GroupCounts(msgspec.Struct):
     """Groups and properties written. `left_out` counts groups by code: `junk_group`, `long_group`, `other_type`."""
 
     groups: int = 0
     properties: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = msgspec.field(default_factory=Counter)
 
 
 class Groups:

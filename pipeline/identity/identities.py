@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,8 +40,7 @@ _AT_ONCE = 50_000
 _REASONS = len(Reason)
 
 
-@dataclass(slots=True)
-class PairDecisions:
+class PairDecisions(msgspec.Struct):
     """What was decided, by pair: a Decision, a Reason, and whether the two ids of the pair are one person.
 
     `path` is the Arrow file with the texts of the pairs (`ObservedPairs.move_to`).
@@ -54,8 +53,7 @@ class PairDecisions:
     joined: NDArray[np.bool_]
 
 
-@dataclass(slots=True)
-class IdDecisions:
+class IdDecisions(msgspec.Struct):
     """What was decided, by the number of an id.
 
     `users` are the ids of users, `numbers` the tool's own numbers of persons; `canonical` is the id that the person

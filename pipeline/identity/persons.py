@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from heapq import merge
 from itertools import groupby, islice, repeat
 from operator import itemgetter
@@ -39,8 +38,7 @@ MOST_EXAMPLES = 5
 _NULL = b"null"
 
 
-@dataclass(slots=True)
-class PersonCounts:
+class PersonCounts(msgspec.Struct):
     """Persons written, properties written for them in all, and how often each property's name.
 
     `initials` counts the properties that are set once before all events. `left_out` counts by code: `junk_person` and
@@ -51,10 +49,10 @@ class PersonCounts:
 
     persons: int = 0
     properties: int = 0
-    names: Counter[str] = field(default_factory=Counter)
-    left_out: Counter[str] = field(default_factory=Counter)
+    names: Counter[str] = msgspec.field(default_factory=Counter)
+    left_out: Counter[str] = msgspec.field(default_factory=Counter)
     initials: int = 0
-    examples: dict[str, list[str]] = field(default_factory=dict)
+    examples: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     def add(self, following: PersonCounts) -> None:
         """Add the counts of the persons that follow."""

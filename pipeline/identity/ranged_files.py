@@ -11,11 +11,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 FAN = 64
@@ -71,8 +71,7 @@ class TextRange(NamedTuple):
             file.unlink()
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedRange:
+class CarriedRange(msgspec.Struct, frozen=True):
     """A piece on its way to any process. `content` are the bytes of its files, which then travel as those of a block
     do; it is None where the process reads the files."""
 

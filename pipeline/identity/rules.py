@@ -7,9 +7,9 @@ docs/know/peers.md#merges-and-ids.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,8 +57,7 @@ class Reason(IntEnum):
     SETTLED_APART = 14
 
 
-@dataclass(slots=True)
-class PairArrays:
+class PairArrays(msgspec.Struct):
     """The pairs as arrays, one place each, sorted by (anonymous id, user id).
 
     `anonymous` and `user` are numbers of ids, `kinds` sums of kinds, `first` is in µs UTC or NEVER, `events` counts the
@@ -75,8 +74,7 @@ class PairArrays:
         return len(self.anonymous)
 
 
-@dataclass(slots=True)
-class RuleResult:
+class RuleResult(msgspec.Struct):
     """`reasons` is by pair: a Reason, 0 where no rule refuses the pair. `users` is by id: whether it is a user's id."""
 
     reasons: NDArray[np.uint8]

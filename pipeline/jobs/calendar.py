@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from pipeline.errors import UsageError
 from pipeline.timestamps import SECOND, moment_of, wall_of, zone
 
@@ -22,8 +24,7 @@ _LABEL = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d)(?::00)?)?", re.ASCII)
 EARLIEST = 1970
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """One window. `wall` is its label as a clock of the zone shows it; `start` and `end` are µs UTC, half-open."""
 
     label: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,8 +37,7 @@ Reading = Callable[[int, int], None]
 Sending = Callable[["RunCounts"], None]
 
 
-@dataclass(frozen=True, slots=True)
-class JobHooks:
+class JobHooks(msgspec.Struct, frozen=True):
     """What a job calls while it runs: `ended` and `proved` with each window, `warn` with a sentence for a person.
 
     `reading` and `sending` return a context manager for the time in which a window is planned, or sent (with its number
@@ -53,4 +51,4 @@ class JobHooks:
     sending: Callable[[str, int], AbstractContextManager[Sending]] = lambda window, events: nullcontext(
         lambda counts: None
     )
-    interrupted: threading.Event = field(default_factory=threading.Event)
+    interrupted: threading.Event = msgspec.field(default_factory=threading.Event)

@@ -6,10 +6,11 @@ next run reads it again; after that it is a difference. The window is done all t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pipeline.config import Secret
 from pipeline.errors import Differences, StalePlan, UnreadableExport, UnsafePlan, UsageError
@@ -32,8 +33,7 @@ LANDING = HOUR
 """How long, in µs, events may take to become visible."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True):
     """The result of reading a window back: `outcome` is pending, proved, differs or unknown."""
 
     attempt: Attempt

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+import msgspec
 
 from pipeline.config import Secret
 from pipeline.errors import BackcastError, UsageError
@@ -29,8 +31,7 @@ from pipeline.preflight.run import PreflightRequest
 NO_KEY = Secret("")
 
 
-@dataclass(frozen=True, slots=True)
-class JobRun:
+class JobRun(msgspec.Struct, frozen=True):
     """What a run did. `problem` is the most urgent error, which decides the exit code.
 
     `proofs` are the windows that were read back, those of earlier runs included.
@@ -40,7 +41,7 @@ class JobRun:
     dry_run: bool
     windows: list[WindowRun]
     problem: BackcastError | None
-    proofs: list[Proof] = field(default_factory=list)
+    proofs: list[Proof] = msgspec.field(default_factory=list)
 
 
 @private()

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -46,28 +45,26 @@ class RunHistory(msgspec.Struct, frozen=True):
     ended: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SendingRate:
+class SendingRate(msgspec.Struct, frozen=True):
     """Events that were accepted, and requests that did not settle their batch, by second since 1970 (UTC)."""
 
     settled: dict[int, int]
     failed: dict[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerSummary:
+class LedgerSummary(msgspec.Struct, frozen=True):
     """The ledger at one moment. `doubts` and `refusals` are the first of them, `failures` all by status.
 
     `warnings` are the service's own, by reason; `transport` is how batches travel, "" where that was never chosen.
     `history` is None where nothing was ever applied.
     """
 
-    totals: Totals = field(default_factory=Totals)
-    doubts: list[InDoubtBatch] = field(default_factory=list)
-    warnings: list[WarningCount] = field(default_factory=list)
+    totals: Totals = msgspec.field(default_factory=Totals)
+    doubts: list[InDoubtBatch] = msgspec.field(default_factory=list)
+    warnings: list[WarningCount] = msgspec.field(default_factory=list)
     transport: str = ""
-    refusals: list[RefusalRecord] = field(default_factory=list)
-    failures: list[FailureCount] = field(default_factory=list)
+    refusals: list[RefusalRecord] = msgspec.field(default_factory=list)
+    failures: list[FailureCount] = msgspec.field(default_factory=list)
     history: RunHistory | None = None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -73,8 +72,7 @@ class PhaseTotals(NamedTuple):
         return self.settled + self.refused == planned and not self.in_doubt
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True):
     """Events by state over all runs, in all and by phase, and their batches. `outcome` is the last run's.
 
     A batch counts once, whatever number of runs and tries it took: as `sent` when a request of it may have reached a
@@ -90,7 +88,7 @@ class Totals:
     batches_retried: int = 0
     batches_split: int = 0
     outcome: str = ""
-    phases: Mapping[str, PhaseTotals] = field(default_factory=dict)
+    phases: Mapping[str, PhaseTotals] = msgspec.field(default_factory=dict)
 
     def of(self, phase: str) -> PhaseTotals:
         """One phase's share."""

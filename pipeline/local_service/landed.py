@@ -22,8 +22,7 @@ class LandedEvent:
     historical_migration: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PersonProfile:
+class PersonProfile(msgspec.Struct, frozen=True):
     """A person with all its ids, sorted; `created_at` is ISO 8601 with microseconds and Z."""
 
     id: str
@@ -33,8 +32,7 @@ class PersonProfile:
     is_identified: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GroupProfile:
+class GroupProfile(msgspec.Struct, frozen=True):
     """A group that a group event wrote; `index` is its type's number, 0 to 4."""
 
     index: int
@@ -44,8 +42,7 @@ class GroupProfile:
     created_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class IngestionWarning:
+class IngestionWarning(msgspec.Struct, frozen=True):
     """What the service did to an accepted event without an error; a `dropped` event is not stored as one."""
 
     type: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pipeline.mapper.language.sections import Call, Mapping
 from pipeline.mapper.program.references import find, properties_of
@@ -11,8 +12,7 @@ from pipeline.models import SealedOptions
 from pipeline.values import Record
 
 
-@dataclass(frozen=True, slots=True)
-class NamedColumns:
+class NamedColumns(msgspec.Struct, frozen=True):
     """`all` is setting → column. `needed` are sets of columns of which each part of an export has one: without it no
     row has an event's name, a person or a time."""
 

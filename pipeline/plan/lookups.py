@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -46,8 +45,7 @@ class Lookups(NamedTuple):
     notices: list[tuple[str, str, str]]
 
 
-@dataclass(slots=True)
-class _FileCounts:
+class _FileCounts(msgspec.Struct):
     """What one file has for a table. `changed` are the keys that had another value before, as far as they are counted
     in memory; `broken` is the first row that cannot be read."""
 
@@ -58,7 +56,7 @@ class _FileCounts:
     entries: int = 0
     without: int = 0
     broken: str = ""
-    changed: dict[str, None] = field(default_factory=dict)
+    changed: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 def read_lookups(source: Source, mapping: Mapping, directory: Directory) -> Lookups:

@@ -10,7 +10,6 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -66,8 +65,7 @@ T = TypeVar("T", SealedGroup, SealedPerson)
 Promoted = Callable[[], Iterable[list[tuple[str, list[PromotedUpdate]]]]]
 
 
-@dataclass(frozen=True, slots=True)
-class IdentityInputs:
+class IdentityInputs(msgspec.Struct, frozen=True):
     """Pairs of ids from elsewhere than the export: the operator's file of pairs, and the links of earlier plans.
 
     `follows` says that there are such plans.

@@ -9,7 +9,7 @@ other uuids now, and would be sent twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,8 +57,7 @@ class ReplayFacts(NamedTuple):
     examples: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(msgspec.Struct, frozen=True):
     """An earlier plan that was sent, opened for a new plan of what it did not deliver. `chain` are the plans that it
     replays itself, the last one first, and before them its own."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from pipeline.engines import Engine
 from pipeline.mapper import Mapping as MappingFile
@@ -21,8 +22,7 @@ from pipeline.plan.series import Series
 from pipeline.transform.tasks import TransformConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A source, the `config` that decides its events, and what a person permits.
 
     `engine` is started and configured; it is ended when everything was read. Under `allow_key_conflicts` rows of
@@ -39,17 +39,17 @@ class Request:
     directory: Directory
     engine: Engine
     target: str = ""
-    reject_limit: CountLimit = field(default_factory=CountLimit)
+    reject_limit: CountLimit = msgspec.field(default_factory=CountLimit)
     unmapped_limit: CountLimit | None = None
-    thresholds: PlanOptions = field(default_factory=PlanOptions)
+    thresholds: PlanOptions = msgspec.field(default_factory=PlanOptions)
     allow_key_conflicts: bool = False
     notices: Sequence[tuple[str, str, str]] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = msgspec.field(default_factory=dict)
     series: Series | None = None
     replay: Replay | None = None
-    open_choices: Mapping[str, str] = field(default_factory=dict)
+    open_choices: Mapping[str, str] = msgspec.field(default_factory=dict)
     document: MappingFile | None = None
-    lookups: Tables = field(default_factory=lambda: NO_TABLES)
+    lookups: Tables = msgspec.field(default_factory=lambda: NO_TABLES)
     references: Sequence[Reference] = ()
-    identity_inputs: IdentityInputs = field(default_factory=IdentityInputs)
+    identity_inputs: IdentityInputs = msgspec.field(default_factory=IdentityInputs)
     plugins: Sequence[PluginSeal] = ()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeVar
 from uuid import UUID
 
+import msgspec
 import numpy as np
 
 from pipeline.encoder.updates import SealedLink
@@ -26,8 +26,7 @@ class _Sealed(Protocol):
 T = TypeVar("T", bound=_Sealed)
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """The other plans of the series: `settled` are the events they settled, which are left out, and `ids` their
     ids and pairs of ids.
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -87,8 +87,7 @@ def earlier_pairs(directory: Directory, index: IdentityIndex, *, pending_merges:
         yield ObservedPair(*pair, last=None, events=0, row=0)
 
 
-@dataclass(frozen=True, slots=True)
-class WindowIndex:
+class WindowIndex(msgspec.Struct, frozen=True):
     """The tables of a plan, read back.
 
     `pending_merges`: merges of its pairs were held back. `sent_merges`: merges held back before were sent with it.

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from pipeline.clock_offsets import month_name, most_frequent
 from pipeline.plan.sealed.facts import MonthEvidence
@@ -24,8 +25,7 @@ SHARE = 10
 imported into the tool in bulk arrives at any distance from its own time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneVerdict:
+class ZoneVerdict(msgspec.Struct, frozen=True):
     """`proved`: there are months, and all agree with the zone. `contradictions`: the months that do not."""
 
     zone: str

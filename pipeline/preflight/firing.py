@@ -8,8 +8,9 @@ filter of test accounts may fire.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 Verdict = Literal["would", "may", "no"]
 _ON_EVENTS = frozenset(("destination", "transformation", ""))
@@ -25,8 +26,7 @@ _DISABLED_BY_SERVICE = 3
 """`status.state` of a function that the service itself has stopped (docs/know/service.md#hog-functions)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(msgspec.Struct, frozen=True):
     """The names on which a function would fire, and those on which it may. None stands for every name."""
 
     would: Set[str | None]

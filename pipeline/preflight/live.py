@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
+
+import msgspec
 
 from pipeline.errors import Unfinished
 from pipeline.management.moments import UTC_DAY
@@ -35,11 +36,10 @@ class LiveName(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class LiveEvents:
+class LiveEvents(msgspec.Struct, frozen=True):
     """The live events of a project by name, over all time."""
 
-    names: Mapping[str, LiveName] = field(default_factory=dict)
+    names: Mapping[str, LiveName] = msgspec.field(default_factory=dict)
 
     @property
     def first(self) -> int | None:
@@ -56,8 +56,7 @@ class LiveEvents:
         return sum(name.events for name in self.names.values())
 
 
-@dataclass(frozen=True, slots=True)
-class TargetCells:
+class TargetCells(msgspec.Struct, frozen=True):
     """Events of a project by name and UTC day, within the days of a plan: live ones, and the import's own."""
 
     live: Mapping[Cell, int]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,8 +27,7 @@ _NAME_CHARACTERS = 60
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class LivePerson:
+class LivePerson(msgspec.Struct, frozen=True):
     """A person at the target."""
 
     id: str

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, cast
+
+import msgspec
 
 from pipeline.encoder.encoded import SentEvent
 from pipeline.ledger import read_batches
@@ -43,8 +44,7 @@ class Example(NamedTuple):
     other: str
 
 
-@dataclass(slots=True)
-class Matches:
+class Matches(msgspec.Struct):
     """What of a plan's events is there: `compared` of the `shared` ones on names and days of both were looked at.
 
     `held` counts those under their own uuids by cell, `doubled` the same events under other uuids; both are of the
@@ -54,9 +54,9 @@ class Matches:
     shared: int
     compared: int = 0
     complete: bool = False
-    held: Counter[Cell] = field(default_factory=Counter)
-    doubled: Counter[Cell] = field(default_factory=Counter)
-    examples: list[Example] = field(default_factory=list)
+    held: Counter[Cell] = msgspec.field(default_factory=Counter)
+    doubled: Counter[Cell] = msgspec.field(default_factory=Counter)
+    examples: list[Example] = msgspec.field(default_factory=list)
 
     def estimated(self, found: Counter[Cell]) -> int:
         """How many of all events these are: their number where every event was compared, else by their share."""
@@ -64,8 +64,7 @@ class Matches:
         return count if self.complete or not self.compared else -(-count * self.shared // self.compared)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """What is compared with what: a plan's events of the cells that the target has events of, too."""
 
     plan: Plan

@@ -14,7 +14,6 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -42,8 +41,7 @@ _VOLATILE = ("enabled", "updated_at", "status", "version", "bytecode", "transpil
 Found = Literal["ours", "on", "gone", "changed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(msgspec.Struct, frozen=True):
     """What became of the functions that were recorded as off: turned `on`, `changed` by somebody and left as they are,
     or still `off` because of `problem`."""
 

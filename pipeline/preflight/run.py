@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from pipeline.config import Secret
 from pipeline.options import PreflightOptions
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from pipeline.report.preflight_record import PreflightResult
 
 
-@dataclass(frozen=True, slots=True)
-class PreflightRequest:
+class PreflightRequest(msgspec.Struct, frozen=True):
     """Which target to check, with which keys. `personal_key` may be "" and `project_key` None; the checks that
     need them are `unknown` then."""
 
@@ -29,8 +29,7 @@ class PreflightRequest:
     options: PreflightOptions = PreflightOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class Preflight:
+class Preflight(msgspec.Struct, frozen=True):
     """The results in the order of the report, and the project's name and id, "" where they cannot be read.
 
     `reused`: what the target has already was known from an earlier preflight.

@@ -9,7 +9,6 @@ import email.utils
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import NamedTuple
@@ -38,15 +37,14 @@ from pipeline.verify.provenance import having, provenance_of
 _NO_EVENT = gzip_body(Envelope("").seal([]))
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedEvents:
+class PlannedEvents(msgspec.Struct, frozen=True):
     """The events that a plan would send: counts by name and by UTC day (`2023-01-31`); `bytes` of all of them, as JSON.
 
     Merges, groups and profiles are counted by name, not by day. `sets_geoip`: the mapping itself sets `$geoip_disable`.
     """
 
-    names: Mapping[str, int] = field(default_factory=dict)
-    days: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, int] = msgspec.field(default_factory=dict)
+    days: Mapping[str, int] = msgspec.field(default_factory=dict)
     bytes: int = 0
     sets_geoip: bool = False
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from pipeline.errors import UnsafePlan
 from pipeline.ledger import LedgerSummary, Totals, is_in_use, read_summary
@@ -36,8 +37,7 @@ class State(StrEnum):
     DIFFERS = "differs"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanStatus:
+class PlanStatus(msgspec.Struct, frozen=True):
     """A plan's `state`, what its ledger has (`summary`), what was read back (`results`), and the hog functions
     that are off for it (`paused`)."""
 

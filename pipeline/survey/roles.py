@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pipeline import values
 from pipeline.survey.clock import ENOUGH, MOSTLY, Clock, clock_of
@@ -90,8 +91,7 @@ USER, ANONYMOUS, EMAIL, SESSION = "user", "anonymous", "email", "session"
 """What an id is of, the best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
+class Roles(msgspec.Struct, frozen=True):
     """The fields of one part by role; "" and None for a role that no field has."""
 
     event: str = ""
@@ -177,8 +177,7 @@ def _all_different(column: Column) -> bool:
 # -- times ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TimeColumn:
+class TimeColumn(msgspec.Struct, frozen=True):
     """A column of times. `known`: its name is that of a time, not only its values."""
 
     column: Column
@@ -231,8 +230,7 @@ def received_in(columns: Iterable[Column]) -> TimeColumn | None:
 # -- people and keys -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class IdColumn:
+class IdColumn(msgspec.Struct, frozen=True):
     """A column of ids. `of` is what they are ids of. `known`: its name is that of an id, not only its values."""
 
     column: Column

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from pipeline.batcher import Batch
 from pipeline.identity.columns import IdentityColumns
 from pipeline.mapper.own_code import Cost
@@ -114,12 +116,11 @@ class Retained(NamedTuple):
     cost: Cost
 
 
-@dataclass(frozen=True, slots=True)
-class BatchedBlock:
+class BatchedBlock(msgspec.Struct, frozen=True):
     """One block as requests. `skipped` counts the events that the plan's tables leave out, by code."""
 
     digest: str
     rows: int
     events: int
-    batches: list[Batch] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
+    batches: list[Batch] = msgspec.field(default_factory=list)
+    skipped: Counter[str] = msgspec.field(default_factory=Counter)

@@ -13,7 +13,6 @@ Sources: docs/know/service.md#event-fields, #ids-and-text, #timestamps, #histori
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -41,8 +40,7 @@ OLD = 1_104_537_600_000_000
 another unit, than history."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationContext:
+class ValidationContext(msgspec.Struct, frozen=True):
     """What the rules need of a plan. All times are µs UTC.
 
     `as_of` is the plan's instant, `newest` the latest event time that may be sent; the window is [`since`, `until`).
@@ -85,8 +83,7 @@ REJECT, SKIP, WARNING = "reject", "skip", "warning"
 """What a code leads to: `reject`: cannot be sent; `skip`: left out on purpose; `warning`: sent, and reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One validation rule: everything that the program knows of it.
 
     `predicate` returns what is wrong with an event, as a sentence, or None. `fast` is an expression of `time`,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -94,13 +93,12 @@ class _Batch(msgspec.Struct):
 _as_batch = msgspec.json.Decoder(_Batch).decode
 
 
-@dataclass(slots=True)
-class Judged:
+class Judged(msgspec.Struct):
     """The verdict for each event by its uuid, and the events that are stored, for one project or for none."""
 
     project: int | None
     events: EventColumns
-    results: dict[str, dict[str, str]] = field(default_factory=dict)
+    results: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
 
 
 class _Dropped(Exception):

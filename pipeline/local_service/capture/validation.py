@@ -10,7 +10,6 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -50,8 +49,7 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedRequest:
+class AcceptedRequest(msgspec.Struct, frozen=True):
     """The events of a request, for one project or for none.
 
     `refusal` is that of an event too large for the queue, where the events before it are stored (`oversize_event`).

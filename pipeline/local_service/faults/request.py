@@ -32,8 +32,7 @@ class HttpReply:
         return 200 <= self.status < 300
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionCut:
+class ConnectionCut(msgspec.Struct, frozen=True):
     """No HTTP answer: the bytes `raw` as they are, then the connection ends, with `reset` by an RST packet."""
 
     raw: bytes = b""

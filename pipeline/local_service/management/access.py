@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict, deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from pipeline.local_service.keys import Keyring, Project, allows
 from pipeline.local_service.management.requests import ApiError, forbidden, not_found
@@ -20,8 +21,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="api"'}
 _USERS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e90")
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """The owner of a key: the number of the key, its scopes, and the projects it reaches (None: all)."""
 
     number: int

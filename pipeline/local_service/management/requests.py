@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
 
+import msgspec
 from starlette.responses import JSONResponse, Response
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ Json = dict[str, Any]
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
-class ManagementState:
+class ManagementState(msgspec.Struct, frozen=True):
     """What the operations share: the documents, the database of events, the keys and the settings."""
 
     documents: Documents
@@ -92,8 +91,7 @@ class ManagementState:
         return self.settings.behaviour == "observed"
 
 
-@dataclass(frozen=True, slots=True)
-class OperationCall:
+class OperationCall(msgspec.Struct, frozen=True):
     """One authorised request. `address` is its absolute URL without the query; `now` is ISO 8601 in UTC."""
 
     state: ManagementState

@@ -14,6 +14,8 @@ from datetime import date
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from pipeline.local_service.page.reader import PAGE, ProjectReader, literal
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -114,8 +116,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EventPage:
+class EventPage(msgspec.Struct, frozen=True):
     """A page of events. Each row has COLUMNS, `properties` (BOUNDED), and `copies`: how many accepted events collapse
     into it. `before` and `after` are the positions where the list continues, None at an end."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from pipeline.local_service.management.firing import Firing, firing, would_fire
 from pipeline.local_service.page.reader import ProjectReader
@@ -15,8 +16,7 @@ MOST_FUNCTIONS = 500
 _EXAMPLES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionRow:
+class FunctionRow(msgspec.Struct, frozen=True):
     """A function: how many events it would fire for, and may fire for; the most frequent of them by name."""
 
     id: str
@@ -28,8 +28,7 @@ class FunctionRow:
     examples: list[tuple[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Fired:
+class Fired(msgspec.Struct, frozen=True):
     """The functions, and how many of them and of the event names were not judged."""
 
     rows: list[FunctionRow]

@@ -6,8 +6,7 @@ or by a group event. The service ignores a further one without any record: here 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+import msgspec
 from msgspec import Raw
 
 from pipeline.local_service import ingestion_warnings
@@ -21,21 +20,19 @@ GroupKey = tuple[int, str, str]
 """Project, type and key of a group."""
 
 
-@dataclass(slots=True)
-class Group:
+class Group(msgspec.Struct):
     """A group after its group events; `created_at` is microseconds since 1970 (UTC)."""
 
     created_at: int
-    properties: dict[str, Raw] = field(default_factory=dict)
+    properties: dict[str, Raw] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class GroupUpdater:
+class GroupUpdater(msgspec.Struct):
     """The group types of all projects in their order, and some groups; changes are in `changed`."""
 
-    types: dict[int, list[str]] = field(default_factory=dict)
-    groups: dict[GroupKey, Group] = field(default_factory=dict)
-    changed: dict[GroupKey, Group] = field(default_factory=dict)
+    types: dict[int, list[str]] = msgspec.field(default_factory=dict)
+    groups: dict[GroupKey, Group] = msgspec.field(default_factory=dict)
+    changed: dict[GroupKey, Group] = msgspec.field(default_factory=dict)
 
     def apply(self, event: PersonEvent) -> None:
         """Apply one event. A group type that is ignored leaves a warning on it."""

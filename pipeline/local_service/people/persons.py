@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
 from msgspec import Raw
 
 from pipeline.local_service import ingestion_warnings
@@ -84,8 +85,7 @@ Id = tuple[int, str]
 """A project and a distinct_id in it."""
 
 
-@dataclass(slots=True)
-class PersonUpdater:
+class PersonUpdater(msgspec.Struct):
     """The persons of some ids, while events are applied in the order of their acceptance.
 
     `ids` must contain every id that an event may name and that already has a person. Changes are in `changed`,
@@ -93,10 +93,10 @@ class PersonUpdater:
     """
 
     settings: Settings
-    ids: dict[Id, Person] = field(default_factory=dict)
-    changed: set[Person] = field(default_factory=set)
-    new_ids: dict[Id, Person] = field(default_factory=dict)
-    merged: list[Person] = field(default_factory=list)
+    ids: dict[Id, Person] = msgspec.field(default_factory=dict)
+    changed: set[Person] = msgspec.field(default_factory=set)
+    new_ids: dict[Id, Person] = msgspec.field(default_factory=dict)
+    merged: list[Person] = msgspec.field(default_factory=list)
 
     def find(self, project: int, distinct_id: str) -> Person | None:
         """The person that an id belongs to now."""

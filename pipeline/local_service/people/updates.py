@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -66,8 +65,7 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _value = msgspec.json.Decoder().decode
 
 
-@dataclass(slots=True)
-class GroupChange:
+class GroupChange(msgspec.Struct):
     """A group event: `type` and `key` as text, `set` its properties."""
 
     type: str
@@ -75,8 +73,7 @@ class GroupChange:
     set: dict[str, Raw]
 
 
-@dataclass(slots=True)
-class PersonEvent:
+class PersonEvent(msgspec.Struct):
     """One event that may change persons or groups. `instant` is microseconds since 1970 (UTC).
 
     `merged_id` is the id to be merged into `distinct_id`, `forced` whether even an identified person may be merged,
@@ -88,8 +85,8 @@ class PersonEvent:
     instant: int
     event: str
     distinct_id: str
-    set: dict[str, Raw] = field(default_factory=dict)
-    set_once: dict[str, Raw] = field(default_factory=dict)
+    set: dict[str, Raw] = msgspec.field(default_factory=dict)
+    set_once: dict[str, Raw] = msgspec.field(default_factory=dict)
     unset: tuple[str, ...] = ()
     merged_id: str | None = None
     forced: bool = False

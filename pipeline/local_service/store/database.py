@@ -13,11 +13,11 @@ import threading
 from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
 from pipeline.local_service.ingestion_warnings import EventWarning
@@ -54,18 +54,17 @@ class SlowQuery(Exception):
     """A query took longer than it may and was stopped."""
 
 
-@dataclass(slots=True)
-class EventColumns:
+class EventColumns(msgspec.Struct):
     """The columns of one accepted request; `created_at` and `timestamp` are microseconds since 1970 (UTC)."""
 
     created_at: int
-    uuid: list[str] = field(default_factory=list)
-    event: list[str] = field(default_factory=list)
-    distinct_id: list[str] = field(default_factory=list)
-    timestamp: list[int] = field(default_factory=list)
-    properties: list[bytes] = field(default_factory=list)
-    historical: list[bool] = field(default_factory=list)
-    warnings: list[tuple[int, EventWarning]] = field(default_factory=list)
+    uuid: list[str] = msgspec.field(default_factory=list)
+    event: list[str] = msgspec.field(default_factory=list)
+    distinct_id: list[str] = msgspec.field(default_factory=list)
+    timestamp: list[int] = msgspec.field(default_factory=list)
+    properties: list[bytes] = msgspec.field(default_factory=list)
+    historical: list[bool] = msgspec.field(default_factory=list)
+    warnings: list[tuple[int, EventWarning]] = msgspec.field(default_factory=list)
     """Each with the position of its event in the columns."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping as Map
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -37,8 +37,7 @@ _AS_OF = 4_102_444_800_000_000
 _CONTEXT = ValidationContext(as_of=_AS_OF, newest=_AS_OF)
 
 
-@dataclass(frozen=True, slots=True)
-class CaseResult:
+class CaseResult(msgspec.Struct, frozen=True):
     """The result of a case: `differences` are lines for people, none when it passed."""
 
     case: Case

@@ -8,8 +8,9 @@ such as the candidates after the one that it has, does not count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+import msgspec
 
 from pipeline.mapper.codegen.clocks import write_time
 from pipeline.mapper.codegen.steps import StepEmitter
@@ -27,8 +28,7 @@ from pipeline.timestamps import ZoneClock
 NONE = "none of them"
 
 
-@dataclass(slots=True)
-class Choice:
+class Choice(msgspec.Struct):
     """One place of a mapping where a row takes one of several ways. `ways` are (what it is, rows that took it); a
     candidate that is never reached has 0."""
 
@@ -36,7 +36,7 @@ class Choice:
     what: str
     place: Place | None
     names: list[str]
-    counts: list[int] = field(default_factory=list)
+    counts: list[int] = msgspec.field(default_factory=list)
 
     @property
     def ways(self) -> list[tuple[str, int]]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from collections.abc import Mapping as Map
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec.structs import asdict, replace
 
 from pipeline.errors import MappingError, UsageError
@@ -55,8 +55,7 @@ class Survivor(NamedTuple):
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Mutated:
+class Mutated(msgspec.Struct, frozen=True):
     """How many changes of a mapping were tried, and those by which no case failed. A change that makes the file
     invalid, such as the removal of a value that others refer to, is not among them."""
 

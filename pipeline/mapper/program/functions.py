@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
+
+import msgspec
 
 from pipeline.mapper.program import operations as program
 from pipeline.models import Layout, RejectReason
@@ -14,8 +15,7 @@ from pipeline.values import Record
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(msgspec.Struct, frozen=True):
     """A pure function of values. `needs`: without one of so many first arguments it is not called, and its value is
     missing. `prepared`: `call` returns the function itself, when a program first needs it. `warns`: where it raises
     BadValue, its value is missing, with the warning `bad_value`; of any other function the row is rejected."""

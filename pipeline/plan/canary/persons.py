@@ -7,7 +7,6 @@ whole as well.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -33,8 +32,7 @@ Group = tuple[str, str]
 """Type and key."""
 
 
-@dataclass(slots=True)
-class Person:
+class Person(msgspec.Struct):
     """All of one person. `size` counts what is sent of it; `places` are those, None where they are too many.
 
     `name` is one of its ids, and `groups` are those that its events name.
@@ -42,9 +40,9 @@ class Person:
 
     name: str = ""
     size: int = 0
-    places: list[Place] | None = field(default_factory=list)
-    strata: set[Stratum] = field(default_factory=set)
-    groups: set[Group] = field(default_factory=set)
+    places: list[Place] | None = msgspec.field(default_factory=list)
+    strata: set[Stratum] = msgspec.field(default_factory=set)
+    groups: set[Group] = msgspec.field(default_factory=set)
 
     def add(self, place: Place, most: int) -> None:
         """Add an event, whose place is kept while there are no more than `most`."""

@@ -8,8 +8,9 @@ left goes to further candidates, so that one person's oddities do not stand for 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
+
+import msgspec
 
 from pipeline.encoder.updates import SealedLink, SealedPerson
 from pipeline.engines.local import Workers
@@ -32,8 +33,7 @@ Ranges = Mapping[tuple[str, int], list[tuple[int, int]]]
 """Ranges of events, (first, last) both inclusive and in order, by phase and block."""
 
 
-@dataclass(frozen=True, slots=True)
-class CanarySample:
+class CanarySample(msgspec.Struct, frozen=True):
     """The sample of at most `most` events. `events` counts them by phase, `shown` counts the `strata` that it shows.
 
     `not_shown` names the first of the others; `more_strata`: there are more than are counted.
@@ -45,8 +45,8 @@ class CanarySample:
     persons: int
     strata: int
     shown: int
-    not_shown: list[str] = field(default_factory=list)
-    large: list[LargePerson] = field(default_factory=list)
+    not_shown: list[str] = msgspec.field(default_factory=list)
+    large: list[LargePerson] = msgspec.field(default_factory=list)
     more_strata: bool = False
 
     @property

@@ -45,8 +45,7 @@ _WEIGHTIEST = (
 later without a plan of its own. What concerns one property can often stay as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountLimit:
+class CountLimit(msgspec.Struct, frozen=True):
     """How many of something may be: a number, or a percentage of all, exactly as it was written."""
 
     number: int = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
 from typing import TypeVar
@@ -52,14 +51,13 @@ _text = msgspec.json.Decoder(str).decode
 _object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-@dataclass(slots=True)
-class PropertyTally:
+class PropertyTally(msgspec.Struct):
     """What became of one property, see `result.PropertyChange`; an example begins with the uuid of its event."""
 
     added: int = 0
     removed: int = 0
     changed: int = 0
-    examples: list[tuple[str, str, str]] = field(default_factory=list)
+    examples: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
 
     def add(self, other: PropertyTally) -> None:
         self.added += other.added
@@ -68,8 +66,7 @@ class PropertyTally:
         self.examples = sorted(self.examples + other.examples)[:MOST_EXAMPLES]
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(msgspec.Struct):
     """Differences counted. `kinds` counts by (phase, kind), `what` by (phase, what differs).
 
     The others are of events: `cells` counts by (name, day, kind), `persons` by distinct_id, `renamed` by (name in A, in
@@ -78,14 +75,14 @@ class Tally:
     """
 
     values: bool = False
-    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
-    what: Counter[tuple[str, str]] = field(default_factory=Counter)
-    cells: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    persons: Counter[str] = field(default_factory=Counter)
-    renamed: Counter[tuple[str, str]] = field(default_factory=Counter)
-    shifts: Counter[float | None] = field(default_factory=Counter)
-    properties: dict[tuple[str, str], PropertyTally] = field(default_factory=dict)
-    examples: dict[str, list[EventExample]] = field(default_factory=dict)
+    kinds: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    what: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    cells: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
+    persons: Counter[str] = msgspec.field(default_factory=Counter)
+    renamed: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    shifts: Counter[float | None] = msgspec.field(default_factory=Counter)
+    properties: dict[tuple[str, str], PropertyTally] = msgspec.field(default_factory=dict)
+    examples: dict[str, list[EventExample]] = msgspec.field(default_factory=dict)
 
     def only(self, phase: str, kind: str, event: bytes) -> None:
         """Count an event that one of the plans has; `kind` is only_a or only_b."""

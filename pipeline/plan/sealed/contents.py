@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
 from os import fspath
 from pathlib import Path
+
+import msgspec
 
 from pipeline import storage
 from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
@@ -26,8 +28,7 @@ from pipeline.transform.events import Mapper
 from pipeline.transform.tasks import DuplicateDecision, Task, TransformConfig
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedBlock:
+class PlannedBlock(msgspec.Struct, frozen=True):
     """A sealed block with the decisions on its duplicates. `events` counts the events that are sent."""
 
     sealed: SealedBlock

@@ -9,7 +9,6 @@ lines of a sealed file are cut into blocks by one rule, so a place in the ledger
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -72,8 +71,7 @@ def _event_encoder(phase: str, encoder: Encoder, options: SealedOptions) -> Call
     return encode
 
 
-@dataclass(frozen=True, slots=True)
-class SealedLines:
+class SealedLines(msgspec.Struct, frozen=True):
     """Some lines of a phase's sealed file, which travel to a process as the bytes of a block do."""
 
     content: bytes | memoryview | None

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby, pairwise
 from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -74,8 +74,7 @@ FAMILIES = {
 _Numbers = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class PropertyDrift:
+class PropertyDrift(msgspec.Struct, frozen=True):
     """A property of an event name by month: `months` (since January 1970) are those from its first to its last that
     have events of the name, `events` counts these, `counts` has a row of KINDS for each, `distinct` the different
     values and `exact` whether they are counted, `empties` has the places of the first null or blank values. `whole` is
@@ -141,8 +140,7 @@ class EventNames(NamedTuple):
     place: int
 
 
-@dataclass(frozen=True, slots=True)
-class DriftFacts:
+class DriftFacts(msgspec.Struct, frozen=True):
     """What the checks examine: `properties` in the order of their names, and the event names with most rare ones."""
 
     properties: Sequence[PropertyDrift] = ()

@@ -9,9 +9,9 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,13 +48,12 @@ class Span(NamedTuple):
     events: int
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """Events by day: of all names, of the most frequent ones, and the span of each name."""
 
     total: Series = NO_SERIES
-    names: Mapping[str, Series] = field(default_factory=dict)
-    spans: Mapping[str, Span] = field(default_factory=dict)
+    names: Mapping[str, Series] = msgspec.field(default_factory=dict)
+    spans: Mapping[str, Span] = msgspec.field(default_factory=dict)
 
 
 class HistoryBuilder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 import msgspec
@@ -30,8 +29,7 @@ SECTIONS = {
 """The section of a mapping file that a person changes, by the check."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A file, and a line or row of it, from 1 (0: the file as a whole). `offset` is in bytes of the decompressed file
     of an export, and `of_mapping` says that the file is the mapping's."""
 
@@ -41,8 +39,7 @@ class Place:
     of_mapping: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """One check or code. `level` is `stop`, `warning`, `notice`, or `ok` where nothing was found.
 
     `count` is in how many places it was found, and `examples` are some of them in words. `about` is what the check or
@@ -65,8 +62,7 @@ class Result:
         return self.detail if self.of_check else f"{self.count:,} × {self.about or self.name}; {self.detail}"
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(msgspec.Struct, frozen=True):
     """A plan as its checks see it. `rejects` and `warnings` have one entry for each code."""
 
     plan: Plan

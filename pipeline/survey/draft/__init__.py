@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pipeline.mapper.language.scalars import comment, quoted, scalar
 from pipeline.mapper.language.sections import FORMAT
@@ -32,8 +33,7 @@ _UNFINISHED = Option("open", "the mapping stays unfinished until such rows are s
 _ACCEPTED = Option("not sent", "such rows are to be left out; a plan counts them, and stops at --max-rejects")
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """A starting mapping, and the choices that are open in it. `columns` are the references to its columns, by name."""
 
     text: str

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from pipeline.mapper import available
 from pipeline.mapper.language.scalars import comment, scalar
 from pipeline.mapper.program.references import path_of
@@ -29,8 +31,7 @@ class Option:
     evidence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """What the rows do not show. The first of `options` stands in the draft. `free`: another column, or `=TEXT` for a
     fixed text, is an answer too."""
 
