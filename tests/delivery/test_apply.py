@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 
 import pipeline
 from pipeline import api
-from pipeline.batcher import unpack
 from pipeline.delivery.destination import Response
 from pipeline.errors import BrokenLedger, UnsafePlan
 from pipeline.local_service import LocalService
@@ -117,32 +114,6 @@ def test_a_request_never_holds_one_uuid_twice(tmp_path: Path) -> None:
     with serving(scripted(Reply())) as server:
         run(tmp_path / "plan", server.url)
         assert [sorted(batch) for batch in uuids(server.asked)] == [sorted(uuid(number) for number in range(30))]
-
-
-def test_merges_are_settled_before_any_event_is_sent(tmp_path: Path) -> None:
-    """The identities phase is in the ledger whole before the first event leaves."""
-    directory = planned(tmp_path, 40, links=True, batch=2)
-    plan, _ = open_plan(directory)
-    merges = plan.events.phases["identities"]
-    early = []
-    event_came = threading.Event()
-
-    def send(body: bytes) -> Response:
-        if json.loads(unpack(body)[0])["event"] == "$identify":
-            event_came.wait(0.2)  # long enough for an event to overtake, if one may
-            return OK
-        event_came.set()
-        settled = in_ledger(
-            directory, "select sum(last - first + 1) from batches where phase = 'identities' and state = 'settled'"
-        )
-        early.append(settled != [(merges,)])
-        return OK
-
-    outcome = run_to(directory, CallDestination(send))
-    assert merges > 2
-    assert len(early) == 20
-    assert not any(early)
-    assert outcome.balanced
 
 
 def test_a_plan_is_applied_to_one_target(tmp_path: Path) -> None:

@@ -71,33 +71,27 @@ def test_a_key_of_another_project_is_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("personal", "proved"), [("", False), (ALL, True)])
 def test_the_object_says_whether_the_key_is_proved(tmp_path: Path, personal: str, proved: bool) -> None:
-    """With --json stdout is one object, and what the first line says is a field of it."""
+    """With --json stdout is one object, and what the first line says is a field of it: whose the capture key is, where
+    a personal key can tell; without --yes that is said before anything is sent, and so is what could not be checked."""
+    directory = planned(tmp_path, 5)
     with asking() as ask:
-        done = applied(planned(tmp_path, 5), afar(ask), "--json", personal=personal)
+        asked = backcast("apply", str(directory), "--to", afar(ask), "--workers", "0", personal=personal)
+        assert (asked.returncode, ask.service.count()) == (2, 0)
+        assert ("project A" in asked.stderr) is proved
+        done = applied(directory, afar(ask), "--json", personal=personal)
+        assert ask.service.count() == 5
     found = json.loads(done.stdout)["capture_key"]
     assert found["proved"] is proved
     assert found["detail"].startswith("The capture key is that of project A (1)." if proved else UNPROVED)
     assert found["detail"] in done.stderr.splitlines()[0]
+    assert ("could not check: paid_plan" in done.stderr) is proved
     assert A not in done.stdout + done.stderr
-
-
-def test_apply_names_the_project_when_it_can(tmp_path: Path) -> None:
-    """With a personal key the first line is whose the capture key is, and what could not be checked follows."""
-    directory = planned(tmp_path, 5)
-    with asking() as ask:
-        asked = backcast("apply", str(directory), "--to", afar(ask), "--workers", "0", personal=ALL)
-        assert ask.service.count() == 0
-        done = applied(directory, afar(ask), personal=ALL)
-        assert ask.service.count() == 5
-    assert (asked.returncode, done.returncode) == (2, 0)
-    assert "project A" in asked.stderr
-    assert done.stdout.splitlines()[0] == "The capture key is that of project A (1)."
-    assert "could not check: paid_plan" in done.stderr
 
 
 @pytest.mark.parametrize("case", ["function", "key", "old"])
 def test_apply_sends_nothing_to_a_target_that_is_not_ready(tmp_path: Path, case: str) -> None:
-    """A function that would fire, a key of another project, a project that drops old events: exit 4, nothing landed."""
+    """A function that would fire, a key of another project, a project that drops old events: exit 4, nothing landed.
+    --allow-firing turns the first into a warning, of apply and of preflight, and lets nothing else through."""
     directory = planned(tmp_path, 5)
     with asking(Settings(drop_events_older_than=86400 if case == "old" else None)) as ask:
         if case == "function":
@@ -105,12 +99,21 @@ def test_apply_sends_nothing_to_a_target_that_is_not_ready(tmp_path: Path, case:
         personal = "phx_test_b" if case == "key" else ALL  # it reaches the other project alone
         done = applied(directory, ask.service.url, personal=personal)
         dry = applied(directory, ask.service.url, "--dry-run", personal=personal)
+        wrong = applied(directory, ask.service.url, "--allow-firing", "--project", "2", personal=ALL)
         assert ask.service.count() == 0
-    assert done.returncode == 4
+        words = "preflight", str(directory), "--to", ask.service.url, "--allow-firing", "--json"
+        looked = json.loads(backcast(*words, personal=personal).stdout)["checks"]
+        allowed = applied(directory, afar(ask), "--allow-firing", personal=personal)
+        assert ask.service.count() == (5 if case == "function" else 0)
+    assert [one.returncode for one in (done, dry, wrong, allowed)] == [4, 0, 4, 0 if case == "function" else 4]
     lines = done.stderr.splitlines()
     assert [line.split(":")[0] for line in lines] == ["Error", "Try"]
     assert "nothing was sent" in lines[0]
-    assert dry.returncode == 0
+    if case == "function":
+        assert "--allow-firing" in done.stderr
+        assert {one["name"]: one["level"] for one in looked}["destination"] == "warning"
+        assert "warning: destination: destination 'Hook'" in allowed.stderr
+        assert "allowed by --allow-firing" in allowed.stderr
 
 
 @pytest.mark.parametrize("status", [500, 302])
@@ -159,24 +162,3 @@ def test_the_project_can_be_named(tmp_path: Path) -> None:
     assert [one.returncode for one in (unnamed, named, other)] == [0, 4, 4]
     assert "destination 'Hook'" in named.stderr
     assert "the capture key is that of project A (1), not of project B (2)" in other.stderr
-
-
-def test_functions_that_would_fire_can_be_accepted(tmp_path: Path) -> None:
-    """--allow-firing turns the stop into a warning, of apply and of preflight, and lets nothing else through."""
-    directory = planned(tmp_path, 5)
-    with asking() as ask:
-        ask.made(**FUNCTION)
-        stopped = applied(directory, afar(ask), personal=ALL)
-        assert "--allow-firing" in stopped.stderr
-        looked = backcast(
-            "preflight", str(directory), "--to", ask.service.url, "--allow-firing", "--json", personal=ALL
-        )
-        levels = {one["name"]: one["level"] for one in json.loads(looked.stdout)["checks"]}
-        wrong = applied(directory, afar(ask), "--allow-firing", "--project", "2", personal=ALL)
-        assert ask.service.count() == 0
-        done = applied(directory, afar(ask), "--allow-firing", personal=ALL)
-        assert ask.service.count() == 5
-    assert [one.returncode for one in (stopped, looked, wrong, done)] == [4, 0, 4, 0]
-    assert levels["destination"] == "warning"
-    assert "warning: destination: destination 'Hook'" in done.stderr
-    assert "allowed by --allow-firing" in done.stderr

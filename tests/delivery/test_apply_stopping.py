@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Interrupted
-from tests.support.deliveries import OK, ONE_AT_A_TIME, CallDestination, in_ledger, planned, run_to, uuid, uuids_in
+from tests.support.deliveries import OK, ONE_AT_A_TIME, CallDestination, in_ledger, planned, run_to
 
 
 def test_a_sink_that_fails_stops_the_run_and_the_rest_is_written_down(tmp_path: Path) -> None:
@@ -72,27 +71,3 @@ def test_an_interrupt_ends_a_batch_that_waits_for_its_next_try(tmp_path: Path) -
     )
     assert isinstance(outcome.problem, Interrupted)
     assert outcome.counts.in_doubt == 10
-
-
-def test_an_interrupt_inside_a_split_batch_resumes_to_the_same_set(tmp_path: Path) -> None:
-    """Halves that were not sent wait in the ledger and are sent as they stand by the next run."""
-    directory = planned(tmp_path, 64, files=1, batch=64)
-    interrupted = threading.Event()
-    taken: Counter[str] = Counter()
-    sent = []
-
-    def send(body: bytes) -> Response:
-        held = uuids_in(body)
-        sent.append(len(held))
-        if len(sent) == 4:
-            interrupted.set()
-        if len(held) > 16:
-            return Response(ResponseKind.TOO_LARGE, 413)
-        taken.update(held)
-        return OK
-
-    first = run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME, interrupted=interrupted)
-    assert (sent, first.counts.in_doubt, first.counts.accepted) == ([64, 32, 16, 16], 0, 32)
-    second = run_to(directory, CallDestination(send), send_limits=ONE_AT_A_TIME)
-    assert second.balanced
-    assert taken == Counter(uuid(number) for number in range(64))

@@ -99,11 +99,11 @@ def test_no_request_leaves_in_quiet_hours_and_they_are_no_lack_of_progress() -> 
     waiting = threading.Thread(target=lambda: entered.append(throttle.enter(1, 10, stop)))
     waiting.start()
     try:
-        waiting.join(0.5)
+        waiting.join(0.1)
         assert entered == []
         assert throttle.controller.quiet() == 9.5 * 3600
         clock[0] = 34_000.0
-        waiting.join(0.5)
+        waiting.join(0.1)
         assert throttle.idle(0.0) == 0.0
         moment[0] = at("2026-01-05T18:00:00")
         clock[0] = 34_200.0

@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.batcher import ENVELOPE_ROOM, Envelope, batch_ranges, even_ranges, pack, seal_batch, unpack
-from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.size import KeyedBatch, RequestSize, cut, halve
 from pipeline.ledger import BatchKey
 from pipeline.options import Limits
 from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import (
-    AT_ONCE,
     KEY,
     OK,
     ONE_AT_A_TIME,
@@ -236,24 +234,3 @@ def test_a_cut_batch_has_the_same_events_in_smaller_requests(lengths: list[int],
     assert (pieces[0].key.first, pieces[-1].key.last) == (place.first, place.last)
     assert all(batch.bytes <= most or batch.events == 1 for _, batch, _ in pieces)
     assert all((batch.first, batch.last) == (key.first, key.last) for key, batch, _ in pieces)
-
-
-@pytest.mark.parametrize("limit", [1_000, 6_000])
-def test_every_event_lands_once_whatever_the_size(tmp_path: Path, limit: int) -> None:
-    """With eight requests in flight, in every order of answers, each event is taken once."""
-    directory = planned(tmp_path, 300, files=2, batch=50)
-    taken: Counter[str] = Counter()
-    limited = at_most(limit, [])
-    lock = threading.Lock()
-
-    def send(body: bytes) -> Response:
-        response = limited(body)
-        if response is OK:
-            with lock:
-                taken.update(json.loads(event)["uuid"] for event in unpack(body))
-        return response
-
-    outcome = run_to(directory, CallDestination(send), send_limits=SendLimits(8, AT_ONCE))
-    assert outcome.balanced
-    assert taken == Counter(uuid(number) for number in range(300))
-    assert in_ledger(directory, "select count(*) from batches") == [(outcome.counts.batches_made,)]

@@ -12,8 +12,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -83,41 +82,6 @@ def test_a_ledger_that_cannot_grow_is_exit_6_and_nothing_is_lost(tmp_path: Path)
     assert sum(count - 1 for count in taken.values()) <= 8
 
 
-@contextmanager
-def small_disk(place: Path, size: str) -> Iterator[Path]:
-    """A file system of its own; skips where nobody may make one."""
-    place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], capture_output=True)
-    if made.returncode:
-        pytest.skip("no right to mount a small disk")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", place], check=True)
-
-
-@pytest.mark.skipif(not ROOT, reason="only root may mount a small disk")
-def test_a_full_disk_is_exit_6_and_nothing_is_lost(tmp_path: Path) -> None:
-    """A plan on a disk that fills up during the run; with room again, the same command finishes."""
-    directory = planned(tmp_path, 300, files=1, batch=1)
-    with small_disk(tmp_path / "disk", "8m") as disk, serving(scripted(Reply())) as server:
-        place = disk / "plan"
-        shutil.copytree(directory, place)
-        filler = disk / "filler"
-        free = os.statvfs(disk)
-        filler.write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - 120 * 1024)))
-        words = ["apply", place, "--to", server.url, "--quiet", "--workers", "0"]
-        full = backcast(*words)
-        assert (full.returncode, "Traceback" in full.stderr) == (6, False)
-        assert "the disk is full" in full.stderr
-        sent = len(server.asked)
-        assert 0 < sent < 300
-        filler.unlink()
-        again = backcast(*words)
-        assert (again.returncode, again.stderr) == (0, "")
-        assert sent < len(server.asked) <= 300 + 32
-
-
 # -- forbidden ---------------------------------------------------------------------------------------------
 
 
@@ -183,20 +147,6 @@ def test_a_broken_ledger_is_exit_4_and_nothing_is_sent(tmp_path: Path) -> None:
             assert path.read_bytes() == broken
             if damage != "page":
                 assert backcast("status", directory).returncode == 4
-
-
-def test_a_second_apply_is_exit_2_and_names_the_holder(tmp_path: Path) -> None:
-    """Process, machine and time of the run that holds the plan are told; nothing is sent."""
-    directory = planned(tmp_path, 10, files=1)
-    plan, place = open_plan(directory)
-    with serving(scripted(Reply())) as server:
-        holder = Ledger(place.ledger).open(plan.digest, "1", server.url)
-        done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0")
-        holder.close()
-        assert (done.returncode, server.asked) == (2, [])
-    first, second = done.stderr.splitlines()
-    assert first.startswith(f"Error: this plan is in use by another run: process {os.getpid()} on ")
-    assert second.startswith("Try: wait for it")
 
 
 # -- another project ---------------------------------------------------------------------------------------

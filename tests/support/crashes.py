@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import random
 import re
 import shutil
 import signal
@@ -220,15 +219,6 @@ def points(scene: Scene, plan: Path, folder: Path) -> list[str]:
 def copied(plan: Path, folder: Path) -> Path:
     """A plan that nobody has applied."""
     return Path(shutil.copytree(plan, folder / "copy"))
-
-
-def chosen(names: Sequence[str], count: int, seed: int) -> list[int]:
-    """So many points: one of each name first, then any; the same for the same seed."""
-    random_ = random.Random(seed)
-    order = random_.sample(range(len(names)), len(names))
-    first = {names[number]: number for number in reversed(order)}
-    rest = [number for number in order if number not in first.values()]
-    return sorted([*first.values(), *rest][:count])
 
 
 def covering(names: Sequence[str], seen: set[tuple[str, str]]) -> list[int]:
