@@ -10,7 +10,7 @@ import pytest
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
 from tests.support import capture_service
-from tests.support.capture_service import KEY, KEYS, NOW_TEXT, batch, event, post
+from tests.support.capture_service import KEY, KEYS, batch, event, post
 from tests.support.services import running
 
 
@@ -42,18 +42,6 @@ def test_each_project_has_its_own_events() -> None:
         assert post(service, batch(api_key="phc_b")).status_code == 200
         assert post(service, batch(event(), event(uuid=str(uuids.uuid4())), api_key="phc_a")).status_code == 200
         assert (len(service.events(1)), len(service.events(2)), service.count()) == (2, 1, 3)
-
-
-def test_remembers_refused_bodies_without_keys(shared: LocalService) -> None:
-    """A rejection keeps time, status, text and the first 500 characters, with every key replaced."""
-    body = batch(event(properties={"note": f"{KEY} phx_personal phc_other " + "x" * 900}), api_key=KEY)
-    refused = post(shared, body)
-    time, status, reason, payload = rejection(shared)
-    assert (time, status, reason) == (NOW_TEXT, 400, refused.text)
-    assert len(payload) == 500
-    assert payload.startswith('{"api_key": "***", "historical_migration": true')
-    assert "phc_" not in payload
-    assert "phx_" not in payload
 
 
 def test_remembers_no_key_of_any_shape() -> None:

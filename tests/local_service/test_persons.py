@@ -109,12 +109,6 @@ def test_values_are_kept_exactly(tmp_path: Path) -> None:
         assert again.select("select properties from persons") == [(text,)]
 
 
-def test_a_set_beside_the_properties_wins() -> None:
-    """A `$set` on the event itself is merged over the one in its properties, by key."""
-    one = event("u", _set={"a": 1, "b": 1}) | {"$set": {"b": 2}, "$set_once": {"c": 3}}
-    assert properties(one) == {"a": 1, "b": 2, "c": 3}
-
-
 def test_a_name_spelled_with_escapes_counts() -> None:
     """`$set` may be spelled with JSON escapes."""
     room = fresh()

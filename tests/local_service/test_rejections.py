@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from pipeline.local_service import Keyring, LocalService
+from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
-from tests.support.capture_service import CLIENT
-from tests.support.services import running
+from tests.support.capture_service import CLIENT, NOW_TEXT
+from tests.support.services import NOW, running
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ START = '{"api_key": "***", "batch": [{"event": "Bought <b>", '
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[LocalService]:
-    with running(KEYS) as service:
+    with running(KEYS, Settings(clock=lambda: NOW)) as service:
         yield service
 
 
@@ -51,9 +51,11 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def test_the_start_is_shown_however_it_was_packed(service: LocalService) -> None:
-    """Its key is masked in every packing; so it is on the page."""
+    """Its key is masked in every packing; so it is on the page. 500 characters are kept, with time, status and text."""
     for way, request in WAYS.items():
-        assert CLIENT.post(service.url + "/batch/", **request).status_code == 400
+        answer = CLIENT.post(service.url + "/batch/", **request)
+        found = service.select("SELECT time, status, reason, length(payload) FROM rejections")[-1]
+        assert found == (NOW_TEXT, 400, answer.text, 500), way
         assert kept(service).startswith(START), way
     page = CLIENT.get(service.url + "/rejected").text
     assert page.count("Bought &lt;b&gt;") >= len(WAYS)
