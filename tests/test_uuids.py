@@ -18,38 +18,32 @@ KEYS = st.text(st.characters(exclude_categories=()), max_size=60)
 
 
 @pytest.mark.parametrize(
-    ("tool", "source", "expected"),
+    ("tool", "source", "space", "key", "expected"),
     [
-        ("mixpanel", "", "0829736a-b140-570d-ac78-774cecf956e2"),
-        ("mixpanel", "eu", "8a85706a-25c6-5c30-8084-e72da95bab04"),
-        ("amplitude", "", "6a1f3cc5-3994-57f4-b0b6-8cdef1fc0b95"),
+        (
+            "mixpanel", "", "0829736a-b140-570d-ac78-774cecf956e2",
+            "Signup\x1f1609329600\x1fu-1\x1fabc", "bb977d23-46cd-5cc2-afa9-f064e6e69c42",
+        ),
+        (
+            "mixpanel", "eu", "8a85706a-25c6-5c30-8084-e72da95bab04",
+            "Signup\x1f1609329600\x1fu-1\x1fabc", "1cf8b78e-09dd-5af6-8ec2-2766d849d69b",
+        ),
+        (
+            "amplitude", "", "6a1f3cc5-3994-57f4-b0b6-8cdef1fc0b95",
+            "é😀", "66e113ee-29f0-5263-9a1c-090c458438e4",
+        ),
     ],
-)
-def test_a_namespace_never_changes(tool: str, source: str, expected: str) -> None:
-    """Each tool and source id has a namespace of its own, fixed forever."""
-    assert uuids.namespace(tool, source) == uuid.UUID(expected)
-
-
-@pytest.mark.parametrize(
-    ("tool", "source", "key", "expected"),
-    [
-        ("mixpanel", "", "Signup\x1f1609329600\x1fu-1\x1fabc", "bb977d23-46cd-5cc2-afa9-f064e6e69c42"),
-        ("mixpanel", "eu", "Signup\x1f1609329600\x1fu-1\x1fabc", "1cf8b78e-09dd-5af6-8ec2-2766d849d69b"),
-        ("amplitude", "", "é😀", "66e113ee-29f0-5263-9a1c-090c458438e4"),
-    ],
-)
-def test_the_uuid_of_a_key_never_changes(tool: str, source: str, key: str, expected: str) -> None:
-    """One key of one source has one uuid, fixed forever."""
+)  # fmt: skip
+def test_namespaces_and_the_uuids_of_their_keys_never_change(
+    tool: str, source: str, space: str, key: str, expected: str
+) -> None:
+    """Each tool and source id has a namespace of its own, and one key of one source one uuid, fixed forever. With the
+    namespace of the service's importer an `$insert_id` gives the uuid that the importer gives it."""
+    assert uuids.namespace(tool, source) == uuid.UUID(space)
     assert uuids.Hasher(uuids.namespace(tool, source))(key) == expected
-
-
-def test_the_service_importers_namespace_is_its_own_sixteen_letters() -> None:
-    """With that namespace an `$insert_id` gives the uuid that the service's importer gives it."""
     assert uuids.POSTHOG_MIXPANEL == POSTHOG_MIXPANEL
-    assert (
-        uuids.Hasher(uuids.POSTHOG_MIXPANEL)("29fc2962-6d9c-455d-95ad-95b84f09b9e4")
-        == "573f414b-6a6a-54f3-9477-7c661e5d868a"
-    )
+    imported = uuids.Hasher(uuids.POSTHOG_MIXPANEL)("29fc2962-6d9c-455d-95ad-95b84f09b9e4")
+    assert imported == "573f414b-6a6a-54f3-9477-7c661e5d868a"
 
 
 @given(st.uuids(), st.text(max_size=60))
@@ -68,17 +62,12 @@ def test_many_uuids_at_once_are_those_of_each_key(keys: list[str]) -> None:
 
 
 def test_the_key_of_a_row_without_a_source_key_never_changes() -> None:
-    """It names the content's sha256, the ordinal among equal rows and the event's place in its row."""
+    """It names the content's sha256, the ordinal among equal rows and the event's place in its row: no two share it."""
     content = b'{"a":1,"b":"x"}'
     key = uuids.content_key(uuids.content_digest(content), 2, 1)
     assert key == f"content\x1f{hashlib.sha256(content).hexdigest()}\x1f2\x1f1"
     assert uuids.Hasher(uuids.namespace("mixpanel"))(key) == "d66ee458-a2be-56d4-a12b-e693f125b455"
-
-
-def test_equal_rows_are_told_apart_by_their_ordinal_and_their_events_by_their_place() -> None:
-    """No two of ordinal and place share a key."""
-    keys = {uuids.content_key("0" * 64, ordinal, nth) for ordinal in range(12) for nth in range(12)}
-    assert len(keys) == 144
+    assert len({uuids.content_key("0" * 64, ordinal, nth) for ordinal in range(12) for nth in range(12)}) == 144
 
 
 @given(st.integers(0, 2**48 - 1), st.lists(st.text(max_size=20), max_size=3))

@@ -104,33 +104,34 @@ def test_heap_replaces_whole_tables_and_appends_others(tmp_path: Path) -> None:
     ]
 
 
-def test_a_lookup_file_that_the_operator_added_counts(tmp_path: Path) -> None:
-    """No manifest can list it."""
-    files = {"manifests/1.json": heap_sync(1, views=(False, ["sync_1/v/a"])), "sync_1/v/a": 1, "names.csv": 2, "b": 3}
-    source = extractors.choose_parts(export(tmp_path, files), FileRules(manifest="heap", lookups=("names.*",)))
-    assert [part.path for part in (*source.parts, *source.lookups)] == ["sync_1/v/a", "names.csv"]
-
-
 def test_a_file_that_a_manifest_lists_and_that_is_missing_stops(tmp_path: Path) -> None:
-    """Its name is in the error; an empty file is no missing one."""
+    """Its name is in the error; an empty file is no missing one, and a lookup file that the operator added counts:
+    no manifest can list it."""
     files = {"manifests/1.json": heap_sync(1, views=(True, ["sync_1/views/a", "sync_1/views/b"])), "sync_1/views/a": 1}
     with pytest.raises(UnfitExport, match=r"manifests/1.json lists s3://heap-rs3/sync_1/views/b, which"):
         counting(export(tmp_path, files), manifest="heap")
     assert counting(export(tmp_path, {"sync_1/views/b": b""}), manifest="heap") == ["sync_1/views/a"]
+    source = export(tmp_path, {"names.csv": 2})
+    chosen = extractors.choose_parts(source, FileRules(manifest="heap", lookups=("names.*",)))
+    assert [part.path for part in (*chosen.parts, *chosen.lookups)] == ["sync_1/views/a", "names.csv"]
 
 
 def test_pendo_replaces_a_period_by_a_later_export(tmp_path: Path) -> None:
-    """Matched events repeat all events."""
+    """Matched events repeat all events; an export without `allEvents` of a period has those of changed rules of pages
+    and features, and replaces none."""
 
     def exported(number: int, period: str, *files: str) -> dict[str, Any]:
         matched = [{"id": "Page/1", "files": [f"{number}/matched"]}]
-        period_files = {"periodId": period, "allEvents": {"files": list(files)}, "matchedEvents": matched}
-        return {"counter": number, "rootUrl": "gs://bucket/datasync/s/a", "timeDependent": [period_files]}
+        listed: dict[str, Any] = {"periodId": period, "matchedEvents": matched}
+        if files:
+            listed["allEvents"] = {"files": list(files)}
+        return {"counter": number, "rootUrl": "gs://bucket/datasync/s/a", "timeDependent": [listed]}
 
-    manifest = {"exports": [exported(2, "2023-06-01", "2/one"), exported(1, "2023-06-01", "1/one", "1/two")]}
-    manifest["exports"].append(exported(3, "2023-06-02", "3/one"))
-    files = {"1/one": 1, "1/two": 2, "2/one": 3, "3/one": 4, "2/matched": 5, "1/matched": 6, "3/matched": 7}
-    source = export(tmp_path, {"exportmanifest.json": manifest, **files})
+    exports = [exported(2, "2023-06-01", "2/one"), exported(1, "2023-06-01", "1/one", "1/two")]
+    exports += [exported(3, "2023-06-02", "3/one"), exported(4, "2023-06-01")]
+    files = {"1/one": 1, "1/two": 2, "2/one": 3, "3/one": 4, "1/matched": 5, "2/matched": 6, "3/matched": 7}
+    files["4/matched"] = 8
+    source = export(tmp_path, {"exportmanifest.json": {"exports": exports}, **files})
     assert counting(source, manifest="pendo") == ["2/one", "3/one"]
     (tmp_path / "3/one").unlink()
     with pytest.raises(UnfitExport, match="datasync/s/a/3/one"):
@@ -144,15 +145,6 @@ def pendo_export(counter: int | None, uuid: str, *periods: str, root: bool = Tru
     if counter is not None:
         listed["counter"] = counter
     return listed | ({"rootUrl": f"s3://bucket/datasync/s/app/{uuid}"} if root else {})
-
-
-def test_pendo_keeps_a_period_whose_matched_events_alone_came_again(tmp_path: Path) -> None:
-    """An export without `allEvents` of a period has the events of changed rules of pages and features."""
-    again = {"periodId": "d1", "matchedEvents": [{"id": "Page/p", "files": ["matchedEvents/Page/p.jsonl"]}]}
-    manifest = {"exports": [pendo_export(1, "u1", "d1"), pendo_export(2, "u2", timeDependent=[again])]}
-    files = {"app/u1/allevents-d1.jsonl": 1, "app/u2/matchedEvents/Page/p.jsonl": 2}
-    source = export(tmp_path, {"app/exportmanifest.json": manifest, **files})
-    assert counting(source, manifest="pendo") == ["app/u1/allevents-d1.jsonl"]
 
 
 def test_pendo_lists_exports_of_more_than_30_days_ago_in_their_own_folders(tmp_path: Path) -> None:

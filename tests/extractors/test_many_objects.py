@@ -96,9 +96,7 @@ def test_the_number_of_objects_that_are_listed_is_shown_meanwhile() -> None:
     steps: list[tuple[str, int, int]] = []
     with serving(Objects(1_200, lambda number: f"e/{number:06d}.jsonl", row)):
         open_source([f"{URL}/e"], step=lambda *step: steps.append(step))
-    assert [step for step in steps if step[0] == "objects listed"] == [
-        ("objects listed", 1_000, 0),
-    ]  # fmt: skip
+    assert [step for step in steps if step[0] == "objects listed"] == [("objects listed", 1_000, 0)]
     assert ("files recognised", 1_000, 1_200) in steps
 
 

@@ -92,14 +92,6 @@ def test_a_call_of_jitsus_is_one_event_from_tracks_and_its_own_table(tmp_path: P
         assert [event["properties"]["total"] for event in events] == [1.1]
 
 
-def test_a_later_load_of_an_event_supersedes_an_earlier_one(tmp_path: Path) -> None:
-    """The rule for tracks leaves the rule for copies as it is."""
-    later = [{**ORDERS[0], "received_at": "2023-05-01 00:00:00", "plan_type": "later"}]
-    files = [table(tmp_path / "a.csv", later), table(tmp_path / "b.csv", ORDERS[:1])]
-    _, events = planned(tmp_path / "plan", files)
-    assert [event["properties"]["plan_type"] for event in events] == ["later"]
-
-
 @pytest.mark.parametrize(
     ("archive", "warehouse", "names"),
     [
@@ -200,29 +192,30 @@ def test_a_table_that_nothing_tells_stops_the_plan_with_the_file_and_the_tables(
     assert (plan.rows.rejected, plan.people.identities.pairs) == (0, 2)
     plan, _ = planned(tmp_path / "wins", [table(tmp_path / "screens.csv", IDENTIFIES)], table="identifies")
     assert (plan.rows.rejected, plan.people.identities.pairs) == (0, 2)
-
-
-def test_a_table_that_nobody_knows_is_told_at_once(tmp_path: Path) -> None:
-    """A name after --set that is no table's, nor an event's, is a mistake and not a thousand rejects."""
-    file = table(tmp_path / "dump.csv", IDENTIFIES)
+    # A name that is no table's, nor an event's, is a mistake and not a thousand rejects.
     with pytest.raises(UsageError, match="--set table=identify") as stopped:
         planned(tmp_path / "plan", [file], table="identify")
     assert stopped.value.hint == "did you mean 'identifies'?"
 
 
-def test_an_events_own_table_without_its_text_is_of_that_event(tmp_path: Path) -> None:
-    """The slug is all that there is of its name."""
-    rows = [{"id": "m-1", **CALL, "event": "pages_viewed", "pages": "3"}]
-    _, events = planned(tmp_path / "plan", [table(tmp_path / "pages_viewed.csv", rows)])
-    assert [(event["event"], event["properties"]["pages"]) for event in events] == [("pages_viewed", "3")]
-
-
-def test_a_file_of_no_rows_has_no_table(tmp_path: Path) -> None:
-    """A table that is empty this time stops nothing."""
-    files = [table(tmp_path / "identifies.csv", IDENTIFIES), tmp_path / "odd.csv"]
-    files[1].write_text("id,received_at,uuid_ts,name\n", "utf-8")
-    plan, _ = planned(tmp_path / "plan", files)
-    assert plan.rows.read == 2
+def test_tables_of_calls_in_one_plan(tmp_path: Path) -> None:
+    """A later load of an event supersedes an earlier one; the slug is all that there is of the name of an event whose
+    own table has no text; a table that is empty this time stops nothing, and a part tells the table that its path told
+    where its rows do not tell it themselves."""
+    later = [{**ORDERS[0], "received_at": "2023-05-01 00:00:00", "plan_type": "later"}]
+    (tmp_path / "identifies").mkdir()
+    files = [
+        table(tmp_path / "a.csv", later), table(tmp_path / "b.csv", ORDERS[:1]),
+        table(tmp_path / "pages_viewed.csv", [{"id": "m-9", **CALL, "event": "pages_viewed", "pages": "3"}]),
+        table(tmp_path / "identifies" / "0.csv", IDENTIFIES), tmp_path / "odd.csv",
+    ]  # fmt: skip
+    files[-1].write_text("id,received_at,uuid_ts,name\n", "utf-8")
+    plan, events = planned(tmp_path / "plan", files)
+    told = {event["event"]: event["properties"].get("plan_type", event["properties"].get("pages")) for event in events}
+    assert (told, plan.rows.read) == ({"Order Completed": "later", "pages_viewed": "3"}, 5)
+    parts: Any = plan_object(plan, "plan")["parts"]
+    assert {one["path"]: one["table"] for one in parts if one.get("table")}["identifies/0.csv"] == "identifies"
+    assert "table" not in parts[0]
 
 
 def test_no_row_fits_two_of_the_four() -> None:
@@ -256,13 +249,3 @@ def test_a_mixture_of_two_tools_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "mixed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in mixed), encoding="utf-8")
     with pytest.raises(UsageError, match="cannot tell which mapping"):
         guess_mapping(open_source([str(tmp_path / "mixed.jsonl")]))
-
-
-def test_a_part_tells_the_table_that_its_path_told(tmp_path: Path) -> None:
-    """And says nothing where its rows tell it themselves."""
-    row = {"id": "m-1", **CALL}
-    (tmp_path / "identifies").mkdir()
-    files = [table(tmp_path / "identifies" / "0.csv", [row]), table(tmp_path / "tracks.csv", TRACKS)]
-    plan, _ = planned(tmp_path / "plan", files)
-    parts: Any = plan_object(plan, "plan")["parts"]
-    assert {one["path"]: one.get("table") for one in parts} == {"identifies/0.csv": "identifies", "tracks.csv": None}
