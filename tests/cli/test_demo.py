@@ -9,7 +9,7 @@ import pytest
 
 from pipeline import demo
 from pipeline.cli import run
-from pipeline.demo import SAMPLES, samples
+from pipeline.demo import SAMPLES
 
 pytestmark = pytest.mark.slow
 
@@ -41,8 +41,3 @@ def test_the_demo_replaces_no_folder_of_somebody_else(tmp_path: Path, capfd: pyt
     assert run(["demo", "-o", str(tmp_path / "mine")]) == 2
     assert run(["demo", "-o", str(tmp_path / "mine" / "thesis.txt")]) == 2
     assert (tmp_path / "mine" / "thesis.txt").read_text("utf-8") == "years of work"
-
-
-def test_every_sample_of_the_demo_is_bundled() -> None:
-    """The files that the demo names are there."""
-    assert [file for sample in SAMPLES for file in sample.files if not (samples() / file).exists()] == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.commands import SAMPLES, generic
-from tests.support.deliveries import Reply, add, export, planned, scripted, serving
+from tests.support.deliveries import add, export, planned
 from tests.support.forked import Forked
 
 
@@ -45,18 +45,6 @@ def test_rehearse_prints_what_was_applied_and_proved(call: Any, tmp_path: Path) 
     assert {"expected", "found", "missing", "extra"} <= set(verify["events"])
     assert (apply["balanced"], verify["proved"], verify["events"]["found"]) == (True, True, 20)
     assert apply["events"]["already_settled"] == 0
-
-
-def test_a_plan_that_is_not_ready_is_exit_4_and_can_be_rehearsed(call: Any, tmp_path: Path) -> None:
-    """Gates stop the plan and its apply, not its rehearsal."""
-    source = export(tmp_path / "export", 10, files=1)
-    add(source / "part-0.jsonl", b"{broken\n")
-    directory = tmp_path / "plan"
-    assert call("plan", source, *generic(), "-o", directory).code == 4
-    said = call("apply", directory, "--to", "http://127.0.0.1:1")
-    assert said.code == 4
-    assert "not ready" in said.two_lines[0]
-    assert call("rehearse", directory, "--json").json["verify"]["proved"] is True
 
 
 def test_standard_input_is_planned_and_moves_with_the_plan(call: Any, tmp_path: Path) -> None:
@@ -122,16 +110,6 @@ def test_a_plan_that_cannot_be_made_as_asked_is_a_usage_error(
     assert said.code == 2
     assert told in said.two_lines[0]
     assert not (tmp_path / "plan").exists()
-
-
-def test_a_plan_that_was_applied_is_never_planned_over(call: Any, tmp_path: Path) -> None:
-    """A directory with a ledger is kept: exit 2."""
-    directory = planned(tmp_path, 3)
-    with serving(scripted(Reply())) as server:
-        assert call("apply", directory, "--to", server.url).code == 0
-    said = call("plan", tmp_path / "export", *generic(), "-o", directory)
-    assert said.code == 2
-    assert "never planned over" in said.two_lines[0]
 
 
 def test_a_mapping_is_recognised_when_none_is_named(call: Any, tmp_path: Path) -> None:

@@ -117,23 +117,8 @@ def test_a_dry_run_of_a_job_that_never_ran_makes_no_folder(tmp_path: Path) -> No
     assert not (tmp_path / "state").exists()
 
 
-def test_an_end_that_somebody_asks_for_comes_between_two_windows(tmp_path: Path, service: LocalService) -> None:
-    """Exit 130; the next run goes on."""
-    rows = days(tmp_path, 1, 2)
-    interrupted = threading.Event()
-
-    def ended(window: WindowRun) -> None:
-        interrupted.set()
-
-    job = write_job(tmp_path, service.url, until="2024-01-03")
-    done = run(job, hooks=JobHooks(ended=ended, interrupted=interrupted))
-    assert (list(outcomes(done)), code(done)) == (["2024-01-01"], 130)
-    assert code(run(job)) == 0
-    assert sent_once(service, rows)
-
-
-def test_an_end_while_a_window_is_planned_sends_nothing_of_it(tmp_path: Path, service: LocalService) -> None:
-    """Planning is given up at once: nothing was at stake."""
+def test_an_end_that_is_asked_for_comes_at_once_or_between_two_windows(tmp_path: Path, service: LocalService) -> None:
+    """Exit 130: planning is given up, a window that is sent is finished; the next run goes on."""
     rows = days(tmp_path, 1)
     interrupted = threading.Event()
 
@@ -145,6 +130,17 @@ def test_an_end_while_a_window_is_planned_sends_nothing_of_it(tmp_path: Path, se
     done = run(job, hooks=JobHooks(reading=reading, interrupted=interrupted))  # type: ignore[arg-type]
     assert (code(done), service.count()) == (130, 0)
     assert not (tmp_path / "state/nightly/windows/2024-01-01/plan-1/plan.json").exists()
+    assert code(run(job)) == 0
+    assert sent_once(service, rows)
+    rows += days(tmp_path, 2, 3)
+    interrupted.clear()
+
+    def ended(window: WindowRun) -> None:
+        interrupted.set()
+
+    job = write_job(tmp_path, service.url, until="2024-01-04")
+    done = run(job, hooks=JobHooks(ended=ended, interrupted=interrupted))
+    assert (list(outcomes(done)), code(done)) == (["2024-01-02"], 130)
     assert code(run(job)) == 0
     assert sent_once(service, rows)
 

@@ -240,8 +240,9 @@ def test_every_state_has_a_next_step(tmp_path: Path, state: str, command: str) -
     assert next_step(report).command == command
 
 
-def test_refused_events_are_never_green(tmp_path: Path) -> None:
-    """Of a rehearsal, or at the target, even where all others were found; without any, they are."""
+def test_moods_and_folds_follow_the_state(tmp_path: Path) -> None:
+    """Refused events are never green, nor is what was sent before it is verified; after sending the checks are
+    folded."""
     found = VerifyResult(cells=CellCounts(match=4), events=FoundCounts(expected=12, found=12), proved=True)
     for refused in (0, 1):
         run = ApplyResult(
@@ -255,10 +256,6 @@ def test_refused_events_are_never_green(tmp_path: Path) -> None:
             ("12", "care", "care") if refused else ("✓ 12", "good", "good")
         )
         assert ("refused 1 event" in screen.banner.sentence, "1 refused" in tile.note) == (bool(refused),) * 2
-
-
-def test_after_sending_the_checks_of_the_plan_are_folded(tmp_path: Path) -> None:
-    """They were read before; until then they have their lines. What was sent is green only once it is verified."""
     gates = [Finding("spike", "warning", "a")]
     banners = {
         state: first_screen(report_of(tmp_path, state, verdict="warnings", gates=gates)).banner
@@ -455,14 +452,3 @@ def test_the_report_of_ten_million_rows_is_small(tmp_path: Path) -> None:
     assert "<h2>Drift</h2>" in page
     assert "<h2>Source and event</h2>" in page
     assert 300_000 < len(page.encode()) < 400_000
-
-
-def test_the_report_of_ten_years_is_small(tmp_path: Path) -> None:
-    """A hundred names on each of 3,650 days, six digits a month, are far below 400 KB."""
-    names = {f"An event of a usual length {number}": 10_000_000 - number for number in range(100)}
-    cells = [
-        (name, f"{2014 + year}-{month:02d}-{day:02d}", "mapped", 123_456)
-        for name in names for year in range(10) for month in range(1, 13) for day in (1, 8, 15, 22)
-    ]  # fmt: skip
-    page = render(report_of(tmp_path, cells=cells, names=names))
-    assert len(page.encode()) < 300_000

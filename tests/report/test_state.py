@@ -130,11 +130,13 @@ def test_the_title_has_the_project_and_a_later_plan_the_rate(
 
 
 def test_a_plan_that_is_not_ready_stays_so_when_it_was_rehearsed(call: Any, tmp_path: Path) -> None:
-    """A rehearsal does not make it fit to be sent."""
+    """Gates stop the plan and its apply, not its rehearsal, which does not make it fit to be sent."""
     source = export(tmp_path / "export", 5, files=1)
     add(source / "part-0.jsonl", b"{broken\n")
     assert call("plan", source, *generic(), "-o", tmp_path / "plan", "--workers", "0").code == 4
     assert state_of(call, tmp_path / "plan") == "not-ready"
+    said = call("apply", tmp_path / "plan", "--to", "http://127.0.0.1:1")
+    assert (said.code, "not ready" in said.two_lines[0]) == (4, True)
     assert call("rehearse", tmp_path / "plan", "--workers", "0").code == 0
     assert state_of(call, tmp_path / "plan") == "not-ready"
 
