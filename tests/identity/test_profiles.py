@@ -154,20 +154,55 @@ def numbers(some: Sequence[int]) -> bytes:
     return np.array(some, np.int64).tobytes()
 
 
-def test_the_latest_value_holds_and_the_earliest_that_was_set_once() -> None:
-    """A $set of ten years ago loses against a newer one, wherever it stands in the files."""
-    found = persons(
-        [said("u", "plan", '"free"', AS_OF - 10 * YEAR), said("u", "plan", '"pro"', AS_OF - YEAR)],
-        [said("u", "plan", '"trial"', AS_OF - 9 * YEAR), said("u", "first", "2", 8, SET_ONCE)],
-        [said("u", "first", "1", 7, SET_ONCE)],
-    )
-    assert shown(found) == [("u", AS_OF - YEAR, '{"plan":"pro"}', '{"first":1}')]
+Shown = list[tuple[str, int, str, str]]
+PROFILES: dict[str, tuple[list[Said], str, Shown]] = {
+    "a $set of ten years ago loses against a newer one, and of what was set once the earliest holds": (
+        [
+            said("u", "plan", '"free"', AS_OF - 10 * YEAR), said("u", "plan", '"pro"', AS_OF - YEAR),
+            said("u", "plan", '"trial"', AS_OF - 9 * YEAR), said("u", "first", "2", 8, SET_ONCE),
+            said("u", "first", "1", 7, SET_ONCE),
+        ],
+        "overwrite", [("u", AS_OF - YEAR, '{"plan":"pro"}', '{"first":1}')],
+    ),
+    "what was set and set once has what was set": (
+        [said("u", "a", "1", 5, SET_ONCE), said("u", "a", "2", 6), said("u", "a", "3", 7, SET_ONCE)],
+        "overwrite", [("u", 7, '{"a":2}', "{}")],
+    ),
+    "values are kept byte for byte": (
+        [said("u", 'é"', '{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}')],
+        "overwrite", [("u", 100, '{"é\\"":{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}}', "{}")],
+    ),
+    "a profile row without a time is 49 hours old, and wins over every event that is old enough to be sent": (
+        [said("u", "a", "1", AS_OF - WITHOUT_TIME - 1), said("u", "a", "2", None)],
+        "overwrite", [("u", AS_OF - WITHOUT_TIME, '{"a":2}', "{}")],
+    ),
+    "of one instant the last received wins": (
+        [said("u", "a", "3", 5), said("u", "a", "2", 5, got=8), said("u", "a", "1", 5, got=9)],
+        "overwrite", [("u", 5, '{"a":1}', "{}")],
+    ),
+    "and then the greater value": (
+        [said("u", "a", "8", 5), said("u", "a", "7", 5)], "overwrite", [("u", 5, '{"a":8}', "{}")],
+    ),
+    "by default nothing that is there is overwritten": (
+        [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "fill-only", [("u", 100, "{}", '{"a":1,"b":2}')],
+    ),
+    "unless it is asked for": (
+        [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "overwrite", [("u", 100, '{"a":1}', '{"b":2}')],
+    ),
+    "or names get a prefix": (
+        [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "prefix=old_",
+        [("u", 100, '{"old_a":1,"old_b":2}', "{}")],
+    ),
+}  # fmt: skip
+"""By its rule: what rows say, the policy, and the profiles."""
 
 
-def test_a_property_that_was_set_and_set_once_has_what_was_set() -> None:
-    """As the service would have it, in the order of time."""
-    found = persons([said("u", "a", "1", 5, SET_ONCE), said("u", "a", "2", 6), said("u", "a", "3", 7, SET_ONCE)])
-    assert shown(found) == [("u", 7, '{"a":2}', "{}")]
+@pytest.mark.parametrize("rule", PROFILES)
+def test_a_profile_is_what_rows_say_at_last(rule: str) -> None:
+    """Wherever they stand in the files."""
+    rows, policy, expected = PROFILES[rule]
+    for blocks in ([rows], [rows[::-1]], [rows[:1], rows[1:]]):
+        assert shown(persons(*blocks, policy=policy)) == expected
 
 
 def test_what_was_taken_away_at_last_is_not_written_and_is_counted() -> None:
@@ -199,46 +234,15 @@ def test_overwriting_removes_what_was_removed_at_last_and_no_other_policy_does()
             assert found[0].uuid != persons([said("u", "c", "2", 6)])[0].uuid
 
 
-def test_values_are_kept_byte_for_byte() -> None:
-    """Big integers, 1.10, -0.0, escapes and blanks inside."""
-    value = '{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}'
-    ((_, _, written, _),) = shown(persons([said("u", 'é"', value)]))
-    assert written == '{"é\\"":' + value + "}"
-
-
-def test_a_profile_row_without_a_time_is_49_hours_old() -> None:
-    """A profile export is the latest state: it wins over every event that is old enough to be sent."""
-    found = persons([said("u", "a", "1", AS_OF - WITHOUT_TIME - 1), said("u", "a", "2", None)])
-    assert shown(found) == [("u", AS_OF - WITHOUT_TIME, '{"a":2}', "{}")]
-
-
-def test_of_one_instant_the_last_received_wins_and_then_the_greater_value() -> None:
-    """So that every order of rows gives one answer."""
-    rows = [said("u", "a", "1", 5, got=9), said("u", "a", "2", 5, got=8), said("u", "a", "3", 5)]
-    assert shown(persons(rows[::-1]))[0][2] == '{"a":1}'
-    assert shown(persons([said("u", "a", "8", 5), said("u", "a", "7", 5)]))[0][2] == '{"a":8}'
-
-
-@pytest.mark.parametrize(
-    ("policy", "written", "once"),
-    [
-        ("fill-only", "{}", '{"a":1,"b":2}'),
-        ("overwrite", '{"a":1}', '{"b":2}'),
-        ("prefix=old_", '{"old_a":1,"old_b":2}', "{}"),
-    ],
-)
-def test_a_policy_says_how_live_profiles_are_met(policy: str, written: str, once: str) -> None:
-    """By default nothing that is there is overwritten."""
-    found = persons([said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], policy=policy)
-    assert [one[2:] for one in shown(found)] == [(written, once)]
-
-
-@pytest.mark.parametrize("text", ["", "prefix", "prefix=", "prefix= ", "fill-only=x", "replace"])
-def test_another_policy_is_refused(text: str) -> None:
-    """With what may be written."""
-    with pytest.raises(UsageError, match="not a profile policy") as raised:
-        parse_policy(text)
-    assert "overwrite" in raised.value.hint
+def test_another_policy_or_choice_of_types_is_refused() -> None:
+    """With what may be written: five group types at most, none twice, none without a name."""
+    for text in ("", "prefix", "prefix=", "prefix= ", "fill-only=x", "replace"):
+        with pytest.raises(UsageError, match="not a profile policy") as raised:
+            parse_policy(text)
+        assert "overwrite" in raised.value.hint
+    for wanted in (list("abcdef"), ["a", "a"], ["a", ""]):
+        with pytest.raises(UsageError, match="--group-types"):
+            choose_types(Counter("ab"), wanted)
 
 
 def test_properties_go_to_the_id_that_the_person_keeps() -> None:
@@ -419,16 +423,12 @@ def with_types(types: GroupTypes, found: Counter[str]) -> PeopleSeal:
     return PeopleSeal(groups=GroupsSeal(types=sealed))
 
 
-def test_five_types_are_taken_by_frequency_then_name() -> None:
-    """The order is shown in the plan."""
+def test_five_types_are_taken_by_frequency_then_name_and_six_stop_the_plan_until_they_are_chosen() -> None:
+    """The order is shown in the plan; the sixth would vanish without a word."""
     found = Counter({"b": 2, "a": 2, "c": 9, "d": 1, "e": 1})
     types = choose_types(found)
     assert types == (("c", "a", "b", "d", "e"), ())
     assert run_checks(facts(people=with_types(types, found))) == []
-
-
-def test_six_types_stop_the_plan_until_they_are_chosen() -> None:
-    """The sixth would vanish without a word."""
     found = Counter(dict.fromkeys("abcdef", 1))
     (gate,) = run_checks(facts(people=with_types(choose_types(found), found)))
     assert (gate.name, gate.level) == ("group_types", "stop")
@@ -437,13 +437,6 @@ def test_six_types_stop_the_plan_until_they_are_chosen() -> None:
     types = choose_types(found, ["f", "a", "new"])
     assert types == (("f", "a", "new"), ("b", "c", "d", "e"))
     assert run_checks(facts(people=with_types(types, found))) == []
-
-
-@pytest.mark.parametrize("wanted", [list("abcdef"), ["a", "a"], ["a", ""]])
-def test_a_choice_of_types_that_cannot_be_is_refused(wanted: list[str]) -> None:
-    """More than five, one twice, or none."""
-    with pytest.raises(UsageError, match="--group-types"):
-        choose_types(Counter("ab"), wanted)
 
 
 def test_groups_without_a_place_are_counted() -> None:

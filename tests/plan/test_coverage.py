@@ -169,20 +169,16 @@ def test_what_becomes_of_each_field(tmp_path: Path) -> None:
 
 
 def test_names_of_the_service_are_not_unmapped(tmp_path: Path) -> None:
-    """`$current_url` is what the service calls it, so no rule is missing; another name with a `$` is a tool's own."""
+    """`$current_url` is what the service calls it, so no rule is missing; another name with a `$` is a tool's own.
+    `known` names fields and events that stay as they are, also by their beginning."""
     source = tmp_path / "rows.jsonl"
     row = {"name": "$pageview", "user": "u", "at": "2023-01-02T03:04:05Z", "$current_url": "/", "$geoip_city_name": "B"}
     source.write_text(json.dumps({**row, "$mine": 1}) + "\n")
     coverage = coverage_of(planned(tmp_path, source, FLAT))
     assert [one.field for one in coverage.fields if one.unmapped] == ["$mine"]
     assert coverage.events_total.unmapped == 0
-
-
-def test_known_names_are_not_unmapped(tmp_path: Path) -> None:
-    """`known` names fields and events that stay as they are, also by their beginning."""
-    source = written(tmp_path)
     known = "known: {events: [Bought, Ä*], fields: [o*, none, /extra]}\n"
-    coverage = coverage_of(planned(tmp_path, source, SHOP + known, max_rejects="100%"))
+    coverage = coverage_of(planned(tmp_path, written(tmp_path), SHOP + known, max_rejects="100%"))
     assert coverage.unmapped == 0
 
 

@@ -65,7 +65,7 @@ def planned(folder: Path, files: dict[str, list[dict[str, Any]]], directory: str
                 archive.writestr(zipfile.ZipInfo("rows.jsonl"), text)
         else:
             (export / file).write_text(text, "utf-8")
-    settings = COLUMNS | asked.pop("settings", {})
+    settings = (COLUMNS if asked.pop("uuids", True) else {}) | asked.pop("settings", {})
     options = {"mapping": "generic", "settings": settings, "workers": 0, "as_of": AS_OF} | asked
     pipeline.plan_export(export, folder / directory, PlanOptions(**options))
     return folder / directory
@@ -152,28 +152,23 @@ def counted(diff: Diff) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_count_is_that_of_the_two_sets_of_events(tmp_path: Path, seed: int) -> None:
-    """Files that both exports have, that changed, that are new, in archives, in another order, with other options."""
+    """Files that both exports have, that changed, that are new, in archives, in another order, with other options; also
+    in a worker process."""
     a, b = two_plans(tmp_path, seed)
-    diff = pipeline.diff_plans(a, b, DiffOptions(workers=0))
+    diff = pipeline.diff_plans(a, b, DiffOptions(workers=int(seed == 1)))
     assert counted(diff) == expected(events_of(a), events_of(b)), f"seed {seed}"
     one = diff.phases["events"]
     assert (one.a, one.b) == (len(events_of(a)), len(events_of(b)))
     assert one.same + one.changed + one.only_b == one.b
 
 
-def test_worker_processes_find_the_same(tmp_path: Path) -> None:
-    """In the order of the plan."""
-    a, b = two_plans(tmp_path, 1)
-    alone = pipeline.diff_plans(a, b, DiffOptions(workers=0))
-    assert pipeline.diff_plans(a, b, DiffOptions(workers=1)) == alone
-
-
 def test_a_plan_equals_itself_and_needs_no_export(tmp_path: Path) -> None:
-    """Blocks of which both plans sealed the same events are not read."""
+    """Blocks of which both plans sealed the same events are not read, and none for the recorded counts."""
     rows = [random_row(random.Random(1), 0, line) for line in range(5)]
     a = planned(tmp_path, {"rows.jsonl": rows}, "a")
     shutil.copytree(a, tmp_path / "b")
     shutil.rmtree(tmp_path / "export-a")
+    assert pipeline.diff_plans(a, tmp_path / "b", DiffOptions(counts=True)).equal
     diff = pipeline.diff_plans(a, tmp_path / "b")
     assert (diff.equal, diff.phases["events"].same, diff.settings) == (True, 5, [])
 
@@ -183,15 +178,9 @@ def test_a_row_with_another_uuid_becomes_a_true_duplicate(tmp_path: Path) -> Non
     rows = [random_row(random.Random(1), 0, line) for line in range(30)]
     files = {"rows.jsonl": [{name: value for name, value in row.items() if name != "uuid"} for row in rows]}
     settings = {name: name for name in COLUMNS if name != "uuid"}
-    folders = []
-    for name, source in (("a", {}), ("b", {"source": "second"})):
-        export = tmp_path / f"export-{name}"
-        export.mkdir()
-        (export / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in files["rows.jsonl"]), "utf-8")
-        options = PlanOptions(mapping="generic", settings=settings | source, workers=0, as_of=AS_OF)
-        pipeline.plan_export(export, tmp_path / name, options)
-        folders.append(tmp_path / name)
-    found = pipeline.diff_plans(*folders, DiffOptions(workers=0)).consequences
+    a, b = (planned(tmp_path, files, name, settings=settings | more, uuids=False)
+            for name, more in (("a", {}), ("b", {"source": "second"})))  # fmt: skip
+    found = pipeline.diff_plans(a, b, DiffOptions(workers=0)).consequences
     assert found is not None
     assert (found.rekeyed, found.new, found.left, found.collapse) == (30, 0, 0, 0)
 
@@ -264,14 +253,6 @@ def test_an_export_that_is_gone_or_changed_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "export-b" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:3]), "utf-8")
     found = pipeline.diff_plans(a, b, DiffOptions(workers=0, source_root=moved))
     assert found.phases["events"].only_a == 2
-
-
-def test_the_recorded_counts_of_equal_plans_are_equal(tmp_path: Path) -> None:
-    """Without reading anything."""
-    rows = [random_row(random.Random(1), 0, line) for line in range(5)]
-    a = planned(tmp_path, {"rows.jsonl": rows}, "a")
-    b = planned(tmp_path, {"rows.jsonl": rows}, "b")
-    assert pipeline.diff_plans(a, b, DiffOptions(counts=True)).equal
 
 
 def test_events_on_disk_come_back_in_the_files_of_their_keys(tmp_path: Path) -> None:

@@ -239,41 +239,54 @@ def test_what_differs_in_a_superseded_row_is_named(tmp_path: Path, shown: bool, 
     assert "they differ in timestamp (20" in example.detail
 
 
-def test_an_equal_copy_is_a_duplicate_and_another_one_is_superseded(tmp_path: Path) -> None:
-    """The two skips say different things about an export."""
-    rows = [row(key="k", note="new", got=2), row(key="k", note="old", got=1), row(key="k", note="new", got=2)]
-    made = planned(tmp_path, rows)
-    assert made.plan.skips == {"duplicate_event": 1, "superseded": 1}
-    assert made.plan.rows.mapped == 1
-    assert notes(made) == ["new"]
+OWN = "0829736a-b140-570d-ac78-774cecf956e2"
+TWICE = {"many": [row(key="k"), row("Left", key="k")]}
+PARTS = [row(uuid=f"{OWN[:-1]}{number}") for number in range(3)]
+Files = tuple[list[dict[str, Any]], ...]
+COPIES: dict[str, tuple[Files, list[Any], dict[str, int], dict[str, int]]] = {
+    "an equal copy is a duplicate and another one is superseded": (
+        ([row(key="k", note="new", got=2), row(key="k", note="old", got=1), row(key="k", note="new", got=2)],),
+        ["new"], {"duplicate_event": 1, "superseded": 1}, {},
+    ),
+    "a copy of a row that is rejected is sent": (
+        ([row(key="k", id="", got=9), row(key="k", note="good", got=1)],), ["good"], {}, {},
+    ),
+    "rows of one own uuid are copies": (
+        ([row(uuid=OWN, note="a", got=1), row(uuid=OWN, note="b", got=2)],), ["b"], {"superseded": 1}, {},
+    ),
+    "a uuid of all ones does not fall off the end of the table": (
+        ([row(uuid="ffffffff-ffff-ffff-ffff-ffffffffffff")] * 2,), [None], {"duplicate_event": 1}, {},
+    ),
+    "identical rows without a key stay separate events, since nothing says that they are one": (
+        ([row(), row()], [row()]), [None] * 3, {}, {"identical_rows": 2},
+    ),
+    "every event of a row has a uuid of its own, also when the row is there twice": (
+        ([{"many": [row(key="k"), row("Left", key="k"), row(key="k")]}, *[{"many": [row(), row()], "x": 1}] * 2],),
+        [None] * 7, {}, {},
+    ),
+    "a copied row of several events is one skipped row": (
+        ([TWICE, TWICE],), [None] * 2, {"duplicate_event": 1}, {},
+    ),
+    "a row that loses some of its events stays mapped with one warning": (
+        ([{"many": PARTS}, {"many": [*PARTS[:2], row("New", uuid=OWN[:-1] + "f")]}],),
+        [None] * 4, {}, {"partly_duplicate_row": 1},
+    ),
+}  # fmt: skip
+"""By their rule: rows of files, the notes of what is sent, the skips and the warnings that the rule gives."""
 
 
-def test_a_copy_of_a_row_that_is_rejected_is_sent(tmp_path: Path) -> None:
-    """Only rows that would be sent are copies of each other."""
-    rows = [row(key="k", id="", got=9), row(key="k", note="good", got=1)]
-    made = planned(tmp_path, rows)
-    assert (notes(made), made.plan.rejects, made.plan.skips) == (["good"], {"missing_distinct_id": 1}, {})
-
-
-def test_rows_of_one_own_uuid_are_copies(tmp_path: Path) -> None:
-    """A source's own uuid is its key."""
-    own = "0829736a-b140-570d-ac78-774cecf956e2"
-    made = planned(tmp_path, [row(uuid=own, note="a", got=1), row(uuid=own, note="b", got=2)])
-    assert [(event["uuid"], event["properties"]["note"]) for event in made.sent()] == [(own, "b")]
-
-
-def test_a_uuid_of_all_ones_is_found_like_any_other(tmp_path: Path) -> None:
-    """The last uuid there is does not fall off the end of the table."""
-    own = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-    made = planned(tmp_path, [row(uuid=own), row(uuid=own)])
-    assert (made.plan.events.made, len(made.sent())) == (1, 1)
-
-
-def test_identical_rows_without_a_key_stay_separate_events(tmp_path: Path) -> None:
-    """Nothing says that they are one, so each has a uuid of its own, and none is lost."""
-    made = planned(tmp_path, [row(), row()], [row()])
-    assert len({event["uuid"] for event in made.sent()}) == 3
-    assert (made.plan.events.made, made.plan.skips) == (3, {})
+@pytest.mark.parametrize("rule", COPIES)
+def test_of_copies_one_is_sent(tmp_path: Path, rule: str) -> None:
+    """Rows are counted as rows and events as events; each has a uuid of its own."""
+    files, expected, skips, warnings = COPIES[rule]
+    made = planned(tmp_path, *files)
+    assert notes(made) == expected
+    assert len({event["uuid"] for event in made.sent()}) == len(expected) == made.plan.events.made
+    assert made.plan.skips == skips
+    assert {code: made.plan.warnings.get(code) for code in warnings} == warnings
+    if TWICE in files[0]:
+        outcomes = [(name, "2023-09-23", code) for name in ("Seen", "Left") for code in ("mapped", "duplicate_event")]
+        assert made.cells() == Counter(dict.fromkeys(outcomes, 1))
 
 
 def test_collapse_identical_makes_one_event_of_them(tmp_path: Path) -> None:
@@ -293,34 +306,6 @@ def test_rows_without_a_key_that_differ_at_all_are_not_copies(tmp_path: Path) ->
     ]
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", texts)], collapse_identical=True)
     assert (made.plan.events.made, made.plan.skips) == (2, {"duplicate_event": 1})
-
-
-def test_every_event_of_a_row_has_a_uuid_of_its_own(tmp_path: Path) -> None:
-    """With a key and without, also when the row is there twice."""
-    keyed = {"many": [row(key="k"), row("Left", key="k"), row(key="k")]}
-    keyless = {"many": [row(), row()], "x": 1}
-    made = planned(tmp_path, [keyed, keyless, keyless])
-    assert len({event["uuid"] for event in made.sent()}) == 3 + 2 + 2
-
-
-def test_a_copied_row_of_several_events_is_one_skipped_row(tmp_path: Path) -> None:
-    """Rows are counted as rows and events as events."""
-    twice = {"many": [row(key="k"), row("Left", key="k")]}
-    made = planned(tmp_path, [twice, twice])
-    assert (made.plan.rows.mapped, made.plan.skips) == (1, {"duplicate_event": 1})
-    assert (made.plan.events.made, made.plan.warnings) == (2, {})
-    assert made.cells() == Counter(
-        {(event, "2023-09-23", outcome): 1 for event in ("Seen", "Left") for outcome in ("mapped", "duplicate_event")}
-    )
-
-
-def test_a_row_that_loses_some_of_its_events_stays_mapped_with_a_warning(tmp_path: Path) -> None:
-    """It is counted once, however many events it loses."""
-    whole = {"many": [row(uuid=f"0829736a-b140-570d-ac78-774cecf956e{n}") for n in range(3)]}
-    part = {"many": [*whole["many"][:2], row("New", uuid="0829736a-b140-570d-ac78-774cecf956ef")]}
-    made = planned(tmp_path, [whole, part])
-    assert (made.plan.rows.mapped, made.plan.rows.skipped, made.plan.events.made) == (2, 0, 4)
-    assert made.plan.warnings == {"partly_duplicate_row": 1}
 
 
 def test_first_and_last_are_of_the_events_that_remain(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from pipeline import plan_export
@@ -108,25 +107,25 @@ def test_several_values_are_an_object(tmp_path: Path) -> None:
     assert "1 row without /id and /page/name or /rank" in notices(plan)["pages/1.jsonl"]
 
 
-def test_rows_of_a_lookup_file_can_be_events_too(tmp_path: Path) -> None:
-    """Every file of the export may then have entries."""
-    people = {"file": "hits*", "key": "/browser", "value": "/who", "rows": "yes"}
-    plan = planned(tmp_path, export(tmp_path), MAPPING | {"lookup_files": {"pages": PAGES, "browsers": people}})
-    assert [(part.path, part.rows) for part in plan.parts] == [("hits.jsonl", 2)]
-    assert [event["properties"]["$browser"] for event in events_of(tmp_path / "plan")] == ["u-1", "u-1"]
-
-
 def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
-    """Files in the order of their names, with numbers as numbers."""
+    """Files in the order of their names, with numbers as numbers. Rows of a lookup file can be events too."""
     later = lines({"id": "p-1", "page": {"name": "Home"}})
-    plan = planned(tmp_path, export(tmp_path, pages__10_jsonl=later))
-    assert msgspec.json.decode((tmp_path / "plan" / "lookups.json").read_bytes())["pages"] == {"p-1": "Home"}
+    people = {"file": "hits*", "key": "/browser", "value": "/who", "rows": "yes"}
+    mapping = MAPPING | {"lookup_files": {"pages": PAGES, "browsers": people}}
+    plan = planned(tmp_path, export(tmp_path, pages__10_jsonl=later), mapping)
+    assert [(part.path, part.rows) for part in plan.parts] == [("hits.jsonl", 2)]
+    sent = [
+        (event["properties"].get("page"), event["properties"]["$browser"]) for event in events_of(tmp_path / "plan")
+    ]
+    assert sent == [("Home", "u-1"), ("p-9", "u-1")]
     (detail,) = (detail for code, _, detail in plan.notices if code == "lookup_changed")
     assert detail == "1 key of the table 'pages' had another value before, such as p-1; the value in this file counts"
 
 
 def test_a_lookup_file_that_is_missing_stops_unless_the_mapping_says_otherwise(tmp_path: Path) -> None:
-    """An empty file is there."""
+    """An empty file is there; of one of other columns every lookup would find nothing."""
+    with pytest.raises(UnfitExport, match=r"no row of pages/1\.jsonl has /id and /page/name"):
+        planned(tmp_path, export(tmp_path / "other", pages__1_jsonl=lines({"ID": "p-1"})))
     source = export(tmp_path, browser_tsv=None)
     with pytest.raises(UnfitExport, match=r"no file browser\.tsv, from which acme takes its table 'browsers'"):
         planned(tmp_path, source)
@@ -134,12 +133,6 @@ def test_a_lookup_file_that_is_missing_stops_unless_the_mapping_says_otherwise(t
     plan = planned(tmp_path, source, optional)
     assert ("lookup_missing", "browser.tsv") in [(code, where) for code, where, _ in plan.notices]
     planned(tmp_path, export(tmp_path, browser_tsv=b""))
-
-
-def test_a_lookup_file_of_other_columns_is_refused(tmp_path: Path) -> None:
-    """Else every lookup would find nothing."""
-    with pytest.raises(UnfitExport, match=r"no row of pages/1\.jsonl has /id and /page/name"):
-        planned(tmp_path, export(tmp_path, pages__1_jsonl=lines({"ID": "p-1"})))
 
 
 def test_a_case_gives_the_entries_of_its_tables() -> None:

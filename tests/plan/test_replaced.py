@@ -81,7 +81,7 @@ def test_an_empty_directory_and_an_older_plan_are_taken(call: Any, tmp_path: Pat
 
 
 def test_a_plan_that_fails_leaves_the_older_one_whole(tmp_path: Path) -> None:
-    """And nothing of its own."""
+    """And nothing of its own: where there was no directory, not even an empty one."""
     made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
     before = contents(made.directory.path)
     whole = gzip.compress(b"".join(b'{"event":"Seen","id":"u","key":"%d"}\n' % number for number in range(20_000)))
@@ -90,12 +90,9 @@ def test_a_plan_that_fails_leaves_the_older_one_whole(tmp_path: Path) -> None:
     with pytest.raises(UnreadableExport):
         make_plan(made.directory.path, [broken])
     assert contents(made.directory.path) == before
-
-
-def test_a_plan_that_fails_in_a_new_directory_leaves_none(call: Any, tmp_path: Path) -> None:
-    """Not even an empty one."""
-    assert call("plan", tmp_path / "missing", *generic(), "-o", tmp_path / "plan").code == 3
-    assert not (tmp_path / "plan").exists()
+    with pytest.raises(UnreadableExport):
+        make_plan(tmp_path / "new", [broken])
+    assert not (tmp_path / "new").exists()
 
 
 STOPPED = """
@@ -276,18 +273,14 @@ def test_an_apply_that_began_meanwhile_keeps_its_plan(tmp_path: Path) -> None:
 
 
 def test_two_plans_are_never_made_in_one_directory_at_once(tmp_path: Path) -> None:
-    """The second says who makes the first."""
+    """The second says who makes the first; while another process finishes one, reading it is refused, not wrong."""
     source = write(tmp_path / "a.jsonl", [row(key="k")])
     with staged_plan(Directory(tmp_path / "plan")) as work:
         with pytest.raises(Busy, match=f"process {os.getpid()}"):
             make_plan(tmp_path / "plan", [source])
         assert work.path.exists()
         work.plan.write_text("{}")
-
-
-def test_a_plan_that_nobody_may_finish_says_what_to_do(tmp_path: Path) -> None:
-    """While another process finishes it, reading it is refused, not wrong."""
-    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k")])])
+    made = make_plan(tmp_path / "made", [source])
     (made.directory.path / FINISHED).mkdir()
     lock = lock_file(made.directory.path / "plan", "it")
     try:

@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pipeline import api
 from pipeline.errors import UsageError
-from pipeline.local_service import LocalService
-from pipeline.options import ReceiptOptions, VerifyOptions
+from pipeline.options import ReceiptOptions
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.proof.check import check_receipt
 from pipeline.report.machine import write_report
 from tests.support.commands import in_process
-from tests.support.deliveries import add, in_ledger, planned, run
+from tests.support.deliveries import add, in_ledger, planned
+from tests.support.verification import sent, sent_rows
 
 
 def keys(folder: Path, form: str = "pem") -> tuple[Path, Path]:
@@ -42,14 +42,12 @@ def keys(folder: Path, form: str = "pem") -> tuple[Path, Path]:
     return folder / "key", folder / "key.pub"
 
 
-def sent(folder: Path) -> Path:
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
     """A plan that was sent and verified."""
-    plan = planned(folder, 40, links=True)
-    with LocalService() as service:
-        assert run(plan, service.url, key=service.capture_key).balanced
-        options = VerifyOptions(workers=0)
-        assert api.verify_plan(plan, service.url, options, personal_key=service.personal_key).proved
-    return plan
+    one = sent_rows(tmp_path, 40, links=True)
+    assert one.verify().proved
+    return one.directory
 
 
 def results(file: Path, **options: Any) -> dict[str, str]:
@@ -57,8 +55,7 @@ def results(file: Path, **options: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("form", ["pem", "ssh"])
-def test_a_signed_receipt_is_checked_against_export_plan_and_ledger(tmp_path: Path, form: str) -> None:
-    plan = sent(tmp_path)
+def test_a_signed_receipt_is_checked_against_export_plan_and_ledger(plan: Path, tmp_path: Path, form: str) -> None:
     key, public = keys(tmp_path / "keys", form)
     api.write_receipt(plan, ReceiptOptions(sign=key))
     receipt = plan / "receipt.json"
@@ -74,9 +71,9 @@ def test_a_signed_receipt_is_checked_against_export_plan_and_ledger(tmp_path: Pa
     assert results(receipt, public_key=other)["signature"] == "failed"
 
 
-def test_a_receipt_replaces_a_receipt_and_no_other_file(tmp_path: Path) -> None:
-    """Neither the plan nor the export, and a folder that is missing is named."""
-    plan = sent(tmp_path)
+def test_a_receipt_replaces_a_receipt_and_no_other_file(plan: Path, tmp_path: Path) -> None:
+    """Neither the plan nor the export; a folder that is missing is named, and how to make a key where a file has
+    none."""
     export = next(path for path in (tmp_path / "export").rglob("*") if path.is_file())
     for other in (plan / "plan.json", export):
         before = other.read_bytes()
@@ -85,6 +82,12 @@ def test_a_receipt_replaces_a_receipt_and_no_other_file(tmp_path: Path) -> None:
         assert other.read_bytes() == before
     with pytest.raises(UsageError, match="there is no folder"):
         api.write_receipt(plan, ReceiptOptions(out=tmp_path / "missing" / "receipt.json"))
+    for content in (b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"):
+        (tmp_path / "key").write_bytes(content)
+        with pytest.raises(UsageError, match="has no private key") as raised:
+            api.write_receipt(plan, ReceiptOptions(sign=tmp_path / "key"))
+        assert "openssl genpkey" in raised.value.hint
+    assert not (plan / "receipt.json").exists()
     for _ in range(2):
         api.write_receipt(plan, ReceiptOptions(out=tmp_path / "receipt.json"))
 
@@ -95,9 +98,8 @@ def edited(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
     file.write_text(json.dumps(content))
 
 
-def test_every_change_is_noticed(tmp_path: Path) -> None:
+def test_every_change_is_noticed(plan: Path, tmp_path: Path) -> None:
     """A number of the receipt, a file of export or plan, and the ledger: each fails the check that reads it."""
-    plan = sent(tmp_path)
     api.write_receipt(plan)
     receipt, root = plan / "receipt.json", tmp_path / "export"
     whole = receipt.read_text()
@@ -122,9 +124,8 @@ def test_every_change_is_noticed(tmp_path: Path) -> None:
     assert failed == {"inputs", "plan", "ledger"}
 
 
-def test_a_changed_signed_receipt_fails_whatever_was_changed(tmp_path: Path) -> None:
+def test_a_changed_signed_receipt_fails_whatever_was_changed(plan: Path, tmp_path: Path) -> None:
     """Each value of the receipt is signed, also those that no other check reads."""
-    plan = sent(tmp_path)
     key, _ = keys(tmp_path / "keys")
     api.write_receipt(plan, ReceiptOptions(sign=key))
     receipt = plan / "receipt.json"
@@ -146,8 +147,7 @@ def test_what_cannot_be_proved_is_stated(tmp_path: Path) -> None:
     plan = planned(tmp_path, 20)
     with pytest.raises(UsageError, match=r"nothing of .* was sent"):
         api.write_receipt(plan)
-    with LocalService() as service:
-        assert run(plan, service.url, key=service.capture_key).balanced
+    sent(plan)
     in_ledger(plan, "update batches set state = 'begun' where first = 0 and block = 0")
     receipt = api.write_receipt(plan)
     assert receipt.state == "stopped"
@@ -156,19 +156,8 @@ def test_what_cannot_be_proved_is_stated(tmp_path: Path) -> None:
     assert any("was not compared" in sentence for sentence in receipt.unproved)
 
 
-@pytest.mark.parametrize("content", [b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
-def test_a_file_without_a_key_is_an_error_that_tells_how_to_make_one(tmp_path: Path, content: bytes) -> None:
-    plan = sent(tmp_path)
-    (tmp_path / "key").write_bytes(content)
-    with pytest.raises(UsageError, match="has no private key") as raised:
-        api.write_receipt(plan, ReceiptOptions(sign=tmp_path / "key"))
-    assert "openssl genpkey" in raised.value.hint
-    assert not (plan / "receipt.json").exists()
-
-
-def test_the_report_has_a_chapter_for_the_receipt_of_its_plan(tmp_path: Path) -> None:
+def test_the_report_has_a_chapter_for_the_receipt_of_its_plan(plan: Path, tmp_path: Path) -> None:
     """With the digest of the file and the key; a receipt of another plan is not shown."""
-    plan = sent(tmp_path)
     key, public = keys(tmp_path / "keys")
     done = in_process("receipt", "write", plan, "--sign", key)
     assert done.returncode == 0, done.stderr

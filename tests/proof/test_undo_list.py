@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 from pipeline import api
 from pipeline.config import Secret
 from pipeline.errors import StalePlan, UsageError
-from pipeline.local_service import LocalService
 from pipeline.management import ManagementClient
-from pipeline.options import UndoListOptions, VerifyOptions
+from pipeline.options import UndoListOptions
 from tests.support.deliveries import in_ledger, planned, run
+from tests.support.verification import PERSONAL, empty, sent, sent_rows
 
 IN_PROCESS = UndoListOptions(workers=0)
 
@@ -26,16 +27,14 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 def test_the_lists_have_what_was_sent_and_its_rows(tmp_path: Path) -> None:
     """Every event is listed with the file and row that it came from, and the queries find the same at the service."""
-    plan = planned(tmp_path, 60, links=True, name="trial")
-    with LocalService() as service:
-        assert run(plan, service.url, key=service.capture_key).balanced
-        found = api.list_sent(plan, IN_PROCESS)
-        undo = plan / "undo-list"
-        queries = [query for query in (undo / "queries.sql").read_text().split(";") if "select" in query]
-        with ManagementClient(service.url, Secret(service.personal_key), "1") as client:
-            by_day, others, persons = (client.query(query).results for query in queries)
-            landed = {row[0] for row in client.query("select uuid from events limit 1000").results}
-            known = {row[0] for row in client.query("select distinct distinct_id from events limit 1000").results}
+    plan, room, _ = sent_rows(tmp_path, 60, links=True, name="trial")
+    found = api.list_sent(plan, IN_PROCESS)
+    undo = plan / "undo-list"
+    queries = [query for query in (undo / "queries.sql").read_text().split(";") if "select" in query]
+    with ManagementClient(room.url, Secret(PERSONAL), str(room.project)) as client:
+        by_day, others, persons = (client.query(query).results for query in queries)
+        landed = {row[0] for row in client.query("select uuid from events limit 1000").results}
+        known = {row[0] for row in client.query("select distinct distinct_id from events limit 1000").results}
     events = lines(undo / "events.jsonl")
     assert {event["uuid"] for event in events} == landed
     assert (undo / "uuids.txt").read_text().split() == [event["uuid"] for event in events]
@@ -57,9 +56,7 @@ def test_the_lists_have_what_was_sent_and_its_rows(tmp_path: Path) -> None:
 
 def test_only_what_was_sent_is_listed_and_doubt_is_named(tmp_path: Path) -> None:
     """Of a run that was stopped, what was not sent is not listed; what has no response yet is listed as in doubt."""
-    plan = planned(tmp_path, 60)
-    with LocalService() as service:
-        assert run(plan, service.url, key=service.capture_key).balanced
+    plan = sent_rows(tmp_path, 60).directory
     in_ledger(plan, "delete from batches where first >= 20")
     in_ledger(plan, "update batches set state = 'begun' where first = 10")
     sent = in_ledger(plan, "select sum(last - first + 1) from batches")[0][0]
@@ -74,25 +71,23 @@ def test_after_sending_a_changed_export_is_to_be_restored(tmp_path: Path) -> Non
     plan = planned(tmp_path, 60, files=1)
     (source,) = (tmp_path / "export").glob("*.jsonl")
     before = source.read_bytes()
-    with LocalService() as service:
-        key = Secret(service.personal_key)
-        source.write_bytes(before + before)
-        with pytest.raises(StalePlan) as unsent:
-            run(plan, service.url, key=service.capture_key)
-        source.write_bytes(before)
-        assert run(plan, service.url, key=service.capture_key).balanced
-        source.write_bytes(before + before)
-        sealed, now = (hashlib.sha256(content).hexdigest()[:12] for content in (before, before + before))
-        for reading in (
-            lambda: run(plan, service.url, key=service.capture_key),
-            lambda: api.verify_plan(plan, service.url, VerifyOptions(workers=0), personal_key=key),
-            lambda: api.list_sent(plan, IN_PROCESS),
-        ):
-            with pytest.raises(StalePlan) as sent:
-                reading()
-            assert f"{source.name}: sealed sha256 {sealed}…, now {now}…" in str(sent.value)
-            assert "--source-root" in sent.value.hint
-            assert "Do not plan again" in sent.value.hint
+    room = empty()
+    source.write_bytes(before + before)
+    with pytest.raises(StalePlan) as unsent:
+        run(plan, room.url, key=room.key())
+    source.write_bytes(before)
+    one = sent(plan, room)
+    source.write_bytes(before + before)
+    sealed, now = (hashlib.sha256(content).hexdigest()[:12] for content in (before, before + before))
+    readings: tuple[Callable[[], object], ...] = (
+        lambda: run(plan, room.url, key=room.key()), one.verify, lambda: api.list_sent(plan, IN_PROCESS),
+    )  # fmt: skip
+    for reading in readings:
+        with pytest.raises(StalePlan) as told:
+            reading()
+        assert f"{source.name}: sealed sha256 {sealed}…, now {now}…" in str(told.value)
+        assert "--source-root" in told.value.hint
+        assert "Do not plan again" in told.value.hint
     assert unsent.value.hint == "plan again, then apply the new plan"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -104,8 +99,7 @@ def test_a_plan_that_was_not_sent_and_a_folder_with_other_files_are_refused(tmp_
     plan = planned(tmp_path, 10)
     with pytest.raises(UsageError, match=r"nothing of .* was sent"):
         api.list_sent(plan, IN_PROCESS)
-    with LocalService() as service:
-        assert run(plan, service.url, key=service.capture_key).balanced
+    sent(plan)
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "notes.txt").write_text("mine")

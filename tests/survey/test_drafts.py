@@ -88,8 +88,9 @@ def test_an_export_of_any_shape_has_a_start(call: Any, tmp_path: Path, name: str
     assert call("plan", path, "-m", mine, "-o", tmp_path / "plan", "--workers", "0").code == 0
 
 
-def test_amounts_in_cents_are_divided_when_a_person_says_so(tmp_path: Path) -> None:
-    """Whole numbers stay what they are until somebody decides; then the unit is exact, beside the old column."""
+def test_amounts_are_numbers_when_they_can_be(tmp_path: Path) -> None:
+    """Whole cents stay what they are until somebody decides; then the unit is exact, beside the old column. Those with
+    a decimal comma have their digits; where one value is something else, all stay texts."""
     path = written(tmp_path, SHAPES["orders"])
     properties = [
         json.loads(events_of(drafted(path, answers=answers), path)[0]["properties"])
@@ -97,10 +98,15 @@ def test_amounts_in_cents_are_divided_when_a_person_says_so(tmp_path: Path) -> N
     ]
     assert [one.get("total") for one in properties] == [None, 12.5]
     assert [one["total_cents"] for one in properties] == ["1250", "1250"]
+    rows = [f"Kauf;K{n};2023-01-0{n}T03:04:05Z;{n}.234,5{n};{n},5" for n in range(1, 8)]
+    path.write_text("\n".join(["Vorgang;Kundennr;Datum;Betrag;Version", *rows]) + "\n")
+    found = json.loads(events_of(drafted(path), path)[0]["properties"])
+    assert (found["Betrag"], found["Version"]) == (1234.51, "1,5")
 
 
 def test_nothing_of_a_row_is_lost_beside_opened_properties(tmp_path: Path) -> None:
-    """Columns that a section refers to are set again, under the names of other columns."""
+    """Columns that a section refers to are set again, under the names of other columns; a list of keys and values is
+    opened, numbers as numbers."""
     row = {
         "event": "A", "time": "2023-01-02T03:04:05Z", "user": {"user_id": "u-1", "plan": "pro"}, "device_id": "d-1",
         "page_url": "https://a.example/", "extra": 1, "properties": {"x": 1},
@@ -110,10 +116,6 @@ def test_nothing_of_a_row_is_lost_beside_opened_properties(tmp_path: Path) -> No
     assert json.loads(events_of(drafted(path), path)[0]["properties"]) == {
         "x": 1, "$current_url": "https://a.example/", "log_device_id": "d-1", "log_user": row["user"], "log_extra": 1,
     }  # fmt: skip
-
-
-def test_a_list_of_keys_and_values_is_opened(tmp_path: Path) -> None:
-    """The event's own properties are those of the list, numbers as numbers."""
     path = written(tmp_path, SHAPES["ga4"])
     properties = json.loads(events_of(drafted(path), path)[0]["properties"])
     assert (properties["page_location"], properties["ga_session_id"]) == ("https://a.example/", 1_672_628_000)
@@ -206,21 +208,17 @@ def test_an_export_without_a_row_has_no_start(call: Any, tmp_path: Path) -> None
     assert "no row of the export can be read" in call("mapping", "new", path).two_lines[0]
 
 
-def test_rows_with_a_long_list_are_no_pages(call: Any, tmp_path: Path) -> None:
-    """A person's own list is a property of the row."""
-    path, mine = tmp_path / "log.jsonl", tmp_path / "mine.yaml"
-    items = [{"sku": "x" * 50}] * 5
-    path.write_text(lines({"event": "A", "user_id": "u", "time": T + row, "items": items} for row in R))
-    assert call("mapping", "new", path, "-o", mine).code == 0
-    assert parse(mine.read_text("utf-8"), "mine").files.rows == ""
-
-
-def test_cases_are_rows_of_different_events(tmp_path: Path) -> None:
-    """Three rows of the export, each of another event, however rare it is."""
+def test_rows_of_different_events_are_the_cases(call: Any, tmp_path: Path) -> None:
+    """Three rows of the export, each of another event, however rare it is. A person's own long list makes no page."""
     path = tmp_path / "log.jsonl"
     names = ["A"] * 50 + ["B", "C"]
-    path.write_text(lines({"event": name, "time": T, "user_id": "u", "n": n} for n, name in enumerate(names)))
+    items = [{"sku": "x" * 50}] * 5
+    path.write_text(
+        lines({"event": name, "time": T, "user_id": "u", "n": n, "items": items} for n, name in enumerate(names))
+    )
     assert [case.gives[0]["event"] for case in checked(drafted(path)).cases] == ["A", "B", "C"]
+    assert call("mapping", "new", path, "-o", tmp_path / "mine.yaml").code == 0
+    assert parse((tmp_path / "mine.yaml").read_text("utf-8"), "mine").files.rows == ""
 
 
 def test_a_row_that_is_not_sent_leaves_the_draft_unfinished(call: Any, tmp_path: Path) -> None:
@@ -333,21 +331,14 @@ def test_without_a_terminal_nothing_is_asked(call: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "mine.yaml").exists()
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("orders.csv", "orders"),
-        ("orders_2023-05-01.csv.gz", "orders"),
-        ("sync_12/users/part-00001-5f2b8f0e.avro", "users"),
-        ("events_20230101.json", "events"),
-        ("all.zip!pages/1.json.gz", "pages"),
-        ("2023-01-02.csv", ""),
-        ("日本.csv", "日本"),
-    ],
-)
-def test_a_table_is_called_by_its_file_or_folder(path: str, name: str) -> None:
+def test_a_table_is_called_by_its_file_or_folder() -> None:
     """Without endings, dates and numbers."""
-    assert table_name([path]) == name
+    for path, name in (
+        ("orders.csv", "orders"), ("orders_2023-05-01.csv.gz", "orders"), ("events_20230101.json", "events"),
+        ("sync_12/users/part-00001-5f2b8f0e.avro", "users"), ("all.zip!pages/1.json.gz", "pages"),
+        ("2023-01-02.csv", ""), ("日本.csv", "日本"),
+    ):  # fmt: skip
+        assert table_name([path]) == name
 
 
 @pytest.mark.parametrize("name", ["sold_on", "created_at"])
@@ -403,15 +394,6 @@ def test_pages_are_opened_for_a_mapping_that_recognises_nothing(call: Any, tmp_p
              for word in ("--set", f"{name}={column}")]  # fmt: skip
     plan = call("plan", path, "-m", "generic", *words, "-o", tmp_path / "generic", "--json", "--workers", "0")
     assert (plan.code, plan.json["rows"]["mapped"]) == (0, 6)
-
-
-def test_amounts_with_a_decimal_comma_are_numbers(tmp_path: Path) -> None:
-    """With their digits; thousands may be apart. Where one value is something else, all stay texts."""
-    path = tmp_path / "orders.csv"
-    rows = [f"Kauf;K{n};2023-01-0{n}T03:04:05Z;{n}.234,5{n};{n},5" for n in range(1, 8)]
-    path.write_text("\n".join(["Vorgang;Kundennr;Datum;Betrag;Version", *rows]) + "\n")
-    properties = json.loads(events_of(drafted(path), path)[0]["properties"])
-    assert (properties["Betrag"], properties["Version"]) == (1234.51, "1,5")
 
 
 def test_the_time_of_a_broker_is_not_that_of_the_event(call: Any, tmp_path: Path) -> None:

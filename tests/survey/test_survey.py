@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import zipfile
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -83,28 +82,21 @@ def test_types_are_counted_by_what_each_value_is(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_scalars_of_columns_have_kinds() -> None:
-    """Values that a Parquet column gives are told apart as their JSON would be."""
-    assert [kind_of(value) for value in (True, 1, 1.5, None, "x")] == ["boolean", "integer", "number", "null", "text"]
-
-
 def test_absent_null_and_blank_are_empty(tmp_path: Path) -> None:
-    """The null rate is the share of rows whose field is missing, null or blank; zero and false are values."""
+    """The null rate is the share of rows whose field is missing, null or blank; zero and false are values, and those of
+    a Parquet column are told apart as their JSON would be."""
     rows = [{"v": 0}, {"v": False}, {"v": None}, {"v": " "}, {}]
     found = field(surveyed(written(tmp_path / "a.jsonl", [{"k": 1, **row} for row in rows])), "v")
     assert (found.rows, found.null_rate) == (2, 0.6)
+    assert [kind_of(value) for value in (True, 1, 1.5, None, "x")] == ["boolean", "integer", "number", "null", "text"]
 
 
 def test_objects_are_opened_one_level(tmp_path: Path) -> None:
-    """Members of objects, and of objects written in text, are fields; what lies deeper is not."""
+    """Members of objects, and of objects written in text, are fields; what lies deeper is not. A column `a.b` beside an
+    object `a` with `b` has another path."""
     path = tmp_path / "a.csv"
     path.write_text('event,properties\nA,"{""plan"":""gold"",""more"":{""deep"":1}}"\nB,\n')
-    found = surveyed(path)
-    assert [one.path for one in found.fields] == ["event", "properties", "properties.plan", "properties.more"]
-
-
-def test_a_column_named_like_a_member_is_told_apart(tmp_path: Path) -> None:
-    """A column `a.b` beside an object `a` with `b` keeps both, with different paths."""
+    assert [one.path for one in surveyed(path).fields] == ["event", "properties", "properties.plan", "properties.more"]
     found = surveyed(written(tmp_path / "a.jsonl", [{"a": {"b": 1}, "a.b": 2}]))
     assert [one.path for one in found.fields] == ["a", "a.b", "a.b__2"]
 
@@ -116,26 +108,18 @@ def test_examples_are_few_short_and_printable(tmp_path: Path) -> None:
     assert found.examples == ["x" * 39 + "…", "\\x1b[31m", "value 0", "value 1", "value 2"]
 
 
-def test_fields_beyond_the_most_are_only_counted() -> None:
-    """Of four fields and a limit of two, two are kept and the values of the others counted together."""
+def test_what_is_beyond_the_most_is_only_counted() -> None:
+    """Fields, members of objects with ids for keys, and names of events: none is lost from the sum."""
     fields = Fields(most=2)
     for _ in range(3):
         fields.add(record({"a": 1, "b": 2, "c": 3, "d": 4}))
     assert ([one.path for one in fields.surveyed(3, {})], fields.left_out) == (["a", "b"], 6)
-
-
-def test_members_beyond_the_most_are_only_counted() -> None:
-    """Objects with ids for keys stop making fields at the limit."""
     fields = Fields(most=3)
     for number in range(10):
         fields.add(record({"properties": {f"id-{number}": 1}}))
     assert (len(fields.surveyed(10, {})), fields.left_out) == (3, 8)
     fields.add(record({"traits": {"a": 1, "b": 2}}))
     assert fields.left_out == 8 + 3
-
-
-def test_event_names_beyond_the_most_are_only_counted() -> None:
-    """Of three names and a limit of two, the third is counted apart and no name is lost from the sum."""
     profile = Profile(most_events=2)
     for name in ("a", "b", "c", "a", "c"):
         profile.add(name, None, None)
@@ -168,27 +152,19 @@ def test_the_zone_is_measured_month_by_month(tmp_path: Path) -> None:
     assert "UTC-08:00 and UTC-07:00" in found.sentence
 
 
-def test_a_utc_clock_names_no_zones() -> None:
-    """A clock at UTC needs no candidates, since the zone is told already."""
-    found = survey_zone(Counter({(612, 0): 9}), "received_at")
-    assert (found.names, found.sentence) == (
-        [],
-        "The clock is at UTC over 1 month, measured against received_at.",
-    )
-
-
-def test_latency_does_not_round_to_another_offset() -> None:
-    """A row that arrives seven minutes and forty seconds late still shows the clock's own offset."""
-    assert count_offsets(np.array([0, 0]), np.array([460 * SECOND, -460 * SECOND])) == Counter({(0, 0): 1, (0, 900): 1})
-
-
 def test_late_rows_are_only_a_tail() -> None:
-    """Rows that arrive hours late do not move a month's offset, and too few rows say nothing."""
+    """Rows that arrive hours late do not move a month's offset, and too few rows say nothing; one that is 7:40 late
+    shows the clock's own offset. A clock at UTC needs no candidates, since the zone is told already."""
     start = int(datetime(2021, 1, 5, tzinfo=UTC).timestamp()) * SECOND
     walls = [(start, start + 7 * SECOND)] * 5 + [(start, start + 3600 * SECOND * n) for n in range(1, 5)]
     lonely = int(datetime(2021, 2, 5, tzinfo=UTC).timestamp()) * SECOND
     walls += [(lonely, lonely)] * 2
     assert most_frequent(count_offsets(*np.array(walls).T)) == [MonthOffset(612, 0, 5, 9)]
+    assert count_offsets(np.array([0, 0]), np.array([460 * SECOND, -460 * SECOND])) == Counter({(0, 0): 1, (0, 900): 1})
+    found = survey_zone(Counter({(612, 0): 9}), "received_at")
+    assert (found.names, found.sentence) == (
+        [], "The clock is at UTC over 1 month, measured against received_at.",
+    )  # fmt: skip
 
 
 def test_hours_and_range_are_the_clock_s_own(tmp_path: Path) -> None:
@@ -226,17 +202,15 @@ def test_the_unit_of_a_time_is_told_by_its_values(values: list[Any], unit: str |
 
 
 def test_a_sample_is_shared_between_parts(tmp_path: Path) -> None:
-    """Rows that a small part does not need go to the parts after it, and a part read in part says so."""
+    """Rows that a small part does not need go to the parts after it; a part read in part says so, and one of exactly as
+    many rows as its share is whole. Only rows that were looked at give warnings."""
     paths = [written(tmp_path / f"{n}.jsonl", ({"n": n, "i": i} for i in range(rows))) for n, rows in ((1, 2), (2, 50))]
     found = surveyed(*paths, rows=20)
     assert [(part.rows, part.whole) for part in found.parts] == [(2, True), (18, False)]
     assert (found.rows, found.sampled) == (20, True)
-
-
-def test_a_part_read_to_its_last_row_is_whole(tmp_path: Path) -> None:
-    """A part of exactly as many rows as its share counts as whole, and all rows are read when asked for."""
-    path = written(tmp_path / "a.jsonl", ({"i": i} for i in range(30)))
+    path = written(tmp_path / "a.jsonl", ({"i": 2**60} for i in range(30)))
     assert [surveyed(path, rows=rows).sampled for rows in (29, 30, None)] == [True, False, False]
+    assert surveyed(path, rows=4).warnings == {"unsafe_integer": 4}
 
 
 def test_broken_rows_are_counted_by_code(tmp_path: Path) -> None:
@@ -265,22 +239,16 @@ def test_a_damaged_part_does_not_hide_the_others(tmp_path: Path) -> None:
 
 
 def test_a_part_that_went_away_does_not_hide_the_others(tmp_path: Path) -> None:
-    """A file that is gone before its first row is told; the other part is surveyed."""
+    """A file that is gone before its first row is told, and the other part is surveyed; where no part gives a row, the
+    damage is raised."""
     gone, kept = (written(tmp_path / name, [{"event": "A"}]) for name in ("a.jsonl", "b.jsonl"))
     kept.write_bytes(kept.read_bytes() * 2)
     source = open_source([str(tmp_path)])
     gone.unlink()
-    found = survey(source)
-    assert [(part.path, part.rows, bool(part.problem)) for part in found.parts] == [
-        ("a.jsonl", 0, True),
-        ("b.jsonl", 2, False),
-    ]
-
-
-def test_an_export_that_cannot_be_read_at_all_is_an_error(tmp_path: Path) -> None:
-    """When no part gives a row and one is damaged, the damage is raised."""
-    source = open_source([str(written(tmp_path / "a.jsonl", [{"event": "A"}]))])
-    (tmp_path / "a.jsonl").unlink()
+    assert [(part.path, part.rows, bool(part.problem)) for part in survey(source).parts] == [
+        ("a.jsonl", 0, True), ("b.jsonl", 2, False),
+    ]  # fmt: skip
+    kept.unlink()
     with pytest.raises(UnreadableExport):
         survey(source)
 
@@ -294,17 +262,17 @@ def test_an_empty_export_is_surveyed(tmp_path: Path) -> None:
     assert found.sentence == ("Survey: 0 rows in 0 files (every row), 0 broken, 0 fields; the tool is not known.")
 
 
-def test_warnings_of_rows_beyond_the_sample_are_not_counted(tmp_path: Path) -> None:
-    """Only rows that were looked at give warnings, although a block holds more."""
-    path = written(tmp_path / "a.jsonl", ({"n": 2**60} for _ in range(10)))
-    assert surveyed(path, rows=4).warnings == {"unsafe_integer": 4}
-
-
 def test_a_tool_needs_more_than_half_of_the_rows() -> None:
-    """One of another shape among three rows does not matter."""
+    """One of another shape among three rows does not matter; a few names that many tables have are no tool's."""
     rows = [record({"type": "track", "messageId": "m", "originalTimestamp": "t", "userId": "u"}), record({"x": 1})]
     assert recognised_by(rows) == []
     assert recognised_by([*rows, rows[0]]) == ["segment"]
+    for names in (
+        "id received_at loaded_at", "id received_at loaded_at user_id event timestamp", "distinct_id last_seen",
+        "distinct_id last_seen email plan", "e ts uid c a", "_id n ts did cd", "event_name event_timestamp user",
+        "user_id user_info plan",
+    ):  # fmt: skip
+        assert recognised_by([dict.fromkeys(names.split(), "1")]) == [], names
 
 
 def test_the_json_of_a_survey_reads_back(tmp_path: Path) -> None:
@@ -357,18 +325,8 @@ def test_a_field_that_is_named_for_times_may_hold_some_that_are_none(tmp_path: P
     times = ["2021-01-01T00:00:00Z"] * 10 + ["timestamp", "timestamp", "2021-01", "soon"]
     rows = [f"a,u-{number},{time}" for number, time in enumerate(times)]
     (tmp_path / "a.csv").write_text("\n".join(["event,distinct_id,timestamp", *rows]) + "\n")
-    found = survey(open_source([str(tmp_path / "a.csv")]))
+    found = surveyed(tmp_path / "a.csv")
     assert (found.time_field, found.unread_times) == ("timestamp", 4)
-
-
-def test_each_member_of_an_archive_has_its_own_size(tmp_path: Path) -> None:
-    """Not the archive's."""
-    contents = {"a.jsonl": b'{"event":"a"}\n', "b.jsonl": b'{"event":"b"}\n' * 9}
-    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
-        for name, content in contents.items():
-            archive.writestr(name, content)
-    found = survey(open_source([str(tmp_path / "export.zip")]))
-    assert [part.bytes for part in found.parts] == [len(content) for content in contents.values()]
 
 
 def intercom_page() -> str:
@@ -380,17 +338,8 @@ def intercom_page() -> str:
 
 
 def test_a_page_of_a_tool_on_one_line_is_opened_by_itself(call: Any, tmp_path: Path) -> None:
-    """By `plan` with the mapping and without it, by `survey`; not where the operator takes pages for rows."""
-    path = tmp_path / "page.json"
-    path.write_text(intercom_page())
-    for name, words in (("plain", []), ("named", ["-m", "intercom"])):
-        assert "6 events to send, from 6 of 6 rows" in call("plan", path, *words, "-o", tmp_path / name).out
-    assert "looks like intercom" in call("survey", path).out
-    assert "the tool is not known" in call("survey", path, "--set", "rows=none").out
-
-
-def test_a_page_that_a_mapping_of_ones_own_reads_is_a_row(call: Any, tmp_path: Path) -> None:
-    """Such a mapping does not say that it is for the items."""
+    """By `plan` with the mapping and without it, by `survey`; not where the operator takes pages for rows, or a mapping
+    of one's own does, which does not say that it is for the items."""
     path, mine = tmp_path / "page.json", tmp_path / "mine.yaml"
     path.write_text(intercom_page())
     mine.write_text(
@@ -398,24 +347,10 @@ def test_a_page_that_a_mapping_of_ones_own_reads_is_a_row(call: Any, tmp_path: P
         "time: {from: /events/0/created_at, unit: s}\n"
     )
     assert "1 event to send, from 1 of 1 row" in call("plan", path, "-m", mine, "-o", tmp_path / "plan").out
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        "id received_at loaded_at",
-        "id received_at loaded_at user_id event timestamp",
-        "distinct_id last_seen",
-        "distinct_id last_seen email plan",
-        "e ts uid c a",
-        "_id n ts did cd",
-        "event_name event_timestamp user",
-        "user_id user_info plan",
-    ],
-)
-def test_tables_of_strangers_are_of_no_known_tool(names: str) -> None:
-    """A few names that many tables have are no tool's."""
-    assert recognised_by([dict.fromkeys(names.split(), "1")]) == []
+    for name, words in (("plain", []), ("named", ["-m", "intercom"])):
+        assert "6 events to send, from 6 of 6 rows" in call("plan", path, *words, "-o", tmp_path / name).out
+    assert "looks like intercom" in call("survey", path).out
+    assert "the tool is not known" in call("survey", path, "--set", "rows=none").out
 
 
 def test_rows_of_each_event_are_drawn_by_month_where_they_fit(call: Any, tmp_path: Path) -> None:
