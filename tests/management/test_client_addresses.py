@@ -1,6 +1,8 @@
-"""Where the typed client goes: hosts, ids and projects that cannot lead it elsewhere, and no redirect."""
+"""Where the typed client goes: hosts, ids and projects cannot lead it elsewhere, and it goes from page to page."""
 
 from __future__ import annotations
+
+from itertools import islice
 
 import pytest
 
@@ -10,7 +12,7 @@ from pipeline.management import ManagementClient, problems
 from pipeline.management.client import management_address
 from tests.support.operations import FUNCTIONS, ID, PAGE
 from tests.support.scripted_api import AT_ONCE, KEY, answering
-from tests.support.scripted_server import Said
+from tests.support.scripted_server import Answer, Asked, Said, scripted
 
 pytestmark = pytest.mark.slow
 
@@ -94,3 +96,92 @@ def test_a_redirect_is_not_followed() -> None:
         assert other.asked == []
     assert KEY not in str(caught.value)
     assert other.url in str(caught.value)
+
+
+def paged(sizes: list[int]) -> Answer:
+    """A list in pages of these sizes, by offset, each with the URL of its next."""
+
+    def answer(call: Asked) -> Said:
+        at = int(call.query.get("offset", 0))
+        page = sizes.index(at) if at in sizes else sum(sum(sizes[:n]) <= at for n in range(len(sizes))) - 1
+        items = [{"id": str(at + n)} for n in range(sizes[page])]
+        host = call.headers["host"]
+        more = f"http://{host}{call.path}?limit=2&offset={at + sizes[page]}" if page + 1 < len(sizes) else None
+        return Said(200, {"count": sum(sizes), "next": more, "previous": None, "results": items})
+
+    return answer
+
+
+def test_iterating_follows_next_to_the_end() -> None:
+    """Every item of every page once and in order; one page is asked for one page."""
+    with answering(paged([2, 2, 1])) as service, service.client() as client:
+        found = client.hog_functions.list(limit=2, type="destination")
+        assert service.asked == []
+        assert [one.id for one in found] == ["0", "1", "2", "3", "4"]
+        assert len(service.asked) == 3
+        assert [one.id for one in found.page().results or ()] == ["0", "1"]
+        assert len(service.asked) == 4
+    assert service.asked[0].query == {"limit": "2", "type": "destination"}
+    assert {call.headers["authorization"] for call in service.asked} == {f"Bearer {KEY}"}
+
+
+def test_where_the_service_has_no_next_the_offset_moves_on() -> None:
+    """Recordings say `has_next` (docs/know/service.md#session-recordings)."""
+
+    def answer(call: Asked) -> Said:
+        at = int(call.query.get("offset", 0))
+        return Said(200, {"results": [{"id": str(at)}], "has_next": at < 2, "version": 4})
+
+    with answering(answer) as service, service.client() as client:
+        assert [one.id for one in client.session_recordings.list(limit=1)] == ["0", "1", "2"]
+
+
+AWAY = (
+    "https://127.0.0.1:{port}/api/projects/7/hog_functions/?offset=1",
+    "http://localhost:{port}/api/projects/7/hog_functions/?offset=1",
+    "http://127.0.0.1:{other}/api/projects/7/hog_functions/?offset=1",
+    "//evil.example/x",
+    "http://127.0.0.1:{port}@evil.example/x",
+    "http://user:word@127.0.0.1:{port}/x",
+    "file:///etc/passwd",
+    "http://[",
+    "http://127.0.0.1:99999/",
+)
+
+
+def test_a_next_that_leads_away_is_an_error_and_not_followed() -> None:
+    """The key goes to one scheme, host and port."""
+
+    def answer(call: Asked) -> Said:
+        ports = {"port": call.headers["host"].split(":")[1], "other": other.port}
+        return Said(200, {"count": 2, "next": AWAY[call.number].format(**ports), "results": [{"id": "a"}]})
+
+    with answering(lambda call: PAGE) as other, answering(answer) as service, service.client() as client:
+        for asked in range(1, len(AWAY) + 1):
+            with pytest.raises(problems.UnexpectedAnswer, match="another address"):
+                list(client.hog_functions.list())
+            assert len(service.asked) == asked
+        assert other.asked == []
+
+
+def test_pages_that_lead_in_a_circle_are_an_error() -> None:
+    """Rather than a command that never ends."""
+
+    def answer(call: Asked) -> Said:
+        onward = f"http://{call.headers['host']}{call.path}?offset={(call.number + 1) % 3}"
+        return Said(200, {"count": 9, "next": onward, "results": [{"id": "a"}]})
+
+    with answering(answer) as service, service.client() as client:
+        with pytest.raises(problems.UnexpectedAnswer, match="circle"):
+            list(islice(client.hog_functions.list(offset=0), 20))
+        assert len(service.asked) <= 4
+
+
+def test_what_is_no_page_is_an_error() -> None:
+    """Somebody else answered."""
+    bodies = [b"", b"<html>", [], {"count": 1}, {"results": {}}, {"results": [1]}, {"results": [], "next": 5}]
+    with answering(scripted(*(Said(200, body) for body in bodies))) as service, service.client() as client:
+        for _ in bodies:
+            with pytest.raises(problems.UnexpectedAnswer):
+                list(client.hog_functions.list())
+    assert len(service.asked) == len(bodies)
