@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline import errors
 from pipeline.batcher import unpack
 from pipeline.cli.progress import EVERY, Sending
 from pipeline.config import Secret
@@ -23,7 +22,7 @@ from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.outcome import ResultCounts
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.delivery.send import check_send
-from pipeline.errors import UnsafePlan, UsageError
+from pipeline.errors import UnsafePlan
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
 from pipeline.options import ApplyOptions, RehearseOptions
@@ -315,29 +314,6 @@ def test_merges_that_are_not_sent_now_need_no_approval(tmp_path: Path) -> None:
         forget(home)
         assert applied(home, server.url, "--approve-merges", "8").returncode == 4
         assert applied(home, server.url).returncode == 0
-
-
-def test_a_script_chooses_phases_and_approves_merges(tmp_path: Path) -> None:
-    """The library takes what the command does, and leaves a held phase to the caller."""
-    directory = planned_in_phases(tmp_path)
-    with serving(scripted(Reply())) as server:
-        to = afar(server.url)
-        with pytest.raises(UnsafePlan, match="were not approved"):
-            pipeline.apply_plan(directory, to, ApplyOptions(workers=0), project_key=KEY)
-        with pytest.raises(UsageError, match="not a phase: 'people'"):
-            pipeline.apply_plan(directory, to, ApplyOptions(workers=0, phases=["people"]), project_key=KEY)
-        outcome = pipeline.apply_plan(
-            directory, to, ApplyOptions(workers=0, approve_merges=7, phases=["groups", "identities"]), project_key=KEY
-        )
-        assert (outcome.balanced, outcome.omitted_phases, outcome.problem) == (False, ("events", "persons"), None)
-        with pytest.raises(errors.Unfinished, match="--max-duration"):
-            pipeline.apply_plan(directory, to, ApplyOptions(workers=0, max_duration=0.0), project_key=KEY)
-        with pytest.raises(UnsafePlan, match="project key is not the one"):
-            pipeline.apply_plan(directory, to, ApplyOptions(workers=0), project_key="phc_test_new")
-        outcome = pipeline.apply_plan(
-            directory, to, ApplyOptions(workers=0, rotated_key=True, rate=1_000_000), project_key="phc_test_new"
-        )
-    assert outcome.balanced
 
 
 # -- whatever happens -------------------------------------------------------------------------------------------

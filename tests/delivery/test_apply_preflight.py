@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.local_service import Settings
+from pipeline import api
+from pipeline.errors import UnsafePlan
+from pipeline.local_service import LocalService, Settings
+from pipeline.options import ApplyOptions, RehearseOptions
 from tests.support.commands import in_process, process
 from tests.support.deliveries import planned
 from tests.support.management_service import ALL, Asking, asking, key_with
@@ -162,3 +165,20 @@ def test_the_project_can_be_named(tmp_path: Path) -> None:
     assert [one.returncode for one in (unnamed, named, other)] == [0, 4, 4]
     assert "destination 'Hook'" in named.stderr
     assert "the capture key is that of project A (1), not of project B (2)" in other.stderr
+
+
+REQUIRED = ApplyOptions(require_rehearsal=True, workers=0)
+
+
+def test_a_plan_is_sent_only_after_a_whole_rehearsal(tmp_path: Path) -> None:
+    """Refused before any rehearsal, and after one with refused events; sent after one without."""
+    plan = planned(tmp_path, 20)
+    with LocalService() as service:
+        with pytest.raises(UnsafePlan, match="was not rehearsed") as raised:
+            api.apply_plan(plan, service.url, REQUIRED, project_key=service.capture_key)
+        assert raised.value.hint == f"backcast rehearse {plan}"
+        api.rehearse_plan(plan, RehearseOptions(workers=0, faults=("poison,event=Step 1",)))
+        with pytest.raises(UnsafePlan, match="refused"):
+            api.apply_plan(plan, service.url, REQUIRED, project_key=service.capture_key)
+        api.rehearse_plan(plan, RehearseOptions(workers=0))
+        assert api.apply_plan(plan, service.url, REQUIRED, project_key=service.capture_key).balanced

@@ -83,51 +83,38 @@ class Run:
 
 @contextmanager
 def acting(
-    service: LocalService, at: int, act: Callable[[Run], None], *, lost: bool = False, most: int = 0
-) -> Iterator[tuple[str, list[Run], list[int]]]:
-    """A server that passes requests on, and does something to the process at one of them, whose answer is lost then.
-
-    With `most` a larger request is answered 413. Gives its address, the list that the process has to be put into, and
-    how many events each request had.
-    """
-    runs = _Started()
+    service: LocalService, directory: Path, at: int, act: Callable[[Run], None], *options: str, most: int = 10_000
+) -> Iterator[tuple[str, Run, list[int]]]:
+    """A run over a server that passes requests on, and does something to it at one of them, whose answer is lost where
+    it is killed. A request of more than `most` events is answered 413. Gives the server's address, the run, and how
+    many events each request had."""
+    runs: list[Run] = []
     sizes: list[int] = []
-    once = threading.Lock()
+    started, once = threading.Event(), threading.Lock()
 
     def answer(asked: Asked) -> Reply:
-        assert runs.known.wait(30)
+        assert started.wait(30)
         with once:
             sizes.append(len(asked.events))
             now = len(sizes) == at + 1
-        if most and len(asked.events) > most:
+        if len(asked.events) > most:
             return Reply(413)
         reply = passed_on(service.url, asked.body)
         if now:
             act(runs[0])
-        return Reply(0) if now and lost else reply
+        return Reply(0) if now and act is Run.kill else reply
 
     with serving(answer) as server:
-        yield server.url, runs, sizes
-
-
-class _Started(list[Run]):
-    """Runs; tells when the first one is known."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known = threading.Event()
-
-    def append(self, run: Run) -> None:
-        super().append(run)
-        self.known.set()
+        runs.append(Run(directory, server.url, *options))
+        started.set()
+        yield server.url, runs[0], sizes
 
 
 def test_a_killed_run_is_finished_by_the_next(tmp_path: Path) -> None:
     """SIGKILL after a batch is taken, of a run with workers: the same set lands, at most what was in flight twice."""
     directory = planned(tmp_path, ROWS, batch=BATCH, files=3)
-    with LocalService(keys=KEYS) as service, acting(service, 7, Run.kill, lost=True) as (url, runs, _):
-        runs.append(Run(directory, url, "--workers", "2"))
-        code, _, told = runs[0].end()
+    with LocalService(keys=KEYS) as service, acting(service, directory, 7, Run.kill, "--workers", "2") as (url, run, _):
+        code, _, told = run.end()
         assert (code, told) == (-signal.SIGKILL, "")
         # Requests of the dead process may still be on their way through the server: the next run must stand them too.
         again = resumed(directory, url)
@@ -149,10 +136,9 @@ def test_one_interrupt_ends_in_order(tmp_path: Path) -> None:
         heard.set()
 
     heard = threading.Event()
-    with LocalService(keys=KEYS) as service, acting(service, 5, interrupt) as (url, runs, _):
-        runs.append(Run(directory, url))
+    with LocalService(keys=KEYS) as service, acting(service, directory, 5, interrupt) as (url, run, _):
         assert heard.wait(30)
-        code, said, told = runs[0].end()
+        code, said, told = run.end()
         assert code == 130
         assert told.splitlines() == [
             "Error: stopped by hand; what was in flight is settled",
@@ -177,18 +163,21 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
         run.kill(signal.SIGINT)
         assert over.wait(30)
 
-    with LocalService(keys=KEYS) as service, acting(service, 3, interrupt, most=8) as (url, runs, sizes):
-        runs.append(Run(directory, url, "--max-concurrency", "1"))
+    one = ("--max-concurrency", "1")
+    with (
+        LocalService(keys=KEYS) as service,
+        acting(service, directory, 3, interrupt, *one, most=8) as (url, run, sizes),
+    ):
         try:
-            assert runs[0].process.wait(30) == 130
-            told = runs[0].process.stderr.read() if runs[0].process.stderr else ""
+            assert run.process.wait(30) == 130
+            told = run.process.stderr.read() if run.process.stderr else ""
         finally:
             over.set()
-        runs[0].end()
+        run.end()
         said = [line for line in told.splitlines() if line]
         assert said == ["Error: interrupted; nothing is lost", "Try: run the same command again"]
         first = list(sizes)
-        assert resumed(directory, url, "--max-concurrency", "1").returncode == 0
+        assert resumed(directory, url, *one).returncode == 0
         assert landed(service) == identities(32)
         twice = [uuid for uuid, count in copies(service).items() if count > 1]
     assert first == [32, 16, 8, 8]
@@ -234,9 +223,8 @@ def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path) -> None:
     Where it lost all of the run, the ledger is refused as an older one, until a person says to go on without it.
     """
     directory = planned(tmp_path, 80, batch=BATCH)
-    with LocalService(keys=KEYS) as service, acting(service, 4, Run.kill, lost=True) as (url, runs, _):
-        runs.append(Run(directory, url))
-        runs[0].end()
+    with LocalService(keys=KEYS) as service, acting(service, directory, 4, Run.kill) as (url, run, _):
+        run.end()
         port = urlsplit(url).port or 0
         before = {one[0] for one in landed(service)}
     for share in (0.0, 0.5, 1.0):

@@ -10,8 +10,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pipeline.errors import BrokenLedger, Busy, Unfinished, UsageError
 from pipeline.ledger import BatchKey, Ledger, PhaseTotals, Totals, is_locked, read_batches, read_totals
@@ -246,31 +244,3 @@ def test_a_dry_run_leaves_no_file(tmp_path: Path) -> None:
     assert opened.totals().in_doubt == 10
     opened.close()
     assert list(tmp_path.iterdir()) == []
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["settle", "doubt", "requeue", "refuse"])), max_size=20))
-def test_every_begun_event_is_in_exactly_one_count(steps: list[tuple[int, str]]) -> None:
-    """Whatever the order of answers, settled + refused + in doubt + waiting is what was begun."""
-    opened = Ledger(None).open("plan", "1", "nowhere")
-    ended: dict[int, str] = {}
-    for block, step in steps:
-        place = BatchKey("events", block, 0, 0)
-        if ended.get(block) in ("settle", "refuse"):
-            continue
-        with opened.transaction():
-            opened.begin(place, 1)
-            match step:
-                case "settle":
-                    opened.settle(place, 200)
-                case "refuse":
-                    opened.refuse(place, "u", 400, "")
-                case "doubt":
-                    opened.failed(place, 1, "", 0.1, None, "")
-                case _:
-                    opened.requeue(place)
-        ended[block] = step
-    totals = opened.totals()
-    found = [list(ended.values()).count(step) for step in ("settle", "refuse", "doubt")]
-    opened.close()
-    assert [totals.settled, totals.refused, totals.in_doubt] == found

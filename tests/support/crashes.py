@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -248,56 +248,26 @@ def die_at_point(scene: Scene, plan: Path, folder: Path, at: int) -> None:
 def die_at_request(scene: Scene, plan: Path, folder: Path, at: int, *, after: bool) -> None:
     """Die by somebody else's SIGKILL while the service has request `at`: before it is taken, or after."""
     directory = copied(plan, folder)
-    with scene.service() as service, killing(service, at, after=after) as (url, victim):
-        victim.process = start(directory, url, scene)
-        victim.known.set()
-        code = ended(victim.process)
-        assert code == (-signal.SIGKILL if victim.hit.is_set() else 0)
-        finish(scene, directory, service, url)
-        if not scene.per_event:
-            assert read_totals(directory / "ledger.sqlite").batches_sent == len(set(map(tuple, uuids(victim.asked))))
+    started, hit = threading.Event(), threading.Event()
+    with scene.service() as service:
 
-
-@dataclass
-class Victim:
-    """The process to kill, once it is known."""
-
-    process: BaseProcess | None = None
-    known: threading.Event = field(default_factory=threading.Event)
-    hit: threading.Event = field(default_factory=threading.Event)
-    asked: list[Asked] = field(default_factory=list)
-
-
-@contextmanager
-def killing(service: LocalService, at: int, *, after: bool) -> Iterator[tuple[str, Victim]]:
-    """A server that passes requests on to the service, and kills the victim at one of them."""
-    victim = Victim()
-    turn = threading.Lock()
-
-    def answer(asked: Asked) -> Reply:
-        assert victim.known.wait(60)
-        with turn:
+        def answer(asked: Asked) -> Reply:
+            assert started.wait(60)
             mine = asked.number == at
+            reply = Reply(0) if mine and not after else relayed(service.url, asked)
             if mine:
-                victim.hit.set()
-        if mine and not after:
-            kill(victim)
-            return Reply(0)
-        reply = relayed(service.url, asked)
-        if mine:
-            kill(victim)
-            return Reply(0)
-        return reply
+                hit.set()
+                process.kill()
+            return Reply(0) if mine else reply
 
-    with serving(answer) as server:
-        victim.asked = server.asked
-        yield server.url, victim
-
-
-def kill(victim: Victim) -> None:
-    assert victim.process is not None
-    assert victim.process.pid is not None
-    os.kill(victim.process.pid, signal.SIGKILL)
+        with serving(answer) as server:
+            process = start(directory, server.url, scene)
+            started.set()
+            assert ended(process) == (-signal.SIGKILL if hit.is_set() else 0)
+            finish(scene, directory, service, server.url)
+            if not scene.per_event:
+                asked = len(set(map(tuple, uuids(server.asked))))
+                assert read_totals(directory / "ledger.sqlite").batches_sent == asked
 
 
 # -- writing files ----------------------------------------------------------------------------------------------
