@@ -36,15 +36,14 @@ def hot(*pieces: list[SeenId], at_once: int = AT_ONCE) -> HotIds | None:
 
 
 def test_the_limit_itself_is_not_above_it() -> None:
-    """5,000 events of one id are none too many; one more is."""
+    """5,000 events of one id are none too many; one more is, and takes as many minutes as its events are times the
+    limit, rounded up. Many ids whose hashes begin alike, each below the limit, are not taken for one hot id."""
     assert hot(seen((7, EVENTS_PER_MINUTE))) is None
     assert hot(seen((7, EVENTS_PER_MINUTE + 1))) == HotIds(1, EVENTS_PER_MINUTE + 1, 0, 0)
-
-
-def test_ids_are_told_apart() -> None:
-    """Many ids whose hashes begin alike, each below the limit, are not taken for one hot id."""
-    assert hot(seen(*((7 + number, 900) for number in range(20)))) is None
-    assert hot(seen(*((7 + number, 900) for number in range(20)), (99, 6000))) == HotIds(1, 6000, 18, 0)
+    assert [HotIds(1, events, 0, 0).minutes for events in (5_001, 10_000, 10_000_000)] == [2, 2, 2_000]
+    alike = [(7 + number, 900) for number in range(20)]
+    assert hot(seen(*alike)) is None
+    assert hot(seen(*alike, (99, 6000))) == HotIds(1, 6000, 18, 0)
 
 
 @settings(max_examples=12)
@@ -63,11 +62,6 @@ def test_pieces_and_order_change_nothing(counts: list[int], cut: int, seed: int)
     if found is not None:
         assert (found.ids, found.events) == (len(above), max(above))
         assert found == hot(whole)
-
-
-def test_the_events_of_the_hottest_id_take_their_minutes() -> None:
-    """So many as its events are times the limit, rounded up."""
-    assert [HotIds(1, events, 0, 0).minutes for events in (5_001, 10_000, 10_000_000)] == [2, 2, 2_000]
 
 
 @pytest.mark.parametrize("limit", [EVENTS_PER_MINUTE, EVENTS_PER_MINUTE + 1])

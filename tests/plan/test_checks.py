@@ -17,35 +17,23 @@ from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.parametrize(
-    ("text", "rejected", "read", "stops"),
-    [
-        ("0", 0, 0, False),
-        ("0", 1, 1000, True),
-        ("3", 3, 10, False),
-        ("3", 4, 10, True),
-        ("29%", 29, 100, False),
-        ("29%", 30, 100, True),
-        ("0.1%", 3, 3000, False),
-        ("0.1%", 4, 3000, True),
-        ("0.07%", 7, 10_000, False),
-        ("100%", 5, 5, False),
-        ("0%", 1, 5, True),
-    ],
-)
-def test_so_many_rejects_are_allowed_and_no_more(text: str, rejected: int, read: int, stops: bool) -> None:
-    """A number, or a percentage of all rows that is exact at its border."""
-    found = run_checks(facts(rejected=rejected, read=read, limit=text))
-    assert ("max_rejects" in {finding.name for finding in found if finding.level == "stop"}) == stops
-    assert (found == []) == (rejected == 0)
-
-
-@pytest.mark.parametrize("text", ["", "-1", "1.5", "%", "1e3", "101%", "5 rows", "١٢", "1,5%"])
-def test_an_allowance_that_is_no_number_is_a_usage_error(text: str) -> None:
-    """With an example of how to write it."""
-    with pytest.raises(UsageError) as caught:
-        parse_limit(text)
-    assert "--max-rejects" in caught.value.hint
+def test_so_many_rejects_are_allowed_and_no_more() -> None:
+    """A number, or a percentage of all rows that is exact at its border; the gate says how many, how much and what may
+    be. What is neither is a usage error with an example."""
+    for text, rejected, read, stops in (
+        ("0", 0, 0, False), ("0", 1, 1000, True), ("3", 3, 10, False), ("3", 4, 10, True), ("29%", 29, 100, False),
+        ("29%", 30, 100, True), ("0.1%", 3, 3000, False), ("0.1%", 4, 3000, True), ("0.07%", 7, 10_000, False),
+        ("100%", 5, 5, False), ("0%", 1, 5, True),
+    ):  # fmt: skip
+        found = run_checks(facts(rejected=rejected, read=read, limit=text))
+        assert ("max_rejects" in {one.name for one in found if one.level == "stop"}) == stops, (text, rejected)
+        assert (found == []) == (rejected == 0), (text, rejected)
+    (finding,) = run_checks(facts(rejected=2, read=400, limit="0.25%"))
+    assert (finding.level, finding.detail) == ("stop", "2 of 400 rows (0.50%) rejected (limit 0.25%)")
+    for text in ("", "-1", "1.5", "%", "1e3", "101%", "5 rows", "١٢", "1,5%"):
+        with pytest.raises(UsageError) as caught:
+            parse_limit(text)
+        assert "--max-rejects" in caught.value.hint, text
 
 
 def test_a_plan_with_too_many_rejects_is_not_ready(tmp_path: Path) -> None:
@@ -186,13 +174,13 @@ def test_what_an_export_says_again_of_one_event_is_no_conflict(tmp_path: Path) -
     assert gate_named(made, "key_not_unique") is None
 
 
-@pytest.mark.parametrize("name", sorted({one.name for one in CHECKS}))
-def test_every_check_has_advice_and_is_in_the_docs(name: str) -> None:
+def test_every_check_has_advice_and_is_in_the_docs() -> None:
     """What to do, and a row of the tables that say what it finds and what changes it."""
-    assert len(ADVICE[name]) > 20
     docs = ROOT / "docs" / "use"
     pages = "".join(page.read_text("utf-8") for page in (docs / "your-export.md", docs / "jobs.md"))
-    assert f"`{name}`" in pages
+    for name in sorted({one.name for one in CHECKS}):
+        assert len(ADVICE[name]) > 20, name
+        assert f"`{name}`" in pages
 
 
 def test_what_rejected_rows_stop_a_plan_is_counted_with_examples(tmp_path: Path) -> None:

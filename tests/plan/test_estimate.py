@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,15 +14,10 @@ import pipeline
 from pipeline.options import ApplyOptions, PlanOptions
 from pipeline.plan import estimate
 from pipeline.plan.estimate import Estimate, estimate_plan
-from tests.support.commands import Printed, calling, generic
+from tests.support.commands import generic
 from tests.support.deliveries import COLUMNS, export, row
 
 OPTIONS = PlanOptions(mapping="generic", settings=COLUMNS, workers=2)
-
-
-@pytest.fixture
-def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
-    return calling(capfd, monkeypatch)
 
 
 def uneven(folder: Path, files: int, *, packed: bool = False) -> tuple[Path, int]:
@@ -100,9 +95,7 @@ def test_the_time_for_the_sample_is_bounded(tmp_path: Path, monkeypatch: pytest.
     assert found.events == pytest.approx(rows, rel=0.05)
 
 
-def test_the_command_writes_nothing(
-    call: Callable[..., Printed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_nothing(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a directory nor a file; a person reads what binds first, a program gets the numbers."""
     source = export(tmp_path / "export", 100)
     monkeypatch.chdir(tmp_path)
@@ -124,7 +117,7 @@ def test_the_command_writes_nothing(
     ],
 )
 def test_what_cannot_be_estimated_is_said(
-    call: Callable[..., Printed],
+    call: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],

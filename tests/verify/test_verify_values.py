@@ -24,16 +24,13 @@ def compared(sent: str, landed: str) -> tuple[list[str], dict[str, list[str]]]:
     return compare_properties(before, after)
 
 
-@pytest.mark.parametrize(
-    ("sent", "landed"),
-    [
+def test_another_value_is_altered() -> None:
+    """Whatever no service is known to make of it."""
+    for sent, landed in (
         ("1", "2"), ('"a"', '"b"'), ("true", "1"), ("null", '""'), ("[1,2]", "[2,1]"), ('{"a":1}', '{"a":1,"b":2}'),
         ("9007199254740993", "9007199254740995"), ("1.10", "1.11"), ('"1"', "1"), ("0", "null"), ('"É"', '"e"'),
-    ],
-)  # fmt: skip
-def test_another_value_is_altered(sent: str, landed: str) -> None:
-    """Whatever no service is known to make of it."""
-    assert compared(f'{{"p":{sent}}}', f'{{"p":{landed}}}') == (["p"], {})
+    ):  # fmt: skip
+        assert compared(f'{{"p":{sent}}}', f'{{"p":{landed}}}') == (["p"], {}), (sent, landed)
 
 
 @pytest.mark.parametrize(
