@@ -1,5 +1,4 @@
-"""The written contract of historical import (docs/know/service.md#body-shapes), row by row: over HTTP, by the library,
-by commands.
+"""The written contract of historical import (docs/know/service.md#body-shapes), row by row: over HTTP and by commands.
 
 The same three events, an event, a user update and a group update, are sent in each way into a local service of either
 behaviour.
@@ -18,7 +17,6 @@ import pytest
 import pipeline
 from pipeline.cli import run
 from pipeline.local_service.settings import Behaviour, preset
-from pipeline.options import ApplyOptions, PlanOptions
 from tests.support.management_service import KEYS
 from tests.support.plain_http import PLAIN
 from tests.support.scripted_api import answering
@@ -81,14 +79,6 @@ def exported(events: list[dict[str, Any]], folder: Path) -> Path:
     return folder / "export.jsonl"
 
 
-def by_library(url: str, events: list[dict[str, Any]], folder: Path) -> tuple[bool, str]:
-    pipeline.plan_export(
-        exported(events, folder), folder / "plan", PlanOptions(mapping="posthog", workers=0, max_rejects="100%")
-    )
-    outcome = pipeline.apply_plan(folder / "plan", url, ApplyOptions(workers=0), project_key=KEY)
-    return outcome.balanced and not outcome.counts.refused, ""
-
-
 def by_commands(url: str, events: list[dict[str, Any]], folder: Path) -> tuple[bool, str]:
     (folder / "key").write_text(KEY)
     source, plan = str(exported(events, folder)), str(folder / "plan")
@@ -97,12 +87,12 @@ def by_commands(url: str, events: list[dict[str, Any]], folder: Path) -> tuple[b
     return code == 0, str(code)
 
 
-WAYS = {"HTTP": over_http, "library": by_library, "commands": by_commands}
+WAYS = {"HTTP": over_http, "commands": by_commands}
 
 
 @pytest.mark.parametrize(
     ("way", "behaviour"),
-    [("HTTP", "contract"), ("HTTP", "observed"), ("library", "contract"), ("commands", "observed")],
+    [("HTTP", "contract"), ("HTTP", "observed"), ("commands", "observed")],
 )
 def test_events_user_updates_and_group_updates_land_as_history(way: str, behaviour: Behaviour, tmp_path: Path) -> None:
     """With the flag, name, id and instant of each; the person and the group have their properties.
