@@ -36,6 +36,7 @@ from tests.support.jobs import (
     write_job,
 )
 from tests.support.plain_http import PLAIN
+from tests.support.services import running
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,8 @@ def live(service: LocalService, moment: str) -> None:
 
 
 def test_a_job_fills_up_to_the_first_live_event_and_remembers_it(tmp_path: Path, service: LocalService) -> None:
-    """Rows from then on are left out and counted, also in runs that have no personal key any more."""
+    """Rows from then on are left out and counted, also in runs that have no personal key any more; `live: allow` lets
+    them in."""
     rows = days(tmp_path, 1, 2, 3)
     warned: list[str] = []
     live(service, "2024-01-02T10:00:05Z")
@@ -79,6 +81,8 @@ def test_a_job_fills_up_to_the_first_live_event_and_remembers_it(tmp_path: Path,
     receipt = api.write_job_receipt(tmp_path / "state/nightly")
     assert receipt.coverage["first_live"] == "2024-01-02T10:00:05Z"
     assert (receipt.sums.settled, receipt.sums.skipped) == (16, 15)
+    run(write_job(tmp_path, service.url, name="other", until="2024-01-03", live="allow"), personal_key=OWN)
+    assert landed(service) >= identities(rows[:20])
 
 
 def test_windows_that_were_filled_before_live_events_were_known_are_named(
@@ -97,19 +101,11 @@ def test_windows_that_were_filled_before_live_events_were_known_are_named(
     assert "1 windows from 2024-01-02 on were filled before" in warned[-1]
 
 
-def test_a_job_may_allow_live_events(tmp_path: Path, service: LocalService) -> None:
-    """`live: allow`."""
-    rows = days(tmp_path, 1, 2)
-    live(service, "2024-01-01T00:00:00Z")
-    run(write_job(tmp_path, service.url, until="2024-01-03", live="allow"), personal_key=OWN)
-    assert service.count() == len(rows) + 1
-
-
 def test_another_host_opens_all_windows_and_the_first_goes_on_where_it_was(tmp_path: Path) -> None:
-    """There and back: each target gets everything once."""
+    """There and back: each target gets everything once, also where the state is lost: ledgers know their target."""
     rows = days(tmp_path, 1, 2)
     warned: list[str] = []
-    with LocalService(keys=KEYS) as first, LocalService(keys=KEYS) as second:
+    with running(KEYS) as first, running(KEYS) as second:
         run(write_job(tmp_path, first.url, until="2024-01-03"))
         job = write_job(tmp_path, second.url, until="2024-01-03")
         done = run(job, hooks=JobHooks(warn=warned.append))
@@ -123,38 +119,21 @@ def test_another_host_opens_all_windows_and_the_first_goes_on_where_it_was(tmp_p
         assert list(outcomes(run(write_job(tmp_path, first.url, until="2024-01-04")))) == ["2024-01-03"]
         assert sent_once(first, rows)
         assert sent_once(second, rows[:20])
+        for file in (tmp_path / "state/nightly").glob("state.sqlite*"):  # lost, and known by its ledgers
+            file.unlink()
+        assert run(write_job(tmp_path, second.url, until="2024-01-03")).windows == []
+        assert run(write_job(tmp_path, first.url, until="2024-01-04")).windows == []
 
 
 def test_another_project_opens_all_windows(tmp_path: Path) -> None:
-    """As the personal key shows it."""
+    """As the personal key shows it; without one nobody can say whether another key is rotated or of another project."""
     rows = days(tmp_path, 1, 2)
-    with LocalService(keys=TWO) as service:
+    with running(TWO) as service:
         job = write_job(tmp_path, service.url, until="2024-01-03")
         for key in ("one", "two", "one"):
             done = run_with(job, f"phc_test_{key}", f"phx_test_{key}")
             assert code(done) == 0, done.problem
-        assert [len(service.events(project)) for project in (1, 2)] == [len(rows), len(rows)]
-        assert (tmp_path / f"state/nightly/targets/{service.url[7:].replace(':', '-')}-2/state.sqlite").exists()
-
-
-def test_another_key_without_a_project_is_refused(tmp_path: Path) -> None:
-    """Nobody can say whether it is rotated or of another project; a personal key can."""
-    days(tmp_path, 1, 2)
-    with LocalService(keys=TWO) as service:
-        job = write_job(tmp_path, service.url, until="2024-01-02")
-        run_with(job, "phc_test_one", "phx_test_one")
         with pytest.raises(UsageError, match="the capture key is not the one"):
             run_with(job, "phc_test_two")
-        assert service.count() == 10
-
-
-def test_a_lost_state_is_known_by_its_ledgers_to_be_of_another_target(tmp_path: Path) -> None:
-    """What was sent to the first host is not taken for sent to the second."""
-    rows = days(tmp_path, 1)
-    with LocalService(keys=KEYS) as first, LocalService(keys=KEYS) as second:
-        run(write_job(tmp_path, first.url, until="2024-01-02"))
-        for file in (tmp_path / "state/nightly").glob("state.sqlite*"):
-            file.unlink()
-        assert code(run(write_job(tmp_path, second.url, until="2024-01-02"))) == 0
-        assert sent_once(second, rows)
-        assert run(write_job(tmp_path, first.url, until="2024-01-02")).windows == []
+        assert [len(service.events(project)) for project in (1, 2)] == [len(rows), len(rows)]
+        assert (tmp_path / f"state/nightly/targets/{service.url[7:].replace(':', '-')}-2/state.sqlite").exists()

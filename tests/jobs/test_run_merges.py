@@ -96,14 +96,6 @@ def test_what_no_window_alone_would_refuse_is_refused(tmp_path: Path, service: L
     }  # fmt: skip
 
 
-def test_the_first_user_of_a_device_is_the_first_of_all_windows(tmp_path: Path, service: LocalService) -> None:
-    """Though the merge was not to be made yet when that user was seen."""
-    put(tmp_path, 1, [both(1, "ann", "tablet")])
-    put(tmp_path, 2, [both(2, "bob", "tablet"), alone(2, "tablet")])
-    run(write_job(tmp_path, service.url, until="2024-01-03", **UP_TO))
-    assert persons(service) == {frozenset({"ann", "tablet"}), frozenset({"bob"})}
-
-
 def test_what_a_lost_state_knew_of_ids_is_made_again(tmp_path: Path, service: LocalService) -> None:
     """From the tables beside the plans."""
     put(tmp_path, 1, [alone(1, "phone"), both(1, "bob", "tablet")])

@@ -60,7 +60,8 @@ def is_on(ask: Asking, made: dict[str, Any]) -> bool:
 
 
 def test_functions_are_off_while_a_run_sends_and_on_again_at_its_end(tmp_path: Path) -> None:
-    """Once a run, not once a window; without `functions: pause` such a target stops the run."""
+    """Once a run, not once a window; without `functions: pause` such a target stops the run, without a personal key
+    it is an error before anything is planned."""
     rows = days(tmp_path, 1, 2)
     seen: list[tuple[str, bool]] = []
     with hooked() as (service, ask, made):
@@ -72,18 +73,13 @@ def test_functions_are_off_while_a_run_sends_and_on_again_at_its_end(tmp_path: P
         with relay(service.url, before=look) as to:
             assert code(run(write_job(tmp_path, to, **UNTIL), personal_key=OWN)) == 4
             job = write_job(tmp_path, to, functions="pause", **UNTIL)
+            done = run(job)
+            assert (type(done.problem), done.windows, service.count()) == (UsageError, [], 0)
             done = run(job, personal_key=OWN)
         assert (code(done), is_on(ask, made)) == (0, True), done.problem
         assert seen == [("PATCH", True), ("POST", False), ("POST", False), ("PATCH", False)]
         assert sent_once(service, rows)
         assert not (tmp_path / "state/nightly/paused-functions.json").exists()
-
-
-def test_pausing_needs_a_personal_key(tmp_path: Path, service: LocalService) -> None:
-    """It is an error before anything is planned."""
-    days(tmp_path, 1)
-    done = run(write_job(tmp_path, service.url, functions="pause", **UNTIL))
-    assert (type(done.problem), done.windows, service.count()) == (UsageError, [], 0)
 
 
 @pytest.mark.parametrize("by", ["run", "resume-functions"])
@@ -116,17 +112,8 @@ def test_what_a_killed_run_left_off_is_on_after_the_next(tmp_path: Path, by: str
 
 
 def test_each_window_is_rehearsed_before_it_is_sent(tmp_path: Path, service: LocalService) -> None:
-    """The report has the result; the store of the rehearsal is removed."""
-    rows = days(tmp_path, 1)
-    assert code(run(write_job(tmp_path, service.url, rehearse="each", until="2024-01-02"))) == 0
-    assert sent_once(service, rows)
-    plan = tmp_path / "state/nightly/windows/2024-01-01/plan-1"
-    assert json.loads((plan / "report.json").read_text())["rehearsed"]["proved"] is True
-    assert not (plan / "rehearsal").exists()
-
-
-def test_a_window_whose_rehearsal_fails_is_stopped(tmp_path: Path, service: LocalService) -> None:
-    """Its file changes between plan and rehearsal: exit 4, nothing of it is sent, others go on."""
+    """The report has the result, the store of the rehearsal is removed. A file that changes between plan and rehearsal
+    is exit 4: nothing of its window is sent, others go on."""
     rows = days(tmp_path, 1, 2)
     file = tmp_path / "exports/2024/01/01/a.jsonl"
 
@@ -141,6 +128,9 @@ def test_a_window_whose_rehearsal_fails_is_stopped(tmp_path: Path, service: Loca
     assert (code(done), outcomes(done)) == (4, {"2024-01-01": "stopped", "2024-01-02": "done"})
     assert "its rehearsal:" in str(done.problem)
     assert sent_once(service, rows[10:])
+    plan = tmp_path / "state/nightly/windows/2024-01-02/plan-1"
+    assert json.loads((plan / "report.json").read_text())["rehearsed"]["proved"] is True
+    assert not (plan / "rehearsal").exists()
 
 
 @pytest.mark.parametrize("transport", ["v1", "batch"])
@@ -157,10 +147,7 @@ def test_a_job_names_its_endpoint(tmp_path: Path, transport: str) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "ends", "said"),
-    [
-        ("", 7, ("differs", "of 10 events: 1 altered")),
-        ("none", 0, ("proved", "10 events are there")),
-    ],
+    [("", 7, ("differs", "of 10 events: 1 altered")), ("none", 0, ("proved", "10 events are there"))],
 )
 def test_a_job_compares_values_as_deep_as_it_says(
     tmp_path: Path, service: LocalService, fields: str, ends: int, said: tuple[str, str]

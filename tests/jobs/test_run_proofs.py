@@ -19,6 +19,7 @@ from tests.support.deliveries import KEY
 from tests.support.jobs import KEYS, PERSONAL_KEY, code, days, outcomes, proofs, put, ran, row, run, write_job
 from tests.support.plain_http import PLAIN
 from tests.support.scripted_server import Asked, Said, serving
+from tests.support.services import running
 
 pytestmark = pytest.mark.slow
 
@@ -41,15 +42,6 @@ def test_what_was_sent_is_read_back_once(tmp_path: Path, service: LocalService) 
     put(tmp_path, 1, [row(1, 0), row(1, 99)], "late.jsonl")
     assert outcomes(run(job, personal_key=OWN)) == {"2024-01-01": "done"}
     assert proofs(job) == [("proved", TEN), ("proved", "1 event is there, 1 with every property")]
-
-
-def test_without_a_key_nothing_is_read_back(tmp_path: Path, service: LocalService) -> None:
-    """Neither then nor later: a window that nobody asked for is not looked for after months."""
-    days(tmp_path, 1)
-    job = write_job(tmp_path, service.url, until="2024-01-02")
-    run(job)
-    assert run(job, personal_key=OWN).proofs == []
-    assert proofs(job) == [("", "")]
 
 
 @contextmanager
@@ -102,10 +94,14 @@ def test_a_file_that_is_gone_leaves_its_window_unknown(tmp_path: Path, service: 
 
 
 def test_a_service_that_cannot_be_asked_is_asked_again(tmp_path: Path) -> None:
-    """A personal key that may not query: exit 5, the window is done, and the next run with a better key proves it."""
+    """A personal key that may not query: exit 5, the window is done, and the next run with a better key proves it. A
+    window that nobody asked for is not looked for after months."""
     days(tmp_path, 1)
     keys = Keyring(KEYS.projects, {PERSONAL_KEY: frozenset({"*"}), "phx_testweak": frozenset({"project:read"})})
-    with LocalService(keys=keys) as service:
+    with running(keys) as service:
+        unasked = write_job(tmp_path, service.url, name="unasked", until="2024-01-02")
+        run(unasked)
+        assert (run(unasked, personal_key=OWN).proofs, proofs(unasked)) == ([], [("", "")])
         job = write_job(tmp_path, service.url, until="2024-01-02")
         done = run(job, personal_key=Secret("phx_testweak"))
         assert (outcomes(done), code(done)) == ({"2024-01-01": "done"}, 5)
@@ -118,7 +114,7 @@ def test_a_target_that_is_not_ready_ends_the_run_before_anything_is_planned(tmp_
     """The capture key is not the project's: exit 4, and no event goes there."""
     days(tmp_path, 1)
     keys = Keyring((Project(1, "Rehearsal", "phc_testOTHER"),), {PERSONAL_KEY: frozenset({"*"})})
-    with LocalService(keys=keys) as service:
+    with running(keys) as service:
         job = write_job(tmp_path, service.url, until="2024-01-02")
         done = run(job, personal_key=OWN)
         assert (done.windows, code(done), service.count()) == ([], 4, 0)
