@@ -206,12 +206,6 @@ def test_the_source_id_keeps_two_projects_of_one_tool_apart(tmp_path: Path) -> N
 # -- 7. nothing silent ----------------------------------------------------------------------------------------------
 
 
-def test_a_missing_time_never_becomes_now(tmp_path: Path) -> None:
-    """It is a reject with its row."""
-    made = laid_out(tmp_path, [[{"event": "Seen", "id": "u-1", "key": "k"}]])
-    assert (dict(made.plan.rejects), made.sent()) == ({"missing_timestamp": 1}, [])
-
-
 def test_a_row_of_several_events_that_falls_leaves_no_count_behind(tmp_path: Path) -> None:
     """One event outside the window, one that cannot be sent: the row is one reject, and each day still balances."""
     early, late = row(key="a", at=THEN - 1), row(key="b", at=THEN, id="x" * 201)

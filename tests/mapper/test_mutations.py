@@ -78,22 +78,17 @@ def test_a_change_is_a_mapping_or_an_error_with_a_place(name: str) -> None:
     assert all(changed.part != mapping for changed in changes(mapping))
 
 
-@pytest.mark.parametrize(
-    ("section", "problem"),
-    [
-        ("distinct_id: []\ntime: {from: /t}", "'first' is an empty list"),
-        ("distinct_id: /b\ntime: []", "'time' is an empty list"),
-        ("distinct_id: /b\ntime: {from: /t}\nproperties: {open: props}", "`open` cannot read a property"),
-        (
-            "distinct_id: /b\ntime: {from: /t}\nevents: {a: {link: {distinct_id: [], other: /b}}}",
-            "'distinct_id' is an empty list",
-        ),
-    ],
-)
-def test_a_part_without_a_value_is_an_error(section: str, problem: str) -> None:
+def test_a_part_without_a_value_is_an_error() -> None:
     """It has no meaning, and the file and the place are named."""
-    with pytest.raises(MappingError, match=problem):
-        check_mapping(parse(f"format: backcast.mapping/1\ntool: x\ntitle: x\nevent: /e\n{section}\n", "x.yaml"))
+    ids, time = "distinct_id: /b\n", "time: {from: /t}\n"
+    for section, problem in (
+        ("distinct_id: []\n" + time, "'first' is an empty list"),
+        (ids + "time: []\n", "'time' is an empty list"),
+        (ids + time + "properties: {open: props}\n", "`open` cannot read a property"),
+        (ids + time + "events: {a: {link: {distinct_id: [], other: /b}}}\n", "'distinct_id' is an empty list"),
+    ):
+        with pytest.raises(MappingError, match=problem):
+            check_mapping(parse(f"format: backcast.mapping/1\ntool: x\ntitle: x\nevent: /e\n{section}", "x.yaml"))
 
 
 def test_what_stands_for_two_others_is_not_taken_away() -> None:

@@ -41,8 +41,7 @@ def test_a_word_is_the_text_itself_and_names_a_member(verb: str, settings: dict[
         ("{flat: a, own: [b], except: [e]}", '"a":{"b":{"e":1},"e":2}', '{"e":1}'),
         ("{flat: a, own: [b, c]}", '"a":{"d":1,"b":{"d":2},"c":{"d":3,"b_d":4}}', '{"d":1,"b_d":2,"c_d":3,"c_b_d":4}'),
         ("{flat: a}", '"a":{"b_c":1,"b":{"c":2}}', '{"b_c":1,"b_b_c":2}'),
-        ("{flat: a}", '"a":{}', None),
-        ("{flat: a}", "", None),
+        *(("{flat: a}", nothing, None) for nothing in ('"a":{}', "")),
     ],
 )
 def test_an_object_is_made_flat(verb: str, members: str, given: str | None) -> None:
@@ -65,13 +64,7 @@ def test_a_row_is_refused_with_a_sentence_and_what_shows_it() -> None:
         ('"a":1,"b":2', "10000000002"),
         ('"a":"0","b":"7"', "7"),
         ('"a":9999999999,"b":9999999999', "99999999999999999999"),
-        ('"a":10000000000,"b":1', None),
-        ('"a":1', None),
-        ('"a":1,"b":null', None),
-        ('"a":-1,"b":1', None),
-        ('"a":1.5,"b":1', None),
-        ('"a":"١","b":1', None),
-        ('"a":"","b":1', None),
+        *((f'"a":{number},"b":1', None) for number in ("10000000000", "-1", "1.5", '"١"', '""', "null")),
     ],
 )
 def test_whole_numbers_rank_by_the_weightiest_first(members: str, given: str | None) -> None:

@@ -70,12 +70,14 @@ def test_its_members_are_those_of_the_dict(row: dict[str, Any]) -> None:
         assert [members.given(name) for name in row] == [None if values.is_absent(one) else one for one in row.values()]
 
 
-def test_blank_cells() -> None:
+def test_blank_cells_and_what_is_no_row() -> None:
     assert native.Header(("a", "b"))(["", " "]).as_dict() == {"b": " "}
     assert native.Header(("a", "b"), True)(("", None)).as_dict() == {"a": ""}
-
-
-def test_what_is_no_row() -> None:
+    row = {"a": "", "b": "-", "c": "\u00e9", "d": None, "e": 0, "f": {"x": "-"}, "kept": "-"}
+    (members,) = native.Lines(json.dumps(row).encode(), ("f",), False)
+    assert not isinstance(members, (bytes, tuple))
+    native.Blanks(frozenset({"-", "\u00e9", "0"}), frozenset(), frozenset(), "kept")(members)
+    assert members.keys() == ["a", "d", "f", "kept"]
     header = native.Header(("a", "b"))
     for wrong in (["x"], ["x"] * 3):
         with pytest.raises(ValueError, match="2 values"):
@@ -127,11 +129,3 @@ def test_blanks(row: dict[str, Any], json_texts: set[str], cells: set[str], some
     BlankRemover(LeaveOutBlanks(tuple(json_texts), tuple(cells), names))(plain)
     native.Blanks(frozenset(json_texts), frozenset(cells), frozenset(names))(members)
     assert members.as_dict() == plain
-
-
-def test_blanks_of_a_json_line() -> None:
-    row = {"a": "", "b": "-", "c": "\u00e9", "d": None, "e": 0, "f": {"x": "-"}, "kept": "-"}
-    (members,) = native.Lines(json.dumps(row).encode(), ("f",), False)
-    assert not isinstance(members, (bytes, tuple))
-    native.Blanks(frozenset({"-", "\u00e9", "0"}), frozenset(), frozenset(), "kept")(members)
-    assert members.keys() == ["a", "d", "f", "kept"]
