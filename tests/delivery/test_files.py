@@ -128,8 +128,7 @@ def test_a_run_killed_at_any_step_of_writing_to_a_bucket_is_finished_by_the_next
     with a_bucket() as bucket:
         names = write_files(copied(plan, tmp_path / "counted"), tmp_path / "none", bucket=bucket.url)
         assert bucket_content(bucket) == expected
-    steps = [f"{side} {step}" for step in ("create", "upload", "write") for side in ("before", "after")]
-    for number in map(names.index, steps):
+    for number in map(names.index, ("before create", "after create", "after upload", "after write")):
         with a_bucket() as bucket:
             die_writing(plan, tmp_path / str(number), number, bucket.url)
             assert bucket_content(bucket) == expected, names[number]

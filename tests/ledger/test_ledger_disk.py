@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -16,8 +15,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from pipeline.config import Secret
 from pipeline.delivery.apply import Outcome, SendLimits
@@ -37,14 +34,11 @@ from tests.support.deliveries import (
     CallDestination,
     Reply,
     applying,
-    forget,
     planned,
     run,
-    run_to,
     scripted,
     serving,
     uuid,
-    uuids_in,
 )
 from tests.support.file_size_limit import file_size_limit
 
@@ -180,99 +174,6 @@ def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: P
 
 
 # -- power, and another machine ------------------------------------------------------------------------------
-
-
-class _Lost(Exception):
-    """The power went."""
-
-
-class PowerLoss:
-    """A run that loses power in the middle of a request: what the disk holds then, and what the service took.
-
-    `committed` is the length of the log when the last commit returned; beyond it the disk may hold anything.
-    """
-
-    def __init__(self, directory: Path, stop_at: int, split: bool) -> None:
-        self.taken: Counter[str] = Counter()
-        self.committed = 0
-        self._directory, self._stop_at, self._split = directory, stop_at, split
-        self._log = directory / "ledger.sqlite-wal"
-        self._lock = threading.Lock()
-        self._sent = 0
-        self.files: dict[str, bytes] = {}
-
-    def watch(self, stage: str, steps: object) -> None:
-        if stage == "after" and not self.files:
-            self.committed = self._log.stat().st_size
-
-    def _lose_power(self) -> None:
-        if self.files:
-            return
-        committed = self.committed
-        self.files = {name: (self._directory / name).read_bytes() for name in ("ledger.sqlite", "ledger.sqlite-wal")}
-        self.committed = committed
-        self.landed = Counter(self.taken)
-
-    def send(self, body: bytes) -> Response:
-        with self._lock:
-            self._sent += 1
-            if self._sent > self._stop_at:
-                self._lose_power()
-                raise _Lost
-            held = uuids_in(body)
-            if self._split and len(held) > 5 and self._sent % 2:
-                return Response(ResponseKind.TOO_LARGE, 413)
-            self.taken.update(held)
-            return OK
-
-    def run(self) -> None:
-        plan, place = open_plan(self._directory)
-        destination = CallDestination(self.send)
-        ledger = Ledger(place.ledger, self.watch).open(plan.digest, "test", destination.address)
-        # The database is not checkpointed, as when the power goes.
-        ledger._db.execute("pragma wal_autocheckpoint = 0")
-        apply = applying(plan, place, destination, ledger, SendLimits(3, AT_ONCE))
-        with contextlib.suppress(_Lost):
-            apply.run()
-        with self._lock:
-            self._lose_power()  # where everything was sent before
-        ledger.close()
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return planned(tmp_path_factory.mktemp("power"), 120, batch=10)
-
-
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(stop_at=st.integers(0, 30), share=st.floats(0, 1), tail=st.binary(max_size=100), split=st.booleans())
-def test_a_power_loss_loses_and_doubles_nothing(
-    source: Path, stop_at: int, share: float, tail: bytes, split: bool
-) -> None:
-    """The log cut anywhere at or after the last commit that returned, and torn there: the next run finishes the set.
-
-    What is sent again was in flight when the power went, or had landed and was not yet written down.
-    """
-    forget(source)
-    seen = PowerLoss(source, stop_at, split)
-    seen.run()
-    log = seen.files["ledger.sqlite-wal"]
-    length = seen.committed + int((len(log) - seen.committed) * share)
-    for leftover in source.glob("ledger.sqlite*"):
-        leftover.unlink()
-    (source / "ledger.sqlite").write_bytes(seen.files["ledger.sqlite"])
-    (source / "ledger.sqlite-wal").write_bytes(log[:length] + tail)
-    landed = seen.landed
-    assert set(landed.values()) <= {1}
-
-    def take(body: bytes) -> Response:
-        landed.update(uuids_in(body))
-        return OK
-
-    assert run_to(source, CallDestination(take), send_limits=SendLimits(1, AT_ONCE)).balanced
-    assert set(landed) == {uuid(number) for number in range(120)}
-    assert max(landed.values()) <= 2
-    assert sum(count == 2 for count in landed.values()) <= 3 * 10
 
 
 def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Path) -> None:
