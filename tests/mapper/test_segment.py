@@ -78,12 +78,8 @@ def test_tracks_and_an_events_own_table_are_one_event_with_its_properties(
 
 def test_a_call_of_jitsus_is_one_event_from_tracks_and_its_own_table(tmp_path: Path) -> None:
     """Neither row says when it was received; the one with the properties stays, whichever file comes first."""
-    call = {
-        "anonymous_id": "a-1",
-        "timestamp": "2024-03-10 09:03:00",
-        "event": "Order",
-        "context_library_name": "jitsu",
-    }
+    call = {"anonymous_id": "a-1", "timestamp": "2024-03-10 09:03:00", "event": "Order"}
+    call["context_library_name"] = "jitsu"
     rows = {"tracks": [{"message_id": "m-1", **call}], "order": [{"message_id": "m-1", **call, "total": "1.10"}]}
     files = [table(tmp_path / f"{name}.csv", found) for name, found in rows.items()]
     for number, sources in enumerate((files, files[::-1])):
@@ -116,18 +112,9 @@ def test_a_call_is_the_same_event_from_the_archive_and_from_the_warehouse(
 
 def test_the_data_lake_counts_microseconds_and_its_own_clock_is_not_the_devices(tmp_path: Path) -> None:
     """`_timestamp` is when it happened; original_timestamp, three years earlier, is a device with a wrong clock."""
-    columns = {
-        "id": ["m-1"],
-        "user_id": ["u-1"],
-        "event": ["test_track"],
-        "event_text": ["Test Track"],
-        "_timestamp": [1663683496078000],
-        "original_timestamp": [1565586510909000],
-        "received_at": [1663683496500000],
-        "test_map_t_1_str": ["x"],
-        "context_passed_ip": ["203.0.113.9"],
-    }
-    pq.write_table(pa.table(columns), tmp_path / "part-0.parquet")
+    row = {"id": "m-1", "user_id": "u-1", "event": "test_track", "event_text": "Test Track", "test_map_t_1_str": "x"}
+    row |= {"_timestamp": 1663683496078000, "original_timestamp": 1565586510909000, "received_at": 1663683496500000}
+    pq.write_table(pa.Table.from_pylist([row | {"context_passed_ip": "203.0.113.9"}]), tmp_path / "part-0.parquet")
     plan, events = planned(tmp_path / "plan", [tmp_path / "part-0.parquet"])
     assert plan.mapping.name == "rudderstack-warehouse"
     assert [(event["event"], event["timestamp"]) for event in events] == [("Test Track", "2022-09-20T14:18:16.078Z")]

@@ -25,6 +25,29 @@ def value(verb: str, members: str, **options: object) -> str | None:
     return properties(f"tables: {{codes: {{Germany: DE, France: FR}}}}\n{SET}{verb}\n", members, **options).get("out")
 
 
+COUNTRIES = (
+    "South Korea=KR|Korea, Republic of=KR|Russia=RU|Czechia=CZ|United States=US|Türkiye=TR|Bosnia and Herzegovina=BA|"
+    "usa=US|and=AD|us=US|Swaziland=SZ|(not set)=|European Union=|EU=|="
+)
+BROWSERS = (
+    "Chrome 118.0.0=Chrome|16.4.1=|mobile safari=Mobile Safari|edge-chromium=Microsoft Edge|"
+    "Safari (in-app)=Mobile Safari|360 Browser 12=360 Browser|(not set)="
+)
+SYSTEMS = "Mac OS X 10.15=Mac OS X|ANDROID=Android|Ubuntu=Linux|Windows XP=Windows|Tizen 5=Tizen"
+VERSIONS = "Mac OS X 10_15_7 Catalina=10.15.7|Windows 10=10|Windows NT 6.1=7|Windows XP=XP"
+DEVICES = "Tablet PC=Tablet|feature phone=Mobile|laptop=Desktop|console="
+DOMAINS = (
+    "https://me@WWW.x.example:8080/b=www.x.example:8080|x.example/b=x.example|android-app://com.x.y/=com.x.y|"
+    "=$direct|(direct)=$direct|google="
+)
+
+
+def pairs(text: str) -> list[tuple[str, str | None]]:
+    """What a text is and what is said of it, None where that is nothing."""
+    found = (one.partition("=") for one in text.split("|"))
+    return [(name, said or None) for name, _, said in found]
+
+
 @pytest.mark.parametrize(
     ("verb", "members", "expected"),
     [
@@ -148,51 +171,16 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{url: query:b, of: a}", '"a":"https://x.example/b=1"', None),
         ("{url: query:b, of: a}", '"a":"https://x.example/?b=&c=1"', None),
         ("{url: query:b, of: a}", '"a":"https://x.example/#?b=1"', None),
-        ("{referring_domain: a}", '"a":"https://me@WWW.x.example:8080/b"', '"www.x.example:8080"'),
-        ("{referring_domain: a}", '"a":"x.example/b"', '"x.example"'),
-        ("{referring_domain: a}", '"a":"android-app://com.x.y/"', '"com.x.y"'),
-        ("{referring_domain: a}", '"a":""', '"$direct"'),
-        ("{referring_domain: a}", '"a":"(direct)"', '"$direct"'),
-        ("{referring_domain: a}", '"a":"google"', None),
+        *(("{referring_domain: a}", f'"a":"{name}"', said and f'"{said}"') for name, said in pairs(DOMAINS)),
         ("{referring_domain: a}", "", None),
-        ("{country: a}", '"a":"South Korea"', '"KR"'),
-        ("{country: a}", '"a":"Korea, Republic of"', '"KR"'),
-        ("{country: a}", '"a":"Russia"', '"RU"'),
-        ("{country: a}", '"a":"Czechia"', '"CZ"'),
-        ("{country: a}", '"a":"United States"', '"US"'),
-        ("{country: a}", '"a":"Türkiye"', '"TR"'),
+        *(("{country: a}", f'"a":"{name}"', said and f'"{said}"') for name, said in pairs(COUNTRIES)),
         ("{country: a}", '"a":"COTE D\'IVOIRE"', '"CI"'),
-        ("{country: a}", '"a":"Bosnia and Herzegovina"', '"BA"'),
-        ("{country: a}", '"a":"usa"', '"US"'),
-        ("{country: a}", '"a":"and"', '"AD"'),
-        ("{country: a}", '"a":"us"', '"US"'),
-        ("{country: a}", '"a":"Swaziland"', '"SZ"'),
-        ("{country: a}", '"a":"(not set)"', None),
-        ("{country: a}", '"a":"European Union"', None),
-        ("{country: a}", '"a":"EU"', None),
-        ("{country: a}", '"a":""', None),
-        ("{browser_name: a}", '"a":"Chrome 118.0.0"', '"Chrome"'),
+        *(("{browser_name: a}", f'"a":"{name}"', said and f'"{said}"') for name, said in pairs(BROWSERS)),
         ("{browser_name: a, part: version}", '"a":"Chrome 118.0.0"', "118"),
         ("{browser_name: a, part: version}", '"a":"16.4.1"', "16.4"),
-        ("{browser_name: a}", '"a":"16.4.1"', None),
-        ("{browser_name: a}", '"a":"mobile safari"', '"Mobile Safari"'),
-        ("{browser_name: a}", '"a":"edge-chromium"', '"Microsoft Edge"'),
-        ("{browser_name: a}", '"a":"Safari (in-app)"', '"Mobile Safari"'),
-        ("{browser_name: a}", '"a":"360 Browser 12"', '"360 Browser"'),
-        ("{browser_name: a}", '"a":"(not set)"', None),
-        ("{os_name: a}", '"a":"Mac OS X 10.15"', '"Mac OS X"'),
-        ("{os_name: a, part: version}", '"a":"Mac OS X 10_15_7 Catalina"', '"10.15.7"'),
-        ("{os_name: a}", '"a":"ANDROID"', '"Android"'),
-        ("{os_name: a}", '"a":"Ubuntu"', '"Linux"'),
-        ("{os_name: a, part: version}", '"a":"Windows 10"', '"10"'),
-        ("{os_name: a, part: version}", '"a":"Windows NT 6.1"', '"7"'),
-        ("{os_name: a, part: version}", '"a":"Windows XP"', '"XP"'),
-        ("{os_name: a}", '"a":"Windows XP"', '"Windows"'),
-        ("{os_name: a}", '"a":"Tizen 5"', '"Tizen"'),
-        ("{device_type: a}", '"a":"Tablet PC"', '"Tablet"'),
-        ("{device_type: a}", '"a":"feature phone"', '"Mobile"'),
-        ("{device_type: a}", '"a":"laptop"', '"Desktop"'),
-        ("{device_type: a}", '"a":"console"', None),
+        *(("{os_name: a}", f'"a":"{name}"', said and f'"{said}"') for name, said in pairs(SYSTEMS)),
+        *(("{os_name: a, part: version}", f'"a":"{name}"', said and f'"{said}"') for name, said in pairs(VERSIONS)),
+        *(("{device_type: a}", f'"a":"{name}"', said and f'"{said}"') for name, said in pairs(DEVICES)),
         ("{add: [a, b]}", '"a":0.1,"b":"0.20"', "0.30"),
         ("{add: [a, b, 1]}", '"a":9007199254740993,"b":-0.5', "9007199254740993.5"),
         ("{add: [a, b]}", '"a":1', None),
@@ -233,10 +221,7 @@ def value(verb: str, members: str, **options: object) -> str | None:
         ("{combine: [a, b]}", '"a":"{\\"x\\": 1}"', '{"x":1}'),
         ("{combine: [a, b]}", '"a":null,"b":{}', None),
         ("{session: a, with: [b]}", '"a":1738796251078,"b":"d"', '"0194d855-37c6-'),
-        ("{session: a}", '"a":-1', None),
-        ("{session: a}", '"a":"x"', None),
-        ("{session: a}", '"a":0', None),
-        ("{session: a}", '"a":281474976710656', None),
+        *(("{session: a}", f'"a":{other}', None) for other in ("-1", '"x"', "0", "281474976710656")),
     ],
 )
 def test_value_verbs(verb: str, members: str, expected: str | None) -> None:
