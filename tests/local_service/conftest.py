@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.local_service import LocalService
 from pipeline.local_service.settings import Behaviour
-from tests.support import capture_service, management_service
+from tests.support import capture_service, management_service, page_service
 from tests.support.management_service import Asking
 
 
@@ -22,6 +22,13 @@ def shared() -> LocalService:
 def service() -> Iterator[LocalService]:
     """An empty service that takes events."""
     with capture_service.make() as fresh:
+        yield fresh
+
+
+@pytest.fixture
+def seeded() -> Iterator[LocalService]:
+    """A service with hog functions and a recording, whose pages are read."""
+    with page_service.make() as fresh:
         yield fresh
 
 

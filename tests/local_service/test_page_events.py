@@ -13,51 +13,45 @@ from tests.support.page_service import CAPTURE, CLIENT, event, get, make, read, 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def service() -> Iterator[LocalService]:
-    with make() as fresh:
-        yield fresh
-
-
-def test_values_are_shown_exactly(service: LocalService) -> None:
+def test_values_are_shown_exactly(seeded: LocalService) -> None:
     """Numbers keep their digits and objects their order."""
     text = '{"distinct_id":"u","a":1.10,"b":12345678901234567890123,"c":-0.0,"d":{"z":1,"y":2},"e":"\\ud83d\\ude00"}'
     body = f'{{"api_key":"{CAPTURE}","batch":[{{"event":"x","uuid":"{uuid(1)}","properties":{text}}}]}}'
-    assert CLIENT.post(service.url + "/batch/", content=body).status_code == 200
-    shown = read(service, f"/events/{uuid(1)}").text
+    assert CLIENT.post(seeded.url + "/batch/", content=body).status_code == 200
+    shown = read(seeded, f"/events/{uuid(1)}").text
     for value in ("a 1.10", "b 12345678901234567890123", "c -0.0", 'd {"z":1,"y":2}', "e 😀"):
         assert value in shown
 
 
 @pytest.mark.parametrize("order", ["", "oldest"])
-def test_pages_hold_every_event_once(service: LocalService, order: str) -> None:
+def test_pages_hold_every_event_once(seeded: LocalService, order: str) -> None:
     """Going on, and back again, shows each event once and in order, also where times are equal."""
     events = [event(n, time=f"2023-01-{1 + n % 7:02}T00:00:00Z") for n in range(1, 131)]
-    send(service, *events)
+    send(seeded, *events)
     wanted = [one["uuid"] for one in sorted(events, key=lambda one: (one["timestamp"], one["uuid"]))]
     wanted = wanted if order else wanted[::-1]
     pages, path = [], f"/events?order={order}"
     while path:
-        page = read(service, path)
+        page = read(seeded, path)
         pages.append((path, uuids(page)))
         path = next((link for link in page.links if "after=" in link), "")
     assert [len(found) for _, found in pages] == [50, 50, 30]
     assert [one for _, found in pages for one in found] == wanted
-    back = next(link for link in read(service, pages[2][0]).links if "before=" in link)
-    assert uuids(read(service, back)) == pages[1][1]
-    first = next(link for link in read(service, back).links if "before=" in link)
-    page = read(service, first)
+    back = next(link for link in read(seeded, pages[2][0]).links if "before=" in link)
+    assert uuids(read(seeded, back)) == pages[1][1]
+    first = next(link for link in read(seeded, back).links if "before=" in link)
+    page = read(seeded, first)
     assert uuids(page) == pages[0][1]
     assert not [link for link in page.links if "before=" in link]
 
 
-def test_a_page_stays_where_it_is(service: LocalService) -> None:
+def test_a_page_stays_where_it_is(seeded: LocalService) -> None:
     """Events that land meanwhile move no later page."""
-    send(service, *(event(n, time=f"2023-01-01T00:{n % 60:02}:00Z") for n in range(1, 111)))
-    second = next(link for link in read(service, "/events").links if "after=" in link)
-    before = uuids(read(service, second))
-    send(service, *(event(n, time="2023-02-01T00:00:00Z") for n in range(200, 240)))
-    assert uuids(read(service, second)) == before
+    send(seeded, *(event(n, time=f"2023-01-01T00:{n % 60:02}:00Z") for n in range(1, 111)))
+    second = next(link for link in read(seeded, "/events").links if "after=" in link)
+    before = uuids(read(seeded, second))
+    send(seeded, *(event(n, time="2023-02-01T00:00:00Z") for n in range(200, 240)))
+    assert uuids(read(seeded, second)) == before
 
 
 FILTERED = [
@@ -120,33 +114,33 @@ def test_odd_questions_are_answered(searched: LocalService) -> None:
             assert (answer.status_code, answer.text.rstrip()[-7:]) == (status, "</html>"), path[:80]
 
 
-def test_an_event_with_its_copies(service: LocalService) -> None:
+def test_an_event_with_its_copies(seeded: LocalService) -> None:
     """All accepted copies of a uuid are shown; which one counts, what was dropped and what would fire is said."""
-    send(service, event(1, "Paid", at=1))
-    send(service, event(1, "Paid", at=2))
-    send(service, event(1, "Paid", at=3, time="2023-01-09T00:00:00Z"), historical=False)
+    send(seeded, event(1, "Paid", at=1))
+    send(seeded, event(1, "Paid", at=2))
+    send(seeded, event(1, "Paid", at=3, time="2023-01-09T00:00:00Z"), historical=False)
     dropped = event(2, "$groupidentify", **{"$group_type": "t", "$group_key": "k" * 500})
-    send(service, dropped, event(3, "Plain"))
-    page = read(service, f"/events/{uuid(1)}")
+    send(seeded, dropped, event(3, "Plain"))
+    page = read(seeded, f"/events/{uuid(1)}")
     assert "3 copies were accepted" in page.text
     assert re.findall(r"(?:does not count|counts)(?= )", page.text) == ["counts", "counts", "does not count"]
     assert page.text.index("at 3") < page.text.index("at 2") < page.text.index("at 1")
     assert "not historical" in page.text
     assert "(would fire)" in page.text
     assert "Narrow (may fire)" in page.text
-    rows = read(service, "/events", event="Paid").cells()
+    rows = read(seeded, "/events", event="Paid").cells()
     listed = {tuple(row[:2]): row[3] for row in rows if row[1:2] == ["Paid"]}
     assert listed == {
         ("2023-01-02 03:04:05", "Paid"): "historical 2 copies",
         ("2023-01-09 00:00:00", "Paid"): "not historical",
     }
-    gone = read(service, f"/events/{uuid(2)}").text
+    gone = read(seeded, f"/events/{uuid(2)}").text
     assert "Dropped: group_key_too_long" in gone
     assert "does not count" in gone
-    assert "would fire" not in read(service, f"/events/{uuid(3)}").text
+    assert "would fire" not in read(seeded, f"/events/{uuid(3)}").text
 
 
-def test_an_event_tells_what_became_of_its_merge(service: LocalService) -> None:
+def test_an_event_tells_what_became_of_its_merge(seeded: LocalService) -> None:
     """Warnings that are found only when persons are worked out are there at the first look."""
-    send(service, event(1, "$create_alias", alias="null"))
-    assert "cannot_merge_with_illegal_distinct_id" in read(service, f"/events/{uuid(1)}").text
+    send(seeded, event(1, "$create_alias", alias="null"))
+    assert "cannot_merge_with_illegal_distinct_id" in read(seeded, f"/events/{uuid(1)}").text

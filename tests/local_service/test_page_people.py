@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +15,19 @@ from starlette.applications import Starlette
 from pipeline.local_service import LocalService
 from pipeline.local_service.page.routes import Page
 from pipeline.local_service.store.database import EventColumns, Store
-from tests.support.page_service import KEYS, NOW, Read, event, get, make, read, send, uuid, uuids
+from tests.support.page_service import KEYS, NOW, Read, event, get, read, send, uuid, uuids
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def service() -> Iterator[LocalService]:
-    with make() as fresh:
-        yield fresh
-
-
-def test_a_person_with_ids_properties_and_events(service: LocalService) -> None:
+def test_a_person_with_ids_properties_and_events(seeded: LocalService) -> None:
     """Found by each of its ids; its events are in the order of their time."""
-    send(service, event(1, "Third", "device", time="2023-01-03T00:00:00Z"))
-    send(service, event(2, "First", "ada", time="2023-01-01T00:00:00Z"), event(9, "Other", "bob"))
-    send(service, event(3, "$identify", "ada", "2023-01-02T00:00:00Z", **{"$anon_distinct_id": "device"}))
-    send(service, event(4, "$set", "ada", "2023-01-04T00:00:00Z", **{"$set": {"email": "ada@example.com"}}))
+    send(seeded, event(1, "Third", "device", time="2023-01-03T00:00:00Z"))
+    send(seeded, event(2, "First", "ada", time="2023-01-01T00:00:00Z"), event(9, "Other", "bob"))
+    send(seeded, event(3, "$identify", "ada", "2023-01-02T00:00:00Z", **{"$anon_distinct_id": "device"}))
+    send(seeded, event(4, "$set", "ada", "2023-01-04T00:00:00Z", **{"$set": {"email": "ada@example.com"}}))
     for id in ("ada", "device"):
-        answer = get(service, "/people/of", id=id)
+        answer = get(seeded, "/people/of", id=id)
         assert re.fullmatch(r"/people/[0-9a-f-]{36}", answer.url.path)
         page = Read(answer.text)
         assert "email ada@example.com" in page.text
@@ -42,36 +35,36 @@ def test_a_person_with_ids_properties_and_events(service: LocalService) -> None:
         assert ", identified" not in page.text
         assert uuids(page) == [uuid(2), uuid(3), uuid(1), uuid(4)]
     person = answer.url.path.rpartition("/")[2]
-    assert set(uuids(read(service, "/events", person=person, text="first"))) == {uuid(2)}
-    assert [row[0] for row in read(service, "/people", text="ADA@").cells()[1:]] == ["ada, device"]
-    assert [row[0] for row in read(service, "/people", text="bo").cells()[1:]] == ["bob"]
+    assert set(uuids(read(seeded, "/events", person=person, text="first"))) == {uuid(2)}
+    assert [row[0] for row in read(seeded, "/people", text="ADA@").cells()[1:]] == ["ada, device"]
+    assert [row[0] for row in read(seeded, "/people", text="bo").cells()[1:]] == ["bob"]
 
 
-def test_people_are_paged(service: LocalService) -> None:
+def test_people_are_paged(seeded: LocalService) -> None:
     """Each person is on one page, and many ids of one are cut and counted."""
-    send(service, *(event(n, id=f"u{n:03}") for n in range(1, 121)))
+    send(seeded, *(event(n, id=f"u{n:03}") for n in range(1, 121)))
     links = [{"$anon_distinct_id": f"anon{n:03}"} for n in range(600)]
-    send(service, *(event(1000 + n, "$identify", "u001", **link) for n, link in enumerate(links)))
-    found = [row[0] for page in (1, 2, 3) for row in read(service, "/people", page=page).cells()[1:]]
+    send(seeded, *(event(1000 + n, "$identify", "u001", **link) for n, link in enumerate(links)))
+    found = [row[0] for page in (1, 2, 3) for row in read(seeded, "/people", page=page).cells()[1:]]
     assert len(found) == len(set(found)) == 120
-    assert "Page 3 of 3" in read(service, "/people", page=3).text
+    assert "Page 3 of 3" in read(seeded, "/people", page=3).text
     assert [one for one in found if "anon000" in one] == ["anon000, anon001, anon002 and 598 more"]
-    person = read(service, "/people/of", id="u001")
+    person = read(seeded, "/people/of", id="u001")
     assert "601 ids" in person.text
     assert "The first 500 are shown" in person.text
 
 
-def test_groups_by_type(service: LocalService) -> None:
+def test_groups_by_type(seeded: LocalService) -> None:
     """Types with how many groups each has, and the groups with their properties, found by key, type and text."""
     for number, (kind, key) in enumerate([("company", "acme"), ("company", "globex"), ("team", "red")]):
         given = {"$group_type": kind, "$group_key": key, "$group_set": {"seats": number}}
-        send(service, event(10 + number, "$groupidentify", **given))
-    rows = read(service, "/groups").cells()
+        send(seeded, event(10 + number, "$groupidentify", **given))
+    rows = read(seeded, "/groups").cells()
     assert ["company", "0", "2"] in rows
     assert ["team", "1", "1"] in rows
     assert {row[1] for row in rows if len(row) == 5} == {"key", "acme", "globex", "red"}
-    assert {row[1] for row in read(service, "/groups", type="1").cells() if len(row) == 5} == {"key", "red"}
-    assert {row[1] for row in read(service, "/groups", text="GLOB").cells() if len(row) == 5} == {"key", "globex"}
+    assert {row[1] for row in read(seeded, "/groups", type="1").cells() if len(row) == 5} == {"key", "red"}
+    assert {row[1] for row in read(seeded, "/groups", text="GLOB").cells() if len(row) == 5} == {"key", "globex"}
 
 
 def test_a_store_opened_without_its_keys(tmp_path: Path) -> None:
