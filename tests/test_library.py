@@ -92,18 +92,15 @@ def test_verify_adds_its_result_to_the_report(tmp_path: Path) -> None:
     assert '"proved": true' in (directory / "report.json").read_text("utf-8")
 
 
-def test_times_are_half_open_and_need_an_offset(tmp_path: Path) -> None:
-    """`since` and `until` take aware datetimes; naive ones are a usage error."""
+def test_times_are_half_open_and_rejects_and_surveys_are_read(tmp_path: Path) -> None:
+    """`since` and `until` take aware datetimes, naive ones are a usage error; each reject has its code and place; a
+    survey is that of `backcast survey`."""
     since = datetime(2023, 2, 1, tzinfo=UTC)
     plan = pipeline.load_plan(planned(tmp_path, 30, since=since))
     assert plan.events.made == 20
     with pytest.raises(errors.UsageError, match="since has no offset"):
         planned(tmp_path / "naive", 3, since=datetime(2023, 2, 1))
-
-
-def test_rejects_and_surveys_are_read(tmp_path: Path) -> None:
-    """Each reject with its code and place; a survey of a path or several is that of `backcast survey`."""
-    source = export(tmp_path / "export", 2, files=1)
+    source = export(tmp_path / "rejects", 2, files=1)
     add(source / "part-0.jsonl", b"{broken\n")
     pipeline.plan_export(
         source, tmp_path / "plan", PlanOptions(mapping="generic", settings=COLUMNS, max_rejects="1", workers=0)

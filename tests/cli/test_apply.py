@@ -41,14 +41,18 @@ def test_apply_status_and_verify_print_the_documented_objects(
     assert (said.json["state"], said.json["events"]["accepted"]) == ("differs", 20)
 
 
-def test_a_dry_run_needs_no_key_and_no_network(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`apply --dry-run` to a far target sends nothing, asks nothing and writes no ledger."""
+def test_keys_are_needed_but_for_a_dry_run(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key is exit 2, and says where to put one; `apply --dry-run` to a far target sends nothing, asks nothing and
+    writes no ledger."""
     monkeypatch.delenv("BACKCAST_PROJECT_KEY")
     directory = planned(tmp_path, 20, target="eu")
     said = call("apply", directory, "--to", "eu", "--dry-run", "--json")
     assert (said.code, said.json["dry_run"], said.json["batches"]["sent"]) == (0, True, 0)
     assert said.json["events"] == NOTHING | {"made": 20, "would_send": 20}
     assert not (directory / "ledger.sqlite").exists()
+    for command, name in (("apply", "BACKCAST_PROJECT_KEY"), ("verify", "BACKCAST_PERSONAL_KEY")):
+        said = call(command, planned(tmp_path / command, 3), "--to", "http://127.0.0.1:1")
+        assert (said.code, name in said.two_lines[1]) == (2, True)
 
 
 @pytest.mark.parametrize(("columns", "width"), [("60", 60), ("", 110), ("wide", 110)])
@@ -60,16 +64,6 @@ def test_what_is_piped_is_as_wide_as_columns_says(
     monkeypatch.chdir(tmp_path)
     said = call("plan", export(Path("a-long-name-" * 12), 3), *generic(), "-o", "plan")
     assert 50 < max(map(len, said.out.splitlines())) <= width
-
-
-def test_apply_and_verify_without_a_key_are_usage_errors(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No key is exit 2, and says where to put one: sending needs the project's, reading the personal one."""
-    monkeypatch.delenv("BACKCAST_PROJECT_KEY")
-    for command, name in (("apply", "BACKCAST_PROJECT_KEY"), ("verify", "BACKCAST_PERSONAL_KEY")):
-        said = call(command, planned(tmp_path, 3), "--to", "http://127.0.0.1:1")
-        assert (said.code, name in said.two_lines[1]) == (2, True)
 
 
 NO_KEY = "Error: the project key does not look like a capture key"

@@ -39,7 +39,8 @@ def different(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_equal_plans_end_with_0_and_others_with_7(call: Any, tmp_path: Path) -> None:
-    """As a verification does; --exit-zero is for pipelines that only show them."""
+    """As a verification does; --exit-zero is for pipelines that only show them; an export that is gone is exit 3, with
+    the ways out."""
     rows = [row(number) for number in range(5)]
     a, same, other = (plan(tmp_path, name, some) for name, some in (("a", rows), ("b", rows), ("c", rows[:4])))
     equal = call("diff", a, same)
@@ -48,6 +49,12 @@ def test_equal_plans_end_with_0_and_others_with_7(call: Any, tmp_path: Path) -> 
     assert call("diff", a, other, "--exit-zero").code == 0
     assert call("diff", a, other, "--counts").code == 7
     assert call("diff", a, same, "--counts").code == 0
+    b = same
+    (tmp_path / "b.jsonl").unlink()
+    said = call("diff", other, b)
+    assert said.code == 3
+    assert f"planned in {b}" in said.two_lines[0]
+    assert "--counts" in said.two_lines[1]
 
 
 def test_the_object_has_the_documented_fields(call: Any, different: tuple[Path, Path]) -> None:
@@ -104,13 +111,3 @@ def test_what_cannot_be_compared_or_written_is_a_usage_error(call: Any, tmp_path
     said = call("diff", tmp_path / "none", tmp_path / "none")
     assert said.code == 2
     assert "backcast plan" in said.two_lines[1]
-
-
-def test_an_export_that_is_gone_names_the_plan(call: Any, tmp_path: Path) -> None:
-    """Exit 3, with the ways out."""
-    a, b = plan(tmp_path, "a", [row(1)]), plan(tmp_path, "b", [row(2)])
-    (tmp_path / "b.jsonl").unlink()
-    said = call("diff", a, b)
-    assert said.code == 3
-    assert f"planned in {b}" in said.two_lines[0]
-    assert "--counts" in said.two_lines[1]

@@ -120,8 +120,9 @@ def test_one_page_or_every_page(call: Any, command: str) -> None:
 # -- what is shown ------------------------------------------------------------------------------------------
 
 
-def test_a_table_shows_no_secret_and_json_shows_what_the_key_may_read(call: Any) -> None:
-    """Input values, wherever they are nested, and access tokens."""
+def test_what_is_shown_is_inert_exact_and_without_secrets(call: Any) -> None:
+    """Input values and access tokens are not in tables; escape sequences and markup of strangers are shown; --json says
+    all as the service did."""
     shared = {"enabled": True, "access_token": "swordfish", "created_at": "2024-01-01T00:00:00Z"}
     for words, answer in ((["hog-functions", "get", ID], FUNCTION), (["recordings", "sharing", "r"], shared)):
         with answering(always(Said(200, answer))) as service:
@@ -130,10 +131,6 @@ def test_a_table_shows_no_secret_and_json_shows_what_the_key_may_read(call: Any)
         assert "swordfish" not in table.out
         assert "***" in table.out
         assert program.json == answer
-
-
-def test_what_is_shown_is_inert_and_exact(call: Any) -> None:
-    """Escape sequences and markup of strangers are shown; --json says numbers and texts as the service did."""
     wild = "\x1b]0;x\x07[red]a\u202eb"
     with answering(scripted(Said(200, {"id": ID, "name": wild}), Said(400, {"detail": wild}))) as service:
         words = ["hog-functions", "get", ID, "--to", service.url, "--project", "7"]

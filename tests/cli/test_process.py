@@ -54,27 +54,16 @@ def unread(*words: object, stream: str, first: int = 0, env: dict[str, str] | No
         return code, other.read().decode()
 
 
-def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
-    """`backcast rejects … | head` ends quietly."""
+def test_streams_that_nobody_reads_change_no_exit_code(tmp_path: Path) -> None:
+    """`backcast rejects … | head` ends quietly; a warning that cannot be written ends nothing, an error keeps its code,
+    and so does a refused event."""
     source = tmp_path / "broken.jsonl"
     source.write_bytes(b"{broken\n" * 20_000)
     in_process("plan", source, *generic(), "-o", tmp_path / "plan", "--workers", "0")
     for form in ("jsonl", "csv", "table"):
         told = unread("rejects", tmp_path / "plan", "--format", form, stream="stdout", first=10)
         assert (form, *told) == (form, 0, "")
-
-
-@pytest.mark.parametrize(
-    ("words", "code"), [(["--help"], 0), (["plan", "--help"], 0), (["--version"], 0), (["mapping", "list"], 0), ([], 2)]
-)
-def test_help_into_a_closed_pipe_is_quiet(words: list[str], code: int) -> None:
-    """What click itself prints ends as other commands do: without a word, and with the code that it has anyway."""
-    assert unread(*words, stream="stdout") == (code, "")
-
-
-def test_nobody_reading_the_messages_stops_no_run(tmp_path: Path) -> None:
-    """`apply 2>&1 | head -1`: a warning that cannot be written ends nothing, and an error keeps its code."""
-    directory = planned(tmp_path, 20)
+    directory = planned(tmp_path / "unread", 20)
     plan = directory / "plan.json"
     with serving(lambda asked: Reply()) as server:
         words = ["apply", directory, "--to", server.url, "--workers", "0"]
@@ -84,15 +73,19 @@ def test_nobody_reading_the_messages_stops_no_run(tmp_path: Path) -> None:
         assert sum(len(asked.events) for asked in server.asked) == 20
     plan.unlink()
     assert unread("status", directory, stream="stderr") == (2, "")
-
-
-def test_the_exit_code_survives_a_closed_pipe(tmp_path: Path) -> None:
-    """Whoever does not read the result still gets the exit code: 5 for a refused event."""
-    directory = planned(tmp_path, 20)
+    directory = planned(tmp_path / "refused", 20)
     with serving(lambda asked: Reply(400) if uuid(7) in str(asked.events) else Reply()) as server:
         words = ("apply", directory, "--to", server.url, "--json")
         code, told = unread(*words, stream="stdout", env={"BACKCAST_PROJECT_KEY": KEY})
     assert (code, "Traceback" in told) == (5, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["--help"], 0), (["plan", "--help"], 0), (["--version"], 0), (["mapping", "list"], 0), ([], 2)]
+)
+def test_help_into_a_closed_pipe_is_quiet(words: list[str], code: int) -> None:
+    """What click itself prints ends as other commands do: without a word, and with the code that it has anyway."""
+    assert unread(*words, stream="stdout") == (code, "")
 
 
 def test_a_defect_is_exit_1_in_two_lines(call: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -154,8 +154,13 @@ def _retarget(directory: Path, url: str) -> None:
 
 
 def test_no_file_no_output_and_no_command_line_holds_a_key(tmp_path: Path) -> None:
-    """Plans, ledgers, locks, reports, stdout, stderr with tracebacks allowed, and `ps`: none has it, though failures
-    failed as they should, the last apply settled, and the key was in every request body."""
+    """Plans, ledgers, locks, reports, stdout, stderr with tracebacks allowed, and `ps`: none has it, plain, packed, in
+    hex or in wide characters, though failures failed as they should, the last apply settled, and the key was in every
+    request body."""
+    for spelt in (KEY.encode(), KEY.encode("utf-16-le"), KEY.encode().hex().encode()):
+        assert holds(b"..." + spelt + b"...")
+    assert holds(gzip.compress(PERSONAL.encode()))
+    assert not holds(b"phc_test")
     every, asked = run_all(tmp_path)
     assert every.leaks() == []
     assert len(every.lines) > 5
@@ -165,11 +170,3 @@ def test_no_file_no_output_and_no_command_line_holds_a_key(tmp_path: Path) -> No
     said = "\n".join(every.said)
     assert "***" in said
     assert '"state": "sent"' in said or "State: sent" in said
-
-
-def test_the_search_finds_a_key() -> None:
-    """Plain, packed, in hex and in wide characters."""
-    for spelt in (KEY.encode(), KEY.encode("utf-16-le"), KEY.encode().hex().encode()):
-        assert holds(b"..." + spelt + b"...")
-    assert holds(gzip.compress(PERSONAL.encode()))
-    assert not holds(b"phc_test")

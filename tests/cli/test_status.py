@@ -86,8 +86,9 @@ def test_status_agrees_with_apply_over_any_number_of_runs(plan: Path, answers: l
             assert (found[1] <= sums[1], found[3]) == (True, sums[3])
 
 
-def test_a_run_that_met_nobody_has_sent_nothing(tmp_path: Path) -> None:
-    """Refused connections are tries, and no sending."""
+def test_what_a_run_tried_counts_whatever_ended_it(tmp_path: Path) -> None:
+    """Refused connections are tries and no sending; a killed run leaves its tries, its last failure and the request in
+    flight, whose batch, sent again, is a retry for apply and for status."""
     directory = planned(tmp_path, 10, files=1)
     outcome = run_to(
         directory,
@@ -96,12 +97,7 @@ def test_a_run_that_met_nobody_has_sent_nothing(tmp_path: Path) -> None:
     )
     assert batches(outcome) == told(directory) == (1, 0, 0, 0)
     assert in_ledger(directory, "select tries, state from batches") == [(23, "waiting")]
-
-
-def test_what_a_killed_run_wrote_counts(tmp_path: Path) -> None:
-    """Its tries, its last failure, the request in flight: the batch, sent again, is a retry for apply and for
-    status."""
-    directory = planned(tmp_path, 20, files=1)
+    directory = planned(tmp_path / "killed", 20, files=1)
     calls = 0
 
     def send(body: bytes) -> Response:
@@ -210,8 +206,9 @@ def attempt(directory: Path, to: str = NOWHERE) -> Outcome:
     return run(directory, to, send_limits=SendLimits(2, RetryPolicy(seconds=60, first=0, tries=1)), key=KEY)
 
 
-def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path) -> None:
-    """Refused connections and an unknown name, then the right target: everything lands there, under one ledger."""
+def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path, call: Any) -> None:
+    """Refused connections and an unknown name, then the right target: everything lands there, under one ledger. The
+    directory may be planned over."""
     directory = planned(tmp_path, 40)
     for wrong in (NOWHERE, "http://backcast-nowhere.invalid"):
         assert attempt(directory, wrong).unsent == 40
@@ -221,11 +218,7 @@ def test_a_target_where_nobody_was_met_binds_nothing(tmp_path: Path) -> None:
         assert in_ledger(directory, "select value from meta where key = 'target'") == [(server.url,)]
         assert in_ledger(directory, "select count(*) from runs") == [(1,)]
         assert in_ledger(directory, "select count(*) from tries") == [(0,)]
-
-
-def test_a_directory_of_which_nobody_took_anything_is_planned_over(call: Any, tmp_path: Path) -> None:
-    """The new plan counts, and nothing of the old ledger is left."""
-    directory = planned(tmp_path, 40)
+    directory = planned(tmp_path / "over", 40)
     attempt(directory)
     assert call("plan", export(tmp_path / "export", 30), *generic(), "-o", directory).code == 0
     assert not (directory / "ledger.sqlite").exists()

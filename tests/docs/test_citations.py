@@ -68,14 +68,11 @@ def test_every_citation_leads_to_a_heading(folder: str) -> None:
     assert [f"{name}: {fault}" for name, text in texts(folder) for fault in faults(text)] == []
 
 
-def test_paths_named_in_the_documents_exist() -> None:
-    """A file or folder of the repository that a page names in backquotes is there."""
+def test_paths_and_packages_of_the_documents_are_those_of_the_code() -> None:
+    """What a page names in backquotes is there; the table of packages is in the order that `tests/test_architecture.py`
+    enforces."""
     named = {(page, found["path"]) for page, text in texts("docs") for found in PATH.finditer(text)}
     assert sorted(f"{page}: {path}" for page, path in named if not (ROOT / path).exists()) == []
-
-
-def test_the_architecture_lists_the_packages_in_import_order() -> None:
-    """The table of packages names those that `tests/test_architecture.py` enforces, in its order."""
     page = (ROOT / "docs/change/architecture.md").read_text()
     table = page.partition("(packages)=")[2].partition("(processes)=")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]

@@ -20,24 +20,15 @@ import generate
 VERBS = [name for name in editor_schema()["$defs"] if "-" in name]
 
 
-def test_each_generated_part_is_on_a_page() -> None:
-    """A page asks only for parts that there are, and no part is left out."""
+def test_generated_parts_and_commands_are_complete() -> None:
+    """A page asks only for parts that there are, and no part is left out; no command and no option that can be given is
+    missing."""
     asked = [
         name
         for page in (doc_blocks.ROOT / "docs").rglob("*.md")
         for name in generate.PLACEHOLDER.findall(page.read_text(encoding="utf-8"))
     ]
     assert sorted(asked) == sorted(generate.PARTS)
-
-
-@pytest.mark.parametrize("part", generate.PARTS)
-def test_each_generated_part_has_text(part: str) -> None:
-    """The code that a part is generated from is where the generator looks for it."""
-    assert len(generate.PARTS[part]()) > 100
-
-
-def test_the_command_reference_has_every_command_and_option() -> None:
-    """No command and no option that can be given is missing."""
     from pipeline.cli import cli
 
     reference = generate.commands()
@@ -48,6 +39,12 @@ def test_the_command_reference_has_every_command_and_option() -> None:
         options = (one for one in command.params if isinstance(one, click.Option) and not one.hidden)
         missing += [f"{context.command_path} {one.opts[0]}" for one in options if one.opts[0] not in reference]
     assert missing == []
+
+
+@pytest.mark.parametrize("part", generate.PARTS)
+def test_each_generated_part_has_text(part: str) -> None:
+    """The code that a part is generated from is where the generator looks for it."""
+    assert len(generate.PARTS[part]()) > 100
 
 
 def test_no_verb_is_without_an_example_and_no_section_without_a_row() -> None:

@@ -26,8 +26,9 @@ pytestmark = pytest.mark.slow
 # -- one at a time ---------------------------------------------------------------------------------------------
 
 
-def test_a_second_run_says_who_holds_the_job(tmp_path: Path) -> None:
-    """Exit 2; nothing is planned."""
+def test_one_run_of_a_job_at_a_time(tmp_path: Path, service: LocalService) -> None:
+    """A second run says who holds the job, exit 2, and nothing is planned; of two processes one is turned away, or
+    finds everything done."""
     days(tmp_path, 1)
     job = write_job(tmp_path, "http://127.0.0.1:1")
     (tmp_path / "state/nightly").mkdir(parents=True)
@@ -38,10 +39,6 @@ def test_a_second_run_says_who_holds_the_job(tmp_path: Path) -> None:
     finally:
         unlock(lock)
     assert not (tmp_path / "state/nightly/windows").exists()
-
-
-def test_two_processes_at_once_send_everything_once(tmp_path: Path, service: LocalService) -> None:
-    """The second one is turned away, or finds everything done."""
     rows = days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, until="2024-01-03")
     runs = [started(job), started(job)]

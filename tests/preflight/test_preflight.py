@@ -15,8 +15,9 @@ from tests.support.preflight import A, function, look, planned_rows
 pytestmark = pytest.mark.slow
 
 
-def test_a_ready_target_is_ok_and_what_cannot_be_told_is_unknown(ask: Asking, thirty: Path) -> None:
-    """Everything that the service shows is proved; a paid plan and workflows are never assumed."""
+def test_a_look_is_ok_proves_what_it_can_and_lands_nothing(ask: Asking, thirty: Path, tmp_path: Path) -> None:
+    """What the service shows is proved, a paid plan and workflows are never assumed; a plan in the other dialect, or
+    one that is not ready, is a stop; no event, person or function is there afterwards, and no key went to capture."""
     found = look(ask.service.url, thirty)
     assert {name for name, (level, _) in found.items() if level == "unknown"} == {"paid_plan", "workflows"}
     assert {level for level, _ in found.values()} == {"ok", "unknown"}
@@ -26,10 +27,13 @@ def test_a_ready_target_is_ok_and_what_cannot_be_told_is_unknown(ask: Asking, th
         "dropped_events", "functions", "workflows", "plan", "dialect", "export", "recent_events", "size", "duration",
         "cut_over", "already_there", "live_profiles", "promoted_values", "live_merges",
     }  # fmt: skip
-
-
-def test_preflight_lands_nothing(ask: Asking, thirty: Path) -> None:
-    """No event, no person, no function: a look changes nothing, and sends no key to capture."""
+    other = planned(tmp_path, 5, target="eu")
+    found = look(ask.service.url, other)
+    assert (found["dialect"][0], found["plan"][0]) == ("stop", "warning")
+    assert look(ask.service.url, thirty)["dialect"][0] == "ok"
+    (tmp_path / "rows").mkdir()
+    directory = planned_rows(tmp_path / "rows", {"event": "e", "distinct_id": "", "timestamp": "2024-01-01T00:00:00Z"})
+    assert look(ask.service.url, directory)["plan"][0] == "stop"
     before = ask("GET", "/api/projects/1/hog_functions/").json()
     look(ask.service.url, thirty)
     assert ask.service.count() == 0
@@ -67,14 +71,3 @@ def test_the_command_prints_the_object(
     for text in (said.out, said.err, shown):
         assert A not in text
         assert ALL not in text
-
-
-def test_how_the_plan_fits_the_target(ask: Asking, thirty: Path, tmp_path: Path) -> None:
-    """A plan in the other dialect, or one that is not ready, is a stop, as `apply` would say."""
-    other = planned(tmp_path, 5, target="eu")
-    found = look(ask.service.url, other)
-    assert (found["dialect"][0], found["plan"][0]) == ("stop", "warning")
-    assert look(ask.service.url, thirty)["dialect"][0] == "ok"
-    (tmp_path / "rows").mkdir()
-    directory = planned_rows(tmp_path / "rows", {"event": "e", "distinct_id": "", "timestamp": "2024-01-01T00:00:00Z"})
-    assert look(ask.service.url, directory)["plan"][0] == "stop"

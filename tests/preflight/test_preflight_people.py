@@ -74,8 +74,9 @@ def test_values_of_live_persons_are_counted_by_policy(
     assert "the values from before of 3 of 20 profiles" in (directory / "undo-list/README.txt").read_text()
 
 
-def test_merges_with_identified_persons_are_told(ask: Asking, tmp_path: Path) -> None:
-    """One merge would add history to a person with live events, one would be refused; the others touch nobody."""
+def test_merges_and_values_of_live_persons_are_told(ask: Asking, tmp_path: Path) -> None:
+    """One merge would add history to a person with live events, one would be refused; the service copies some
+    properties of events to their persons, whatever the time of the event."""
     rows = [
         {
             "event": "Seen",
@@ -98,20 +99,16 @@ def test_merges_with_identified_persons_are_told(ask: Asking, tmp_path: Path) ->
     assert level == "warning"
     assert "1 of 5 merges would add history to identified persons with live events" in detail
     assert "1 of 5 merges would be refused by the service" in detail
-
-
-def test_history_that_replaces_newer_values_is_told(ask: Asking, tmp_path: Path) -> None:
-    """The service copies some properties of events to their persons, whatever the time of the event."""
     rows = [
-        {"event": "Seen", "distinct_id": f"u-{number}", "timestamp": "2023-01-02T00:00:00Z", "$browser": "Old"}
+        {"event": "Seen", "distinct_id": f"v-{number}", "timestamp": "2023-01-02T00:00:00Z", "$browser": "Old"}
         for number in range(5)
     ]
     source = tmp_path / "export.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     columns = {name: name for name in ("event", "distinct_id", "timestamp")}
-    api.plan_export(source, tmp_path / "plan", PlanOptions(mapping="generic", settings=columns, workers=0))
-    assert look(ask.service.url, tmp_path / "plan")["promoted_values"][0] == "ok"
-    send(ask, live("$set", "u-1", **{"$set": {"$browser": "New"}}), live("$set", "u-2", **{"$set": {"plan": "p"}}))
-    level, detail = look(ask.service.url, tmp_path / "plan")["promoted_values"]
+    api.plan_export(source, tmp_path / "values", PlanOptions(mapping="generic", settings=columns, workers=0))
+    assert look(ask.service.url, tmp_path / "values")["promoted_values"][0] == "ok"
+    send(ask, live("$set", "v-1", **{"$set": {"$browser": "New"}}), live("$set", "v-2", **{"$set": {"plan": "p"}}))
+    level, detail = look(ask.service.url, tmp_path / "values")["promoted_values"]
     assert level == "warning"
     assert "2 of 5 ids of events that were looked up have a person at the target; on 1 of them" in detail

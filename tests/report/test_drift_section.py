@@ -55,7 +55,8 @@ def test_ten_years_of_the_most_properties_take_few_bytes(tmp_path: Path) -> None
 
 
 def test_a_property_is_shown_with_its_months(tmp_path: Path) -> None:
-    """Types and empty values by period; an estimate says so; hostile names are text."""
+    """Types and empty values by period; an estimate says so; hostile names are text; a program gets the same, and
+    nothing of a plan from before there was drift."""
     one = PropertySummary(
         "<b>Bought", "pri\u202ece", 160, 0, 3, 1, {"decimal": 80}, 40, True, "2023-01-01", "2023-04-28",
         [Period("2023-01", "2023-02", ["number"], 0.0, 80), Period("2023-03", "2023-03", [], 1.0, 80)],
@@ -68,10 +69,6 @@ def test_a_property_is_shown_with_its_months(tmp_path: Path) -> None:
     assert "about 12,345" in text
     assert "\u202e" not in page
     assert "<b>Bought" not in page
-
-
-def test_a_program_gets_the_same(tmp_path: Path) -> None:
-    """`plan --json` has the drift of plan.json, and none for a plan that was made before there was one."""
     drift = Drift(160, 1, [summary(1, 2)], LeftOut())
     found = plan_object(small_plan(drift=drift), tmp_path)["drift"]
     assert found["properties"][0]["periods"][1]["month"] == "2011-01"  # type: ignore[index]

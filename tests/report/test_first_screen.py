@@ -111,8 +111,8 @@ def test_times_at_the_ends_of_the_calendar_have_bars(first: str, last: str, unit
 
 
 def test_a_picture_of_days_shows_what_stands_out() -> None:
-    """A day of many medians is cut and counted; gaps are shaded and dated, weekends are not; of nothing there is no
-    picture."""
+    """A day of many medians is cut and counted; gaps are shaded and dated, weekends are not; half of three is not one;
+    of nothing there is no picture."""
     found = drawn(days(60, d40=6_000))
     assert found.top == 800
     assert [label.text for label in found.labels] == ["2022-02-12: 6,000 (bar cut at 800)"]
@@ -130,6 +130,11 @@ def test_a_picture_of_days_shows_what_stands_out() -> None:
     assert timeline({}) is None
     assert '<path d=""/>' in sparkline([], "none")
     assert 'width="0"' in bar(0, 0)
+    page = jinja2.Environment(loader=jinja2.PackageLoader("pipeline.charts"))
+    page.filters["n"] = str
+    macro = page.get_template("timeline.html.j2").module.timeline  # type: ignore[attr-defined]
+    for most, half in ((3, False), (4, True), (67, True)):
+        assert ('class="scale half"' in macro(drawn({"2022-01-01": most}))) == half
 
 
 @given(st.dictionaries(st.integers(0, 12_000), st.integers(1, 10_000), min_size=1, max_size=80))
@@ -266,15 +271,6 @@ def test_moods_and_folds_follow_the_state(tmp_path: Path) -> None:
     }  # fmt: skip
     assert {len(banner.checks) + len(banner.more) for banner in banners.values()} == {1}
     assert banners["sent"].mood == "plain"
-
-
-def test_the_scale_has_no_rounded_half() -> None:
-    """Half of three is not one: the middle has a number where it is true, or all but true."""
-    page = jinja2.Environment(loader=jinja2.PackageLoader("pipeline.charts"))
-    page.filters["n"] = str
-    macro = page.get_template("timeline.html.j2").module.timeline  # type: ignore[attr-defined]
-    for most, half in ((3, False), (4, True), (67, True)):
-        assert ('class="scale half"' in macro(drawn({"2022-01-01": most}))) == half
 
 
 def test_the_next_step_names_the_open_checks(tmp_path: Path) -> None:

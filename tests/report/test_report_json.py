@@ -48,7 +48,8 @@ def test_the_objects_of_a_plan_are_the_documented_ones() -> None:
 
 
 def test_a_report_keeps_what_an_earlier_one_of_the_plan_says(tmp_path: Path) -> None:
-    """Verifying after a rehearsal leaves the rehearsal in the report; another plan starts afresh."""
+    """Verifying after a rehearsal leaves the rehearsal in it, another plan starts afresh; cells that cannot be read
+    stop it with exit code 4."""
     directory = plan_directory(tmp_path)
     write_report(directory, small_plan(), Results(rehearsal=REHEARSAL))
     write_report(directory, small_plan(), Results(verification=VERIFICATION))
@@ -58,10 +59,6 @@ def test_a_report_keeps_what_an_earlier_one_of_the_plan_says(tmp_path: Path) -> 
     write_report(directory, small_plan(blocks=3))
     fresh = json.loads(directory.report_json.read_bytes())
     assert (fresh["rehearsal"], fresh["verification"]) == (None, None)
-
-
-def test_damaged_cells_are_told_as_an_unsafe_plan(tmp_path: Path) -> None:
-    """A cells.jsonl that cannot be read stops the report with exit code 4."""
     directory = plan_directory(tmp_path)
     directory.cells.write_bytes(b'{"event": 1}\n')
     with pytest.raises(UnsafePlan, match=r"cells\.jsonl of the plan cannot be read"):

@@ -165,8 +165,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def test_every_merge_is_told_with_its_reason_its_count_and_its_row(everything: Seen) -> None:
-    """Page, terminal and report.json name the number to approve and every decision in words; the numbers add up to all
-    pairs."""
+    """Page, terminal and report.json name the number to approve and every decision in words, never a bare code; the
+    numbers add up to all pairs."""
     merges = everything.plan.events.phases["identities"]
     assert merges == 5
     assert everything.people["approve_merges"] == merges
@@ -199,6 +199,8 @@ def test_every_merge_is_told_with_its_reason_its_count_and_its_row(everything: S
         "decision": "conflict", "reason": "other_user", "anonymous_id": "tablet", "user_id": "bob", "events": 2,
         "where": "calls.jsonl:3", "first_seen": "2023-04-20T00:02:00Z", "last_seen": "2023-04-20T00:03:00Z",
     }  # fmt: skip
+    assert set(DECISIONS) == {one.name.lower() for one in Decision}
+    assert set(REASONS) == {one.name.lower() for one in Reason}
 
 
 def test_tables_are_bounded_and_the_rest_is_counted(tmp_path: Path) -> None:
@@ -220,12 +222,6 @@ def test_tables_are_bounded_and_the_rest_is_counted(tmp_path: Path) -> None:
     rows = seen.rows("Merge evidence")
     assert [row[:4] for row in rows] == [["d" * 199 + "…", "u", "not merged: refused", "long_id"]]
     assert [one["anonymous_id"] for one in seen.people["some_pairs"]] == ["d" * 5_000]
-
-
-def test_every_decision_and_reason_has_words() -> None:
-    """No pair is ever shown with a bare code."""
-    assert set(DECISIONS) == {one.name.lower() for one in Decision}
-    assert set(REASONS) == {one.name.lower() for one in Reason}
 
 
 KINDS = st.tuples(st.sampled_from(["merge", "refused"]), st.sampled_from(["stated", "junk_id", "long_id"]))
@@ -276,18 +272,15 @@ def test_a_damaged_table_of_pairs_is_told_as_an_unsafe_plan(tmp_path: Path) -> N
 # -- groups ------------------------------------------------------------------------------------------------
 
 
-def test_six_group_types_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen) -> None:
-    """The order is that of the numbers at the service: by rows, then by name."""
+def test_groups_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen, tmp_path: Path) -> None:
+    """By rows, then by name, as the service numbers them; types that were chosen stand first, and groups of the others
+    are counted with the reason."""
     names = ["company", "office", "planet", "project", "region", "team"]
     numbers = [*(f"number {one}" for one in range(1, 6)), "not sent: the service stores 5 types"]
     rows = everything.rows("Groups")
     assert [[row[0], row[2]] for row in rows] == [[*both] for both in zip(names, numbers, strict=True)]
     assert not everything.plan.ready
     assert "State: not ready" in everything.terminal()
-
-
-def test_a_choice_of_group_types_shows_what_it_leaves_out(tmp_path: Path) -> None:
-    """Chosen types stand first, in the order chosen; groups of the others are counted with the reason."""
     seen = planned(tmp_path, EVERYTHING, group_types=("team", "company"))
     assert [[row[0], row[2]] for row in seen.rows("Groups")][:3] == [
         ["team", "number 1"],

