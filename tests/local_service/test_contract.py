@@ -84,15 +84,25 @@ def test_an_operation_answers_as_its_row_says(asked: Asking, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_takes_a_key_with_its_scope_alone(asked: Asking, name: str) -> None:
-    """The scope of docs/know/service.md#key-scopes opens it, every other, and all others together, are 403 with its
-    name in the detail."""
+def test_an_operation_needs_a_key_with_its_scope_and_a_project(asked: Asking, name: str) -> None:
+    """No key and a wrong key are 401, an unknown project 404, a project out of the key's reach 403.
+
+    The scope of docs/know/service.md#key-scopes opens it; every other, and all others together, are 403 with its name
+    in the detail.
+    """
     row, id = OPERATIONS[name], asked.made(name="one")["id"]
     wrong = [key_with(scope) for scope in SCOPES if scope not in opening(row.scope)]
-    for key in (key_without(row.scope), "phx_test_none", *wrong):
+    elsewhere = "API key does not have access to the requested project: ID 1."
+    refusals = [(key, 403, "permission_denied", row.scope) for key in (key_without(row.scope), "phx_test_none", *wrong)]
+    refusals += [(None, 401, "not_authenticated", ""), ("phx_test_b", 403, "permission_denied", elsewhere)]
+    refusals += [(key, 401, "authentication_failed", "") for key in ("phx_test_wrong", "phc_test_a")]
+    for key, status, code, said in refusals:
         answer = call(asked, row, id, key=key)
-        assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
-        assert row.scope in answer.json()["detail"]
+        assert (answer.status_code, answer.json()["code"]) == (status, code), key
+        assert answer.json()["type"] == "authentication_error"
+        assert said in answer.json()["detail"]
+    for unknown in ("3", "01", "x", "9" * 5000):
+        assert call(asked, row, id, root=f"projects/{unknown}").status_code == 404, unknown
     for scope in sorted(opening(row.scope) & set(SCOPES)):
         assert call(asked, row, id, key=key_with(scope)).status_code == row.status
         if name in SPENDING:  # and is done by now
@@ -119,22 +129,6 @@ def test_the_whole_list_of_writable_fields_is_a_body(ask: Asking, name: str) -> 
     answer = call(ask, row, ask.made(name="one")["id"])
     assert answer.status_code == row.status
     check(answer, row.answer)
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_needs_a_key_and_a_project(asked: Asking, name: str) -> None:
-    """No key and a wrong key are 401, an unknown project 404, a project out of the key's reach 403."""
-    row, id = OPERATIONS[name], asked.made(name="one")["id"]
-    for key, code in ((None, "not_authenticated"), ("phx_test_wrong", "authentication_failed")):
-        answer = call(asked, row, id, key=key)
-        assert (answer.status_code, answer.json()["code"]) == (401, code)
-        assert answer.json()["type"] == "authentication_error"
-    assert call(asked, row, id, key="phc_test_a").status_code == 401
-    for unknown in ("3", "01", "x", "9" * 5000):
-        assert call(asked, row, id, root=f"projects/{unknown}").status_code == 404, unknown
-    answer = call(asked, row, id, key="phx_test_b")
-    assert (answer.status_code, answer.json()["code"]) == (403, "permission_denied")
-    assert answer.json()["detail"] == "API key does not have access to the requested project: ID 1."
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if ":" in row.path])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
+import re
 from typing import Any
 
 import jsonschema
@@ -79,32 +79,16 @@ def test_answers_fit_their_schemas(either: Asking, queried: Asking) -> None:
         jsonschema.Draft202012Validator(schema).validate(answer.json())
 
 
-class _Page(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.ids: set[str] = set()
-        self.links: set[str] = set()
-        self.tags: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        for name, value in attrs:
-            if name == "id":
-                self.ids.add(str(value))
-            elif name in ("href", "src"):
-                self.links.add(str(value))
-
-
 def test_the_page_shows_the_document_without_the_internet(ask: Asking, document: Any) -> None:
     """Every operation and object is on it; every link stays on the service; nothing is loaded or run."""
     answer = ask("GET", "/docs", key=None)
-    page = _Page()
-    page.feed(answer.text)
+    ids = set(re.findall(r'\sid="([^"]+)"', answer.text))
+    links = set(re.findall(r'\s(?:href|src)="([^"]*)"', answer.text))
     for methods in document["paths"].values():
-        assert {one["operationId"] for one in methods.values()} <= page.ids
-    assert set(document["components"]["schemas"]) <= page.ids
-    assert page.links - {"/openapi.json"} <= {f"#{id}" for id in page.ids}
-    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+        assert {one["operationId"] for one in methods.values()} <= ids
+    assert set(document["components"]["schemas"]) <= ids
+    assert links - {"/openapi.json"} <= {f"#{id}" for id in ids}
+    assert re.findall(r"<(?:script|link|img|iframe)\b", answer.text) == []
     assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline'; ")
     assert "http://" not in answer.text.replace(ask.service.url, "")
 
