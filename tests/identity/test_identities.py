@@ -266,7 +266,8 @@ def test_one_in_doubt_keeps_its_date_and_one_unsent_is_planned_anew() -> None:
 
 
 def test_the_id_that_earlier_plans_kept_goes_on_being_kept() -> None:
-    """The service would refuse to absorb it, since it is identified by now."""
+    """The service would refuse to absorb it, since it is identified by now; so two persons of earlier plans are never
+    joined, which is shown instead of sent."""
     found = one_block(Seen("u", "v", kind="alias"), Seen("e", "v"), users=["u", "v"], earlier=[settled("u", "d")])
     assert found.star() == {("u", "v"), ("u", "e")}
     service = MergingService()
@@ -274,10 +275,6 @@ def test_the_id_that_earlier_plans_kept_goes_on_being_kept() -> None:
     for link in found.links:
         service.merge(link.distinct_id, link.other)
     assert (service.persons(), service.refused) == ({frozenset({"u", "d", "v", "e"})}, [])
-
-
-def test_two_persons_of_earlier_plans_are_never_joined() -> None:
-    """The service refuses it, so it is shown instead of sent."""
     found = one_block(Seen("u", "v", kind="merge"), earlier=[settled("u", "d"), settled("v", "e")])
     assert (found.links, found.decision("u", "v")) == ([], ("conflict", "settled_apart"))
 
@@ -313,38 +310,32 @@ def test_a_named_pair_that_no_row_shows_is_merged_and_located_in_its_file(tmp_pa
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "problem"),
-    [
-        ("anonymous_id,user_id\nd,u\nx,y\nd,v\n", 4, "claimed again, after line 2"),
-        ("anonymous_id,user_id\nd,u\nd,u\n", 3, "claimed again, after line 2"),
-        ("anonymous_id,user_id\na,b\nb,c\n", 3, "anonymous id here and a user's in line 2"),
-        ("anonymous_id,user_id\na,null\n", 2, "is a placeholder"),
-        ("anonymous_id,user_id\na,a\n", 2, "paired with itself"),
-        ("anonymous_id,user_id\na," + "x" * 201 + "\n", 2, "201 characters"),
-        ("anonymous_id,user_id\na\n", 2, "1 cells"),
-        ('anonymous_id,user_id\n"a\nb",u\n"c"x,u\n', 4, "not CSV"),
-        ("anonymous,user\na,b\n", 1, "names no anonymous_id"),
-        ("anonymous_id,user_id,x\na,b,c\n", 1, "other columns"),
-        ("", 1, "names no anonymous_id"),
-        ('{"anonymous_id": "a", "user_id": "b"}\n{"anonymous_id": 3, "user_id": "b"}\n', 2, "not a pair"),
-        ('{"anonymous_id": "a", "user_id": "b"}\n{"anonymous_id": "c", "usr": "b"}\n', 2, "not a pair"),
-        ('{"anonymous_id": "a", "x": ' + "[" * 9000 + "]" * 9000 + ', "user_id": "b"}\n', 1, "not a pair"),
-    ],
-)
-def test_a_file_of_pairs_that_contradicts_itself_stops_the_plan(
-    tmp_path: Path, text: str, line: int, problem: str
-) -> None:
-    """By file and line; nothing that is written by hand is guessed at."""
-    named = write(tmp_path / "pairs", text)
-    with pytest.raises(UsageError, match=problem) as raised:
-        one_block(Seen("q", "r"), named=named)
-    assert str(raised.value).endswith(f"at {named}:{line}")
-    assert raised.value.hint
+CONTRADICTIONS = [
+    ("anonymous_id,user_id\nd,u\nx,y\nd,v\n", 4, "claimed again, after line 2"),
+    ("anonymous_id,user_id\nd,u\nd,u\n", 3, "claimed again, after line 2"),
+    ("anonymous_id,user_id\na,b\nb,c\n", 3, "anonymous id here and a user's in line 2"),
+    ("anonymous_id,user_id\na,null\n", 2, "is a placeholder"),
+    ("anonymous_id,user_id\na,a\n", 2, "paired with itself"),
+    ("anonymous_id,user_id\na," + "x" * 201 + "\n", 2, "201 characters"),
+    ("anonymous_id,user_id\na\n", 2, "1 cells"),
+    ('anonymous_id,user_id\n"a\nb",u\n"c"x,u\n', 4, "not CSV"),
+    ("anonymous,user\na,b\n", 1, "names no anonymous_id"),
+    ("anonymous_id,user_id,x\na,b,c\n", 1, "other columns"),
+    ("", 1, "names no anonymous_id"),
+    ('{"anonymous_id": "a", "user_id": "b"}\n{"anonymous_id": 3, "user_id": "b"}\n', 2, "not a pair"),
+    ('{"anonymous_id": "a", "user_id": "b"}\n{"anonymous_id": "c", "usr": "b"}\n', 2, "not a pair"),
+    ('{"anonymous_id": "a", "x": ' + "[" * 9000 + "]" * 9000 + ', "user_id": "b"}\n', 1, "not a pair"),
+]
 
 
-def test_a_file_of_pairs_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
-    """Two lines, no traceback."""
+def test_a_file_of_pairs_that_contradicts_itself_stops_the_plan(tmp_path: Path) -> None:
+    """By file and line; nothing that is written by hand is guessed at. One that is not there is a usage error."""
+    for text, line, problem in CONTRADICTIONS:
+        named = write(tmp_path / "pairs", text)
+        with pytest.raises(UsageError, match=problem) as raised:
+            one_block(Seen("q", "r"), named=named)
+        assert str(raised.value).endswith(f"at {named}:{line}")
+        assert raised.value.hint
     with pytest.raises(UsageError, match="cannot read"):
         list(read_pairs(tmp_path / "none.csv"))
 

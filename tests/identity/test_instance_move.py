@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import pipeline
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.manifest import Plan
 from tests.support.deliveries import run
+from tests.support.people import people
 from tests.support.rehearsal import NOW, Room, alias, event, fresh, identify, send
 
 pytestmark = pytest.mark.slow
@@ -52,68 +50,34 @@ def lives_on(room: Room) -> None:
     send(room, event("u-1", "$groupidentify", 19, **changed))
 
 
-def exported_events(room: Room) -> list[dict[str, Any]]:
-    """Rows of the events export."""
+def export(room: Room, folder: Path) -> Path:
+    """The three models as the service exports them: events in two files that overlap, persons, and groups."""
+    folder.mkdir(parents=True)
     rows = room.select("select uuid, event, distinct_id, timestamp, properties from events order by timestamp, uuid")
-    return [
+    events = [
         {
-            "uuid": str(uuid),
-            "timestamp": str(time),
-            "created_at": str(time),
-            "event": name,
-            "properties": json.loads(properties),
-            "distinct_id": distinct_id,
-            "elements_chain": "",
+            "uuid": str(uuid), "timestamp": str(time), "created_at": str(time), "event": name, "person_id": None,
+            "properties": json.loads(properties), "distinct_id": distinct_id, "elements_chain": "",
             "person_properties": {},
-            "person_id": None,
         }
         for uuid, name, distinct_id, time, properties in rows
-    ]
-
-
-def exported_persons(room: Room) -> list[dict[str, Any]]:
-    """Rows of the persons export."""
-    return [
+    ]  # fmt: skip
+    persons = [
         {
-            "team_id": 1,
-            "distinct_id": one,
-            "person_id": person.id,
-            "properties": person.properties,
-            "person_distinct_id_version": 0,
-            "person_version": 1,
-            "created_at": person.created_at,
-            "is_deleted": False,
+            "team_id": 1, "distinct_id": one, "person_id": person.id, "properties": person.properties,
+            "person_distinct_id_version": 0, "person_version": 1, "created_at": person.created_at, "is_deleted": False,
         }
         for person in room.persons()
         for one in person.distinct_ids
-    ]
-
-
-def export(room: Room, folder: Path) -> Path:
-    """The three models: events as brotli and as Parquet, overlapping; persons as gzip; groups as rows of ClickHouse."""
-    folder.mkdir(parents=True)
-    events = exported_events(room)
-    half = len(events) // 2
-    first = "".join(json.dumps(one) + "\n" for one in events[: half + 2]).encode()
-    (folder / "events-0.jsonl.br").write_bytes(pa.Codec("brotli").compress(first, asbytes=True))
-    table = [
-        one
-        | {
-            "properties": json.dumps(one["properties"]),
-            "person_properties": "{}",
-            "timestamp": datetime.fromisoformat(one["timestamp"]),
-        }
-        for one in events[half:]
-    ]
-    pq.write_table(pa.Table.from_pylist(table), folder / "events-1.parquet.zst", compression="zstd")
-    (folder / "2023_manifest.json").write_text('{"files": ["events-0.jsonl.br"]}')
-    persons = "".join(json.dumps(one) + "\n" for one in exported_persons(room))
-    (folder / "persons.jsonl.gz").write_bytes(gzip.compress(persons.encode()))
+    ]  # fmt: skip
     groups = [
         {"group_type_index": one.index, "group_key": one.key, "group_properties": json.dumps(one.properties)}
         for one in room.groups()
     ]
-    (folder / "groups.jsonl").write_text("".join(json.dumps(one) + "\n" for one in groups))
+    half = len(events) // 2
+    models = {"events-0": events[: half + 2], "events-1": events[half:], "persons": persons, "groups": groups}
+    for name, lines in models.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     types = sorted({(one.index, one.type) for one in room.groups()})
     (folder / "groups_types.json").write_text(
         json.dumps([{"group_type_index": index, "group_type": kind} for index, kind in types])
@@ -127,11 +91,6 @@ def moved(export: Path, place: Path, room: Room, **asked: Any) -> Plan:
     plan = pipeline.plan_export(export, place, options)
     assert run(place, room.url, key=room.key()).balanced
     return plan
-
-
-def people(room: Room) -> dict[tuple[str, ...], Any]:
-    """Each person's properties by its ids, without the persons of groups."""
-    return {one.distinct_ids: one.properties for one in room.persons() if not one.distinct_ids[0].startswith("$")}
 
 
 def events(room: Room, table: str = "events") -> list[tuple[Any, ...]]:

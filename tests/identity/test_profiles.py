@@ -372,23 +372,18 @@ def test_each_group_comes_once_with_its_last_properties_and_the_first_of_each_ty
     assert again[0].uuid == found[0].uuid
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        (b'{"company":"acme","team":7}', ["company:acme", "team:7"]),
-        (b'{"a":"","b":null,"c":[1],"d":{},"e":true,"f":"\\u00e9"}', ["a:", "f:é"]),
-        (b"[1]", []),
-        (b'"company"', []),
-    ],
-)
-def test_groups_of_an_event_are_read_as_the_service_reads_them(text: bytes, named: list[str]) -> None:
+def test_groups_of_an_event_are_read_as_the_service_reads_them() -> None:
     """Texts and numbers are keys; nothing else is a group."""
-    aggregator = IdentityAggregator(AS_OF)
-    aggregator.add_groups(Raw(text), 5)
-    aggregator.add_groups(Raw(text), 7)
-    assert dict(aggregator.finish_block()) == {one.partition(":")[0]: 2 for one in named}
-    owners = aggregator.take().groups.owner.text.decode()
-    assert owners == "".join(one.replace(":", SEPARATOR, 1) for one in named)
+    for text, named in (
+        (b'{"company":"acme","team":7}', ["company:acme", "team:7"]), (b"[1]", []), (b'"company"', []),
+        (b'{"a":"","b":null,"c":[1],"d":{},"e":true,"f":"\\u00e9"}', ["a:", "f:é"]),
+    ):  # fmt: skip
+        aggregator = IdentityAggregator(AS_OF)
+        aggregator.add_groups(Raw(text), 5)
+        aggregator.add_groups(Raw(text), 7)
+        assert dict(aggregator.finish_block()) == {one.partition(":")[0]: 2 for one in named}
+        owners = aggregator.take().groups.owner.text.decode()
+        assert owners == "".join(one.replace(":", SEPARATOR, 1) for one in named)
 
 
 def test_what_is_heard_is_handed_over_once_and_before_it_grows_large() -> None:
@@ -481,6 +476,7 @@ def identified(
     place: Path, events: Sequence[tuple[str, bool]], joined: Sequence[str]
 ) -> tuple[IdentifiedIds, ProfileCounts]:
     """The table of these events: (id, whether it is a user's)."""
+    place.mkdir(exist_ok=True)
     seen = [SeenId(hash_id(one), user=user) for one, user in events]
     ids = EventIdAggregator(place / "ids", at_once=2)
     for some in (seen[:2], seen[2:]):
@@ -491,16 +487,13 @@ def identified(
 
 
 def test_users_and_who_is_joined_to_them_are_identified_and_nobody_else(tmp_path: Path) -> None:
-    """One event that names an id as a user's is enough; ids without events are in the table, not in the counts."""
+    """One event that names an id as a user's is enough; ids without events are in the table, not in the counts. Without
+    users the table is empty."""
     events = [("u", False), ("a", False), ("u", True), ("a", False), ("d", False)]
     table, counts = identified(tmp_path, events, ["d", "quiet"])
     assert table.holds(["u", "a", "d", "quiet", "other"]).tolist() == [True, False, True, True, False]
     assert counts == ProfileCounts(2, 1, 3, 2, one_day_ids=1, one_day_events=2)
-
-
-def test_an_export_without_users_has_an_empty_table(tmp_path: Path) -> None:
-    """Every person is anonymous then."""
-    table, counts = identified(tmp_path, [("a", False)], [])
+    table, counts = identified(tmp_path / "nobody", [("a", False)], [])
     assert (len(table), table.holds(["a"]).tolist(), counts) == (0, [False], (0, 1, 0, 1, 1, 1))
 
 

@@ -207,7 +207,7 @@ def test_more_events_can_be_asked_for() -> None:
 
 
 def test_a_plan_seals_the_hours(call: Any, tmp_path: Any) -> None:
-    """In both clocks, with the days of the week; a duplicate counts once, and the workers do not matter."""
+    """In both clocks, with the days of the week; a duplicate counts once. Its checks are those of these hours."""
     rows = [
         {"event": "A", "who": "x", "id": str(n), "at": f"2023-01-0{1 + n % 3}T{n % 24:02d}:30:00"} for n in range(72)
     ]
@@ -219,6 +219,14 @@ def test_a_plan_seals_the_hours(call: Any, tmp_path: Any) -> None:
     assert sealed["source"] == [3] * 24
     assert sealed["utc"] == [3] * 24
     assert sealed["weekdays"] == [24, 24, 0, 0, 0, 0, 24]
+    rows = [  # of people in Tokyo, from 8 to 22 o'clock, in UTC
+        rows[0] | {"id": str(n), "at": f"2023-01-{1 + n % 28:02d}T{(n % 14 + 23) % 24:02d}:{n % 60:02d}:00"}
+        for n in range(1_400)
+    ]
+    source.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    words += ["--timezone", "Asia/Tokyo", "--hour-events", "1000", "--json"]
+    gates = call("plan", source, "-m", "generic", *words, "-o", tmp_path / "plan").json["gates"]
+    assert "night_by_day" in {gate["name"] for gate in gates}
 
 
 def test_the_clock_is_right_to_the_minute_of_a_change() -> None:

@@ -197,21 +197,16 @@ def test_what_an_operator_names_is_looked_at_in_a_shipped_mapping(tmp_path: Path
     assert "'compny'" in gate.detail
 
 
-def test_the_form_of_a_time_is_no_reference(tmp_path: Path) -> None:
-    """Whatever signs it has."""
-    source = written(tmp_path, "csv", [{**row, "at": "02.01.2023 03:04"} for row in rows()])
+def test_what_is_there_is_no_wrong_reference(tmp_path: Path) -> None:
+    """The form of a time, whatever signs it has; and a table names its columns, so one without any value is there."""
+    source = written(tmp_path, "csv", [{**row, "at": "02.01.2023 03:04", "coupon": None} for row in rows()])
     clock = 'time: {from: /at, unit: format, format: "%d.%m.%Y %H:%M"}'
-    plan = planned(tmp_path, source, MAPPING.replace("time: {from: /at}", clock))
-    assert (gate_of(plan), plan.events.made) == (None, 3)
-
-
-def test_a_column_of_blank_cells_is_there(tmp_path: Path) -> None:
-    """A table names its columns, so one without any value is not misspelt."""
-    source = written(tmp_path, "csv", rows(coupon=None))
-    plan = planned(tmp_path, source, MAPPING + "properties:\n  set: {a: /coupon, b: /cupon}\n")
+    more = "properties:\n  set: {a: /coupon, b: /cupon}\n"
+    plan = planned(tmp_path, source, MAPPING.replace("time: {from: /at}", clock) + more)
     gate = gate_of(plan)
     assert gate is not None
     assert gate.detail == ("1 reference of the mapping is in no row: '/cupon' (mine.yaml:9:24, did you mean 'coupon'?)")
+    assert plan.events.made == 3
 
 
 def test_a_name_on_the_way_to_another_is_looked_at(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""What a plan finds by itself arrives in plan.json, on the terminal and on the report's page."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.support.tiny_tool import write
+
+FIRST = datetime(2023, 1, 2, tzinfo=UTC)
+
+
+def planted(directory: Path, *, faults: bool) -> Path:
+    """An export of ninety days in a file each: 25 events a day, and where it has faults, each of them once."""
+    for day in range(90):
+        if faults and 40 <= day < 46:
+            continue
+        at = FIRST + timedelta(days=day)
+        name = "purchase" if faults and day >= 60 else "Purchase"
+        rows = [
+            {"event": name if number % 5 else "Search", "who": f"u{number}", "id": f"{day}-{number}",
+             "at": (at + timedelta(minutes=number)).isoformat()}
+            for number in range(31 * 25 if faults and day == 25 else 25)
+        ]  # fmt: skip
+        write(directory / f"events_{at:%Y-%m-%d}.jsonl", rows)
+    return directory
+
+
+def test_each_planted_fault_is_named_and_a_clean_twin_has_none(call: Any, tmp_path: Path) -> None:
+    """With level, count and examples in JSON, and what to do about it for people; one hole is one check."""
+    words = ["-m", "generic", "--set", "event=event", "--set", "distinct_id=who", "--set", "timestamp=at"]
+    words += ["--set", "uuid=id"]
+    for name in ("clean", "faulty"):
+        (tmp_path / name).mkdir()
+    clean = planted(tmp_path / "clean", faults=False)
+    assert call("plan", clean, *words, "-o", tmp_path / "clean-plan", "--json").json["gates"] == []
+    source = planted(tmp_path / "faulty", faults=True)
+    gates = call("plan", source, *words, "-o", tmp_path / "plan", "--json").json["gates"]
+    assert {gate["name"]: (gate["level"], gate["count"]) for gate in gates} == {
+        "missing_files": ("warning", 1),
+        "renamed_event": ("warning", 1),
+        "spike": ("warning", 1),
+    }
+    examples = {gate["name"]: gate["examples"][0] for gate in gates}
+    hole = "2023-02-11 to 2023-02-16 (6 days) before events_2023-02-17.jsonl"
+    assert examples["missing_files"] == f"{hole}; no event of another file has a time there"
+    assert examples["spike"] == "2023-01-27 (775 events, 31 times the usual 25), 620 of them Purchase"
+    assert examples["renamed_event"].startswith("Purchase from 2023-01-02 until 2023-03-02")
+    sealed = json.loads((tmp_path / "plan" / "plan.json").read_bytes())
+    assert sealed["gates"] == gates
+    page = (tmp_path / "plan" / "report.html").read_text()
+    assert "WARNING spike" in call("plan", source, *words, "-o", tmp_path / "plan").out
+    assert examples["spike"] in page
+    assert "ook at rows of that day" in page
+    relaxed = call("plan", source, *words, "-o", tmp_path / "plan", "--json", "--spike", "40", "--gap", "7").json
+    assert [gate["name"] for gate in relaxed["gates"]] == ["renamed_event"]
