@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.delivery.capture import CaptureDestination, response_of
+from pipeline.delivery.capture import response_of
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.transport import retry_after
 from pipeline.errors import UsageError
 from pipeline.targets import address_of, is_loopback, region_of
 from tests.support import deliveries
-from tests.support.deliveries import BODY, KEY, Asked, Reply, request_of, scripted, serving
+from tests.support.deliveries import BODY, KEY, Asked, Reply, scripted, serving
 
 NOW = datetime(2024, 1, 31, 12, tzinfo=UTC)
 
@@ -155,14 +155,6 @@ def test_any_retry_after_is_read(text: str) -> None:
 # -- the request -----------------------------------------------------------------------------------------
 
 
-def test_a_request_is_a_gzipped_post_to_batch() -> None:
-    """POST /batch/ with the encoding declared and the very bytes given."""
-    response, asked = send(scripted(Reply()))
-    assert response == Response(ResponseKind.SETTLED, 200)
-    assert [(one.target, one.body, one.headers["content-encoding"]) for one in asked] == [("/batch/", BODY, "gzip")]
-    assert asked[0].headers["content-type"] == "application/json"
-
-
 @pytest.mark.parametrize(
     ("reply", "status", "kind", "taken"),
     [
@@ -181,16 +173,6 @@ def test_an_answer_may_have_taken_the_events_unless_it_says_otherwise(
     response, _ = send(scripted(reply))
     assert (response.kind, response.status, response.taken) == (kind, status, taken)
     assert response.retry_after == (7.0 if reply.headers.get("Retry-After") else 0.0)
-
-
-def test_a_refused_connection_leaves_nothing_in_doubt() -> None:
-    """Where nobody listens no byte left."""
-    with serving(scripted(Reply())) as server:
-        address = server.url
-    destination = CaptureDestination(address)
-    response = destination.send(request_of(BODY))
-    destination.close()
-    assert (response.kind, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
 
 
 def test_an_echo_of_the_key_is_blotted_out() -> None:

@@ -72,18 +72,6 @@ def other_copy(file: Path, folder: Path, *, later: float = 0, content: bytes | N
     return copy
 
 
-def test_another_table_of_people_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    """A folder of the plan that was left on a worker's disk would make other profiles without a sign of it."""
-    directory = with_people(tmp_path)
-    file = directory / "identified.bin"
-    stale = other_copy(file, tmp_path / "stale", content=bytes(8))
-    with cluster.one_worker(mounts={file: stale}):
-        problem = sent_by(cluster, directory).problem
-    assert isinstance(problem, UsageError)
-    assert_matches(problem, rf"{ME} has another file at {file} than the one of this plan")
-    assert "where every worker has it by the same path" in problem.hint
-
-
 def test_lookup_tables_on_disk_are_compared_as_well(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
