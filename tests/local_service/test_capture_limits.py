@@ -9,8 +9,10 @@ import gzip
 import random
 import tracemalloc
 import uuid as uuids
+from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -18,6 +20,8 @@ from pipeline.local_service import LocalService, Settings
 from pipeline.local_service.capture.decoding import RequestRefused
 from pipeline.local_service.capture.parsing import DEEPEST, depth, parse_body
 from tests.support.capture_service import UUID, batch, event, make, post
+from tests.support.management_service import ALL, LIST, Asking
+from tests.support.plain_http import PLAIN
 
 
 def test_default_limits_are_the_services() -> None:
@@ -68,6 +72,7 @@ def test_earlier_events_of_an_oversize_batch_may_be_kept() -> None:
         assert [one.uuid for one in service.events()] == [UUID]
 
 
+MIB = 1024 * 1024
 NOTHING = b"{}," * 8_000_000 + b"{}"
 BOMBS = {
     "a list of nothing": b"[" + NOTHING + b"]",
@@ -115,3 +120,36 @@ def test_depth_is_that_of_the_deepest_place() -> None:
             assert depth(msgspec.json.encode(made)) == deep == levels
     for levels, found in ((DEEPEST, DEEPEST), (DEEPEST + 1, DEEPEST + 1), (DEEPEST + 400, DEEPEST + 1)):
         assert depth(b"[" * levels + b"]" * levels) == found
+
+
+def pieces(piece: bytes, count: int) -> Iterator[bytes]:
+    """A body that is never whole in the memory of the test."""
+    for _ in range(count):
+        yield piece
+
+
+def posted(url: str, content: bytes | Iterator[bytes]) -> tuple[httpx.Response, int]:
+    """The answer to a body, and the most memory that it took."""
+    headers = {"authorization": f"Bearer {ALL}", "content-type": "application/json"}
+    tracemalloc.start()
+    try:
+        answer = httpx.post(url, content=content, headers=headers, timeout=60, **PLAIN)
+        return answer, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("path", ["/flags/", "/batch/", "/e/", LIST, "/api/projects/1/query/", "/api/nowhere/"])
+def test_a_body_over_its_limit_takes_no_memory(ask: Asking, path: str) -> None:
+    """It is read to its end and forgotten on the way."""
+    answer, peak = posted(ask.service.url + path, pieces(b"0" * MIB, 48))
+    assert answer.status_code in (200, 404, 413)
+    assert peak < 30 * MIB
+
+
+def test_judging_a_large_body_takes_little_beside_it(ask: Asking) -> None:
+    """A list of half a million numbers is walked through, not copied."""
+    body = b'{"name": [' + b"0," * 500_000 + b"0]}"
+    answer, peak = posted(ask.service.url + LIST, body)
+    assert (answer.status_code, answer.json()["attr"]) == (400, "name")
+    assert peak < 16 * len(body)

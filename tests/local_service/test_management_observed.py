@@ -270,14 +270,28 @@ def test_rearranging_answers_with_the_functions_in_order(fresh: Asking) -> None:
     assert nothing.json()["detail"] == "No orders provided"
 
 
+SPANS = {
+    "?after=9999-12-31&before=9999-12-31": ["9999-12-31"],
+    "?after=9999-12-30&before=9999-12-31&interval=week": ["9999-12-30"],
+    "?after=0001-01-01&before=0001-01-02": ["0001-01-01", "0001-01-02"],
+    "?after=2023-01-31T23:30:00Z&before=2023-02-01T00:45:00Z&interval=hour": ["2023-01-31T23:00", "2023-02-01T00:00"],
+    "?after=2023-01-02&before=2023-01-01": [],
+}
+
+
 def test_runs_have_the_shapes_of_the_source(ask: Asking) -> None:
-    """Logs are a page, metrics have labels and series, totals a map: all without a run."""
+    """Logs are a page, metrics have labels and series, totals a map: all without a run.
+
+    Labels are ISO 8601 with years of four digits, and the last day has no following one.
+    """
     path = f"{LIST}{ask.made(hog='h')['id']}/"
     assert ask("GET", path + "logs/").json() == {"count": 0, "next": None, "previous": None, "results": []}
     found = ask("GET", path + "metrics/?after=-2d").json()
     assert found == {"labels": ["2023-11-12", "2023-11-13", "2023-11-14"], "series": []}
     hours = ask("GET", path + "metrics/?interval=hour&after=2023-11-14T20:00:00Z").json()["labels"]
     assert hours == ["2023-11-14T20:00", "2023-11-14T21:00", "2023-11-14T22:00"]
+    found = {span: ask("GET", path + "metrics/" + span).json() for span in SPANS}
+    assert found == {span: {"labels": labels, "series": []} for span, labels in SPANS.items()}
     assert ask("GET", path + "metrics/totals/").json() == {"totals": {}}
     for query in (
         *("logs/?limit=0", "logs/?limit=501", "logs/?after=x", "metrics/?interval=month", "metrics/?breakdown_by=x"),
@@ -286,13 +300,20 @@ def test_runs_have_the_shapes_of_the_source(ask: Asking) -> None:
         refused(ask("GET", path + query), query.partition("?")[2].partition("=")[0])
 
 
+NOT_RUN = "The local service runs no hog function: this one did not run."
+
+
 def test_an_invocation_needs_a_configuration(ask: Asking) -> None:
-    """Problems come without the envelope; the id may be that of no function."""
+    """Problems come without the envelope; the id may be that of no function. A run says that it did not happen."""
     for id in (ask.made(hog="h")["id"], "new"):
         bare = ask("POST", f"{LIST}{id}/invocations/", {})
         assert (bare.status_code, bare.json()) == (400, {"configuration": ["This field is required."]})
         done = ask("POST", f"{LIST}{id}/invocations/", {"configuration": {"hog": "h"}}).json()
         assert done["status"] == "success"
+        assert [line["message"] for line in done["logs"]] == [NOT_RUN]
+    described = ask("GET", "/openapi.json").json()["paths"]
+    told = described["/api/projects/{project_id}/hog_functions/{id}/logs/"]["get"]["description"]
+    assert "runs no hog function" in told
 
 
 def test_the_unsettled_points_are_switches() -> None:

@@ -109,6 +109,14 @@ def test_large_events_are_cut_and_counted(full: LocalService) -> None:
     assert "p1000" not in wide
 
 
+def test_the_way_back_from_a_project_that_is_not_there_leads_somewhere(full: LocalService) -> None:
+    """The links of its page are those of the first project."""
+    answer = get(full, "/events?project=9")
+    assert answer.status_code == 404
+    assert 'href="/"' in answer.text
+    assert "project=9" not in answer.text
+
+
 def test_the_page_changes_nothing(full: LocalService) -> None:
     """It can be read only."""
     for method in ("POST", "PUT", "DELETE"):

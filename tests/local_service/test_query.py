@@ -392,6 +392,9 @@ def test_answers_over_every_table_but_those_below(queried: Asking) -> None:
 
     The tables that the views stand on hold every project, so no query may name them.
     """
+    described = queried("GET", "/openapi.json", key=None).json()["paths"]["/api/projects/{project_id}/query/"]["post"]
+    for name in ("events", "raw_events", "persons", "person_distinct_ids", "groups", "warnings", "rejections"):
+        assert name in described["description"]
     for name in ("raw_events", "persons", "person_distinct_ids", "groups", "group_types", "warnings", "rejections"):
         assert results(queried, f"select count(*) from {name.upper()}", project=2) == [[0]]
         assert query(queried, f"select * from {name}").status_code == 200
