@@ -1,7 +1,7 @@
 """What is made while the package is built or installed: `pipeline/native` compiled, and the mappings parsed.
 
-Without a compiler the package stays pure Python. Without the libraries that parse a mapping it parses each when it is
-used; `build-system.requires` names them, so that an isolated build has them.
+Without a compiler the package stays pure Python. Without the libraries that parse a mapping (`build-system.requires`
+names them) it parses each when it is used.
 """
 
 from __future__ import annotations

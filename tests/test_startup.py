@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import pipeline
+from pipeline.identity import identities
+from pipeline.identity.no_identities import NoIdentities
 from pipeline.local_service import LocalService
+from pipeline.mapper import registry
+from pipeline.mapper.language import loader, parsed
 from pipeline.options import PlanOptions
 
 ROOT = Path(__file__).parent.parent
@@ -130,3 +136,53 @@ def test_a_worker_loads_no_planner_no_report_and_no_command_line(tmp_path: Path)
     others = ("pipeline.plan.build", "pipeline.plan.create", "pipeline.plan.walk", "pipeline.report", "pipeline.cli")
     assert "pipeline.transform.block" in modules
     assert [name for name in modules if name.startswith((*others, "pipeline.delivery", "pipeline.survey"))] == []
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The index of the shipped mappings, as the build writes it."""
+    monkeypatch.setattr(parsed, "INDEX", tmp_path / "parsed.pickle")
+    parsed.write_index(parsed.INDEX, [path.read_text("utf-8") for path in registry.folder().glob("*.yaml")])
+    for cached in (parsed._index, parsed.parse):
+        cached.cache_clear()
+    yield parsed.INDEX
+    for cached in (parsed._index, parsed.parse):
+        cached.cache_clear()
+
+
+def test_the_index_has_what_the_loader_parses(index: Path) -> None:
+    """Every shipped mapping, whatever file errors call it, and the places of its keys."""
+    for path in registry.folder().glob("*.yaml"):
+        text = path.read_text("utf-8")
+        assert parsed._entry(text) is not None
+        assert parsed.parse(text, "some.yaml") == loader.parse(text, "some.yaml")
+        pickled = parsed._entry(text)
+        assert pickled is not None
+        assert pickle.loads(pickled[1]) == loader.outline(text, "some.yaml")
+
+
+def test_the_index_is_for_the_texts_and_the_code_that_it_was_written_with(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed mapping is parsed, and so is every mapping where the language was changed or the index is damaged."""
+    text = (registry.folder() / "mixpanel.yaml").read_text("utf-8")
+    assert parsed._entry(text) is not None
+    assert parsed._entry(text + "# changed\n") is None
+    monkeypatch.setattr(parsed, "_code", lambda: b"of another language")
+    parsed._index.cache_clear()
+    assert parsed._entry(text) is None
+    monkeypatch.undo()
+    for content in (b"", index.read_bytes()[:-9]):
+        index.write_bytes(content)
+        monkeypatch.setattr(parsed, "INDEX", index)
+        parsed._index.cache_clear()
+        assert parsed._entry(text) is None
+        assert parsed.parse(text, "mixpanel.yaml").tool == "mixpanel"
+
+
+def test_the_table_without_a_row_is_what_arrow_writes(tmp_path: Path) -> None:
+    """`identities.parquet` of an export without pairs has the columns of any other."""
+    NoIdentities().write(tmp_path / "table", [])
+    table = pq.read_table(tmp_path / "table")
+    assert table.num_rows == 0
+    assert table.schema.equals(identities.SCHEMA)

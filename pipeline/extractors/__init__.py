@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline.extractors.format import RowOptions
 from pipeline.extractors.formats import describe, format_of
 from pipeline.extractors.rows import Rows
 from pipeline.extractors.stream import content_of, digest_of, refuse_changed
+from pipeline.lazily import lazily
 from pipeline.models import BLOCK_BYTES, BLOCK_ROWS, Block, Layout, Part
 
 if TYPE_CHECKING:
@@ -29,14 +30,7 @@ __all__ = [
     "Rows", "blocks", "choose_parts", "describe", "digest_of", "has_fixed_columns", "open_source", "refuse_changed",
     "refuse_unnamed", "rows",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pipeline.extractors import choice, discovery  # what finds files: no worker and no sealed plan needs it
-
-    return getattr(choice if name == "choose_parts" else discovery, name)
+__getattr__ = lazily(__name__, choice="choose_parts", discovery="open_source refuse_unnamed")
 
 
 def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOCK_ROWS) -> Iterator[Block]:

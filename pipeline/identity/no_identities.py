@@ -1,4 +1,7 @@
-"""The identities of an export that pairs no ids, as `pipeline.identity.identities` has those of others."""
+"""The identities of an export that pairs no ids, as `pipeline.identity.identities` has those of others.
+
+Nothing of it needs Arrow, which takes longer to load than a small export to read.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,12 @@ from pipeline.uuids import Hasher
 
 
 class NoIdentities:
-    """Every id is its own person. Nothing of it needs Arrow, which takes longer to load than a small export to read."""
+    """Every id is its own person."""
 
-    moves = False
-    persons = 0
+    moves, persons, summary = False, 0, MergeSummary
 
-    def __enter__(self) -> NoIdentities:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
-    def canonical(self, ids: Sequence[str]) -> list[str]:
-        return list(ids)
+    def canonical(self, ids: Sequence[str]) -> Sequence[str]:
+        return ids
 
     owners = canonical
 
@@ -35,14 +31,11 @@ class NoIdentities:
         return iter(())
 
     def write(self, path: Path, parts: Sequence[str], named: str = "") -> None:
-        """Write the table without a row: `no-identities.parquet` is what pyarrow writes of `identities.SCHEMA`."""
+        """`no-identities.parquet` is what pyarrow writes of `identities.SCHEMA` without a row."""
         path.write_bytes(files("pipeline.identity").joinpath("no-identities.parquet").read_bytes())
 
-    def summary(self) -> MergeSummary:
-        return MergeSummary()
-
     def release(self) -> None:
-        pass
+        """There is nothing to release."""
 
     def identified(self) -> NDArray[np.uint64]:
         return np.zeros(0, np.uint64)

@@ -13,17 +13,12 @@ HTTP library and the models are loaded when they are first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pipeline.lazily import lazily
 
 if TYPE_CHECKING:
     from pipeline.management.client import ManagementClient, QueryAnswer
 
 __all__ = ["ManagementClient", "QueryAnswer"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pipeline.management import client
-
-    return getattr(client, name)
+__getattr__ = lazily(__name__, client="ManagementClient QueryAnswer")

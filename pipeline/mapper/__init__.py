@@ -15,22 +15,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pipeline.lazily import lazily
 
 if TYPE_CHECKING:
-    from pipeline.mapper.compiler import Mapper, compile_mapping
+    from pipeline.mapper.compiler import Mapper, compile
     from pipeline.mapper.language.sections import Mapping
     from pipeline.mapper.registry import Compile, available, load, recognise
 
-    compile = compile_mapping
-
 __all__ = ["Compile", "Mapper", "Mapping", "available", "compile", "load", "recognise"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    homes = {"Mapper": "compiler", "compile": "compiler", "Mapping": "language.sections"}
-    home = import_module(f"{__name__}.{homes.get(name, 'registry')}")
-    return getattr(home, "compile_mapping" if name == "compile" else name)
+__getattr__ = lazily(__name__, compiler="Mapper compile", registry="Compile Mapping available load recognise")

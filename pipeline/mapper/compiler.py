@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import builtins
 import difflib
 import linecache
 import os
@@ -123,6 +124,9 @@ def compile_mapping(
         ) from None  # fmt: skip
 
 
+compile = compile_mapping
+
+
 def check_mapping(mapping: Mapping) -> None:
     """Compile a mapping as far as that goes without the settings of a plan. Raises MappingError."""
     given = {name: next(iter(setting.one_of), name) for name, setting in mapping.settings.items()}
@@ -208,7 +212,7 @@ def _code_of(source: str, tool: str) -> CodeType:
     """Cached, because Python's compiler takes most of the time of compiling a mapping."""
     file = f"<mapping {tool} {blake2b(source.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    return _interned(compile(source, file, "exec"))
+    return _interned(builtins.compile(source, file, "exec"))
 
 
 def _interned(code: CodeType) -> CodeType:

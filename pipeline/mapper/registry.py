@@ -205,23 +205,17 @@ class Compile:
         from pipeline.mapper.program.builder import HASH_KEY
 
         if self.code is not None:  # each mapper counts what its code costs
-            mapping = msgspec.structs.replace(_parsed(self.text, self.name), code=self.code)
+            mapping = msgspec.structs.replace(parse(self.text, self.name), code=self.code)
             return compile_mapping(mapping, options, self.lookups)
         wanted = self, options, os.environ.get(HASH_KEY)
         if not _last or _last[0] != wanted:
-            _last[:] = wanted, compile_mapping(_parsed(self.text, self.name), options, self.lookups)
+            _last[:] = wanted, compile_mapping(parse(self.text, self.name), options, self.lookups)
         mapper: Mapper = _last[1]
         return mapper
 
 
 _last: list[Any] = []
 """What was compiled last, and its mapper: a plan needs the same one several times, and so does a comparison."""
-
-
-@lru_cache(maxsize=16)
-def _parsed(text: str, name: str) -> Mapping:
-    """Cached: a plan parses twice in one process, and a job again for each window."""
-    return parse(text, name)
 
 
 @lru_cache(maxsize=64)

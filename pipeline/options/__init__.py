@@ -13,8 +13,9 @@ resolved, as `pipeline.models.SealedOptions`.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pipeline.lazily import lazily
 
 if TYPE_CHECKING:
     from pipeline.options.fetching import FetchOptions
@@ -58,12 +59,10 @@ __all__ = [
     "UndoListOptions",
     "VerifyOptions",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for module in ("planning", "sending", "reading", "fetching"):  # each loaded only as far as a step needs it
-            found = getattr(import_module(f"{__name__}.{module}"), name, None)
-            if found is not None:
-                return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(
+    __name__,
+    fetching="FetchOptions",
+    planning="EstimateOptions Limits PathText PlanOptions SurveyOptions",
+    reading="DiffOptions ReceiptCheckOptions ReceiptOptions RejectsOptions UndoListOptions VerifyOptions",
+    sending="ApplyOptions FaultOptions KeyOptions PauseOptions PreflightOptions RehearseOptions RunOptions",
+)

@@ -6,10 +6,9 @@ on the order of rows.
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -107,10 +106,9 @@ class PeopleBuilder:
 
     @cached_property
     def _observed(self) -> ObservedPairs:
-        from pipeline.identity.database import Database
-        from pipeline.identity.observed_pairs import ObservedPairs
+        from pipeline.identity import database, observed_pairs
 
-        return ObservedPairs(Database(self._directory.scratch))
+        return observed_pairs.ObservedPairs(database.Database(self._directory.scratch))
 
     @cached_property
     def _pairs(self) -> StoredPairs:
@@ -128,23 +126,17 @@ class PeopleBuilder:
 
         return StoredUpdates(self._directory.scratch / "updates-of-persons")
 
-    def _has(self, name: str) -> bool:
-        """Whether anything is collected under a name, such as `_pairs`."""
-        return name in vars(self)
-
     def close(self) -> None:
         """Release memory and disk."""
-        if self._has("_observed"):
+        if "_observed" in vars(self):
             self._observed.database.close()
-        if self._has("_pairs"):
-            self._pairs.close()
-        if self._has("_persons"):
-            self._persons.close()
-        self._groups.close()
+        for stored in (vars(self).get("_pairs"), vars(self).get("_persons"), self._groups):
+            if stored is not None:
+                stored.close()
 
     def add_block(self, number: int, part: int, first_row: int, stats: BlockStats) -> None:
         """Add a block, in order. `first_row` is the number of its first row in the part, from 1."""
-        if self._has("_pairs"):
+        if "_pairs" in vars(self):
             self._pairs.add_block(number, part, first_row)
         else:
             self._blocks.append((number, part, first_row))
@@ -161,7 +153,7 @@ class PeopleBuilder:
 
     def aggregate_pairs(self, engine: Engine) -> None:
         """Aggregate the pairs that the rows contain; before `seal`."""
-        if not self._has("_pairs"):
+        if "_pairs" not in vars(self):
             return
         few = self._pairs.few
         if few is not None:
@@ -206,7 +198,7 @@ class PeopleBuilder:
             earlier = () if series is None else series.ids.sightings(hashed)
             return find_activity(hashed, order, chain(ids.chunks(), earlier))
 
-        with _infrequent_garbage_collection(), self._resolved(activity_of) as resolved:
+        with self._resolved(activity_of) as resolved:
             merges = self._seal_identities(resolved, warnings, files)
             profiles = self._seal_profiles(resolved, ids, files)
             counts = PersonCounts()
@@ -217,9 +209,11 @@ class PeopleBuilder:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
         return PeopleSeal(merges, groups, persons, profiles)
 
-    def _resolved(self, activity_of: Callable[[NDArray[np.uint64], NDArray[np.int32]], IdActivity]) -> Resolved:
-        if not self._has("_observed") and not self._inputs.follows:
-            return NoIdentities()
+    def _resolved(
+        self, activity_of: Callable[[NDArray[np.uint64], NDArray[np.int32]], IdActivity]
+    ) -> AbstractContextManager[Resolved]:
+        if "_observed" not in vars(self) and not self._inputs.follows:
+            return nullcontext(NoIdentities())
         from pipeline.identity.resolve import resolve
 
         most, earlier = self._options.max_ids_per_person, self._inputs.earlier
@@ -324,7 +318,7 @@ class PeopleBuilder:
 
     def _profile_tasks(self, moves: OwnerLookup | None, *, readable: bool) -> Iterator[ProfileTask]:
         """A task for each piece of the updates; it has their bytes where the processes cannot read the files."""
-        if not self._has("_persons"):
+        if "_persons" not in vars(self):
             return
         from pipeline.identity.ranged_files import CarriedRange
 
@@ -346,15 +340,3 @@ class PeopleBuilder:
     def _new(self, updates: Iterator[T], code: str, warnings: Counter[str]) -> Iterator[T]:
         """The updates that no earlier plan settled."""
         return updates if self._settled is None else unsettled(updates, self._settled, code, warnings)
-
-
-@contextmanager
-def _infrequent_garbage_collection() -> Iterator[None]:
-    """Run the cyclic garbage collector infrequently. Millions of objects are created here, none in a cycle; at the
-    default threshold the collector takes a tenth of the time of this step (measured)."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)

@@ -9,8 +9,9 @@ person and start a mapping (`pipeline.survey.draft`); they do not decide what is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pipeline.lazily import lazily
 from pipeline.survey.shape import BrokenSurvey, FieldSurvey, MonthZone, PartSurvey, Survey, ZoneSurvey
 
 if TYPE_CHECKING:
@@ -26,11 +27,4 @@ __all__ = [
     "ZoneSurvey",
     "survey",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pipeline.survey import walk
-
-    return getattr(walk, name)
+__getattr__ = lazily(__name__, walk="SAMPLE_ROWS survey")

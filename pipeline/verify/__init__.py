@@ -11,19 +11,13 @@ rows                  each difference with its row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pipeline.lazily import lazily
 from pipeline.verify.findings import Difference, Verification
 
 if TYPE_CHECKING:
     from pipeline.verify.reconcile import Depth, verify
 
 __all__ = ["Depth", "Difference", "Verification", "verify"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pipeline.verify import reconcile
-
-    return getattr(reconcile, name)
+__getattr__ = lazily(__name__, reconcile="Depth verify")

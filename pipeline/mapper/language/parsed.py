@@ -12,9 +12,11 @@ import io
 import pickle
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import msgspec
 
 from pipeline import plugins
 from pipeline.mapper.language.call import Place
@@ -27,12 +29,16 @@ _FILE, _TEXT = "\0file", "\0text"
 """What stands in a pickle for the name and the text of the mapping; no mapping has these texts."""
 
 
+@lru_cache(maxsize=64)
 def parse(text: str, file: str) -> Mapping:
-    """The mapping of a text; `file` is what errors call it. Raises MappingError."""
+    """The mapping of a text; `file` is what errors call it. Raises MappingError. Cached: a job needs it again for each
+    window."""
     found = _entry(text)
     if found is not None:
         with suppress(Exception):  # of another version of msgspec it may be no mapping
-            mapping: Mapping = _Unpickler(found[0], {_FILE: file, _TEXT: text}).load()
+            unpickler = _Unpickler(io.BytesIO(found[0]))
+            unpickler.texts = {_FILE: file, _TEXT: text}
+            mapping: Mapping = unpickler.load()
             return mapping
     from pipeline.mapper.language import loader
 
@@ -45,12 +51,12 @@ class Places:
     def __init__(self, mapping: Mapping) -> None:
         self._file = mapping.file
         found = _entry(mapping.text)
-        if found is None:
-            from pipeline.mapper.language import loader
+        if found is not None:
+            self._outline: Outline = pickle.loads(found[1])
+            return
+        from pipeline.mapper.language import loader
 
-            self._outline = loader.outline(mapping.text, mapping.file)
-        else:
-            self._outline = pickle.loads(found[1])
+        self._outline = loader.outline(mapping.text, mapping.file)
 
     def of(self, *path: str | int) -> Place:
         """The place of a key, by the keys and the indexes that lead to it, or of the last of them that is there."""
@@ -77,10 +83,9 @@ def write_index(path: Path, texts: Iterable[str]) -> None:
     entries = {}
     for text in texts:
         pickled = io.BytesIO()
-        _Pickler(pickled, {text: _TEXT, _FILE: _FILE}).dump(loader.parse(text, _FILE))
-        outline = pickle.dumps(loader.outline(text, _FILE), pickle.HIGHEST_PROTOCOL)
-        entries[_digest(text)] = pickled.getvalue(), outline
-    path.write_bytes(pickle.dumps((_code(), entries), pickle.HIGHEST_PROTOCOL))
+        _Pickler(pickled).dump(msgspec.structs.replace(loader.parse(text, _FILE), text=_TEXT))
+        entries[_digest(text)] = pickled.getvalue(), pickle.dumps(loader.outline(text, _FILE))
+    path.write_bytes(pickle.dumps((_code(), entries)))
 
 
 def _entry(text: str) -> tuple[bytes, bytes] | None:
@@ -100,7 +105,7 @@ def _index() -> dict[bytes, tuple[bytes, bytes]]:
 
 def _code() -> bytes:
     """A digest of all code that decides what is parsed, and how."""
-    package = INDEX.parent.parent
+    package = Path(__file__).parent.parent
     files = [*package.rglob("*.py"), package.parent / "json_limits.py", *(package.parent / "extractors").glob("*.py")]
     digest = hashlib.blake2b()
     for file in sorted(files):
@@ -114,22 +119,12 @@ def _digest(text: str) -> bytes:
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out some texts, by what stands for them."""
-
-    def __init__(self, file: io.BytesIO, names: dict[str, str]) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._names = names
-
     def persistent_id(self, part: Any) -> str | None:
-        return self._names.get(part) if part.__class__ is str else None
+        return part if part.__class__ is str and part in (_FILE, _TEXT) else None
 
 
 class _Unpickler(pickle.Unpickler):
-    """Puts the texts that `_Pickler` left out into their places."""
-
-    def __init__(self, pickled: bytes, texts: dict[str, str]) -> None:
-        super().__init__(io.BytesIO(pickled))
-        self._texts = texts
+    texts: dict[str, str]
 
     def persistent_load(self, name: str) -> str:
-        return self._texts[name]
+        return self.texts[name]
