@@ -55,7 +55,7 @@ def ugly(folder: Path) -> tuple[Path, Path]:
 
 def test_an_ugly_export_shows_what_the_mapping_does_not_say(call: Any, tmp_path: Path) -> None:
     """References, columns, rows, keys, candidates and verbs, each with its numbers; on a terminal too, with the patch
-    at its end."""
+    at its end, which can be pasted: nothing is unmapped any more, and a second patch keeps those names."""
     mapping, export = ugly(tmp_path)
     said = call("mapping", "check", mapping, "--against", export, "--json")
     assert said.code == 0
@@ -89,12 +89,7 @@ def test_an_ugly_export_shows_what_the_mapping_does_not_say(call: Any, tmp_path:
     assert said.out.endswith(found["patch"])
     assert call("mapping", "check", mapping, "--all").code == 2
     assert call("mapping", "check", mapping, "--json").code == 2
-
-
-def test_the_patch_can_be_pasted(call: Any, tmp_path: Path) -> None:
-    """Appended to the mapping it is valid, and nothing is unmapped any more; a second patch keeps those names."""
-    mapping, export = ugly(tmp_path)
-    patch = call("mapping", "check", mapping, "--against", export, "--json").json["patch"]
+    patch = found["patch"]
     mapping.write_text(MAPPING + patch)
     after = call("mapping", "check", mapping, "--against", export, "--json").json
     assert (after["patch"], after["unnamed_rows"]) == ("", 0)

@@ -51,8 +51,9 @@ def test_the_tables_of_codes_states_and_keys_are_complete() -> None:
     assert [key for key in job_keys() if f"`{key}`" not in rows] == []
 
 
-def test_each_option_that_a_page_names_exists() -> None:
-    """An option is one of some command of backcast, or of `dask worker`."""
+def test_each_option_name_and_variable_of_a_page_exists() -> None:
+    """An option is one of some command of backcast, or of `dask worker`; modules and functions are where a page says;
+    an environment variable is in the code."""
     from pipeline.cli import cli
 
     tree = generate.command_tree(cli, None, "backcast")
@@ -62,10 +63,6 @@ def test_each_option_that_a_page_names_exists() -> None:
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", everything()))
     assert sorted(named - known - {"--help", "--nthreads", "--nworkers"}) == []
     assert len(named) > 50
-
-
-def test_each_name_and_variable_of_a_page_exists() -> None:
-    """Modules and functions are where a page says; an environment variable is in the code."""
     named = set(re.findall(r"\bpipeline(?:\.\w+)+", everything()))
     assert [name for name in sorted(named) if not _there(name)] == []
     assert named

@@ -134,14 +134,10 @@ def test_a_clock_that_is_wrong(ahead: int, level: str) -> None:
         assert level == "ok" or ("ahead of" if ahead > 0 else "behind") in check.detail
 
 
-@pytest.mark.parametrize("date", ["", "yesterday", "Sat, 31 Foo 2026"])
-def test_no_time_is_unknown(date: str) -> None:
-    """An answer without a readable Date proves nothing."""
-    assert compare_clocks(ServiceClock(date, NOW)).level == "unknown"
-
-
 def test_a_service_with_another_clock() -> None:
-    """The Date of the capture host counts, and without one that of management."""
+    """The Date of the capture host counts, and without one that of management; none that can be read proves nothing."""
+    for date in ("", "yesterday", "Sat, 31 Foo 2026"):
+        assert compare_clocks(ServiceClock(date, NOW)).level == "unknown"
     behind = format_datetime(datetime.now(UTC) - timedelta(hours=3), usegmt=True)
     with serving(lambda asked: Reply(400, b"", {"Date": behind})) as server:
         level, detail = look(server.url, personal="")["clock"]

@@ -63,7 +63,8 @@ def test_the_command_stops_at_a_bad_key(
 
 
 def test_a_capture_key_is_told_whose_it_is(ask: Asking) -> None:
-    """Of no project or of another one, as the project's own key proves; it says which of two projects is meant."""
+    """Of no project or of another one, as the project's own key proves; it says which of two projects is meant, and
+    whether there is one."""
     found = look(ask.service.url, key="phc_test_nobody", project="1")["capture_key_project"]
     assert found == ("stop", "the capture key is not that of project A (1)")
     found = look(ask.service.url, key="phc_test_b", project="1")["capture_key_project"]

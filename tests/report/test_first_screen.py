@@ -29,7 +29,6 @@ from pipeline.plan.sealed.manifest import (
     EventCounts,
     Example,
     MappingSeal,
-    PartSeal,
     PeopleSeal,
     ProfilesSeal,
     RowCounts,
@@ -327,17 +326,12 @@ def test_the_title_has_the_name_of_the_tool(tmp_path: Path, mapping: str, tool: 
     assert first_screen(report_of(tmp_path, tool=tool, mapping=sealed)).title == words
 
 
-@pytest.mark.parametrize(
-    ("parts", "words"),
-    [
-        ([part("a.csv", (1, 1, 0, 0))], "a.csv"),
-        ([part("a.csv", (1, 1, 0, 0)), part("b.csv", (1, 1, 0, 0))], "your own tables (2 files)"),
-    ],
-)
-def test_the_title_of_a_table_of_ones_own_is_its_file(tmp_path: Path, parts: list[PartSeal], words: str) -> None:
+def test_the_title_of_a_table_of_ones_own_is_its_file(tmp_path: Path) -> None:
     """`generic` is the name of a mapping, not of a source."""
     sealed = MappingSeal("generic", "d" * 64, MAPPING.format("generic", "Any table of events"))
-    assert first_screen(report_of(tmp_path, tool="generic", mapping=sealed, parts=parts)).title == words
+    for files, words in ((["a.csv"], "a.csv"), (["a.csv", "b.csv"], "your own tables (2 files)")):
+        parts = [part(file, (1, 1, 0, 0)) for file in files]
+        assert first_screen(report_of(tmp_path, tool="generic", mapping=sealed, parts=parts)).title == words
 
 
 def test_banner_and_tiles_name_what_cannot_be_undone(tmp_path: Path) -> None:

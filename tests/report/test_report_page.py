@@ -24,8 +24,9 @@ from tests.golden.report.small_plan import (
 from tests.support.rendered import HOSTILE, Page, hostile_plan, page_of, printed
 
 
-def test_hostile_text_stays_text_on_the_page(tmp_path: Path) -> None:
-    """Markup in names, rows, codes, options and the mapping adds no tag and no attribute to the page."""
+def test_hostile_text_stays_text_and_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    """Markup in names, rows, codes, options and the mapping adds no tag and no attribute; no other host is named,
+    nothing is loaded, links lead to files beside it, and values of rows are masked."""
     rejects = [
         Reject(HOSTILE, 3, 9, "read", "bad_json", HOSTILE, json.dumps({"event": HOSTILE, HOSTILE: 1})),
         Reject(HOSTILE, 4, 9, "validate", "missing_timestamp", HOSTILE, HOSTILE),
@@ -39,16 +40,16 @@ def test_hostile_text_stays_text_on_the_page(tmp_path: Path) -> None:
     assert "<script>alert(1)</script>" in hostile.text
     assert not {"\x1b", "\u202e"} & set(hostile.text)
     assert "{{ 7*7 }}" in hostile.text
-
-
-def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
-    """The page names no other host, loads nothing, and links only to files beside it."""
     page = page_of(tmp_path, small_plan())
     assert re.findall(r"https?:|src=|url\(|@import|<script|<link", page) == []
     assert Page(page).links == {"cells.jsonl", "rejects.jsonl"}
     assert "default-src 'none'" in page
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page
+    directory = plan_directory(tmp_path)
+    write_report(directory, small_plan())
+    assert "ada@example.com" in directory.rejects.read_text()
+    assert "ada@example.com" not in directory.report_html.read_text() + directory.report_json.read_text()
 
 
 SAID = (
@@ -153,14 +154,6 @@ def test_the_terminal_tells_copies_from_duplicates_and_a_dry_run_from_a_run() ->
     assert [line.split() for line in shown[2:]] == [["identities", "0", "2", "0"], ["events", "7", "0", "0"]]
     result = msgspec.structs.replace(result, events=SentCounts(12, already_settled=12, would_send=0))
     assert printed(steps.show_apply, result) == "Dry run: nothing is left to send.\n"
-
-
-def test_values_of_rows_are_masked_on_the_page(tmp_path: Path) -> None:
-    """An address that a rejected row holds is nowhere on the page or in report.json."""
-    directory = plan_directory(tmp_path)
-    write_report(directory, small_plan())
-    assert "ada@example.com" in directory.rejects.read_text()
-    assert "ada@example.com" not in directory.report_html.read_text() + directory.report_json.read_text()
 
 
 def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:

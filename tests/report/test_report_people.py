@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import tempfile
@@ -20,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from pipeline.api import plan_export
 from pipeline.errors import UnsafePlan
@@ -38,12 +36,12 @@ from pipeline.report.terminal import steps
 from pipeline.report.wording import DECISIONS, REASONS
 from pipeline.text import printable
 from tests.golden.report.small_plan import REHEARSAL, plan_directory, small_plan
+from tests.support.rendered import HOSTILE, printed
 
 pytestmark = pytest.mark.slow
 
 AS_OF = 1_767_225_600_000_000
 """2026-01-01: the instant of every plan here."""
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\u202e[red]{{ 7*7 }}"
 SHOWN = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\\x1b[31m\\u202e[red]{{ 7*7 }}"
 LONG = "d" * 200
 TYPES = ("company", "project", "team", "office", "region", "planet")
@@ -91,9 +89,7 @@ class Seen:
         return found
 
     def terminal(self, width: int = 200) -> str:
-        console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
-        steps.show_plan(console, self.plan, read_status(self.plan, self.directory), "plan")
-        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+        return printed(steps.show_plan, self.plan, read_status(self.plan, self.directory), "plan", width=width)
 
     def rows(self, heading: str) -> list[list[str]]:
         """The rows of the table under a heading of the page, its own headings left out."""

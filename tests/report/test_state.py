@@ -163,13 +163,19 @@ def test_a_verification_of_a_half_does_not_speak_for_the_whole(
         assert "before the last run: not compared since" in " ".join(call("status", directory).out.split())
 
 
-def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(call: Any, tmp_path: Path) -> None:
-    """Exit 5 with the service's text; nothing is called balanced, in --json neither is the cause missing."""
+def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 5 with the service's text; nothing is called balanced, in --json neither is the cause missing. It stays the
+    state when the rest was found: verified would say that all is there."""
     directory = planned(tmp_path, 20, files=1)
-    with serving(refusing(7)) as server:
-        words = ["apply", directory, "--to", server.url, "--workers", "0"]
-        said = call(*words)
-        again = call(*words, "--json")
+    with running(KEYS) as service, serving(refusing(7, url=service.url)) as server:
+        words = [directory, "--to", server.url, "--workers", "0"]
+        said = call("apply", *words)
+        again = call("apply", *words, "--json")
+        assert state_of(call, directory) == "sent-with-refusals"
+        monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
+        verified = call("verify", *words, "--api", service.url)
     assert (said.code, again.code, again.json["state"]) == (5, 5, "sent-with-refusals")
     _, first, counts, *others = said.out.splitlines()
     assert (first, counts.split(": ")[1]) == ("State: sent, 1 refused", "19 sent, 1 refused.")
@@ -182,20 +188,7 @@ def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(call: Any, t
             "Error: the service refused 1 event; the first: 400 no distinct_id",
             f"Try: list them, with their rows: backcast rejects {directory}",
         )
-    assert state_of(call, directory) == "sent-with-refusals"
-
-
-def test_what_was_refused_stays_the_state_when_the_rest_was_found(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Verified would say that all is there."""
-    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
-    directory = planned(tmp_path, 20, files=1)
-    with running(KEYS) as service:
-        with serving(refusing(7, url=service.url)) as server:
-            run(directory, server.url)
-        said = call("verify", directory, "--to", server.url, "--api", service.url, "--workers", "0")
-    assert (said.code, said.out.splitlines()[0]) == (0, "State: sent, 1 refused")
+    assert (verified.code, verified.out.splitlines()[0]) == (0, "State: sent, 1 refused")
     assert state_of(call, directory) == "sent-with-refusals"
 
 
