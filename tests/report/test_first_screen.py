@@ -25,14 +25,7 @@ from pipeline.models import Finding
 from pipeline.plan.checks.rows import REMEDIES
 from pipeline.plan.samples.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
 from pipeline.plan.sealed.freshness import check_applicable
-from pipeline.plan.sealed.manifest import (
-    EventCounts,
-    Example,
-    MappingSeal,
-    PeopleSeal,
-    ProfilesSeal,
-    RowCounts,
-)
+from pipeline.plan.sealed.manifest import EventCounts, Example, MappingSeal, PeopleSeal, ProfilesSeal, RowCounts
 from pipeline.plan.statistics.drift import Drift, LeftOut, Period, PropertySummary
 from pipeline.report.contents import Project, Report, Results, build_report, project_of
 from pipeline.report.measured import MeasuredRate

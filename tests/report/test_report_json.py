@@ -11,14 +11,7 @@ from pipeline.errors import UnsafePlan
 from pipeline.report.contents import Results, build_report
 from pipeline.report.machine import plan_object, write_report
 from pipeline.report.sections.events import years
-from tests.golden.report.small_plan import (
-    GOLDEN,
-    REHEARSAL,
-    VERIFICATION,
-    golden_report,
-    plan_directory,
-    small_plan,
-)
+from tests.golden.report.small_plan import GOLDEN, REHEARSAL, VERIFICATION, golden_report, plan_directory, small_plan
 
 
 def test_the_objects_of_a_plan_are_the_documented_ones() -> None:

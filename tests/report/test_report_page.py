@@ -15,12 +15,7 @@ from pipeline.report.machine import write_report
 from pipeline.report.page.html import render
 from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.terminal import steps
-from tests.golden.report.small_plan import (
-    REHEARSAL,
-    VERIFICATION,
-    plan_directory,
-    small_plan,
-)
+from tests.golden.report.small_plan import REHEARSAL, VERIFICATION, plan_directory, small_plan
 from tests.support.rendered import HOSTILE, Page, hostile_plan, page_of, printed
 
 

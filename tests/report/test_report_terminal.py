@@ -17,11 +17,7 @@ from pipeline.report.state import PlanStatus, State
 from pipeline.report.terminal import steps
 from pipeline.report.terminal.rejects_view import show_each, show_groups
 from pipeline.verify.findings import Difference
-from tests.golden.report.small_plan import (
-    REHEARSAL,
-    VERIFICATION,
-    small_plan,
-)
+from tests.golden.report.small_plan import REHEARSAL, VERIFICATION, small_plan
 from tests.support.deliveries import uuid
 from tests.support.rendered import HOSTILE, hostile_plan, plan_text, printed
 

@@ -16,23 +16,23 @@ from pipeline.report.contents import build_report
 from pipeline.report.page.html import render
 from pipeline.report.state import PlanStatus, State
 from pipeline.report.terminal import steps
-from tests.golden.report.small_plan import (
-    part,
-    plan_directory,
-    small_plan,
-)
+from tests.golden.report.small_plan import part, plan_directory, small_plan
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\u202e[red]{{ 7*7 }}"
 
 
 class Page(HTMLParser):
-    """The tags of a page, with the names of their attributes, and its text."""
+    """The tags of a page, with the names of their attributes, and its text: all of it, and tables and other texts by
+    the heading that they stand under."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: set[tuple[str, tuple[str, ...]]] = set()
         self.links: set[str] = set()
         self.words: list[str] = []
+        self.heading = self.within = ""
+        self.tables: dict[str, list[list[str]]] = {}
+        self.texts: dict[str, str] = {}
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -41,13 +41,29 @@ class Page(HTMLParser):
         self.links.update(place for place in places if not place.startswith("#"))
         if tag != "bdi":
             self.words.append(" ")
+        if tag in ("h1", "h2", "h3"):
+            self.within, self.heading = tag, ""
+        elif tag == "tr":
+            self.tables.setdefault(self.heading, []).append([])
+        elif tag in ("td", "th"):
+            self.within = tag
+            self.tables[self.heading][-1].append("")
 
     def handle_endtag(self, tag: str) -> None:
         if tag != "bdi":
             self.words.append(" ")
+        if tag == self.within:
+            self.within = ""
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
+        if self.within in ("h1", "h2", "h3"):
+            self.heading += data
+        elif self.within:
+            cell = self.tables[self.heading][-1]
+            cell[-1] = " ".join(f"{cell[-1]}{data}".split(" ")).strip("\n")
+        else:
+            self.texts[self.heading] = self.texts.get(self.heading, "") + data
 
     @property
     def text(self) -> str:
