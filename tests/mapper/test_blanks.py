@@ -143,7 +143,8 @@ def test_a_blank_property_is_left_out_where_it_is_renamed_and_read() -> None:
 
 
 def test_a_blank_value_decides_no_setting(tmp_path: Path) -> None:
-    """The first row of a file has what the mapping reads in it, and nothing else."""
+    """The first row of a file has what the mapping reads in it, and nothing else: neither a text that is declared nor
+    an empty column of cells."""
     setting = "settings: {kind: {says: a kind, one_of: [merges], found: /merged}}\n"
     row = {"name": "Seen", "device": "d-1", "at": "2023-01-02T03:04:05Z", "merged": "none"}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
@@ -154,6 +155,11 @@ def test_a_blank_value_decides_no_setting(tmp_path: Path) -> None:
         plan = plan_export([str(tmp_path / "rows.jsonl")], tmp_path / f"plan{len(found)}", PlanOptions(**asked))
         found.append(plan.options.settings)
     assert found == [{"kind": "merges"}, {}]
+    columns = "event_type,event_time,device_id,user_id,amplitude_id,$insert_id,merged_amplitude_id"
+    (tmp_path / "rows.csv").write_text(f"{columns}\nPlayed,2023-02-05 22:57:31,d-1,u-1,98,i-1,\n")
+    asked = {"mapping": "amplitude", "as_of": 1_767_225_600_000_000, "workers": 0}
+    plan = plan_export([str(tmp_path / "rows.csv")], tmp_path / "amplitude", PlanOptions(**asked))
+    assert (plan.rows.mapped, plan.options.settings) == (1, {})
 
 
 @pytest.mark.parametrize(
@@ -184,13 +190,3 @@ def test_a_new_mapping_of_a_table_agrees_with_its_plan(call: Any, tmp_path: Path
     assert """properties: '{"zip":"00001"}'""" in text
     assert "#   note: null, 100% missing" in text
     assert call("mapping", "test", mine).code == 0
-
-
-def test_a_blank_column_decides_no_setting(call: Any, tmp_path: Path) -> None:
-    """A value in the first row of a file shows that it holds merges; an empty column does not."""
-    row = "Played,2023-02-05 22:57:31,d-1,u-1,98,i-1,"
-    columns = "event_type,event_time,device_id,user_id,amplitude_id,$insert_id,merged_amplitude_id"
-    (tmp_path / "rows.csv").write_text(f"{columns}\n{row}\n")
-    printed = call("plan", tmp_path / "rows.csv", "-m", "amplitude", "-o", tmp_path / "plan", "--workers", "0")
-    assert printed.code == 0
-    assert "merged_ids" not in printed.out

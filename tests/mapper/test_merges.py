@@ -106,26 +106,18 @@ def mixpanel(at: int, event: str, **named: Any) -> dict[str, Any]:
     return {"event": event, "properties": {"time": 1_607_501_187 + at, "$insert_id": f"i{at}"} | properties}
 
 
-def test_what_a_browser_sends_joins_its_two_ids(tmp_path: Path) -> None:
-    """One person, by one merge that a record states."""
+def test_what_a_browser_sends_joins_its_two_ids_and_a_lost_merge_is_a_warning(tmp_path: Path) -> None:
+    """One person, by one merge that a record states; a record without two ids is counted among the skips, and no
+    ordinary skip: the warning has its place."""
     rows = [
         mixpanel(0, "Open", distinct_id="anon-1", _device_id="anon-1"),
+        mixpanel(1, "$identify", distinct_id="100"),
+        mixpanel(2, "$merge", distinct_id="100", _distinct_ids=["100"]),
         mixpanel(3, "$identify", distinct_id="100", _anon_distinct_id="anon-1"),
         mixpanel(8, "Buy", distinct_id="100", _user_id="100", _device_id="anon-1"),
     ]
     plan = planned(tmp_path, "mixpanel", rows)
-    assert (plan.events.phases["identities"], dict(plan.warnings)) == (1, {})
-    assert pairs(tmp_path)["anon-1", "100"] == "merge"
-
-
-def test_a_merge_that_is_lost_is_a_warning_with_its_place(tmp_path: Path) -> None:
-    """Counted among the skips as before, and no ordinary skip."""
-    rows = [
-        mixpanel(0, "Open", distinct_id="100"),
-        mixpanel(1, "$identify", distinct_id="100"),
-        mixpanel(2, "$merge", distinct_id="100", _distinct_ids=["100"]),
-    ]
-    plan = planned(tmp_path, "mixpanel", rows)
+    assert (plan.events.phases["identities"], pairs(tmp_path)["anon-1", "100"]) == (1, "merge")
     assert (dict(plan.skips), dict(plan.warnings)) == ({"incomplete_merge": 2}, {"incomplete_merge": 2})
     example = plan.examples["incomplete_merge"]
     assert (example.part, example.row, example.detail) == ("0.jsonl", 2, "it has only the id '100'")
