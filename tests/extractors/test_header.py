@@ -1,16 +1,23 @@
-"""A delimited file without a header: found out, never read as if its first row were names."""
+"""A delimited file without a header: found out, never read as if its first row were names. Its columns come from a
+mapping, or from a file beside it."""
 
 from __future__ import annotations
 
 import gzip
+import io
+import json
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline import extractors
-from pipeline.extractors.file_rules import FileRules
+from pipeline import extractors, plan_export
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.models import BrokenRow, Part
+from pipeline.options import PlanOptions
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 
 ROWS = "u-1,Signup,2023-01-02T03:04:05Z\nu-2,Login,2023-01-03T03:04:05Z\n"
@@ -47,11 +54,14 @@ def opened(path: Path, content: str, header: str = "") -> tuple[Part, list[str]]
     return source.parts[0], [note.code for note in source.notes]
 
 
-def rows_of(part: Part, size: int = 1 << 22) -> list[Any]:
+def rows_of(part: Part, size: int = 1 << 22, blanks: bool = True) -> list[Any]:
     """The rows of a part, for a size of block."""
-    return [
-        row for block in extractors.blocks(part, block_bytes=size) for row in extractors.rows(part, block, blanks=True)
-    ]
+    of_blocks = (extractors.rows(part, block, blanks=blanks) for block in extractors.blocks(part, block_bytes=size))
+    return [row for rows in of_blocks for row in rows]
+
+
+def rows_without_blanks(part: Part, size: int = 1 << 22) -> list[Any]:
+    return rows_of(part, size, blanks=False)
 
 
 @pytest.mark.parametrize("name", HEADLESS)
@@ -127,3 +137,152 @@ def test_a_survey_shows_the_same(call: Any, tmp_path: Path) -> None:
     for words in (("survey",), ("plan", "-m", "generic", "-o", tmp_path / "plan", *NAMES)):
         printed = call(*words, path, "--set", "header=maybe")
         assert (printed.code, printed.two_lines[0]) == (2, "Error: --set header=maybe is unknown")
+
+
+ENRICHED = ("app_id", "platform", "collector_tstamp", "event_id", *(f"field_{at}" for at in range(5, 132)))
+SNOWPLOW = FileRules(
+    columns=ENRICHED, like={"event_id": "uuid", "collector_tstamp": "time"}, delimiter="\t", quotes="none"
+)
+UUID = "c6ef3124-b53a-4b13-a233-0088f79dcbcb"
+ADOBE = FileRules(
+    columns_from="column_headers.tsv", delimiter="\t", quotes="none", escape="\\", encoding="iso-8859-1",
+    only=("hit_data*.tsv",),
+)  # fmt: skip
+ANY_HITS = replace(ADOBE, only=("*hit_data*.tsv",))
+HEADERS = b"hitid_high\thitid_low\tpagename\tdate_time\n"
+HITS = (
+    "18446744073709551615\t1\tZ\xfcrich \"x\"\t2023-01-02 03:04:05\n"
+    "2\t3\ta\\\tb\\\nc\\\\d\t2023-01-02 03:04:06\n"
+).encode("iso-8859-1")  # fmt: skip
+
+
+def enriched(*cells: str) -> bytes:
+    row = ["shop", "web", "2023-01-02 03:04:05.678", UUID, *cells]
+    return "\t".join(row + [""] * (131 - len(row))).encode() + b"\n"
+
+
+def opened_by(path: Path, rules: FileRules) -> list[Part]:
+    return list(extractors.open_source([str(path)], rules=rules).parts)
+
+
+@pytest.mark.parametrize("rules", [SNOWPLOW, FileRules(layouts=(SNOWPLOW, FileRules(columns=("a", "b"))))])
+@pytest.mark.parametrize("size", [100, 1 << 22])
+def test_a_file_without_header_has_the_columns_of_its_mapping(tmp_path: Path, rules: FileRules, size: int) -> None:
+    """131 fields, no quotes, empty means null; where no mapping is chosen the only layout that fits is taken."""
+    (tmp_path / "a.tsv.gz").write_bytes(
+        gzip.compress(enriched('"not quoted', '{"k":"v"}') + enriched() * 19 + b"short\n")
+    )
+    (part,) = opened_by(tmp_path / "a.tsv.gz", rules)
+    first, second, *_, third = rows_without_blanks(part, size)
+    assert first == {
+        "app_id": "shop", "platform": "web", "collector_tstamp": "2023-01-02 03:04:05.678", "event_id": UUID,
+        "field_5": '"not quoted', "field_6": '{"k":"v"}',
+    }  # fmt: skip
+    assert len(second) == 4
+    assert third == BrokenRow("bad_csv_row", "1 cell; the header has 131")
+    assert extractors.describe(part) == "CSV, 131 columns, delimiter tab, no quotes, no header, in gzip"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [enriched()[:-2] + b"\n", enriched().replace(UUID.encode(), b"c6ef"), enriched().replace(b"2023", b"x")],
+)
+def test_a_file_that_is_not_like_the_layout_has_other_columns(tmp_path: Path, content: bytes) -> None:
+    """One cell less, or a value of another kind."""
+    (tmp_path / "a.tsv").write_bytes(content * 3)
+    (part,) = opened_by(tmp_path / "a.tsv", FileRules(layouts=(SNOWPLOW,)))
+    assert part.dialect.header[3] != "event_id"
+
+
+def test_two_layouts_that_fit_are_no_guess(tmp_path: Path) -> None:
+    """The file is one without a header, as before; one with its header is read by it."""
+    (tmp_path / "a.csv").write_bytes(b"2023-01-02 03:04:05,b\n2023-01-02 03:04:06,c\n")
+    either = tuple(FileRules(columns=names) for names in (("at", "name"), ("time", "event")))
+    (part,) = opened_by(tmp_path / "a.csv", FileRules(layouts=either))
+    assert part.dialect.header == ("column_1", "column_2")
+    (part,) = opened_by(tmp_path / "a.csv", FileRules(layouts=either[:1]))
+    assert part.dialect.header == ("at", "name")
+    (tmp_path / "a.csv").write_bytes(b"at,name\n2023-01-02 03:04:05,b\n")
+    (part,) = opened_by(tmp_path / "a.csv", FileRules(columns=("at", "name")))
+    assert rows_without_blanks(part) == [{"at": "2023-01-02 03:04:05", "name": "b"}]
+
+
+EXPECTED = [
+    {
+        "hitid_high": "18446744073709551615", "hitid_low": "1", "pagename": 'Zürich "x"',
+        "date_time": "2023-01-02 03:04:05",
+    },
+    {"hitid_high": "2", "hitid_low": "3", "pagename": "a\tb\nc\\d", "date_time": "2023-01-02 03:04:06"},
+]  # fmt: skip
+
+
+def tar(path: Path, **members: bytes) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(f"./{name}.tsv")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("rules", [ADOBE, FileRules(layouts=(ADOBE, SNOWPLOW))])
+@pytest.mark.parametrize("place", ["folder", "archive", "archive of lookups"])
+def test_columns_come_from_a_file_beside(tmp_path: Path, rules: FileRules, place: str) -> None:
+    """In the folder, in the same archive, or in the archive of lookups; encoding and escapes are kept."""
+    if place == "folder":
+        (tmp_path / "column_headers.tsv").write_bytes(HEADERS)
+        (tmp_path / "hit_data.tsv").write_bytes(HITS)
+    elif place == "archive":
+        tar(tmp_path / "rs_2023-01-02.tar.gz", hit_data=HITS, browser=b"1\tChrome\n2\tSafari\n", column_headers=HEADERS)
+    else:
+        (tmp_path / "01-rs_2023-01-02.hit_data.tsv").write_bytes(HITS)
+        rules = FileRules(layouts=(ANY_HITS,)) if rules.layouts else ANY_HITS
+        tar(tmp_path / "rs_2023-01-02-lookup_data.tar.gz", column_headers=HEADERS)
+    parts = [part for part in opened_by(tmp_path, rules) if "hit_data" in part.path]
+    assert [rows_without_blanks(part, size) for part in parts for size in (20, 1 << 22)] == [EXPECTED, EXPECTED]
+
+
+def test_each_delivery_has_its_own_columns(tmp_path: Path) -> None:
+    """Those of another day say nothing, even where their number is the same; an error names the missing file."""
+    for day, headers in (("01", b"b\ta\n"), ("02", b"a\tb\n")):
+        tar(tmp_path / f"rs_2023-01-{day}-lookup_data.tar.gz", column_headers=headers)
+        (tmp_path / f"01-rs_2023-01-{day}.hit_data.tsv").write_bytes(b"1\t" + day.encode() + b"\n")
+    parts = opened_by(tmp_path, ANY_HITS)
+    rows = [rows_without_blanks(part) for part in parts if "hit_data" in part.path]
+    assert rows == [[{"b": "1", "a": "01"}], [{"a": "1", "b": "02"}]]
+    (tmp_path / "rs_2023-01-02-lookup_data.tar.gz").rename(tmp_path / "rs_2023-01-03-lookup_data.tar.gz")
+    with pytest.raises(UnreadableExport, match=r"01-rs_2023-01-02\.hit_data\.tsv has no header, and column_headers"):
+        opened_by(tmp_path, ANY_HITS)
+
+
+def test_utf16_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Matomo's CSV: the names and the cells are those of the text."""
+    text = 'idVisit,actionDetails,stadt\n1,"a, b",Zürich\n2,,\n'
+    (tmp_path / "a.csv").write_bytes(b"\xff\xfe" + text.encode("utf-16-le"))
+    (part,) = opened_by(tmp_path / "a.csv", NO_RULES)
+    assert rows_without_blanks(part, 10) == [
+        {"idVisit": "1", "actionDetails": "a, b", "stadt": "Zürich"},
+        {"idVisit": "2"},
+    ]
+
+
+def test_a_mapping_with_columns_is_recognised_and_planned(tmp_path: Path) -> None:
+    """From the file's columns to events, with the mapping's own section."""
+    mapping = {
+        "format": "backcast.mapping/1", "tool": "acme", "title": "Acme", "recognise": {"has": ["/collector_tstamp"]},
+        "files": {
+            "columns": list(ENRICHED), "like": {"event_id": "uuid"}, "delimiter": "\t", "quotes": "none",
+            "skip": ["*bad*"],
+        },
+        "event": {"const": "seen"}, "distinct_id": ["/app_id"], "uuid": "/event_id",
+        "time": [{"from": "/collector_tstamp", "space": "yes"}],
+    }  # fmt: skip
+    (tmp_path / "acme.yaml").write_text(json.dumps(mapping))
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "good.tsv").write_bytes(enriched("a"))
+    (tmp_path / "export" / "bad.tsv").write_bytes(enriched("b") * 2)
+    options = PlanOptions(mapping=str(tmp_path / "acme.yaml"), workers=0, as_of=1_767_225_600_000_000)
+    plan = plan_export(str(tmp_path / "export"), tmp_path / "plan", options)
+    assert (plan.rows.read, plan.rows.mapped) == (1, 1)
+    assert [(code, where) for code, where, _ in plan.notices if code == "left_out_file"] == [
+        ("left_out_file", "bad.tsv")
+    ]
