@@ -383,7 +383,7 @@ def test_a_query_has_its_time_its_bytes_and_its_rows() -> None:
         assert len(results(ask, "select repeat('x', 1000) from range(1000)")) == 1000
         cut = query(ask, "select range from (select range from range(2001) limit 2001)").json()
         assert (len(cut["results"]), cut["limit"], cut["hasMore"]) == (2000, 2000, True)
-        assert query(ask, "select 1 from range(2000) where range < 0").json()["hasMore"] is False
+        assert query(ask, "select 1 from range(2000)").json()["hasMore"] is False
         assert len(results(ask, "select 1 from range(2001) limit 2001")) == 2001
 
 
