@@ -1,12 +1,16 @@
-"""The verb for the start of a session: which numbers are one, and the session ids that are made of it."""
+"""Times that verbs read: the start of a session, the ids that are made of it, and times in a form of their own."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.errors import MappingError
+from pipeline.mapper.codegen.timeformat import TimeFormat
 from pipeline.mapper.verbs.session_start import start_of
 from pipeline.models import RejectReason
+from pipeline.timestamps import BadTime, Reading
 from pipeline.uuids import session_uuid
 from tests.support.small_mappings import mapper, properties
 
@@ -48,3 +52,24 @@ def test_a_session_start_stands_where_the_row_has_a_time_already() -> None:
     with pytest.raises(MappingError, match="row's time") as caught:
         mapper("skip: {when: {present: {session_start: a}}, code: x}\n")
     assert caught.value.line == 7
+
+
+FORM = "%d/%m/%y %H:%M:%S"
+TEXTS = st.tuples(*[st.integers(0, most) for most in (32, 13, 99, 25, 61, 61)]).map(
+    lambda parts: "{:02}/{:02}/{:02} {:02}:{:02}:{:02}".format(*parts)
+)
+WARM = TimeFormat(FORM)
+
+
+def read(form: TimeFormat, text: str) -> Reading | str:
+    try:
+        return form.read(text)
+    except BadTime as error:
+        return str(error)
+
+
+@given(TEXTS)
+def test_a_day_that_was_read_before_gives_the_same_time(text: str) -> None:
+    """Also where the hour, the minute or the second is none."""
+    read(WARM, text[:8] + " 00:00:00")
+    assert read(WARM, text) == read(TimeFormat(FORM), text)
