@@ -161,12 +161,6 @@ def test_types_that_were_not_chosen_are_cut_from_the_events_and_told(tmp_path: P
     assert plan.examples["left_out_group"].detail == "of no type that was chosen: t1, t2, t3, t4"
 
 
-def test_six_types_without_a_choice_stop_the_plan(tmp_path: Path) -> None:
-    """As for any tool: nothing is chosen for the operator."""
-    plan = planned(tmp_path, "posthog", [in_groups(1, **{f"t{number}": "k" for number in range(6)})])
-    assert [gate.name for gate in plan.gates if gate.level == "stop"] == ["group_types"]
-
-
 # -- Amplitude ---------------------------------------------------------------------------------------------
 
 
