@@ -26,8 +26,6 @@ from pipeline.options.pace import RateLimit, read_hours, read_limits, read_rate
 from tests.support.commands import in_process
 from tests.support.deliveries import AT_ONCE, OK, Asked, Reply, identities, landed, planned, run, serving
 
-pytestmark = pytest.mark.slow
-
 LIMITED = Response(ResponseKind.RETRY, 429, taken=False)
 DOWN = Response(ResponseKind.RETRY, 503)
 Service = Callable[[float, int], tuple[float, Response]]
