@@ -55,45 +55,38 @@ def test_keys_are_needed_but_for_a_dry_run(call: Any, tmp_path: Path, monkeypatc
         assert (said.code, name in said.two_lines[1]) == (2, True)
 
 
-@pytest.mark.parametrize(("columns", "width"), [("60", 60), ("", 110), ("wide", 110)])
-def test_what_is_piped_is_as_wide_as_columns_says(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str, width: int
-) -> None:
+def test_what_is_piped_is_as_wide_as_columns_says(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines that could be longer keep to COLUMNS, or to 110 of them; paths and commands are never folded."""
-    monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.chdir(tmp_path)
-    said = call("plan", export(Path("a-long-name-" * 12), 3), *generic(), "-o", "plan")
-    assert 50 < max(map(len, said.out.splitlines())) <= width
+    for columns, width in (("60", 60), ("", 110), ("wide", 110)):
+        monkeypatch.setenv("COLUMNS", columns)
+        said = call("plan", export(Path("a-long-name-" * 12), 3), *generic(), "-o", f"plan{columns}")
+        assert 50 < max(map(len, said.out.splitlines())) <= width
 
 
 NO_KEY = "Error: the project key does not look like a capture key"
 
 
-@pytest.mark.parametrize("dry", [True, False])
 def test_a_text_that_is_no_key_is_refused_before_anything_else(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`abc` for a region is exit 2, and so is a personal key anywhere; a dry run looks at the key alike."""
-    directory = planned(tmp_path, 3, target="us")
-    here = planned(tmp_path / "here", 3)
-    words = ["--yes", *(["--dry-run"] if dry else [])]
+    """`abc` for a region is exit 2, and so is a personal key anywhere; a dry run looks at the key alike. For another
+    service, which may give keys of any shape, it is one warning on stderr."""
+    far, here = planned(tmp_path, 3, target="us"), planned(tmp_path / "here", 3)
+    for words in (["--yes"], ["--yes", "--dry-run"]):
+        monkeypatch.setenv("BACKCAST_PROJECT_KEY", "abc")
+        said = call("apply", far, "--to", "us", *words)
+        assert (said.code, said.two_lines[0].startswith(NO_KEY), "abc" in said.err) == (2, True, False)
+        monkeypatch.setenv("BACKCAST_PROJECT_KEY", "phx_0123456789")
+        said = call("apply", here, "--to", "http://127.0.0.1:1", *words)
+        assert (said.code, "personal key" in said.two_lines[0], "phx_0123456789" in said.err) == (2, True, False)
+        options = ApplyOptions(dry_run="--dry-run" in words)
+        with pytest.raises(UsageError, match="personal key"):
+            pipeline.apply_plan(here, "http://127.0.0.1:1", options, project_key="phx_0123456789")
     monkeypatch.setenv("BACKCAST_PROJECT_KEY", "abc")
-    said = call("apply", directory, "--to", "us", *words)
-    assert (said.code, said.two_lines[0].startswith(NO_KEY), "abc" in said.err) == (2, True, False)
-    monkeypatch.setenv("BACKCAST_PROJECT_KEY", "phx_0123456789")
-    said = call("apply", here, "--to", "http://127.0.0.1:1", *words)
-    assert (said.code, "personal key" in said.two_lines[0], "phx_0123456789" in said.err) == (2, True, False)
-    with pytest.raises(UsageError, match="personal key"):
-        pipeline.apply_plan(here, "http://127.0.0.1:1", ApplyOptions(dry_run=dry), project_key="phx_0123456789")
-
-
-def test_an_odd_key_of_another_service_is_a_warning(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other services may give keys of any shape: one warning on stderr, and the plan is sent."""
-    monkeypatch.setenv("BACKCAST_PROJECT_KEY", "abc")
-    directory = planned(tmp_path, 3)
     with serving(scripted(Reply())) as server:
         for words in (["--dry-run"], []):
-            said = call("apply", directory, "--to", server.url, "--quiet", *words)
+            said = call("apply", here, "--to", server.url, "--quiet", *words)
             assert said.code == 0
             assert said.err.count("Warning: the project key does not look like a capture key") == 1
         assert len(server.asked) == 2

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import Busy
+from pipeline.errors import Busy, UsageError
 from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.state import read_facts, read_history
 from pipeline.ledger import lock_file, unlock
@@ -47,42 +47,30 @@ def test_one_run_of_a_job_at_a_time(tmp_path: Path, service: LocalService) -> No
     assert sent_once(service, rows)
 
 
-@pytest.mark.parametrize("dry", [True, False])
-def test_a_state_without_tables_is_none_yet(tmp_path: Path, service: LocalService, dry: bool) -> None:
-    """A run creates the file before its tables, which another process sees, and a crash leaves."""
+def test_a_state_without_tables_is_none_yet(tmp_path: Path, service: LocalService) -> None:
+    """A run creates the file before its tables, which another process sees, and a crash leaves. What a state knows is
+    settled is not settled for another job or another calendar."""
     days(tmp_path, 1)
-    job = write_job(tmp_path, service.url, until="2024-01-02")
-    state = tmp_path / "state/nightly/state.sqlite"
+    job = write_job(tmp_path, service.url, until="2024-01-02", state="kept")
+    state = tmp_path / "kept/state.sqlite"
     state.parent.mkdir(parents=True)
     state.touch()
-    assert read_facts(state) == {}
-    assert read_history(state) == ([], [])
-    assert outcomes(run(job, dry_run=dry))["2024-01-01"] == ("planned" if dry else "done")
+    assert (read_facts(state), read_history(state)) == ({}, ([], []))
+    assert outcomes(run(job, dry_run=True)) == {"2024-01-01": "planned"}
+    assert outcomes(run(job)) == {"2024-01-01": "done"}
+    for other in ({"window_timezone": "Asia/Tokyo"}, {"name": "other"}):
+        with pytest.raises(UsageError, match="belongs to the"):
+            run(write_job(tmp_path, service.url, state="kept", **other))
 
 
-@pytest.mark.parametrize(("key", "value"), [("window_timezone", "Asia/Tokyo"), ("job", "other")])
-def test_a_state_is_good_for_one_job_and_one_calendar(
-    tmp_path: Path, service: LocalService, key: str, value: str
-) -> None:
-    """What it knows is settled is not settled elsewhere."""
-    from pipeline.errors import UsageError
-
-    days(tmp_path, 1)
-    run(write_job(tmp_path, service.url, state="kept"))
-    given = {"to": service.url, "state": "kept"} | {key: value}
-    with pytest.raises(UsageError, match="belongs to the"):
-        run(write_job(tmp_path, **given))
-
-
-@pytest.mark.parametrize("dry", [True, False])
 def test_a_text_that_is_no_key_ends_a_run_before_anything_is_planned(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key is looked at as `apply` does, in a dry run too: exit 2, no folder."""
     job = write_job(tmp_path, "us")
-    for key in ("abc", "phx_0123456789"):
+    for key, more in (("abc", []), ("phx_0123456789", []), ("abc", ["--dry-run"])):
         monkeypatch.setenv("BACKCAST_PROJECT_KEY", key)
-        assert call("run", job, *(["--dry-run"] if dry else [])).code == 2
+        assert call("run", job, *more).code == 2
     assert not (tmp_path / "state").exists()
 
 

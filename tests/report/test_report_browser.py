@@ -16,22 +16,7 @@ from pipeline.api import survey_export
 from pipeline.identity.summary import Cluster, DecisionCount, MergeSummary, Partners
 from pipeline.ledger import FailureCount, RunHistory, SendingRate
 from pipeline.models import Finding, Reject
-from pipeline.plan.diff.result import (
-    CodeChange,
-    Consequences,
-    DayChange,
-    Diff,
-    EventExample,
-    NameChange,
-    PersonChange,
-    Persons,
-    PhaseChange,
-    PropertyChange,
-    Renamed,
-    Setting,
-    Shift,
-    Side,
-)
+from pipeline.plan.diff import result as diff
 from pipeline.plan.samples.source_pairs import SentProperty, SourceField, SourcePair, SourcePairs
 from pipeline.plan.sealed.manifest import (
     Example,
@@ -176,18 +161,20 @@ def written(folder: Path, page_of: Callable[[str], str]) -> dict[str, Path]:
     return found
 
 
-def full_diff(name: str) -> Diff:
+def full_diff(name: str) -> diff.Diff:
     """Two plans with differences of every kind, and `name` in every place that a text of an export can reach."""
-    side = Side(name, "d" * 64, name, name, name, "2021-11-01", "2021-11-30", {"read": 9}, {"events": 9})
-    return Diff(
+    side = diff.Side(name, "d" * 64, name, name, name, "2021-11-01", "2021-11-30", {"read": 9}, {"events": 9})
+    return diff.Diff(
         equal=False, compared=True, a=side, b=side,
-        settings=[Setting(name, name, name)], skips=[CodeChange(name, 1, 2)], rejects=[CodeChange("bad_json", 1, 2)],
-        phases={name: PhaseChange(9, 9, 1, 6, 2, 2) for name in PHASES}, changed={"timestamp": 6},
-        properties=[PropertyChange("events", name, 1, 1, 1, [(name, name)])],
-        names=[NameChange(name, 6, 2, 2)], days=[DayChange("2021-11-02", 6, 2, 2, 9, 9)],
-        renamed=[Renamed(name, name, 3)], shifts=[Shift(3_600.0, 3)], persons=Persons(2, [PersonChange(name, 6)]),
-        examples=[EventExample("changed", "u", (name, "2021-11-02T00:00:00Z"), (name, "2021-11-02T01:00:00Z"))],
-        consequences=Consequences(1, 1, 1, 1, 1, 1), totals={"names": 3, "properties": 3, "examples": 3},
+        settings=[diff.Setting(name, name, name)], skips=[diff.CodeChange(name, 1, 2)],
+        rejects=[diff.CodeChange("bad_json", 1, 2)],
+        phases={name: diff.PhaseChange(9, 9, 1, 6, 2, 2) for name in PHASES}, changed={"timestamp": 6},
+        properties=[diff.PropertyChange("events", name, 1, 1, 1, [(name, name)])],
+        names=[diff.NameChange(name, 6, 2, 2)], days=[diff.DayChange("2021-11-02", 6, 2, 2, 9, 9)],
+        renamed=[diff.Renamed(name, name, 3)], shifts=[diff.Shift(3_600.0, 3)],
+        persons=diff.Persons(2, [diff.PersonChange(name, 6)]),
+        examples=[diff.EventExample("changed", "u", (name, "2021-11-02T00:00:00Z"), (name, "2021-11-02T01:00:00Z"))],
+        consequences=diff.Consequences(1, 1, 1, 1, 1, 1), totals={"names": 3, "properties": 3, "examples": 3},
     )  # fmt: skip
 
 
