@@ -42,7 +42,7 @@ LOADS: dict[str, set[str]] = {
     "rejects PLAN --json": set(),
     "mapping list": {"rich"},
     "mapping new EXPORT -o NEW": {"numpy", "pipeline.extractors.discovery"},
-    "survey EXPORT": READS,
+    "survey EXPORT": {*READS, "pandas", "pyarrow"},
     "plan EXPORT -m mixpanel --timezone America/Los_Angeles -o NEW": {
         *TRANSFORMS, *READS, *REPORTS, "pipeline.plan.build",
     },

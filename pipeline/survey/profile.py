@@ -1,4 +1,4 @@
-"""Events by name, and times by hour, by month and against the receive time; numpy counts a chunk of times at once."""
+"""Events by name, and times by hour, by month and against the receive time; pandas counts a chunk of times at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_EVENTS = 10_000
 MOST_MONTHS = 1_200
 MOST_DAYS = 20_000
 CHUNK_ROWS = 50_000
-HOUR, DAY = 3_600_000_000, 86_400_000_000
-"""An hour and a day in µs."""
+DAY = 86_400_000_000
+"""A day in µs."""
 NAME_CHARACTERS = 200
 MOST_COUNTS = 200_000
 """More counts of an event in a month than this are only kept for the most frequent names."""
@@ -64,6 +64,8 @@ class Profile:
         """Count the times that were added since the last call."""
         if not self._times:
             return
+        import pandas as pd
+
         times, received = np.array(self._times, np.int64), np.array(self._received, np.int64).reshape(-1, 2)
         named = np.array(self._named, np.int64)
         self._times.clear()
@@ -72,11 +74,13 @@ class Profile:
         first, last = int(times.min()), int(times.max())
         self.first = first if self.first is None else min(self.first, first)
         self.last = last if self.last is None else max(self.last, last)
-        for hour, count in enumerate(np.bincount(times // HOUR % 24, minlength=24).tolist()):
-            self.hours[hour] += count
+        clock = pd.Series(times.astype("datetime64[us]")).dt
+        for hour, count in clock.hour.value_counts().items():
+            self.hours[int(str(hour))] += int(count)
+        for month, count in (clock.year * 100 + clock.month).value_counts().items():
+            year, number = divmod(int(str(month)), 100)
+            self.months[f"{year:04d}-{number:02d}"] += int(count)
         months = times.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
-        for month, count in zip(*(one.tolist() for one in np.unique(months, return_counts=True)), strict=True):
-            self.months[f"{1970 + month // 12:04d}-{month % 12 + 1:02d}"] += count
         both, counts = np.unique(np.stack((named, months), 1), axis=0, return_counts=True)
         self._by_month.update({(name, at): n for (name, at), n in zip(both.tolist(), counts.tolist(), strict=True)})
         if len(self._by_month) > MOST_COUNTS:
