@@ -89,7 +89,8 @@ def test_a_session_started_here_plans_sends_and_ends(tmp_path: Path) -> None:
             bucket.put(file.name, file.read_bytes())
         here = pipeline.plan_export(bucket.url, tmp_path / "here", PlanOptions(workers=0, **OPTIONS))
         code = f"from tests.engines.test_spark import commands; commands({bucket.url!r}, {str(to)!r}, {service.url!r})"
-        env = {"SPARK_LOCAL_DIRS": str(tmp_path), "PYTHONPATH": str(ROOT), "BACKCAST_PROJECT_KEY": service.capture_key}
+        folders = {"SPARK_LOCAL_DIRS": str(tmp_path), "LOOKED_AT": str(tmp_path)}  # workers are told another first
+        env = folders | {"PYTHONPATH": str(ROOT), "BACKCAST_PROJECT_KEY": service.capture_key}
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, check=True
         )
@@ -123,7 +124,7 @@ def commands(source: str, to: str, url: str) -> None:
 
 def _files_with_a_key(transformer: object, key: str) -> tuple[int, list[str]]:
     """How many files Spark has on its local disk, and those of them that have the key."""
-    files = [file for file in Path(os.environ["SPARK_LOCAL_DIRS"]).rglob("tmp*") if file.is_file()]
+    files = [file for file in Path(os.environ["LOOKED_AT"]).rglob("tmp*") if file.is_file()]
     return len(files), [str(file) for file in files if key.encode() in file.read_bytes()]
 
 
