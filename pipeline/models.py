@@ -85,8 +85,7 @@ class Part:
         return FileStatus(self.bytes, self.mtime_ns, self.etag)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """A fixed run of rows in a part: the unit of work, of resuming and of sealing.
 
     `offset` and `length` are bytes of the decompressed part (rows, for Parquet and Avro). `content` is None when the

@@ -25,7 +25,7 @@ from pipeline.text import printable
 
 MAX_MESSAGE = 4_000
 """Characters of an error that are shown."""
-COLLECT_EVERY = 50_000
+COLLECT_EVERY = 200_000
 """Objects after which Python looks for cycles. Its default, 700, takes an eighth of the time that a command loads."""
 
 COMMANDS = {
@@ -126,9 +126,9 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit with its code."""
     gc.set_threshold(COLLECT_EVERY, *gc.get_threshold()[1:])
+    # numpy would start a thread for each processor, for linear algebra that is not used here.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = run(arguments)
-    if "duckdb" in sys.modules:
-        gc.collect()  # it tells of objects that are left
     if "duckdb" not in sys.modules:  # it reports what it finds frozen as leaked
         gc.freeze()  # else Python looks for cycles in all that was loaded before it ends
     if code == 130:

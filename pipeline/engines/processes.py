@@ -10,8 +10,9 @@ import signal
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 
 def default_workers() -> int:

@@ -13,11 +13,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from pipeline.errors import BackcastError, MappingError
 from pipeline.extractors import blocks as read_blocks

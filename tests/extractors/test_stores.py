@@ -6,11 +6,11 @@ import gzip
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import pipeline
 from pipeline import storage

@@ -38,7 +38,7 @@ from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import CLOSING, BadQuery, SlowQuery, Store, Unavailable
 
 _START = (
-    "import gc, sys; gc.set_threshold(50_000); sys.modules['numpy'] = None; sys.path[:] = {path!r}; "
+    "import gc, sys; gc.set_threshold(200_000); sys.modules['numpy'] = None; sys.path[:] = {path!r}; "
     "from pipeline.local_service.query.worker import main; main({folder!r}, {memory}, {timezone!r})"
 )
 """Arrow does without numpy where there is none, and loads it in a third of the time that the process takes to start."""

@@ -14,7 +14,7 @@ from pipeline.charts.timeline import timeline
 from pipeline.clock_offsets import offset_name
 from pipeline.errors import UsageError
 from pipeline.files import may_replace, private, write_atomically
-from pipeline.plan.checks.files import files_of_days
+from pipeline.plan.file_dates import files_of_days
 from pipeline.report.page.html import environment
 from pipeline.report.terminal.survey_view import LEAST_MONTHS, about, clock_of, months_of, next_step_of, roles_of
 from pipeline.survey.shape import Survey

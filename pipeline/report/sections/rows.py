@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.charts.calendar import calendar
 from pipeline.extractors import describe
-from pipeline.plan.checks.files import files_of_days
+from pipeline.plan.file_dates import files_of_days
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
 
