@@ -10,8 +10,8 @@ VENV := .venv
 # What npm leaves behind where it has installed the client that tests/local_service/test_real_clients.py sends with, and
 # the schemas that tests/report/test_check_files.py compares with.
 NODE_CLIENT := tests/real_clients/node_modules/.package-lock.json
-# `tests/conftest.py` says how many processes.
-PYTEST := -m pytest -n auto --dist worksteal --durations=20 --durations-min=0.1
+# `tests/conftest.py` says how many processes, and in which order. What a file of tests shares is made in one of them.
+PYTEST := -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=0.1
 # What another Python can break: syntax and imports, the C part, numbers, dates, texts, files, processes.
 BREAKABLE := tests/test_*.py $(addprefix tests/,native extractors mapper encoder transform validator storage ledger) \
     tests/engines/test_local.py tests/cli/test_process.py tests/cli/test_ctrl_c.py tests/cli/test_help.py

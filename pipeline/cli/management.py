@@ -7,11 +7,11 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from pipeline.cli import common
 from pipeline.cli.flags import Command, takes
@@ -48,7 +48,8 @@ offset = click.option(
 every = click.option("--all", "every", is_flag=True, help="Every page, not only the first.")
 
 
-class Connection(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Connection:
     """The target, project and key of a command, and whether its answer is printed as JSON."""
 
     to: str

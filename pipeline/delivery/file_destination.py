@@ -243,7 +243,8 @@ def _manifest_for(folder: Path, plan: str, tool: str, bucket: str) -> FilesManif
     """The manifest of a folder, new where that is empty; and the same of a bucket, which one plan directory has."""
     manifest = read_manifest(str(folder))
     if manifest is None:
-        others = [path.name for path in folder.iterdir() if path.name != f"{MANIFEST}.lock"]
+        ours = (f"{MANIFEST}.lock", f"{MANIFEST}.new")  # the second one of a run that was killed before its first file
+        others = [path.name for path in folder.iterdir() if path.name not in ours]
         if others:
             raise UsageError(f"{folder} is not empty: it has {min(others)}", hint="name a folder that is new or empty")
         manifest = FilesManifest(plan, tool, writer=os.urandom(16).hex() if bucket else msgspec.UNSET)

@@ -152,7 +152,8 @@ class DaskEngine(UnitEngine):
         client = self._client
         assert client is not None
         run = secrets.token_hex(8)
-        config = client.submit(_given, self._config, key=f"backcast-config-{run}", pure=False)
+        with self._reached():
+            config = client.submit(_given, self._config, key=f"backcast-config-{run}", pure=False)
         in_order: deque[Future] = deque()
         numbers = counting()
         try:
@@ -163,7 +164,9 @@ class DaskEngine(UnitEngine):
                     if unit is None:
                         break
                     key = f"backcast-{run}-{next(numbers)}"
-                    in_order.append(client.submit(run_unit, config, self._digest, unit, key=key, pure=False, retries=0))
+                    with self._reached():
+                        submitted = client.submit(run_unit, config, self._digest, unit, key=key, pure=False, retries=0)
+                    in_order.append(submitted)
                 if not in_order:
                     return
                 yield self._result(in_order[0])

@@ -201,9 +201,11 @@ def test_a_bucket_that_cannot_be_claimed_gets_no_files(tmp_path: Path) -> None:
 
 
 def test_what_a_kill_left_half_written_is_cut(tmp_path: Path) -> None:
-    """Half a line of the file and of its record: the next run writes the same bytes as one that was not killed."""
+    """Half a manifest, and half a line of the file and of its record: the next run writes the same bytes as another."""
     plan = planned(tmp_path, 60, dialect="posthog", batch=10)
     to = tmp_path / "out"
+    to.mkdir()
+    (to / "manifest.json.new").write_bytes(b'{"for')
     with pytest.raises(Unfinished):
         pipeline.apply_plan(plan, f"file:{to}", ApplyOptions(workers=0, rate=100, max_duration=0.3))
     parts = list(to.glob("3-events/*.part"))

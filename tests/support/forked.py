@@ -54,7 +54,7 @@ class Forked:
         """The exit code; the signal that ended it where it is negative."""
         if self.returncode is None:
             self._connection.settimeout(seconds)
-            self.returncode = int(self._connection.recv(16))
+            self.returncode = forked_client.number(self._connection)
             self._connection.close()
         return self.returncode
 

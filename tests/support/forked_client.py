@@ -23,15 +23,23 @@ def ask(
     said = b"\0".join([*map(os.fsencode, texts), *variables])
     socket.send_fds(connection, [len(said).to_bytes(8, "big")], streams)
     connection.sendall(said)
-    return connection, int(connection.recv(16))
+    return connection, number(connection)
+
+
+def number(connection: socket.socket) -> int:
+    """The next number that the server says, each on a line: the process, later its exit code; -9 if it has ended."""
+    said = b""
+    while (byte := connection.recv(1)) not in (b"", b"\n"):
+        said += byte
+    return int(said or b"-9")
 
 
 def main() -> None:
     address, program, *words = sys.argv[1:]
     connection, process = ask(address, program, words, os.getcwd(), os.environ, [0, 1, 2])
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: os.kill(process, number))
-    code = int(connection.recv(16) or b"-9")
+    for one in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, lambda received, _: os.kill(process, received))
+    code = number(connection)
     if code < 0:
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)
