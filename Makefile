@@ -26,7 +26,7 @@ help:  ## list what can be asked for
 demo: $(VENV)/.installed  ## plan, rehearse and verify the bundled sample_data: the whole job, offline, no keys
 	$(VENV)/bin/backcast demo
 
-test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests, with the slow ones, on the default Python
+test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests on the default Python; the twenty slowest are listed at the end
 	@$(VENV)/bin/python $(PYTEST)
 
 test-pythons: $(VENV)/.dev  ## run the tests of what a Python can break on every other Python 3.11+ found here
