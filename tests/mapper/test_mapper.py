@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
 from functools import cache
 
 import msgspec
@@ -360,9 +359,9 @@ def _names(name: str) -> list[str]:
     def walk(given: object) -> None:
         if isinstance(given, Call):
             found.update(references_in(given))
-        elif is_dataclass(given) and not isinstance(given, type):
-            for field in fields(given):
-                walk(getattr(given, field.name))
+        elif isinstance(given, msgspec.Struct):
+            for field in given.__struct_fields__:
+                walk(getattr(given, field))
         elif isinstance(given, (tuple, list)):
             for one in given:
                 walk(one)
