@@ -100,7 +100,7 @@ def planned(
     )
     key = repr((rows, files, links, options))
     if key not in _plans:
-        made = _plans_folder() / str(len(_plans))
+        made = Path(mkdtemp(dir=_plans_folder()))  # a plan that fails leaves its folder
         pipeline.plan_export(export(made / "export", rows, files, links), made / "plan", options)
         _plans[key] = made
     made = _plans[key]
