@@ -137,10 +137,7 @@ def made_of(*rows: bytes) -> tuple[list[int], list[int], list[bytes]]:
     options = SealedOptions(as_of=AS_OF)
     mapper = TinyMapper(options)
     found = make_events(
-        JsonlRows(b"\n".join(rows)),
-        mapper,
-        Encoder("tiny", options),
-        ValidationContext.of(options, Limits()),
+        JsonlRows(b"\n".join(rows)), mapper, Encoder("tiny", options), ValidationContext.of(options, Limits())
     )
     return found.row_of, found.positions, found.events
 

@@ -47,11 +47,7 @@ def test_the_limit_itself_is_not_above_it() -> None:
 
 
 @settings(max_examples=12)
-@given(
-    counts=st.lists(st.integers(1, 12_000), max_size=6),
-    cut=st.integers(1, 9_999),
-    seed=st.integers(0, 9),
-)
+@given(counts=st.lists(st.integers(1, 12_000), max_size=6), cut=st.integers(1, 9_999), seed=st.integers(0, 9))
 def test_pieces_and_order_change_nothing(counts: list[int], cut: int, seed: int) -> None:
     """However the records are cut up and shuffled, the same ids are found."""
     whole = seen(*((number << 40, count) for number, count in enumerate(counts)))

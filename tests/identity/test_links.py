@@ -12,19 +12,13 @@ from pipeline.models import SealedOptions
 from pipeline.plan.sealed.phases import phase_blocks
 from pipeline.uuids import Hasher, namespace
 from tests.support import tiny_tool as tiny
-from tests.support.tiny_tool import AS_OF, HOUR, THEN, Made, make_plan, row, write
+from tests.support.tiny_tool import AS_OF, HOUR, THEN, planned, row
 
 
 def link(user: str, other: str, at: int | None = THEN, kind: str | None = None) -> dict[str, Any]:
     """A row that states a merge: `user` absorbs `other`."""
     members = {"id": user, "link": other, "at": at, "kind": kind}
     return {name: value for name, value in members.items() if value is not None}
-
-
-def planned(place: Path, *files: list[dict[str, Any]], **options: Any) -> Made:
-    """A plan of these files."""
-    paths = [write(place / f"{number}.jsonl", rows) for number, rows in enumerate(files)]
-    return make_plan(place / "plan", paths, **options)
 
 
 def test_a_merge_that_many_rows_state_is_one_link_and_never_an_event(tmp_path: Path) -> None:
@@ -86,19 +80,15 @@ def test_a_link_is_sent_as_the_service_reads_it() -> None:
     encoder = Encoder("tiny", SealedOptions(as_of=AS_OF, provenance=False))
     uuid = "0829736a-b140-570d-ac78-774cecf956e2"
     for kind, name, member in (("identify", "$identify", "$anon_distinct_id"), ("alias", "$create_alias", "alias")):
-        event = json.loads(encode_merge(SealedLink(kind, "u-1", "d-1", THEN, uuid, 3), encoder))
-        assert event == {
-            "event": name,
-            "properties": {"distinct_id": "u-1", member: "d-1", "$geoip_disable": True, "$ip": "127.0.0.1"},
-            "timestamp": "2023-09-23T00:00:00Z",
-            "uuid": uuid,
-        }
+        properties = {"distinct_id": "u-1", member: "d-1", "$geoip_disable": True, "$ip": "127.0.0.1"}
+        assert json.loads(encode_merge(SealedLink(kind, "u-1", "d-1", THEN, uuid, 3), encoder)) == {
+            "event": name, "properties": properties, "timestamp": "2023-09-23T00:00:00Z", "uuid": uuid,
+        }  # fmt: skip
 
 
 def test_links_are_read_back_in_blocks_of_five_thousand(tmp_path: Path) -> None:
     """So that the identities phase is as resumable as the events."""
     made = planned(tmp_path, [link(f"u-{number}", f"d-{number}") for number in range(5_001)])
     options = made.plan.options
-    mapper = tiny.TinyMapper(options)
-    blocks = list(phase_blocks("identities", made.plan, made.directory, mapper, options))
+    blocks = phase_blocks("identities", made.plan, made.directory, tiny.TinyMapper(options), options)
     assert [(number, len(events)) for number, events in blocks] == [(0, 5_000), (1, 1)]

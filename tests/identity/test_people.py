@@ -11,18 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.plan.sealed.freshness import open_plan
-from tests.support.people import (
-    CALLS,
-    Rows,
-    amplitude,
-    came_to,
-    groups,
-    mixpanel,
-    people,
-    planned,
-    segment,
-    sent,
-)
+from tests.support.people import CALLS, Rows, amplitude, came_to, groups, mixpanel, people, planned, segment, sent
 from tests.support.rehearsal import event, fresh, send
 
 pytestmark = pytest.mark.slow

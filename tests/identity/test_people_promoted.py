@@ -17,19 +17,7 @@ import pipeline
 from pipeline.errors import UnsafePlan
 from pipeline.options import ApplyOptions
 from tests.support.deliveries import COLUMNS
-from tests.support.people import (
-    CALLS,
-    IDS,
-    JANUARY,
-    TRAITS,
-    USERS,
-    Rows,
-    came_to,
-    people,
-    planned,
-    segment,
-    sent,
-)
+from tests.support.people import CALLS, IDS, JANUARY, TRAITS, USERS, Rows, came_to, people, planned, segment, sent
 from tests.support.rehearsal import Room, event, fresh, send
 
 pytestmark = pytest.mark.slow

@@ -43,14 +43,9 @@ def random_row(rng: random.Random, file: int, line: int) -> dict[str, Any]:
 def changed_row(rng: random.Random, row: dict[str, Any]) -> dict[str, Any]:
     """The row with one thing changed."""
     changes: list[dict[str, Any]] = [
-        {"event": "Renamed"},
-        {"distinct_id": "u-other"},
-        {"timestamp": row["timestamp"][:11] + "23:59:00Z"},
-        {"timestamp": "2023-02-01T00:00:00Z"},
-        {"plan": "changed"},
-        {"new": True},
-        {"$set": {"tier": "gold", "more": 1}},
-    ]
+        {"event": "Renamed"}, {"distinct_id": "u-other"}, {"timestamp": row["timestamp"][:11] + "23:59:00Z"},
+        {"timestamp": "2023-02-01T00:00:00Z"}, {"plan": "changed"}, {"new": 1}, {"$set": {"tier": "gold", "more": 1}},
+    ]  # fmt: skip
     return row | rng.choice(changes)
 
 
@@ -88,66 +83,46 @@ def two_plans(folder: Path, seed: int) -> tuple[Path, Path]:
     return planned(folder, a, "a"), planned(folder, b, "b", **asked[seed % len(asked)])
 
 
-def expected(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> dict[str, Any]:
-    """The same counts, from the two sets of events in memory."""
-    first, second = ({event["uuid"]: event for event in events} for events in (a, b))
-    kinds: Counter[str] = Counter()
-    names: Counter[tuple[str, str]] = Counter()
-    days: Counter[tuple[str, str]] = Counter()
+def flat(event: dict[str, Any]) -> dict[str, Any]:
+    """What is compared of an event, by name; members of `$set` one by one."""
+    properties = dict(event["properties"])
+    ours = {"event": event["event"], "timestamp": event["timestamp"], "day": event["timestamp"][:10]}
+    ours["distinct_id"] = properties.pop("distinct_id")
+    properties |= {f"$set.{name}": value for name, value in properties.pop("$set", {}).items()}
+    return ours | {f"properties.{name}": value for name, value in properties.items()}
+
+
+def expected(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> Counter[Any]:
+    """Every count of a comparison, from the two sets of events in memory."""
+    first, second = ({event["uuid"]: flat(event) for event in events} for events in (a, b))
+    found: Counter[Any] = Counter()
     people: set[str] = set()
-    properties: Counter[tuple[str, str]] = Counter()
-    what: Counter[str] = Counter()
     for uuid in first.keys() | second.keys():
-        old, new = first.get(uuid), second.get(uuid)
+        old, new = first.get(uuid, {}), second.get(uuid, {})
         if old == new:
             continue
-        some = old or new
-        assert some is not None
-        kind = "changed" if old and new else "only_a" if old else "only_b"
-        kinds[kind] += 1
-        names[some["event"], kind] += 1
-        days[some["timestamp"][:10], kind] += 1
-        people |= {one["properties"]["distinct_id"] for one in (old, new) if one}
+        some, kind = old or new, "changed" if old and new else "only_a" if old else "only_b"
+        found.update([kind, (some["event"], kind), (some["day"], kind)])
+        people |= {one["distinct_id"] for one in (old, new) if one}
         if old and new:
-            before, after = flat(old["properties"]), flat(new["properties"])
-            for name in before.keys() | after.keys():
-                how = "added" if name not in before else "removed" if name not in after else "changed"
-                if before.get(name, ...) != after.get(name, ...):
-                    properties[name, how] += 1
-            moved = old["properties"]["distinct_id"] != new["properties"]["distinct_id"]
-            other_day = old["timestamp"][:10] != new["timestamp"][:10]
-            what["event"] += old["event"] != new["event"]
-            what["distinct_id"] += moved
-            what["timestamp"] += old["timestamp"] != new["timestamp"]
-            what["day"] += other_day
-            what["properties"] += before != after
-            what["duplicated"] += old["event"] != new["event"] or moved or other_day
-    return {
-        "kinds": +kinds, "names": +names, "days": +days, "people": len(people), "properties": +properties,
-        "what": +what,
-    }  # fmt: skip
+            other = {name for name in old.keys() | new.keys() if old.get(name, ...) != new.get(name, ...)}
+            for name in other:
+                found[name, "added" if name not in old else "changed" if name in new else "removed"] += 1
+            found["properties", "changed"] += any(name.startswith("properties.") for name in other)
+            found["duplicated"] += not other.isdisjoint(("event", "distinct_id", "day"))
+    return +found + Counter(people=len(people))
 
 
-def flat(properties: dict[str, Any]) -> dict[str, Any]:
-    """Properties without the distinct_id, members of `$set` one by one."""
-    found = {name: value for name, value in properties.items() if name not in ("distinct_id", "$set")}
-    return found | {f"$set.{name}": value for name, value in properties.get("$set", {}).items()}
-
-
-def counted(diff: Diff) -> dict[str, Any]:
+def counted(diff: Diff) -> Counter[Any]:
     """What a comparison found, in that form."""
-    kinds = ("changed", "only_a", "only_b")
+    kinds, hows = ("changed", "only_a", "only_b"), ("added", "removed", "changed")
     assert diff.consequences is not None
-    return {
-        "kinds": +Counter({kind: getattr(diff.phases["events"], kind) for kind in kinds}),
-        "names": +Counter({(one.event, kind): getattr(one, kind) for one in diff.names for kind in kinds}),
-        "days": +Counter({(one.day, kind): getattr(one, kind) for one in diff.days for kind in kinds}),
-        "people": diff.persons.count,
-        "properties": +Counter(
-            {(one.name, how): getattr(one, how) for one in diff.properties for how in ("added", "removed", "changed")}
-        ),
-        "what": +Counter({**diff.changed, "duplicated": diff.consequences.duplicated}),
-    }
+    found = Counter({kind: getattr(diff.phases["events"], kind) for kind in kinds})
+    found.update({(one.event, kind): getattr(one, kind) for one in diff.names for kind in kinds})
+    found.update({(one.day, kind): getattr(one, kind) for one in diff.days for kind in kinds})
+    found.update({(f"properties.{one.name}", how): getattr(one, how) for one in diff.properties for how in hows})
+    found.update({(name, "changed"): count for name, count in diff.changed.items()})
+    return +found + Counter(people=diff.persons.count, duplicated=diff.consequences.duplicated)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -206,27 +181,20 @@ def test_merges_groups_and_profiles_are_matched_by_their_ids(tmp_path: Path) -> 
     a = planned_in_phases(tmp_path / "a", groups=12, persons=7)
     b = planned_in_phases(tmp_path / "b", groups=10, persons=5)
     phases = pipeline.diff_plans(a, b, DiffOptions(workers=0)).phases
-    counts = {name: (one.same, one.changed, one.only_a, one.only_b) for name, one in phases.items()}
-    assert counts == {"identities": (7, 0, 0, 0), "groups": (10, 0, 2, 0), "events": (40, 0, 0, 0),
-                      "persons": (5, 0, 2, 0)}  # fmt: skip
+    assert {name: (one.same, one.changed, one.only_a, one.only_b) for name, one in phases.items()} == {
+        "identities": (7, 0, 0, 0), "groups": (10, 0, 2, 0), "events": (40, 0, 0, 0), "persons": (5, 0, 2, 0),
+    }  # fmt: skip
 
 
 def test_a_changed_profile_names_its_property(tmp_path: Path) -> None:
     """The instant of a plan, which dates profiles without a time, is no difference."""
-    row = random_row(random.Random(1), 0, 0)
     people = [{"$distinct_id": f"u-{one}", "$properties": {"plan": "free"}} for one in range(3)]
-    plans = []
-    for number, name in enumerate(("a", "b")):
-        export = tmp_path / f"export-{name}"
-        export.mkdir()
-        people[0]["$properties"] = {"plan": "pro"} if number else {"plan": "free"}
-        events = {"event": row["event"], "properties": {"time": 1672531200, "distinct_id": "u-1", "$insert_id": "i"}}
-        (export / "events.jsonl").write_text(json.dumps(events) + "\n", "utf-8")
-        (export / "people.jsonl").write_text("".join(json.dumps(one) + "\n" for one in people), "utf-8")
-        options = PlanOptions(mapping="mixpanel", timezone="UTC", workers=0, as_of=AS_OF + number * 1_000_000)
-        pipeline.plan_export(export, tmp_path / name, options)
-        plans.append(tmp_path / name)
-    diff = pipeline.diff_plans(*plans, DiffOptions(workers=0))
+    event = {"event": "Seen", "properties": {"time": 1672531200, "distinct_id": "u-1", "$insert_id": "i"}}
+    asked = {"mapping": "mixpanel", "timezone": "UTC", "uuids": False}
+    a = planned(tmp_path, {"events.jsonl": [event], "people.jsonl": people}, "a", **asked)
+    people[0]["$properties"] = {"plan": "pro"}
+    b = planned(tmp_path, {"events.jsonl": [event], "people.jsonl": people}, "b", as_of=AS_OF + 1_000_000, **asked)
+    diff = pipeline.diff_plans(a, b, DiffOptions(workers=0))
     one = diff.phases["persons"]
     assert (one.same, one.changed, one.only_a, one.only_b) == (2, 1, 0, 0)
     assert [(item.phase, item.name.split(".")[-1], item.changed) for item in diff.properties] == [

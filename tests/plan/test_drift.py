@@ -25,32 +25,15 @@ from pipeline.transform.drift import KINDS, MOST_DISTINCT, DriftCounts, Packed, 
 from tests.golden.samples import AS_OF
 
 COUNTERS: list[Any] = [DriftCounts, *([native.Drift] if AVAILABLE else [])]
-VALUES: list[Any] = [
-    None, "", "  ", " a", "Kraków", "12", "-1.5", "012", "1.", "1e5", "0.5", "-", 0, -7, 2**53, 2**53 + 1, -(2**53) - 1,
-    10**30, 1.5, 1e300, True, False, {}, {"a": ["}", '"']}, [], [1, {"b": "]"}], 'a "quote" and a \\', "127.0.0.1",
-    "x" * 99, "x" * 100, "é😀\\" * 40, "\n" * 120,
-]  # fmt: skip
+VALUES: dict[str, list[Any]] = {
+    "null": [None], "blank": ["", "  "], "boolean": [True, False], "integer": [0, -7, 2**53], "decimal": [1.5, 1e300],
+    "large integer": [2**53 + 1, -(2**53) - 1, 10**30], "numeric text": ["12", "-1.5", "0.5"],
+    "object": [{}, {"a": ["}", '"']}], "list": [[], [1, {"b": "]"}]],
+    "text": [" a", "Kraków", "012", "1.", "1e5", "-", 'a "quote" and a \\', "127.0.0.1", "x" * 99, "x" * 100,
+             "é😀\\" * 40, "\n" * 120],
+}  # fmt: skip
+KIND_OF = {json.dumps(value): kind for kind, values in VALUES.items() for value in values}
 NAMES = ["plan", "ü x", 'quo"te', "$ip", "city", "", "n" * 50]
-
-
-def family_of(value: Any) -> str:
-    """One of KINDS, by what Python reads."""
-    if value is None:
-        return "null"
-    if isinstance(value, str):
-        if not value.strip(" "):
-            return "blank"
-        number = value.removeprefix("-")
-        whole, dot, rest = number.partition(".")
-        digits = whole.isascii() and whole.isdigit() and (not dot or (rest.isascii() and rest.isdigit()))
-        return "numeric text" if digits and (whole == "0" or whole[0] != "0") and len(value) <= 20 else "text"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "integer" if abs(value) <= 2**53 else "large integer"
-    return {float: "decimal", dict: "object", list: "list"}[type(value)]
-
-
 Event = tuple[str, int, dict[str, Any]]
 """Its name, its time in µs, its properties."""
 
@@ -81,12 +64,12 @@ def counted(counter: Any, events: list[Event], place: int = 0, run: int = 7) -> 
 def some_events(seed: int, count: int) -> list[Event]:
     """Events of all kinds of values, over four months and one day before 1970."""
     chance = Random(seed)
-    days = [-1, *range(18_000, 18_120)]
+    days, values = [-1, *range(18_000, 18_120)], [value for some in VALUES.values() for value in some]
     return [
         (
             chance.choice(["Viewed", "Bought", "Äh 灯"]),
             chance.choice(days) * DAY + chance.randrange(DAY),
-            {name: chance.choice(VALUES) for name in chance.sample(NAMES, chance.randrange(len(NAMES)))},
+            {name: chance.choice(values) for name in chance.sample(NAMES, chance.randrange(len(NAMES)))},
         )
         for _ in range(count)
     ]
@@ -114,36 +97,27 @@ def test_every_value_is_counted_by_type_month_and_property(counter: Any) -> None
     series, entries = story(one.take())
     months = [str(np.datetime64(time // DAY, "D").astype("datetime64[M]")) for _, time, _ in events]
     assert Counter(series.values()).total() == len(set(zip((name for name, _, _ in events), months, strict=True)))
-    kinds: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
-    days: dict[tuple[str, str, str], set[int]] = defaultdict(set)
-    first: dict[tuple[str, str, str, str], int] = {}
-    values: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-    longest: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    said: dict[tuple[str, str, str], list[tuple[int, int, Any]]] = defaultdict(list)
     for row, ((event, time, properties), month) in enumerate(zip(events, months, strict=True)):
         for name, value in properties.items():
-            if name == "$ip" and value == "127.0.0.1":
-                continue
-            key = event, month, name
-            kind = family_of(value)
-            kinds[key][kind] += 1
-            days[key].add(time // DAY)
-            first.setdefault((*key, kind), row)
-            if kind not in ("null", "blank"):
-                values[key].add(json.dumps(value))
-            if kind == "text" and len(value) >= 100:
-                longest[key].append(len(value))
+            if (name, value) != ("$ip", "127.0.0.1"):
+                said[event, month, name].append((row, time // DAY, value))
     found = {
         (event, str(np.datetime64(month, "M")), name): unpacked(one) for (event, month, name), one in entries.items()
     }
-    assert found.keys() == kinds.keys()
+    assert found.keys() == said.keys()
     for key, one_ in found.items():
-        assert {kind: count for kind, count in zip(KINDS, one_.counts, strict=True) if count} == kinds[key]
-        assert {kind: row for kind, row in zip(KINDS, one_.places, strict=True) if row < 2**63} == {
-            kind: first[(*key, kind)] for kind in kinds[key]
-        }
-        assert (one_.first, one_.last) == (min(days[key]), max(days[key]))
-        assert len(one_.hashes) == len(values[key])
-        lengths = longest[key]
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, _, value in said[key]:
+            rows[KIND_OF[json.dumps(value)]].append(row)
+        counts, first = (dict(zip(KINDS, numbers, strict=True)) for numbers in (one_.counts, one_.places))
+        assert {kind: count for kind, count in counts.items() if count} == {kind: len(rows[kind]) for kind in rows}
+        assert {kind: row for kind, row in first.items() if row < 2**63} == {kind: rows[kind][0] for kind in rows}
+        days = [day for _, day, _ in said[key]]
+        assert (one_.first, one_.last) == (min(days), max(days))
+        different = {json.dumps(value) for *_, value in said[key]}
+        assert len(one_.hashes) == sum(KIND_OF[value] not in ("null", "blank") for value in different)
+        lengths = [len(value) for *_, value in said[key] if isinstance(value, str) and len(value) >= 100]
         expected = (len(lengths), max(lengths), lengths.count(max(lengths))) if lengths else (0, 0, 0)
         assert one_.long[:3] == expected
 

@@ -21,9 +21,7 @@ from pipeline.transform.event_keys import KEY, KEYLESS
 from pipeline.transform.tasks import DuplicateDecision
 from tests.support import tiny_tool as tiny
 from tests.support.sent_events import planned as mapped_events
-from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
-
-# -- decided by a handful of records at a time, against a naive reference ---------------------------------------
+from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, planned, row, write
 
 
 class Key(NamedTuple):
@@ -67,10 +65,8 @@ def naive(keys: list[Key], collapse: bool) -> dict[tuple[int, int, int], tuple[i
         best = max(group, key=lambda key: (key.received, key.time, key.content, [-place for place in key[6:9]]))
         for key in group:
             if key != best:
-                decided[key[6:9]] = (
-                    0,
-                    "duplicate_event" if key.keyless or key.content == best.content else "superseded",
-                )
+                equal = key.keyless or key.content == best.content
+                decided[key[6:9]] = (0, "duplicate_event" if equal else "superseded")
     return decided
 
 
@@ -150,9 +146,8 @@ def test_copies_are_decided_as_a_naive_look_decides_them(
     for one in counts:
         dropped.update(one.dropped)
     assert sum(one.clashes for one in counts) == sum(_clashes(keys))
-    assert dropped == Counter(
-        (0, key.time // DAY, code) for key in keys if (code := expected.get(key[6:9], (0, ""))[1])
-    )
+    out = [(key, code) for key in keys if (code := expected.get(key[6:9], (0, ""))[1])]
+    assert dropped == Counter((0, key.time // DAY, code) for key, code in out)
 
 
 def test_more_rows_of_one_uuid_than_fit_are_numbered_through(tmp_path: Path) -> None:
@@ -178,15 +173,6 @@ def test_a_row_is_out_when_all_its_events_are_and_has_the_code_of_its_first(tmp_
         DuplicateDecision(2, 0, 0, "duplicate_event"),
     ]  # fmt: skip
     assert rows_out(found) == (Counter({"superseded": 1}), 1)
-
-
-# -- through a whole plan -----------------------------------------------------------------------------------------
-
-
-def planned(place: Path, *files: list[dict[str, Any]], **options: Any) -> Made:
-    """A plan of these files."""
-    paths = [write(place / f"{number}.jsonl", rows) for number, rows in enumerate(files)]
-    return make_plan(place / "plan", paths, **options)
 
 
 def notes(made: Made) -> list[str | None]:
@@ -225,9 +211,7 @@ def test_of_copies_equal_in_time_the_same_one_wins_whatever_their_order(tmp_path
     assert "the greater digest of the values decides" in example.detail
 
 
-@pytest.mark.parametrize(
-    ("shown", "one", "other"), [(False, "•••", "•••"), (True, "first", "second")], ids=["masked", "shown"]
-)
+@pytest.mark.parametrize(("shown", "one", "other"), [(False, "•••", "•••"), (True, "first", "second")])
 def test_what_differs_in_a_superseded_row_is_named(tmp_path: Path, shown: bool, one: str, other: str) -> None:
     """Each property with both values, masked unless they are asked for, and the time."""
     rows = [row(key="k", note="first", got=1), row(key="k", note="second", got=2, at=THEN + HOUR)]

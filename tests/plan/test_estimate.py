@@ -117,12 +117,7 @@ def test_the_command_writes_nothing(call: Any, tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_what_cannot_be_estimated_is_said(
-    call: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    code: int,
-    said: str,
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, said: str
 ) -> None:
     """With what to do about it."""
     export(tmp_path / "export", 10)

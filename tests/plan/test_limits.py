@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
 
-from tests.support.tiny_tool import DAY, THEN, Made, make_plan, row, write
-
-
-def planned(place: Path, *files: list[dict[str, Any]], **options: Any) -> Made:
-    """A plan of these files."""
-    paths = [write(place / f"{number}.jsonl", rows) for number, rows in enumerate(files)]
-    return make_plan(place / "plan", paths, **options)
-
+from tests.support.tiny_tool import DAY, THEN, make_plan, planned, row, write
 
 ROWS = [row(key=str(number), number=number) for number in range(5)]
 

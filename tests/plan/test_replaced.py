@@ -146,11 +146,12 @@ while not ended:
 
 
 def test_whenever_planning_is_killed_the_old_plan_or_the_new_one_is_there(tmp_path: Path) -> None:
-    """Before each change that it makes to a file in turn; and whichever plan it is, it is whole."""
+    """Before each change that it makes to a file in turn; and whichever plan it is, it is whole: of the old one nothing
+    is left beside the new one but a person's own file and what it was made of a pipe."""
     old = make_plan(tmp_path / "old", [write(tmp_path / "old.jsonl", [row("Old", key="k"), row("Old", key="k"), "{"])])
     new = make_plan(tmp_path / "new", [write(tmp_path / "new.jsonl", [row("New", key="n")])])
     old.directory.rehearsal.mkdir()
-    for name in ("rehearsal/store.duckdb", "report.html", "excluded-ids.txt", "notes.txt"):
+    for name in ("rehearsal/store.duckdb", "report.json", "report.html", "excluded-ids.txt", "notes.txt", "stdin"):
         (old.directory.path / name).write_text("old")
     words = [sys.executable, "-c", STOPPED, str(old.directory.path), str(new.directory.path), str(tmp_path / "plan")]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
@@ -159,7 +160,7 @@ def test_whenever_planning_is_killed_the_old_plan_or_the_new_one_is_there(tmp_pa
         {name: text.decode(errors="replace") for name, text in contents(one.directory.path).items() if name != LOCK}
         for one in (old, new)
     )
-    after["notes.txt"] = "old"
+    after |= {"notes.txt": "old", "stdin": "old"}
     left = [
         {name: text for name, text in json.loads(line).items() if not name.startswith(UNFINISHED)}
         for line in done.stdout.splitlines()

@@ -186,6 +186,12 @@ def make_plan(
     return Made(load(place), place, frozenset(excluded))
 
 
+def planned(place: Path, *files: list[dict[str, Any]], **options: Any) -> Made:
+    """A plan of files of these rows, in `place`/plan."""
+    paths = [write(place / f"{number}.jsonl", rows) for number, rows in enumerate(files)]
+    return make_plan(place / "plan", paths, **options)
+
+
 def identity_of(event: dict[str, Any]) -> tuple[str, str, str, str]:
     """What the service tells events apart by."""
     return event["uuid"], event["event"], event["properties"]["distinct_id"], event["timestamp"]

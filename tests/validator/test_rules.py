@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pipeline.extractors import blocks, open_source, rows
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.mapper.language.loader import parse
-from pipeline.models import BrokenRow, GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
+from pipeline.models import GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
 from pipeline.transform.events import Events
 from pipeline.transform.observer import Observation
@@ -153,67 +154,22 @@ def test_an_event_may_have_900_kib_and_no_byte_more() -> None:
     assert [reject.code for reject in made.rejects] == ["event_too_large"]
 
 
-# -- the fast path ------------------------------------------------------------------------------------------
-
-
-class FromDrafts:
-    """A mapper that gives the draft of each row by its number."""
-
-    tool = "tiny"
-    opens = ()
-    map_members = None
-    equal_by_values = False
-    hasher = tiny.TinyMapper(SealedOptions(as_of=AS_OF)).hasher
+class FromDrafts(tiny.TinyMapper):
+    """A mapper that gives a copy of the next draft for each row, since encoding may take one apart."""
 
     def __init__(self, drafts: list[UnvalidatedEvent]) -> None:
-        self.drafts = iter(drafts)
+        super().__init__(SealedOptions(as_of=AS_OF))
+        self.drafts = iter(deepcopy(drafts))
 
     def map_row(self, record: Record, observe: bool = False, scan: Any = None) -> UnvalidatedEvent:
-        """The next one."""
         return next(self.drafts)
 
 
-class Lines:
-    """Rows of nothing: what they become is the mapper's to say."""
-
-    warnings: list[tuple[int, str, str]] = []  # noqa: RUF012 - a protocol's member
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __iter__(self) -> Any:
-        """An empty record for each."""
-        record: Record | BrokenRow
-        for _ in range(self.count):
-            record = {}
-            yield record
-
-    def offset(self, row: int) -> int:
-        """Nowhere."""
-        return row
-
-    def text(self, row: int) -> str:
-        """Nothing."""
-        return ""
-
-    def canonical(self, row: int) -> bytes:
-        """Each row is its number."""
-        return b"%d" % row
-
-
 def walk(drafts: list[UnvalidatedEvent], options: SealedOptions, limits: Limits, excluded: frozenset[str]) -> Events:
-    """What make_events makes of drafts."""
-    return make_events(
-        Lines(len(drafts)),
-        FromDrafts(drafts),
-        Encoder("tiny", options),
-        ValidationContext.of(options, limits, excluded),
-    )
-
-
-def ids_of(made: Events) -> list[str]:
-    """The distinct_id of each event."""
-    return [json.loads(event)["properties"]["distinct_id"] for event in made.events]
+    """What make_events makes of drafts, each in a row of its own."""
+    lines = JsonlRows(b"".join(b'{"row":%d}\n' % row for row in range(len(drafts))))
+    context = ValidationContext.of(options, limits, excluded)
+    return make_events(lines, FromDrafts(drafts), Encoder("tiny", options), context)
 
 
 NAMES = st.sampled_from([None, "", " ", "Seen", "Seen", "Seen", "é" * 200, "x" * 201, SMILE * 101])
@@ -254,10 +210,7 @@ GOOD = st.builds(
     st.sampled_from([frozenset[str](), frozenset({"u-2"})]),
 )
 def test_the_fast_path_agrees_with_the_rules(
-    drafts: list[UnvalidatedEvent],
-    allow_recent: bool,
-    window: tuple[int | None, int | None],
-    excluded: frozenset[str],
+    drafts: list[UnvalidatedEvent], allow_recent: bool, window: tuple[int | None, int | None], excluded: frozenset[str]
 ) -> None:
     """A row that make_events waves through is one that every rule lets pass; all others have the rule's code."""
     options = SealedOptions(as_of=AS_OF, allow_recent=allow_recent, since=window[0], until=window[1])
@@ -269,14 +222,15 @@ def test_the_fast_path_agrees_with_the_rules(
         code = skip_code(one.time, (one.distinct_id,), chosen)
         fault = None if code else check(one, chosen)
         if not code and fault is None:
-            written = draft_copy(one)
+            written = deepcopy(one)
             written.uuid = "00000000-0000-0000-0000-000000000000"
             fault = event_too_large(encoder.encode(written), chosen)
         expected.append(
             ("skip", code) if code else ("reject", fault.code) if fault else ("event", one.distinct_id or "")
         )
-    made = walk([draft_copy(one) for one in drafts], options, limits, excluded)
-    assert ids_of(made) == [name for what, name in expected if what == "event"]
+    made = walk(drafts, options, limits, excluded)
+    sent = [json.loads(event)["properties"]["distinct_id"] for event in made.events]
+    assert sent == [name for what, name in expected if what == "event"]
     assert [reject.code for reject in made.rejects] == [name for what, name in expected if what == "reject"]
     assert sorted(made.skips.elements()) == sorted(name for what, name in expected if what == "skip")
     assert made.rows == len(drafts) == made.mapped + made.skips.total() + len(made.rejects)
@@ -310,7 +264,7 @@ def test_a_rule_that_is_added_holds_on_every_row(data: st.DataObject) -> None:
             added = (*validate.RULES[:at], refusing(name, refuses), *validate.RULES[at:])
             patch.setattr(validate, "RULES", added)
         expected = [fault.code for one in drafts if (fault := check(one, chosen)) is not None]
-        made = walk([draft_copy(one) for one in drafts], SealedOptions(as_of=AS_OF), Limits(), frozenset())
+        made = walk(drafts, SealedOptions(as_of=AS_OF), Limits(), frozenset())
     assert [reject.code for reject in made.rejects] == expected
     assert made.mapped == len(drafts) - len(expected)
 
@@ -319,10 +273,9 @@ def test_a_rule_that_is_added_holds_for_people_and_groups() -> None:
     """What a row says of a person or a group is asked the same rules as an event."""
     updates = [PersonUpdate("u-2", THEN, None), GroupUpdate("team", "t", THEN, {})]
     assert [check_update(one, rules()) for one in updates] == [None, None]
+    refused = refusing("id", lambda draft: draft.distinct_id in ("u-2", "$team_t"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            validate, "RULES", (*RULES, refusing("id", lambda draft: draft.distinct_id in ("u-2", "$team_t")))
-        )
+        patch.setattr(validate, "RULES", (*RULES, refused))
         assert [fault.code for one in updates if (fault := check_update(one, rules()))] == ["added_id"] * 2
 
 
@@ -359,14 +312,6 @@ def test_what_a_rule_declares_of_usual_rows_is_true(one: UnvalidatedEvent, allow
         assert check(one, chosen) is None
 
 
-def draft_copy(one: UnvalidatedEvent) -> UnvalidatedEvent:
-    """Encoding may take a draft apart, so each walk has its own."""
-    return UnvalidatedEvent(
-        one.event, one.distinct_id, one.time, dict(one.properties), one.key, one.uuid, one.received, one.wall,
-        one.placeholder_id, one.warnings,
-    )  # fmt: skip
-
-
 def test_a_reject_says_where_the_row_lies_and_what_it_said(tmp_path: Path) -> None:
     """File, row from 1, byte offset, stage, code, a sentence, and the row itself."""
     first = tiny.row(key="k-1")
@@ -374,10 +319,8 @@ def test_a_reject_says_where_the_row_lies_and_what_it_said(tmp_path: Path) -> No
     (part,) = open_source([str(path)]).parts
     (block,) = blocks(part)
     options = SealedOptions(as_of=AS_OF)
-    made = make_events(
-        rows(part, block), tiny.TinyMapper(options), Encoder("tiny", options), rules(), part=part.path
-    )  # fmt: skip
-    (reject,) = made.rejects
+    encoder = Encoder("tiny", options)
+    (reject,) = make_events(rows(part, block), tiny.TinyMapper(options), encoder, rules(), part=part.path).rejects
     text = path.read_text().splitlines()
     assert (reject.part, reject.row, reject.offset) == ("a.jsonl", 2, len(text[0]) + 1)
     assert (reject.stage, reject.code, reject.record) == ("validate", "missing_distinct_id", text[1])
