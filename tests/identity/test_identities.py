@@ -150,12 +150,8 @@ def test_who_is_who(name: str) -> None:
     assert found.star() == case.star
     assert {pair: found.decision(*pair) for pair in case.decisions} == case.decisions
     assert not case.kind or {link.kind for link in found.links} == {case.kind}
-    service = MergingService()
-    for link in found.links:
-        service.merge(link.distinct_id, link.other)
-    assert service.refused == []
-    together = {frozenset(one for one, kept in found.canonical.items() if kept == who) for who in found.canonical}
-    assert service.persons() == {ids for ids in together if len(ids) > 1}
+    service = MergingService(found.links)
+    assert (service.persons(), service.refused) == (found.persons(), [])
 
 
 def test_an_id_that_changes_with_every_call_is_left_alone() -> None:
@@ -178,9 +174,8 @@ def test_what_the_service_refuses_is_refused_here(kind: str) -> None:
     }  # fmt: skip
     found = one_block(*(Seen(anonymous, user, kind=kind) for anonymous, user in refused))
     assert found.links == []
-    assert {pair: found.decision(*pair) for pair in refused} == {
-        pair: ("refused", reason) for pair, reason in refused.items()
-    }
+    for pair, reason in refused.items():
+        assert found.decision(*pair) == ("refused", reason)
 
 
 # -- the table and the summary -------------------------------------------------------------------------
@@ -188,12 +183,8 @@ def test_what_the_service_refuses_is_refused_here(kind: str) -> None:
 
 def test_the_table_says_where_each_pair_was_met_first_and_how_often() -> None:
     """The earliest row counts; times are empty where no row has one."""
-    found = resolved(
-        [
-            [Seen("d", "u", 20, events=3, row=7), Seen("x", "y", None, "alias", row=4)],
-            [Seen("d", "u", 10, events=2, row=9)],
-        ]
-    )
+    block = [Seen("d", "u", 20, events=3, row=7), Seen("x", "y", None, "alias", row=4)]
+    found = resolved([block, [Seen("d", "u", 10, events=2, row=9)]])
     first, second = found.table
     assert [str(first[name]) for name in ("first_seen", "last_seen")] == [
         "1970-01-01 00:00:00.000010+00:00", "1970-01-01 00:00:00.000020+00:00"
@@ -207,12 +198,8 @@ def test_the_table_says_where_each_pair_was_met_first_and_how_often() -> None:
 
 def test_links_of_ids_without_events_are_dated_by_their_rows_and_never_young() -> None:
     """A merge is never in the future, never under 49 hours old."""
-    found = one_block(
-        Seen("a", "b", 70_000, "identify"),
-        Seen("c", "d", None, "identify"),
-        Seen("e", "f", AS_OF, "identify"),
-        events={},
-    )
+    times = {"a": 70_000, "c": None, "e": AS_OF}
+    found = one_block(*(Seen(one, f"{one}-user", at, "identify") for one, at in times.items()), events={})
     young = AS_OF - WITHOUT_TIME - 1_000
     assert [link.time for link in found.links] == [69_000, young, young]
 
@@ -256,12 +243,9 @@ def test_a_link_that_an_earlier_plan_settled_is_not_sent_again() -> None:
 
 def test_one_in_doubt_keeps_its_date_and_one_unsent_is_planned_anew() -> None:
     """The service collapses copies only of the same day, so what may have landed is sent as it was."""
-    pairs = [Seen("d", "u", 9_000), Seen("e", "u", 9_000)]
-    found = one_block(
-        *pairs,
-        earlier=[settled("u", "d", "in_doubt"), settled("u", "e", "unsent")],
-        events={"u": 7_000, "d": 7_000, "e": 7_000},
-    )
+    earlier = [settled("u", "d", "in_doubt"), settled("u", "e", "unsent")]
+    events = dict.fromkeys("ude", 7_000)
+    found = one_block(Seen("d", "u", 9_000), Seen("e", "u", 9_000), earlier=earlier, events=events)
     assert [(link.other, link.time) for link in found.links] == [("d", 40), ("e", 6_000)]
 
 
@@ -270,10 +254,7 @@ def test_the_id_that_earlier_plans_kept_goes_on_being_kept() -> None:
     joined, which is shown instead of sent."""
     found = one_block(Seen("u", "v", kind="alias"), Seen("e", "v"), users=["u", "v"], earlier=[settled("u", "d")])
     assert found.star() == {("u", "v"), ("u", "e")}
-    service = MergingService()
-    service.merge("u", "d")
-    for link in found.links:
-        service.merge(link.distinct_id, link.other)
+    service = MergingService([settled("u", "d"), *found.links])
     assert (service.persons(), service.refused) == ({frozenset({"u", "d", "v", "e"})}, [])
     found = one_block(Seen("u", "v", kind="merge"), earlier=[settled("u", "d"), settled("v", "e")])
     assert (found.links, found.decision("u", "v")) == ([], ("conflict", "settled_apart"))
@@ -297,9 +278,8 @@ def test_the_operators_pairs_override_the_rules(tmp_path: Path) -> None:
 
 def test_a_named_pair_that_no_row_shows_is_merged_and_located_in_its_file(tmp_path: Path) -> None:
     """JSON lines, ids kept to the last space."""
-    named = write(
-        tmp_path / "p.jsonl", '{"anonymous_id": " d", "user_id": "u"}\n\n{"user_id": "v", "anonymous_id": "e"}\n'
-    )
+    lines = ['{"anonymous_id": " d", "user_id": "u"}', "", '{"user_id": "v", "anonymous_id": "e"}']
+    named = write(tmp_path / "p.jsonl", "\n".join(lines))
     found = one_block(named=named, events={"u": 9_000})
     assert {(link.distinct_id, link.other, link.time) for link in found.links} == {
         ("u", " d", 8_000), ("v", "e", AS_OF - WITHOUT_TIME - 1_000)
@@ -344,26 +324,15 @@ def test_a_file_of_pairs_that_contradicts_itself_stops_the_plan(tmp_path: Path) 
 
 IDS = ["d1", "d2", "d3", "d4", "u1", "u2", "u3", "x@y.zz", "null"]
 SEEN = st.builds(
-    Seen,
-    st.sampled_from(IDS),
-    st.sampled_from(IDS),
-    st.one_of(st.none(), st.integers(0, 6)),
-    st.sampled_from(["row", "row", "identify", "alias", "merge"]),
-    st.integers(1, 3),
-    st.integers(1, 9),
-)
+    Seen, st.sampled_from(IDS), st.sampled_from(IDS), st.none() | st.integers(0, 6),
+    st.sampled_from(["row", "row", "identify", "alias", "merge"]), st.integers(1, 3), st.integers(1, 9),
+)  # fmt: skip
 EVENTS = st.dictionaries(st.sampled_from(IDS), st.integers(0, 6))
 
 
 def content(found: Resolved) -> object:
     """Everything but the place of the row, which moves with the row."""
-    return (
-        [{**row, "where": None} for row in found.table],
-        found.links,
-        found.canonical,
-        found.summary,
-        found.identified,
-    )
+    return found._replace(table=[{**row, "where": None} for row in found.table])
 
 
 @settings(max_examples=15)
@@ -389,15 +358,9 @@ def test_the_service_takes_every_link_in_any_order_and_makes_the_persons_of_the_
 ) -> None:
     """No link is refused, none is a chain, no person has more ids than may be, and refused pairs join nobody."""
     found = resolved([pairs], events, users=users, most=most)
-    service = MergingService()
-    for link in chance.sample(found.links, len(found.links)):
-        service.merge(link.distinct_id, link.other)
-    assert service.refused == []
-    persons: dict[str, set[str]] = {}
-    for one, kept in found.canonical.items():
-        persons.setdefault(kept, set()).add(one)
-    assert service.persons() == {frozenset(ids) for ids in persons.values() if len(ids) > 1}
-    assert max((len(ids) for ids in persons.values()), default=1) <= most + 1
+    service = MergingService(chance.sample(found.links, len(found.links)))
+    assert (service.persons(), service.refused) == (found.persons(), [])
+    assert max(map(len, found.persons()), default=1) <= most + 1
     for row in found.table:
         together = found.canonical[row["anonymous_id"]] == found.canonical[row["user_id"]]
         if row["decision"] in ("merge", "first_user"):
@@ -436,10 +399,7 @@ def test_a_second_plan_sends_nothing_twice_and_is_not_refused(
     before = resolved([first], events)
     settled = [EarlierLink(link.distinct_id, link.other, link.kind, link.time, "settled") for link in before.links]
     after = resolved([first, second], events, earlier=settled)
-    service = MergingService()
-    for link in [*before.links, *after.links]:
-        service.merge(link.distinct_id, link.other)
-    assert service.refused == []
+    assert MergingService([*before.links, *after.links]).refused == []
     assert not {link.other for link in before.links} & {link.other for link in after.links}
     again = resolved([first], events, earlier=settled)
     assert again.links == []
@@ -451,10 +411,7 @@ def test_memory_does_not_grow_with_the_people_of_an_export(tmp_path: Path) -> No
     for ids in (20_000, 100_000):
         (tmp_path / str(ids)).mkdir()
         command = [sys.executable, "-m", "tests.soak.soak_identities", "leaf", str(ids), str(tmp_path / str(ids))]
-        ran = subprocess.run(
-            command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent.parent
-        )
-        found = json.loads(ran.stdout)
+        found = json.loads(subprocess.check_output(command, cwd=Path(__file__).parent.parent.parent))
         assert found["links"] == found["rows"] == ids * 4 // 5
         peaks.append(found["grown"])
     assert peaks[1] - peaks[0] < 150

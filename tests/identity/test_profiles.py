@@ -32,7 +32,7 @@ from pipeline.identity.persons import PersonCounts, final_persons
 from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
 from pipeline.identity.settings import GroupTypes, choose_types, parse_policy
 from pipeline.identity.stored_updates import StoredUpdates
-from pipeline.models import GroupUpdate, Note, SealedOptions
+from pipeline.models import Finding, GroupUpdate, Note, SealedOptions
 from pipeline.plan.checks import run_checks
 from pipeline.plan.sealed.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
 from pipeline.uuids import SEPARATOR, Hasher, namespace
@@ -94,9 +94,6 @@ def persons(
 def shown(found: list[SealedPerson]) -> list[tuple[str, int, str, str]]:
     """Id, time and both objects, as bytes tell them."""
     return [(one.distinct_id, one.time, bytes(one.set).decode(), bytes(one.set_once).decode()) for one in found]
-
-
-# -- persons -------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=20)
@@ -219,19 +216,14 @@ def test_overwriting_removes_what_was_removed_at_last_and_no_other_policy_does()
     """As one event, whose uuid is another one; a person of whom nothing remains has an event of its own."""
     gone = [said("u", "a", "1", 5), said("u", "a", "", 6, UNSET), said("v", "b", "", 5, UNSET)]
     rows = [*gone, said("u", "c", "2", 6)]
-    for policy, counted in (
-        ("overwrite", {}),
-        ("fill-only", {"unset_property": 2}),
-        ("prefix=x_", {"unset_property": 2}),
-    ):
+    for policy in ("fill-only", "prefix=x_", "overwrite"):
         counts = PersonCounts()
         found = persons(rows, policy=policy, counts=counts, removes=True)
-        assert counts.left_out == counted, policy
-        if policy == "overwrite":
-            sent = [json.loads(encode_profile(one, Encoder("t", SealedOptions(as_of=0)), "posthog")) for one in found]
-            assert [one["properties"].get("$unset") for one in sent] == [["a"], ["b"]]
-            assert sent[0]["properties"]["$set"] == {"c": 2}
-            assert found[0].uuid != persons([said("u", "c", "2", 6)])[0].uuid
+        assert counts.left_out == ({} if policy == "overwrite" else {"unset_property": 2}), policy
+    sent = [json.loads(encode_profile(one, Encoder("t", SealedOptions(as_of=0)), "posthog")) for one in found]
+    assert [one["properties"].get("$unset") for one in sent] == [["a"], ["b"]]
+    assert sent[0]["properties"]["$set"] == {"c": 2}
+    assert found[0].uuid != persons([said("u", "c", "2", 6)])[0].uuid
 
 
 def test_another_policy_or_choice_of_types_is_refused() -> None:
@@ -292,12 +284,19 @@ SAID = st.builds(
 )
 
 
-@settings(max_examples=30)
+def in_time(one: Said) -> tuple[int, int, int, bytes]:
+    """When a row counts, among the others."""
+    time = AS_OF - WITHOUT_TIME if one.time is None else one.time
+    return time, -1 if one.received is None else one.received, one.kind, one.value
+
+
+@settings(max_examples=60)
 @given(st.lists(SAID, max_size=12), st.randoms(), st.booleans())
-def test_any_order_cut_and_condensing_gives_the_same_profiles(
+def test_in_any_order_and_cut_profiles_are_what_playing_the_history_in_order_gives(
     rows: list[Said], chance: random.Random, unsets: bool
 ) -> None:
-    """A worker may leave out of its blocks what cannot matter; where nothing is unset, that is most of it."""
+    """Against a dictionary to which each row is applied, oldest first. A worker may leave out of its blocks what cannot
+    matter; where nothing is unset, that is most of it."""
     rows = [one for one in rows if unsets or one.kind != UNSET]
     shuffled = chance.sample(rows, len(rows))
     cut = chance.randint(0, len(rows))
@@ -305,35 +304,17 @@ def test_any_order_cut_and_condensing_gives_the_same_profiles(
     one_by_one = persons(*([one] for one in rows), counts=whole)
     assert shown(one_by_one) == shown(persons(shuffled[:cut], shuffled[cut:], counts=parted, unsets=unsets))
     assert whole == parted
-
-
-@settings(max_examples=50)
-@given(st.lists(SAID, max_size=12), st.booleans())
-def test_final_profiles_are_what_playing_the_history_in_order_gives(rows: list[Said], unsets: bool) -> None:
-    """Against a model: a dictionary to which each row is applied, oldest first."""
-    rows = [one for one in rows if unsets or one.kind != UNSET]
-    ordered = sorted(
-        rows,
-        key=lambda one: (
-            AS_OF - WITHOUT_TIME if one.time is None else one.time,
-            -1 if one.received is None else one.received, one.kind, one.value,
-        ),
-    )  # fmt: skip
-    model: dict[str, dict[str, bytes]] = {}
-    for one in ordered:
+    model: dict[str, dict[str, int]] = {}
+    for one in sorted(rows, key=in_time):
         profile = model.setdefault(one.owner, {})
         if one.kind == UNSET:
             profile.pop(one.name, None)
         elif one.kind == SET or one.name not in profile:
-            profile[one.name] = one.value
-    expected = {owner: {name: json.loads(value) for name, value in profile.items()} for owner, profile in model.items()}
-    found = {
-        one.distinct_id: json.loads(bytes(one.set_once)) for one in persons(rows, policy="fill-only", unsets=unsets)
+            profile[one.name] = json.loads(one.value)
+    found = persons(rows, policy="fill-only", unsets=unsets)
+    assert {one.distinct_id: json.loads(bytes(one.set_once)) for one in found} == {
+        owner: profile for owner, profile in model.items() if profile
     }
-    assert found == {owner: profile for owner, profile in expected.items() if profile}
-
-
-# -- groups --------------------------------------------------------------------------------------------
 
 
 Row = tuple[str, str, int | None, dict[str, bytes]]
@@ -345,9 +326,8 @@ def groups(*rows: Row, wanted: Sequence[str] = (), counts: GroupCounts | None = 
     with TemporaryDirectory() as folder, closing(Groups(Path(folder) / "updates")) as found:
         for type_, key, time, properties in rows:
             aggregator = IdentityAggregator(AS_OF - WITHOUT_TIME)
-            aggregator.add_group(
-                GroupUpdate(type_, key, time, {name: Raw(value) for name, value in properties.items()})
-            )
+            held = {name: Raw(value) for name, value in properties.items()}
+            aggregator.add_group(GroupUpdate(type_, key, time, held))
             found.types.update(aggregator.finish_block())
             found.add(aggregator.take().groups)
         types = choose_types(found.types, wanted)
@@ -357,17 +337,13 @@ def groups(*rows: Row, wanted: Sequence[str] = (), counts: GroupCounts | None = 
 def test_each_group_comes_once_with_its_last_properties_and_the_first_of_each_type_before_all() -> None:
     """The service numbers types as they arrive, for good."""
     found = groups(
-        ("team", "t2", 5, {}), ("team", "t1", 5, {}),
-        ("company", "acme", 9, {"plan": b'"pro"'}),
-        ("company", "acme", 8, {"plan": b'"free"'}),
-        ("company", "acme", 11, {}), ("company", "zoo", None, {}),
+        ("team", "t2", 5, {}), ("team", "t1", 5, {}), ("company", "acme", 9, {"plan": b'"pro"'}),
+        ("company", "acme", 8, {"plan": b'"free"'}), ("company", "acme", 11, {}), ("company", "zoo", None, {}),
     )  # fmt: skip
     assert [(one.type, one.key, one.time, bytes(one.set)) for one in found] == [
-        ("company", "acme", 11, b'{"plan":"pro"}'),
-        ("team", "t1", 5, b"{}"),
-        ("company", "zoo", AS_OF - WITHOUT_TIME, b"{}"),
-        ("team", "t2", 5, b"{}"),
-    ]
+        ("company", "acme", 11, b'{"plan":"pro"}'), ("team", "t1", 5, b"{}"),
+        ("company", "zoo", AS_OF - WITHOUT_TIME, b"{}"), ("team", "t2", 5, b"{}"),
+    ]  # fmt: skip
     again = groups(("company", "acme", 99, {"plan": b"1"}))
     assert again[0].uuid == found[0].uuid
 
@@ -412,26 +388,22 @@ def test_a_group_is_spelled_as_the_target_reads_it(dialect: str, name: str) -> N
     assert b'"$group_set":{"mrr":1.10}' in event
 
 
-def with_types(types: GroupTypes, found: Counter[str]) -> PeopleSeal:
-    """What a plan seals of these group types."""
-    sealed = [GroupTypeSeal(one, found[one], one in types.chosen) for one in (*types.chosen, *types.left_out)]
-    return PeopleSeal(groups=GroupsSeal(types=sealed))
+def checks_of(types: GroupTypes) -> list[Finding]:
+    """What the checks of a plan say of these group types."""
+    sealed = [GroupTypeSeal(one, 1, one in types.chosen) for one in (*types.chosen, *types.left_out)]
+    return run_checks(facts(people=PeopleSeal(groups=GroupsSeal(types=sealed))))
 
 
 def test_five_types_are_taken_by_frequency_then_name_and_six_stop_the_plan_until_they_are_chosen() -> None:
     """The order is shown in the plan; the sixth would vanish without a word."""
-    found = Counter({"b": 2, "a": 2, "c": 9, "d": 1, "e": 1})
-    types = choose_types(found)
-    assert types == (("c", "a", "b", "d", "e"), ())
-    assert run_checks(facts(people=with_types(types, found))) == []
-    found = Counter(dict.fromkeys("abcdef", 1))
-    (gate,) = run_checks(facts(people=with_types(choose_types(found), found)))
+    types = choose_types(Counter({"b": 2, "a": 2, "c": 9, "d": 1, "e": 1}))
+    assert (types, checks_of(types)) == ((("c", "a", "b", "d", "e"), ()), [])
+    (gate,) = checks_of(choose_types(Counter("abcdef")))
     assert (gate.name, gate.level) == ("group_types", "stop")
     assert "6 group types" in gate.detail
     assert "--group-types" in gate.detail
-    types = choose_types(found, ["f", "a", "new"])
-    assert types == (("f", "a", "new"), ("b", "c", "d", "e"))
-    assert run_checks(facts(people=with_types(types, found))) == []
+    types = choose_types(Counter("abcdef"), ["f", "a", "new"])
+    assert (types, checks_of(types)) == ((("f", "a", "new"), ("b", "c", "d", "e")), [])
 
 
 def test_groups_without_a_place_are_counted() -> None:
@@ -453,9 +425,8 @@ def test_the_groups_of_a_type_are_read_without_those_of_others(tmp_path: Path, m
         for _ in range(3):
             aggregator = IdentityAggregator(AS_OF - WITHOUT_TIME)
             for number in range(1_600):
-                aggregator.add_group(
-                    GroupUpdate("abcdefgh"[number % 8], str(1_000 + number), 5, {"n": Raw(b"%d" % number)})
-                )
+                held = {"n": Raw(b"%d" % number)}
+                aggregator.add_group(GroupUpdate("abcdefgh"[number % 8], str(1_000 + number), 5, held))
             found.types.update(aggregator.finish_block())
             found.add(aggregator.take().groups)
         read.clear()
@@ -467,9 +438,6 @@ def test_the_groups_of_a_type_are_read_without_those_of_others(tmp_path: Path, m
     assert (counts.groups, counts.left_out) == (1_000, {"other_type": 600})
     assert pieces > 30
     assert len(read) < 3 * pieces
-
-
-# -- who gets a profile --------------------------------------------------------------------------------
 
 
 def identified(
@@ -503,13 +471,10 @@ def test_the_table_does_not_depend_on_the_order_of_events(
     events: list[tuple[str, bool]], joined: list[str], chance: random.Random
 ) -> None:
     """Byte for byte."""
+    shuffled = chance.sample(events, len(events))
     with TemporaryDirectory() as one, TemporaryDirectory() as other:
-        before, after = (
-            identified(Path(one), events, joined),
-            identified(Path(other), chance.sample(events, len(events)), joined),
-        )
+        table, counts = identified(Path(one), events, joined)
+        assert counts == identified(Path(other), shuffled, joined)[1]
         assert (Path(one) / "identified").read_bytes() == (Path(other) / "identified").read_bytes()
-        assert before[1] == after[1]
-        assert {name for name, held in zip("abcdef", before[0].holds("abcdef"), strict=True) if held} == {
-            *joined, *(name for name, user in events if user)
-        }  # fmt: skip
+        users = {*joined, *(name for name, user in events if user)}
+        assert table.holds("abcdef").tolist() == [name in users for name in "abcdef"]

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.encoder.updates import SealedLink
 from pipeline.identity.aggregator import KINDS
 from pipeline.identity.database import Database
 from pipeline.identity.event_ids import EventIdAggregator, IdActivity, find_activity
@@ -48,19 +47,17 @@ Window = tuple[Sequence[Rows], dict[str, int]]
 
 
 class Series:
-    """Windows that are planned and settled one after the other. `most` is --max-ids-per-person."""
+    """Windows that are planned and settled one after the other."""
 
-    def __init__(self, folder: Path, state: State, most: int = 50) -> None:
+    def __init__(self, folder: Path, state: State) -> None:
         self.folder = folder
         self.state = state
-        self.most = most
         self.settled: list[EarlierLink] = []
         self.service = MergingService()
 
-    def settle(self, number: int, window: Window) -> list[SealedLink]:
+    def settle(self, pairs: Sequence[Rows], events: dict[str, int]) -> None:
         """Plan one window, and have the service take its merges."""
-        pairs, events = window
-        place = Directory(self.folder / str(number))
+        place = Directory(self.folder / str(len(list(self.folder.iterdir()))))
         place.scratch.mkdir(parents=True)
         seen = event_ids(events, users_of(events))
         ids = EventIdAggregator(place.scratch / "ids")
@@ -72,27 +69,28 @@ class Series:
             observed.add(1, earlier_pairs(place, self.state.identities, pending_merges=False))
 
             def look(hashed: Any, order: Any) -> IdActivity:
-                return find_activity(
-                    hashed, order, chain([sightings_of(seen)], self.state.identities.sightings(hashed))
-                )
+                chunks = chain([sightings_of(seen)], self.state.identities.sightings(hashed))
+                return find_activity(hashed, order, chunks)
 
-            with resolve(observed, look, place.scratch, most=self.most, earlier=self.settled) as found:
+            with resolve(observed, look, place.scratch, most=50, earlier=self.settled) as found:
                 links = list(found.links(Hasher(namespace("tiny")), AS_OF))
         for link in links:
             self.service.merge(link.distinct_id, link.other)
         self.settled += [EarlierLink(one.distinct_id, one.other, one.kind, one.time, "settled") for one in links]
         with self.state.transaction():
             self.state.identities.add(WindowIndex(place))
-        return links
 
 
 @contextlib.contextmanager
-def series_of(most: int = 50) -> Iterator[Series]:
-    """A series over a state of its own."""
+def series_of(*windows: Window) -> Iterator[Series]:
+    """A series of these windows, over a state of its own."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         with contextlib.closing(State.open(folder / "state.sqlite", {"job": "a"})) as state:
-            yield Series(folder, state, most)
+            series = Series(folder, state)
+            for window in windows:
+                series.settle(*window)
+            yield series
 
 
 def users_of(events: dict[str, int]) -> list[str]:
@@ -100,22 +98,13 @@ def users_of(events: dict[str, int]) -> list[str]:
     return [one for one in events if one.startswith("u")]
 
 
-def whole(windows: Sequence[Window], earlier: Sequence[EarlierLink] = (), most: int = 50) -> Resolved:
+def whole(windows: Sequence[Window], earlier: Sequence[EarlierLink] = ()) -> Resolved:
     """One plan over all windows."""
     events: dict[str, int] = {}
     for _, mine in windows:
         for one, at in mine.items():
             events[one] = min(at, events.get(one, at))
-    blocks = [pairs for pairs, _ in windows]
-    return resolved(blocks, events, users=users_of(events), earlier=earlier, most=most)
-
-
-def persons(links: Sequence[SealedLink]) -> set[frozenset[str]]:
-    """The persons that the links of one plan make."""
-    return {
-        frozenset({kept, *(link.other for link in links if link.distinct_id == kept)})
-        for kept in {link.distinct_id for link in links}
-    }
+    return resolved([pairs for pairs, _ in windows], events, users=users_of(events), earlier=earlier)
 
 
 @settings(max_examples=6)
@@ -124,14 +113,11 @@ def test_a_plan_over_everything_finds_nothing_that_the_windows_left(windows: lis
     """Given what they settled, and while nobody comes near --max-ids-per-person. Where they came to other persons than
     a plan that knows nothing, each person that differs holds a merge that was settled before the window that speaks
     against it."""
-    with series_of() as series:
-        for number, window in enumerate(windows):
-            series.settle(number, window)
+    with series_of(*windows) as series:
         assert whole(windows, series.settled).links == []
         assert series.service.refused == []
-        fresh = persons(whole(windows).links)
         early = {one for link in series.settled for one in link[:2]}
-        for person in fresh ^ series.service.persons():
+        for person in whole(windows).persons() ^ series.service.persons():
             assert person & early
 
 
@@ -141,28 +127,18 @@ def test_devices_of_one_user_each_come_to_the_same_persons(data: st.DataObject, 
     """Nothing can be settled too early then, so nothing differs: neither persons nor the date that each merge needs."""
     owner = {f"d{number}": data.draw(st.sampled_from(["u0", "u1", "u2"])) for number in range(4)}
     windows = [
-        (
-            [
-                pair._replace(anonymous=one, user=owner[one], kind="row")
-                for pair in pairs
-                if (one := pair.anonymous) in owner
-            ],
-            events,
-        )
+        ([one._replace(user=owner[one.anonymous], kind="row") for one in pairs if one.anonymous in owner], events)
         for pairs, events in windows
     ]
-    with series_of() as series:
-        for number, window in enumerate(windows):
-            series.settle(number, window)
+    with series_of(*windows) as series:
         fresh = whole(windows).links
         assert {link[:2] for link in series.settled} == {(link.distinct_id, link.other) for link in fresh}
 
 
 def test_a_window_asks_only_for_those_that_it_meets() -> None:
     """Along every path of pairs, both ways, and nobody else."""
-    with series_of() as series:
-        chain_ = [Rows("a", "b", 1), Rows("c", "b", 1), Rows("c", "d", 1)]
-        series.settle(0, ([*chain_, Rows("e", "f", 1), Rows("null", "a", 1), Rows("null", "e", 1)], {}))
+    pairs = [Rows(one, other, 1) for one, other in ("ab", "cb", "cd", "ef", ("null", "a"), ("null", "e"))]
+    with series_of((pairs, {})) as series:
         found = [pair[:2] for pair in series.state.identities.pairs([hashes(["d", "x"])], pending_merges=False)]
         assert sorted(found) == [("a", "b"), ("c", "b"), ("c", "d")]
 

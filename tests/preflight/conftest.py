@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.management_service import Asking, asking
-from tests.support.preflight import thirty_events
+from tests.support.commands import Printed
+from tests.support.management_service import ALL, Asking, asking
+from tests.support.preflight import A, thirty_events
+
+
+@pytest.fixture
+def here(call: Callable[..., Printed], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
+    """Run a command with the keys of project 1."""
+    monkeypatch.setenv("BACKCAST_PROJECT_KEY", A)
+    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", ALL)
+    return call
 
 
 @pytest.fixture

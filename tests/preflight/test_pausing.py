@@ -12,22 +12,14 @@ import pytest
 
 from tests.support.deliveries import planned
 from tests.support.forked import Forked
-from tests.support.management_service import ALL, LIST, Asking, key_with, key_without
-from tests.support.preflight import A, function
+from tests.support.management_service import LIST, Asking, key_with, key_without
+from tests.support.preflight import function
 from tests.support.relays import relay
 
 pytestmark = pytest.mark.slow
 
 EVENTS = 30
 ELSEWHERE = {"events": [{"id": "Elsewhere", "type": "events"}]}
-
-
-@pytest.fixture
-def here(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a command with the keys of project 1."""
-    monkeypatch.setenv("BACKCAST_PROJECT_KEY", A)
-    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", ALL)
-    return call
 
 
 def enabled(ask: Asking, *made: dict[str, Any]) -> list[bool]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline.cli import run
 from tests.support.deliveries import Reply, planned, serving
 from tests.support.management_service import ALL, Asking
 from tests.support.preflight import A, function, look, planned_rows
@@ -31,7 +30,6 @@ def test_a_look_is_ok_proves_what_it_can_and_lands_nothing(ask: Asking, thirty: 
     found = look(ask.service.url, other)
     assert (found["dialect"][0], found["plan"][0]) == ("stop", "warning")
     assert look(ask.service.url, thirty)["dialect"][0] == "ok"
-    (tmp_path / "rows").mkdir()
     directory = planned_rows(tmp_path / "rows", {"event": "e", "distinct_id": "", "timestamp": "2024-01-01T00:00:00Z"})
     assert look(ask.service.url, directory)["plan"][0] == "stop"
     before = ask("GET", "/api/projects/1/hog_functions/").json()
@@ -48,26 +46,20 @@ def test_a_look_is_ok_proves_what_it_can_and_lands_nothing(ask: Asking, thirty: 
 
 
 @pytest.mark.parametrize("directory", [True, False])
-def test_the_command_prints_the_object(
-    ask: Asking, thirty: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, directory: bool
-) -> None:
+def test_the_command_prints_the_object(ask: Asking, here: Any, thirty: Path, directory: bool) -> None:
     """`--json` is the documented object and nothing else; exit 0 without a stop, 4 with one; no key in either."""
-    monkeypatch.setenv("BACKCAST_PROJECT_KEY", A)
-    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", ALL)
-    words = ["preflight", *([str(thirty)] if directory else []), "--to", ask.service.url]
-    assert run([*words, "--json"]) == 0
-    said = capsys.readouterr()
-    found = json.loads(said.out)
-    assert found["format"] == "backcast.preflight/1"
-    assert set(found) == {"format", "checks"}
+    words = ["preflight", *([thirty] if directory else []), "--to", ask.service.url]
+    said = here(*words, "--json")
+    found = said.json
+    assert (said.code, found["format"], set(found)) == (0, "backcast.preflight/1", {"format", "checks"})
     assert all(set(check) - {"facts"} == {"name", "level", "detail"} for check in found["checks"])
     assert {check["level"] for check in found["checks"]} <= {"ok", "warning", "stop", "unknown"}
     ask.made(**function(name="Chat [red]\x1b[31m"))
-    assert run(words) == 4
-    shown = capsys.readouterr().out
-    assert "Chat [red]" in shown
-    assert "\x1b" not in shown
-    assert "Not ready: 1 stop" in shown
-    for text in (said.out, said.err, shown):
+    shown = here(*words)
+    assert shown.code == 4
+    assert "Chat [red]" in shown.out
+    assert "\x1b" not in shown.out
+    assert "Not ready: 1 stop" in shown.out
+    for text in (said.out, said.err, shown.out):
         assert A not in text
         assert ALL not in text

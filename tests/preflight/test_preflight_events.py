@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from pipeline.cli import run
 from pipeline.config import Secret
 from pipeline.errors import Unfinished
 from pipeline.local_service.settings import Settings
@@ -28,10 +27,10 @@ from pipeline.preflight.questions import Questions
 from pipeline.preflight.run import PreflightRequest, check_target
 from pipeline.preflight.target import Target
 from tests.support import deliveries
-from tests.support.deliveries import COLUMNS, planned, row
+from tests.support.commands import generic
+from tests.support.deliveries import planned, row
 from tests.support.management_service import ALL, Asking, asking, key_without
-from tests.support.plain_http import PLAIN
-from tests.support.preflight import A, look
+from tests.support.preflight import A, look, send
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Asked, Said
 
@@ -48,12 +47,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def script(ask: Asking, rows: Sequence[dict[str, Any]]) -> None:
     """What a hand-made script sends: no uuid, no provenance."""
-    events = [
-        {"event": one["event"], "properties": {"distinct_id": one["distinct_id"]}, "timestamp": one["timestamp"]}
-        for one in rows
-    ]
-    sent = httpx.post(f"{ask.service.url}/batch/", json={"api_key": A, "batch": events}, timeout=30, **PLAIN)
-    assert sent.status_code == 200
+    send(ask, *({name: row[name] for name in ("event", "distinct_id", "timestamp")} for row in rows))
 
 
 def live(name: str, moment: str, person: str = "visitor") -> dict[str, Any]:
@@ -100,25 +94,19 @@ def test_days_are_those_of_utc_in_a_project_of_another_zone(plan: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", ["a preflight", "the target"])
-def test_until_first_live_leaves_no_overlap(
-    ask: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: str
-) -> None:
+def test_until_first_live_leaves_no_overlap(ask: Asking, here: Any, tmp_path: Path, asked: str) -> None:
     """The moment comes from the last preflight, or from the target that --for names; the plan seals it."""
     directory = planned(tmp_path, 300)
     script(ask, [live("Other", "2023-02-02T03:04:30.250Z")])
-    monkeypatch.setenv("BACKCAST_PROJECT_KEY", A)
-    again = ["plan", str(tmp_path / "export"), "-m", "generic", "-o", str(directory), "--until", "first-live"]
-    again += [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
-    assert run(again) == 2
-    assert "backcast preflight DIR --to TARGET" in capsys.readouterr().err
-    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", ALL)
+    again = ["plan", tmp_path / "export", *generic(), "-o", directory, "--until", "first-live"]
+    refused = here(*again)
+    assert (refused.code, "backcast preflight DIR --to TARGET" in refused.err) == (2, True)
     if asked == "a preflight":
-        assert run(["preflight", str(directory), "--to", ask.service.url]) == 0
+        assert here("preflight", directory, "--to", ask.service.url).code == 0
     else:
         again += ["--for", ask.service.url]
-    capsys.readouterr()
-    assert run(again) == 0
-    assert "until the first live event, 2023-02-02T03:04:30.250Z" in capsys.readouterr().err
+    said = here(*again)
+    assert (said.code, "until the first live event, 2023-02-02T03:04:30.250Z" in said.err) == (0, True)
     plan, _ = open_plan(directory)
     assert plan.last == "2023-02-02T03:04:28Z"
     level, detail = look(ask.service.url, directory)["cut_over"]
@@ -144,24 +132,19 @@ def test_the_import_of_a_script_is_found(ask: Asking, plan: Path) -> None:
         assert look(ask.service.url, plan, **given)["same_events"][0] == "warning"  # type: ignore[arg-type]
 
 
-def test_apply_refuses_to_send_history_twice(
-    ask: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_apply_refuses_to_send_history_twice(ask: Asking, here: Any, tmp_path: Path) -> None:
     """A plan of the same export in another directory has no ledger that knows; its own directory has."""
     first, second = planned(tmp_path / "1", 60), planned(tmp_path / "2", 60)
-    monkeypatch.setenv("BACKCAST_PROJECT_KEY", A)
-    monkeypatch.setenv("BACKCAST_PERSONAL_KEY", ALL)
-    assert run(["apply", str(first), "--to", ask.service.url]) == 0
+    assert here("apply", first, "--to", ask.service.url).code == 0
     assert look(ask.service.url, first)["already_there"][0] == "ok"
-    capsys.readouterr()
-    assert run(["apply", str(second), "--to", ask.service.url]) == 4
-    said = capsys.readouterr().err
-    assert "60 of 60 events of the plan are there already under their own uuids" in said
+    said = here("apply", second, "--to", ask.service.url)
+    assert said.code == 4
+    assert "60 of 60 events of the plan are there already under their own uuids" in said.err
     assert ask.service.select("select count(*) from raw_events") == [(60,)]
     recorded = json.loads((second / "preflight.json").read_bytes())
     assert {check["name"]: check["level"] for check in recorded["checks"]}["already_there"] == "stop"
     assert (second / "preflight.json").stat().st_mode & 0o077 == 0
-    assert run(["apply", str(second), "--to", ask.service.url, "--allow-already-there"]) == 0
+    assert here("apply", second, "--to", ask.service.url, "--allow-already-there").code == 0
 
 
 @contextmanager
@@ -176,12 +159,7 @@ def comparing(ask: Asking, directory: Path, sample: int = 1_000) -> Iterator[Com
 
 def test_a_sample_that_finds_any_leads_to_the_exact_number(ask: Asking, plan: Path) -> None:
     """By uuid and by name, person and second, with events of the plan that are equal in these three."""
-    sent = [row(number) | {"uuid": deliveries.uuid(number)} for number in range(0, 300, 4)]
-    events = [
-        {"event": one["event"], "properties": {"distinct_id": one["distinct_id"]}, "timestamp": one["timestamp"],
-         "uuid": one["uuid"]} for one in sent
-    ]  # fmt: skip
-    httpx.post(f"{ask.service.url}/batch/", json={"api_key": A, "batch": events}, timeout=30, **PLAIN)
+    send(ask, *(row(number) for number in range(0, 300, 4)))
     again = [row(number) for number in range(0, 300, 3)]
     script(ask, again)
     key = lambda one: (one["event"], one["distinct_id"], one["timestamp"])  # noqa: E731
@@ -197,13 +175,10 @@ def test_a_sample_that_finds_any_leads_to_the_exact_number(ask: Asking, plan: Pa
 def test_what_the_ledger_has_sent_is_not_there_already(ask: Asking, tmp_path: Path) -> None:
     """Half of a plan was sent by an earlier run; the waiting half does not match its equals in the first."""
     directory = planned(tmp_path, 120, batch=10)
-    refuse_after = 6
-    passed = iter(range(10_000))
+    requests = count()
 
     def answer(asked: Any) -> Any:
-        return (
-            deliveries.passed_on(ask.service.url, asked.body) if next(passed) < refuse_after else deliveries.Reply(401)
-        )
+        return deliveries.passed_on(ask.service.url, asked.body) if next(requests) < 6 else deliveries.Reply(401)
 
     with deliveries.serving(answer) as server:
         outcome = deliveries.run(directory, server.url, key=A, send_limits=deliveries.ONE_AT_A_TIME)

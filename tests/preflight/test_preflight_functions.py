@@ -68,11 +68,7 @@ def checks_of(ask: Asking, plan: Path | None) -> list[tuple[str, str, str]]:
         ({"filters": on("Step 1", filter_test_accounts=True)}, "warning", "may fire on 10 events"),
         ({"filters": {"source": "data-warehouse-table"}}, None, ""),
         ({"filters": {"source": "person-updates"}}, "warning", "may fire on"),
-        (
-            {"mappings": [{"name": "m", "filters": on("Step 0")}]},
-            "stop",
-            "would fire on 10 events of this plan (Step 0)",
-        ),
+        ({"mappings": [{"filters": on("Step 0")}]}, "stop", "would fire on 10 events of this plan (Step 0)"),
         ({"mappings": [{"name": "m", "filters": on("Elsewhere")}]}, None, ""),
         ({"type": "internal_destination"}, None, ""),
         ({"type": "site_app"}, None, ""),

@@ -50,7 +50,6 @@ def test_events_that_are_too_old_or_too_young_are_counted(tmp_path: Path) -> Non
         found = look(ask.service.url, directory)
     assert "up to 2 of 4 events" in found["dropped_events"][1]
     assert found["recent_events"][0] == "ok"
-    (tmp_path / "young").mkdir()
     directory = planned_rows(tmp_path / "young", row_of(timedelta(hours=1)), allow_recent=True)
     with asking() as ask:
         found = look(ask.service.url, directory)

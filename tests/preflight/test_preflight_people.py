@@ -6,23 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from pipeline import api
 from pipeline.options import PlanOptions, UndoListOptions
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import run
 from tests.support.management_service import Asking
-from tests.support.plain_http import PLAIN
-from tests.support.preflight import A, look
+from tests.support.preflight import A, look, planned_rows, send
 
 pytestmark = pytest.mark.slow
-
-
-def send(ask: Asking, *events: dict[str, Any]) -> None:
-    """Live events, which name people."""
-    sent = httpx.post(f"{ask.service.url}/batch/", json={"api_key": A, "batch": list(events)}, timeout=30, **PLAIN)
-    assert sent.status_code == 200
 
 
 def live(event: str, person: str, **properties: Any) -> dict[str, Any]:
@@ -32,13 +25,8 @@ def live(event: str, person: str, **properties: Any) -> dict[str, Any]:
 def people(tmp_path: Path, policy: str) -> Path:
     """A plan of 20 Mixpanel profiles, u-0 to u-19, each with a plan and a city."""
     source = tmp_path / "people.jsonl"
-    rows = [
-        {
-            "$distinct_id": f"u-{number}",
-            "$properties": {"plan": "old", "city": "Ulm", "$last_seen": "2023-01-01T00:00:00"},
-        }
-        for number in range(20)
-    ]
+    said = {"plan": "old", "city": "Ulm", "$last_seen": "2023-01-01T00:00:00"}
+    rows = [{"$distinct_id": f"u-{number}", "$properties": said} for number in range(20)]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     options = PlanOptions(mapping="mixpanel", timezone="UTC", profile_policy=policy, workers=0)
     plan = api.plan_export(source, tmp_path / "plan", options)
@@ -80,22 +68,19 @@ def test_merges_and_values_of_live_persons_are_told(ask: Asking, tmp_path: Path)
     rows = [
         {
             "event": "Seen",
+            "timestamp": f"2023-01-02T00:00:0{number}Z",
             "distinct_id": user,
             "anonymous_id": f"d-{number}",
-            "timestamp": f"2023-01-02T00:00:{number:02d}Z",
         }
         for number in range(5)
         for user in ("", f"u-{number}")
     ]
-    source = tmp_path / "export.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    columns = {name: name for name in ("event", "distinct_id", "timestamp", "anonymous_id")}
-    plan = api.plan_export(source, tmp_path / "plan", PlanOptions(mapping="generic", settings=columns, workers=0))
-    assert plan.events.phases["identities"] == 5
-    assert look(ask.service.url, tmp_path / "plan")["live_merges"][0] == "ok"
+    directory = planned_rows(tmp_path / "merges", *rows)
+    assert open_plan(directory)[0].events.phases["identities"] == 5
+    assert look(ask.service.url, directory)["live_merges"][0] == "ok"
     send(ask, live("$identify", "u-0", **{"$anon_distinct_id": "other-0"}), live("Seen", "u-0"),
          live("$identify", "d-1", **{"$anon_distinct_id": "other-1"}), live("Seen", "u-2"))  # fmt: skip
-    level, detail = look(ask.service.url, tmp_path / "plan")["live_merges"]
+    level, detail = look(ask.service.url, directory)["live_merges"]
     assert level == "warning"
     assert "1 of 5 merges would add history to identified persons with live events" in detail
     assert "1 of 5 merges would be refused by the service" in detail
@@ -103,12 +88,9 @@ def test_merges_and_values_of_live_persons_are_told(ask: Asking, tmp_path: Path)
         {"event": "Seen", "distinct_id": f"v-{number}", "timestamp": "2023-01-02T00:00:00Z", "$browser": "Old"}
         for number in range(5)
     ]
-    source = tmp_path / "export.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    columns = {name: name for name in ("event", "distinct_id", "timestamp")}
-    api.plan_export(source, tmp_path / "values", PlanOptions(mapping="generic", settings=columns, workers=0))
-    assert look(ask.service.url, tmp_path / "values")["promoted_values"][0] == "ok"
+    directory = planned_rows(tmp_path / "values", *rows)
+    assert look(ask.service.url, directory)["promoted_values"][0] == "ok"
     send(ask, live("$set", "v-1", **{"$set": {"$browser": "New"}}), live("$set", "v-2", **{"$set": {"plan": "p"}}))
-    level, detail = look(ask.service.url, tmp_path / "values")["promoted_values"]
+    level, detail = look(ask.service.url, directory)["promoted_values"]
     assert level == "warning"
     assert "2 of 5 ids of events that were looked up have a person at the target; on 1 of them" in detail

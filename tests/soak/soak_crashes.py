@@ -13,7 +13,7 @@ import pytest
 from tests.delivery.test_files import bucket_content, content
 from tests.delivery.test_files import whole as whole
 from tests.preflight.conftest import ask as ask
-from tests.preflight.test_pausing import here as here
+from tests.preflight.conftest import here as here
 from tests.preflight.test_pausing import killed_at_a_step
 from tests.support.crashes import SCENES, Scene, copied, die_at_point, die_at_request, die_writing, points, write_files
 from tests.support.management_service import Asking

@@ -57,6 +57,12 @@ class Resolved(NamedTuple):
         """(kept, absorbed) of every link."""
         return {(link.distinct_id, link.other) for link in self.links}
 
+    def persons(self) -> set[frozenset[str]]:
+        """The persons of several ids."""
+        whose = self.canonical.items()
+        together = {frozenset(one for one, kept in whose if kept == who) for _, who in whose}
+        return {ids for ids in together if len(ids) > 1}
+
 
 class SeenId(NamedTuple):
     """Some events of one id, by its hash: the time and place of the first, and whether it is a user's."""
@@ -130,12 +136,14 @@ def resolved(
 
 
 class MergingService:
-    """How the service merges (docs/know/service.md#merges), and what it refuses."""
+    """How the service merges (docs/know/service.md#merges), and what it refuses of the links that it is sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, links: Iterable[SealedLink | EarlierLink] = ()) -> None:
         self.person: dict[str, set[str]] = {}
         self.merged: set[str] = set()
         self.refused: list[tuple[str, str]] = []
+        for link in links:
+            self.merge(link.distinct_id, link.other)
 
     def merge(self, kept: str, other: str) -> None:
         """One `$identify` or `$create_alias`."""

@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from pipeline import api
 from pipeline.config import Secret
 from pipeline.options import PlanOptions, PreflightOptions
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.preflight.run import Preflight, PreflightRequest, check_target
 from tests.support.deliveries import planned
-from tests.support.management_service import ALL
+from tests.support.management_service import ALL, Asking
+from tests.support.plain_http import PLAIN
 
 A = "phc_test_a"
 HOG = "return event"
@@ -41,12 +44,25 @@ def thirty_events(folder: Path) -> Path:
 
 def planned_rows(folder: Path, *rows: dict[str, Any], **asked: Any) -> Path:
     """A plan of these rows, which have columns of the names of an event's fields."""
+    folder.mkdir(exist_ok=True)
     source = folder / "export.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    columns = {name: name for name in ("event", "distinct_id", "timestamp")}
+    columns = {name: name for name in ("event", "distinct_id", "timestamp", "anonymous_id") if name in rows[0]}
     options = PlanOptions(mapping="generic", settings=columns, workers=0, **asked)
     api.plan_export(source, folder / "plan", options)
     return folder / "plan"
+
+
+def send(ask: Asking, *events: dict[str, Any]) -> None:
+    """Send live events to project 1; one without `properties` has its `distinct_id` alone."""
+    names = ("event", "timestamp", "uuid")
+    batch = [
+        {name: one[name] for name in names if name in one}
+        | {"properties": one.get("properties") or {"distinct_id": one["distinct_id"]}}
+        for one in events
+    ]
+    sent = httpx.post(f"{ask.service.url}/batch/", json={"api_key": A, "batch": batch}, timeout=30, **PLAIN)
+    assert sent.status_code == 200
 
 
 def function(**fields: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,6 +38,13 @@ def written(folder: Path, shape: Shape) -> Path:
     return path
 
 
+def log(folder: Path, rows: Iterable[dict[str, Any]]) -> Path:
+    """A file of these rows, in the place of the one before."""
+    path = folder / "log.jsonl"
+    path.write_text(lines(rows), "utf-8")
+    return path
+
+
 def drafted(*paths: Path, answers: Mapping[str, str] | None = None) -> Draft:
     """The draft of an export, whether or not a shipped mapping recognises it."""
     found = largest_table(open_source([str(path) for path in paths]))
@@ -52,6 +59,13 @@ def checked(draft: Draft) -> language.Mapping:
     assert [outcome.differences for outcome in run_cases(mapping) if not outcome.passed] == []
     assert mapping.cases
     return mapping
+
+
+def with_any_choice(path: Path) -> None:
+    """The draft of an export loads and its cases pass, also with the last option of each choice."""
+    draft = drafted(path)
+    checked(draft)
+    checked(drafted(path, answers={choice.name: choice.options[-1].text for choice in draft.choices}))
 
 
 def events_of(draft: Draft, path: Path) -> list[dict[str, Any]]:
@@ -111,8 +125,7 @@ def test_nothing_of_a_row_is_lost_beside_opened_properties(tmp_path: Path) -> No
         "event": "A", "time": "2023-01-02T03:04:05Z", "user": {"user_id": "u-1", "plan": "pro"}, "device_id": "d-1",
         "page_url": "https://a.example/", "extra": 1, "properties": {"x": 1},
     }  # fmt: skip
-    path = tmp_path / "log.jsonl"
-    path.write_text(lines([row, {**row, "user": {"plan": "free"}}]))
+    path = log(tmp_path, [row, {**row, "user": {"plan": "free"}}])
     assert json.loads(events_of(drafted(path), path)[0]["properties"]) == {
         "x": 1, "$current_url": "https://a.example/", "log_device_id": "d-1", "log_user": row["user"], "log_extra": 1,
     }  # fmt: skip
@@ -124,15 +137,12 @@ def test_nothing_of_a_row_is_lost_beside_opened_properties(tmp_path: Path) -> No
 def test_ids_of_two_kinds_are_a_pair_only_where_they_show_one_person(tmp_path: Path) -> None:
     """A device with one user joins; a device with many is asked for, as is a user with most of all devices, and joins
     nothing until a person says so."""
-    path = tmp_path / "log.jsonl"
     rows = [{"event": "A", "time": T + row, "user_id": f"u-{row}", "device_id": f"d-{row}"} for row in R]
-    path.write_text(lines(rows))
-    assert checked(drafted(path)).pair is not None
-    path.write_text(lines({**row, "user_id": "admin"} for row in rows))
-    shared = drafted(path)
+    assert checked(drafted(log(tmp_path, rows))).pair is not None
+    shared = drafted(log(tmp_path, ({**row, "user_id": "admin"} for row in rows)))
     assert checked(shared).pair is None
     assert "'admin' alone has" in {choice.name: choice for choice in shared.choices}["pair"].options[0].evidence
-    path.write_text(lines({**row, "device_id": "d-1"} for row in rows))
+    path = log(tmp_path, ({**row, "device_id": "d-1"} for row in rows))
     shared = drafted(path)
     assert (checked(shared).pair, [choice.name for choice in shared.choices]) == (None, ["pair"])
     rule = shared.choices[0].options[1].text
@@ -141,10 +151,8 @@ def test_ids_of_two_kinds_are_a_pair_only_where_they_show_one_person(tmp_path: P
 
 def test_an_id_of_a_third_of_the_rows_is_asked_for(tmp_path: Path) -> None:
     """What looks like a placeholder is passed over until a person says that it is an id."""
-    path = tmp_path / "log.jsonl"
-    path.write_text(
-        lines({"event": "A", "time": T + row, "user_id": f"u-{row}" if row % 2 else "nobody"} for row in range(60))
-    )
+    users = [f"u-{row}" if row % 2 else "nobody" for row in range(60)]
+    path = log(tmp_path, ({"event": "A", "time": T + row, "user_id": user} for row, user in enumerate(users)))
     draft = drafted(path)
     assert [choice.name for choice in draft.choices] == ["placeholders"]
     assert checked(draft).distinct_id.junk == ("nobody",)
@@ -153,12 +161,11 @@ def test_an_id_of_a_third_of_the_rows_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_column_that_stands_in_for_ids_is_an_option(tmp_path: Path) -> None:
     """Placeholders count as missing; what such rows have instead is proposed, and chosen by a person."""
-    path = tmp_path / "access.jsonl"
     rows = [
         {"msec": f"{T + row}.5", "cookie_uid": f"c-{row % 20}" if row % 3 else "-", "remote_addr": f"192.0.2.{row % 9}"}
         for row in range(60)
     ]
-    path.write_text(lines(rows))
+    path = log(tmp_path, rows)
     draft = drafted(path)
     choice = next(choice for choice in draft.choices if choice.name == "distinct_id")
     assert "33% of the rows have none of these ids" in choice.question
@@ -170,17 +177,10 @@ def test_a_column_that_stands_in_for_ids_is_an_option(tmp_path: Path) -> None:
 
 def test_yes_and_no_are_no_names_of_events(tmp_path: Path) -> None:
     """Nor is a kind that all rows have; a name of their own goes before the kind that some events share."""
-    path = tmp_path / "log.jsonl"
     rows = [{"event": "true" if row % 2 else "false", "type": "row", "time": T, "user_id": "u"} for row in range(40)]
-    path.write_text(lines(rows))
-    assert [choice.name for choice in drafted(path).choices] == ["event"]
-    path.write_text(
-        lines(
-            {**row, "event": None, "eventType": "custom" if number % 2 else "click"}
-            | ({"eventCustomName": "Paid"} if number % 2 else {})
-            for number, row in enumerate(rows)
-        )
-    )
+    assert [choice.name for choice in drafted(log(tmp_path, rows)).choices] == ["event"]
+    kinds = [{"eventType": "click"}, {"eventType": "custom", "eventCustomName": "Paid"}] * 20
+    path = log(tmp_path, ({**row, "event": None, **kind} for row, kind in zip(rows, kinds, strict=True)))
     draft = drafted(path)
     assert (draft.choices, [one["event"] for one in events_of(draft, path)[:2]]) == ((), ["click", "Paid"])
 
@@ -210,12 +210,8 @@ def test_an_export_without_a_row_has_no_start(call: Any, tmp_path: Path) -> None
 
 def test_rows_of_different_events_are_the_cases(call: Any, tmp_path: Path) -> None:
     """Three rows of the export, each of another event, however rare it is. A person's own long list makes no page."""
-    path = tmp_path / "log.jsonl"
-    names = ["A"] * 50 + ["B", "C"]
-    items = [{"sku": "x" * 50}] * 5
-    path.write_text(
-        lines({"event": name, "time": T, "user_id": "u", "n": n, "items": items} for n, name in enumerate(names))
-    )
+    row = {"time": T, "user_id": "u", "items": [{"sku": "x" * 50}] * 5}
+    path = log(tmp_path, ({"event": name, **row, "n": n} for n, name in enumerate(["A"] * 50 + ["B", "C"])))
     assert [case.gives[0]["event"] for case in checked(drafted(path)).cases] == ["A", "B", "C"]
     assert call("mapping", "new", path, "-o", tmp_path / "mine.yaml").code == 0
     assert parse((tmp_path / "mine.yaml").read_text("utf-8"), "mine").files.rows == ""
@@ -223,8 +219,8 @@ def test_rows_of_different_events_are_the_cases(call: Any, tmp_path: Path) -> No
 
 def test_a_row_that_is_not_sent_leaves_the_draft_unfinished(call: Any, tmp_path: Path) -> None:
     """It is a case with its reject, never a draft that passes."""
-    path, mine = tmp_path / "log.jsonl", tmp_path / "mine.yaml"
-    path.write_text(lines([{"event": "A", "time": T, "user_id": "u"}, {"event": "B", "time": T}]))
+    mine = tmp_path / "mine.yaml"
+    path = log(tmp_path, [{"event": "A", "time": T, "user_id": "u"}, {"event": "B", "time": T}])
     printed = call("mapping", "new", path, "-o", mine)
     assert printed.code == 0
     assert f"{mine} is unfinished, 2 open choices:" in printed.err
@@ -243,7 +239,7 @@ def test_of_several_tables_the_largest_is_drafted_and_the_others_are_named(tmp_p
     draft = drafted(tmp_path)
     assert checked(draft).tool == "pageviews"
     assert "users (2 files)" in checked(draft).open["tables"]
-    assert [call.arguments.get("const") for call in [checked(draft).event]] == ["$pageview"]
+    assert checked(draft).event.arguments.get("const") == "$pageview"
 
 
 @pytest.mark.parametrize(
@@ -265,9 +261,7 @@ def test_odd_exports_have_a_start_too(tmp_path: Path, text: str) -> None:
     """Whatever columns are called, and whether or not they have values, the draft loads and its cases pass."""
     path = tmp_path / ("rows.csv" if text[0] == "a" else "rows.jsonl")
     path.write_text(text, "utf-8")
-    draft = drafted(path)
-    checked(draft)
-    checked(drafted(path, answers={choice.name: choice.options[-1].text for choice in draft.choices}))
+    with_any_choice(path)
 
 
 SPELLED = ["2023-01-02", "1/2/2023 3:04 PM", "null", "https://a.example/", "203.0.113.7", '{"a":1}', "[1]", "u-1"]
@@ -290,13 +284,9 @@ NAMES = st.one_of(st.text(max_size=5), st.sampled_from(KNOWN))
 def test_any_rows_have_a_start(rows: list[dict[str, Any]]) -> None:
     """For any rows that can be read, the draft loads and its cases pass, also with the last option of each choice."""
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.jsonl"
-        path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
-        if largest_table(open_source([str(path)])) is None:
-            return
-        draft = drafted(path)
-        checked(draft)
-        checked(drafted(path, answers={choice.name: choice.options[-1].text for choice in draft.choices}))
+        path = log(Path(folder), rows)
+        if largest_table(open_source([str(path)])) is not None:
+            with_any_choice(path)
 
 
 def asked(path: Path, mine: Path, answers: str) -> str:
@@ -344,9 +334,8 @@ def test_a_table_is_called_by_its_file_or_folder() -> None:
 @pytest.mark.parametrize("name", ["sold_on", "created_at"])
 def test_some_times_that_cannot_be_read_leave_the_column_the_time(tmp_path: Path, name: str) -> None:
     """In two of three rows there is one: no column that does not exist is proposed."""
-    path = tmp_path / "log.jsonl"
     times = ["2023-05-01T09:00:00Z", "2023-05-01T10:00:00Z", "soon"]
-    path.write_text(lines({"event": "A", "user_id": "u", name: time} for time in times))
+    path = log(tmp_path, ({"event": "A", "user_id": "u", name: time} for time in times))
     assert f"from: /{name}" in drafted(path).text
 
 
@@ -366,8 +355,7 @@ def test_without_any_time_the_draft_names_no_column_and_lists_them_all(tmp_path:
 
 def test_rows_of_the_cases_that_are_not_sent_can_be_accepted(tmp_path: Path) -> None:
     """The last question; until then, and where it stays open, the mapping is unfinished."""
-    path = tmp_path / "log.jsonl"
-    path.write_text(lines([{"event": "A", "user_id": "u", "time": "2023-01-02T03:04:05Z"}, {"event": "", "x": 1}]))
+    path = log(tmp_path, [{"event": "A", "user_id": "u", "time": "2023-01-02T03:04:05Z"}, {"event": "", "x": 1}])
     answers: dict[str, str] = {}
     while choices := drafted(path, answers=answers).choices:
         answers[choices[0].name] = choices[0].options[0].text
@@ -399,14 +387,11 @@ def test_pages_are_opened_for_a_mapping_that_recognises_nothing(call: Any, tmp_p
 def test_the_time_of_a_broker_is_not_that_of_the_event(call: Any, tmp_path: Path) -> None:
     """Kafka's own timestamp is when it took the record, which has a time of its own; without one it is the event's."""
     record = {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1_700_000_009_000}
-    for number, inside in enumerate(({"event": "Open", "user_id": "u", "ts": 1_700_000_000}, {"event": "Open"})):
-        path = tmp_path / f"{number}.jsonl"
+    texts = []
+    for inside in ({"event": "Open", "user_id": "u", "ts": 1_700_000_000}, {"event": "Open"}):
         rows = [{**record, "offset": at, "value": json.dumps({**inside, "user_id": f"u-{at % 3}"})} for at in range(30)]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        call("mapping", "new", path, "-o", tmp_path / f"{number}.yaml")
-        text = (tmp_path / f"{number}.yaml").read_text()
-        if number:
-            assert "{from: /timestamp, unit: ms}" in text
-        else:
-            assert "time:\n  - {from: ts, unit: s}\n" in text or "time:\n  - {from: /value/ts, unit: s}\n" in text
-            assert "received:\n  - {from: /timestamp, unit: ms}\n" in text
+        call("mapping", "new", log(tmp_path, rows), "-o", tmp_path / f"{len(texts)}.yaml")
+        texts.append((tmp_path / f"{len(texts)}.yaml").read_text())
+    assert "time:\n  - {from: ts, unit: s}\n" in texts[0] or "time:\n  - {from: /value/ts, unit: s}\n" in texts[0]
+    assert "received:\n  - {from: /timestamp, unit: ms}\n" in texts[0]
+    assert "{from: /timestamp, unit: ms}" in texts[1]

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -131,22 +132,16 @@ def test_the_zone_is_measured_month_by_month(tmp_path: Path) -> None:
     """Clocks of Los Angeles written as if UTC show both offsets, and the zone is among the candidates."""
     zone = ZoneInfo("America/Los_Angeles")
     rows = []
-    for month in (1, 7):
-        for day in range(1, 6):
-            instant = datetime(2021, month, day, 20, tzinfo=UTC)
-            wall = instant.astimezone(zone).replace(tzinfo=UTC)
-            inside = {
-                "time": int(wall.timestamp()),
-                "$insert_id": "x",
-                "distinct_id": "u",
-                "mp_processing_time_ms": int(instant.timestamp() * 1000) + 9_000,
-            }
-            rows.append({"event": "A", "properties": inside})
+    for month, day in product((1, 7), range(1, 6)):
+        instant = datetime(2021, month, day, 20, tzinfo=UTC)
+        wall = int(instant.astimezone(zone).replace(tzinfo=UTC).timestamp())
+        received = int(instant.timestamp() * 1000) + 9_000
+        inside = {"time": wall, "$insert_id": "x", "distinct_id": "u", "mp_processing_time_ms": received}
+        rows.append({"event": "A", "properties": inside})
     found = surveyed(written(tmp_path / "a.jsonl", rows)).zone
     assert [(one.month, one.offset, one.rows) for one in found.months] == [
-        ("2021-01", -28_800, 5),
-        ("2021-07", -25_200, 5),
-    ]
+        ("2021-01", -28_800, 5), ("2021-07", -25_200, 5),
+    ]  # fmt: skip
     assert found.names[0] == "America/Los_Angeles"
     assert "America/Denver" not in found.names
     assert "UTC-08:00 and UTC-07:00" in found.sentence
@@ -183,22 +178,16 @@ def test_times_with_offsets_are_shown_in_utc(tmp_path: Path) -> None:
     assert (found.first, found.last, found.unread_times) == ("2021-02-28T23:00:00Z", "2021-02-28T23:00:00Z", 1)
 
 
-@pytest.mark.parametrize(
-    ("values", "unit"),
-    [
-        ([1_600_000_000, 1_600_000_000.25, "1600000000"], "s"),
-        ([1_600_000_000_000], "ms"),
-        ([1_600_000_000_000_000], "us"),
-        ([1_600_000_000_000_000_000], "ns"),
-        (["2021-01-01T00:00:00Z", "2021-01-01 00:00:00"], "iso"),
-        ([17, 42], None),
-        (["2021-13-01T00:00:00Z"], None),
-        ([], None),
-    ],
-)
-def test_the_unit_of_a_time_is_told_by_its_values(values: list[Any], unit: str | None) -> None:
+def test_the_unit_of_a_time_is_told_by_its_values() -> None:
     """Numbers of the size of this century's times are times, in the unit that makes them so."""
-    assert clock_of("t", values) == (Clock("t", unit) if unit else None)
+    units: dict[str, list[Any]] = {
+        "s": [1_600_000_000, 1_600_000_000.25, "1600000000"], "ms": [1_600_000_000_000], "us": [1_600_000_000_000_000],
+        "ns": [1_600_000_000_000_000_000], "iso": ["2021-01-01T00:00:00Z", "2021-01-01 00:00:00"],
+    }  # fmt: skip
+    for unit, values in units.items():
+        assert clock_of("t", values) == Clock("t", unit)
+    none: list[list[Any]] = [[17, 42], ["2021-13-01T00:00:00Z"], []]
+    assert [clock_of("t", values) for values in none] == [None] * 3
 
 
 def test_a_sample_is_shared_between_parts(tmp_path: Path) -> None:
@@ -218,9 +207,8 @@ def test_broken_rows_are_counted_by_code(tmp_path: Path) -> None:
     rows = [{"a": 1}, b"{oops", b'{"a": "\xff"}', {"a": 2}, b"nothing"]
     found = surveyed(written(tmp_path / "a.jsonl", rows))
     assert {code: (one.count, one.part, one.row) for code, one in found.broken.items()} == {
-        "bad_json": (2, "a.jsonl", 2),
-        "bad_utf8": (1, "a.jsonl", 3),
-    }
+        "bad_json": (2, "a.jsonl", 2), "bad_utf8": (1, "a.jsonl", 3),
+    }  # fmt: skip
     assert (found.rows, field(found, "a").rows, field(found, "a").null_rate) == (5, 2, 0.0)
 
 
@@ -231,9 +219,8 @@ def test_a_damaged_part_does_not_hide_the_others(tmp_path: Path) -> None:
     written(tmp_path / "b.jsonl", [{"event": "B"}])
     found = surveyed(tmp_path)
     assert [(part.path, part.whole, bool(part.problem)) for part in found.parts] == [
-        ("a.jsonl.gz", False, True),
-        ("b.jsonl", True, False),
-    ]
+        ("a.jsonl.gz", False, True), ("b.jsonl", True, False),
+    ]  # fmt: skip
     assert found.parts[1].rows == 1
     assert [(code, where) for code, where, _ in found.notices] == [("unreadable", "a.jsonl.gz")]
 
@@ -329,19 +316,12 @@ def test_a_field_that_is_named_for_times_may_hold_some_that_are_none(tmp_path: P
     assert (found.time_field, found.unread_times) == ("timestamp", 4)
 
 
-def intercom_page() -> str:
-    events = [
-        {"type": "event", "event_name": "Paid", "created_at": 1_682_000_000 + row, "user_id": "u-1", "metadata": {}}
-        for row in range(6)
-    ]
-    return json.dumps({"type": "event.list", "events": events})
-
-
 def test_a_page_of_a_tool_on_one_line_is_opened_by_itself(call: Any, tmp_path: Path) -> None:
     """By `plan` with the mapping and without it, by `survey`; not where the operator takes pages for rows, or a mapping
     of one's own does, which does not say that it is for the items."""
-    path, mine = tmp_path / "page.json", tmp_path / "mine.yaml"
-    path.write_text(intercom_page())
+    event = {"type": "event", "event_name": "Paid", "user_id": "u-1", "metadata": {}}
+    events = [{**event, "created_at": 1_682_000_000 + row} for row in range(6)]
+    path, mine = written(tmp_path / "page.json", [{"type": "event.list", "events": events}]), tmp_path / "mine.yaml"
     mine.write_text(
         "format: backcast.mapping/1\ntool: shop\ntitle: Shop\nevent: {const: Page}\ndistinct_id: [{const: u-1}]\n"
         "time: {from: /events/0/created_at, unit: s}\n"
@@ -355,10 +335,9 @@ def test_a_page_of_a_tool_on_one_line_is_opened_by_itself(call: Any, tmp_path: P
 
 def test_rows_of_each_event_are_drawn_by_month_where_they_fit(call: Any, tmp_path: Path) -> None:
     """Of three months or more; of many, several share a character. The page has them as pictures."""
-    path = tmp_path / "log.jsonl"
     rows = [{"event": "A" if n % 3 else "B", "user_id": "u", "time": f"20{20 + n // 12}-{n % 12 + 1:02d}-05T00:00:00Z"}
             for n in range(48) if n != 7]  # fmt: skip
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = written(tmp_path / "log.jsonl", rows)
     shown = call("survey", path, "--report", tmp_path / "page.html")
     found = call("survey", path, "--json").json["event_months"]
     assert (found["A"]["2020-02"], "2020-08" in found["A"], len(found["B"])) == (1, False, 16)
@@ -371,11 +350,8 @@ def test_rows_of_each_event_are_drawn_by_month_where_they_fit(call: Any, tmp_pat
 
 def test_a_page_of_a_sample_calls_no_day_empty(tmp_path: Path) -> None:
     """The days without a row may be in what was not read."""
-    path = tmp_path / "log.jsonl"
-    days = (f"2023-01-{day:02d}" for day in (1, 2, 9, 10, 11))
-    path.write_text(
-        "".join(json.dumps({"event": "A", "user_id": "u", "time": f"{day}T00:00:00Z"}) + "\n" for day in days)
-    )
+    rows = [{"event": "A", "user_id": "u", "time": f"2023-01-{day:02d}T00:00:00Z"} for day in (1, 2, 9, 10, 11)]
+    path = written(tmp_path / "log.jsonl", rows)
     whole, sample = (surveyed(path, **more) for more in ({}, {"rows": 4}))
     assert "no rows from 2023-01-03 to 2023-01-08 (6 days)" in render(whole, [str(path)])
     assert "no rows from" not in render(sample, [str(path)])
@@ -383,26 +359,19 @@ def test_a_page_of_a_sample_calls_no_day_empty(tmp_path: Path) -> None:
 
 def test_times_with_offsets_of_their_own_need_no_zone(tmp_path: Path) -> None:
     """One that has none leaves the question open."""
-    path = tmp_path / "log.jsonl"
     times = ["2023-01-02T03:04:05Z", "2023-01-02 03:04:05 +0100"]
     for more, words in (([], "no zone has to be named"), (["2023-01-02T03:04:05"], "does not show the zone")):
         rows = [{"event": "A", "user_id": "u", "created_at": time} for time in [*times, *more]]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        assert words in surveyed(path).zone.sentence
+        assert words in surveyed(written(tmp_path / "log.jsonl", rows)).zone.sentence
 
 
 @pytest.mark.parametrize("unit", [1, 1_000, 1_000_000])
 def test_numbers_count_in_utc_unless_the_tool_writes_its_own_clock(tmp_path: Path, unit: int) -> None:
     """Seconds, milliseconds and microseconds; Mixpanel's numbers are those of the project's clock."""
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(f'{{"kind":"a","who":"u{n}","ts":{(1_700_000_000 + n) * unit}}}\n' for n in range(30)))
-    found = surveyed(path)
+    rows: Any = ({"kind": "a", "who": f"u{n}", "ts": (1_700_000_000 + n) * unit} for n in range(30))
+    found = surveyed(written(tmp_path / "rows.jsonl", rows))
     assert (found.time_field, found.first) == ("ts", "2023-11-14T22:13:20Z")
     assert "no zone has to be named" in found.zone.sentence
-    path.write_text(
-        "".join(
-            f'{{"event":"a","properties":{{"time":{1_700_000_000 + n},"distinct_id":"u","$insert_id":"{n}"}}}}\n'
-            for n in range(30)
-        )
-    )
-    assert surveyed(path).first == "2023-11-14T22:13:20"
+    inside = ({"time": 1_700_000_000 + n, "distinct_id": "u", "$insert_id": str(n)} for n in range(30))
+    rows = ({"event": "a", "properties": one} for one in inside)
+    assert surveyed(written(tmp_path / "rows.jsonl", rows)).first == "2023-11-14T22:13:20"
