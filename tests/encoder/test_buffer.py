@@ -31,8 +31,8 @@ OWN = "0187b0c7-7c9f-7e4d-bf5e-2a0f1d3c4b5a"
 TIMES = st.integers(0, 80_000 * DAY).map(lambda us: us - us % random.Random(us).choice((1, 1_000, 1_000_000)))
 
 
-def written(times: list[int], *, run: int = 3) -> EventBuffer:
-    """Texts of events `{"n":N,"t":"…`, every fourth with a uuid of its own, `run` events in a run."""
+def written(times: list[int], *, run: int = 3, cut: int | None = None) -> EventBuffer:
+    """Texts of events `{"n":N,"t":"…`, every fourth with a uuid of its own, `run` in a run; the last is cut back."""
     texts = EventBuffer(HASHER)
     for number, time in enumerate(times):
         texts.open += b'{"n":%d,"t":"' % number
@@ -44,6 +44,8 @@ def written(times: list[int], *, run: int = 3) -> EventBuffer:
         texts.times.append(time)
         if number % run == run - 1:
             texts.close_run()
+    if cut is not None:
+        texts.cut_back(cut)
     texts.close_run()
     return texts
 
@@ -71,17 +73,7 @@ def test_cutting_back_leaves_the_events_before() -> None:
     """A row that falls takes its own events out of the open run, and no other."""
     texts = written([0, 1, 2], run=9)
     whole = split_events(texts.runs, texts.sizes)
-    again = EventBuffer(HASHER)
-    for number in range(4):
-        again.open += b'{"n":%d,"t":"' % min(number, 3)
-        again.open += SECONDS if number == 0 else MICROSECONDS
-        again.ends.append(len(again.open))
-        again.keys.append(f"key {number}")
-        again.times.append(number)
-        if number == 3:
-            again.own[3] = OWN
-    again.cut_back(3)
-    again.close_run()
+    again = written([0, 1, 2, 3], run=9, cut=3)
     assert (split_events(again.runs, again.sizes), again.count) == (whole, 3)
 
 
@@ -135,10 +127,8 @@ def test_rows_are_the_lines_that_are_not_blank(lines: list[bytes], size: int) ->
 def made_of(*rows: bytes) -> tuple[list[int], list[int], list[bytes]]:
     """The row, place in its row and text of each event that the tiny mapper makes."""
     options = SealedOptions(as_of=AS_OF)
-    mapper = TinyMapper(options)
-    found = make_events(
-        JsonlRows(b"\n".join(rows)), mapper, Encoder("tiny", options), ValidationContext.of(options, Limits())
-    )
+    context = ValidationContext.of(options, Limits())
+    found = make_events(JsonlRows(b"\n".join(rows)), TinyMapper(options), Encoder("tiny", options), context)
     return found.row_of, found.positions, found.events
 
 
@@ -180,6 +170,8 @@ def test_an_encoded_event_is_read_back() -> None:
     assert (found.event, found.properties.distinct_id, found.uuid) == ("Seen", "u-1", OLD)
     assert found.timestamp == "1970-01-01T00:00:00Z"
     assert bytes(read_properties(encoded(a=1.5))["a"]) == b"1.5"
+    for flag in (True, False):  # only `false` keeps the service from a profile
+        assert has_profile(read_properties(encoded(**{"$process_person_profile": flag}))) is flag
 
 
 def test_a_replaced_uuid_changes_nothing_else() -> None:
@@ -187,12 +179,6 @@ def test_a_replaced_uuid_changes_nothing_else() -> None:
     event = encoded(a='"}')
     assert uuid_of(event) == OLD
     assert replace_uuid(event, NEW) == event.replace(OLD.encode(), NEW.encode())
-
-
-@pytest.mark.parametrize(("flag", "expected"), [(True, True), (False, False)])
-def test_the_profile_flag_is_read(flag: bool, expected: bool) -> None:
-    """Only `false` keeps the service from a profile."""
-    assert has_profile(read_properties(encoded(**{"$process_person_profile": flag}))) is expected
 
 
 def test_every_event_carries_the_provenance() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +15,7 @@ from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.event_ids import AT_ONCE, EVENTS_PER_MINUTE, EventIdAggregator, HotIds, hot_ids
 from pipeline.options import PlanOptions
 from tests.support.identity_pairs import SeenId, id_columns
+from tests.support.tiny_tool import write
 
 
 def seen(*ids: tuple[int, int]) -> list[SeenId]:
@@ -63,22 +63,13 @@ def test_pieces_and_order_change_nothing(counts: list[int], cut: int, seed: int)
 @pytest.mark.parametrize("limit", [EVENTS_PER_MINUTE, EVENTS_PER_MINUTE + 1])
 def test_a_plan_warns_of_a_hot_id_and_says_where(tmp_path: Path, limit: int) -> None:
     """The warning counts ids, and its example names the first row of the one with most and how long it takes."""
-    rows = [("quiet", 3), ("busy", limit), ("quiet", 10)]
-    lines, second = [], 0
-    for name, count in rows:
-        for _ in range(count):
-            second += 1
-            time = f"2021-01-{1 + second // 3600:02d}T03:{second // 60 % 60:02d}:{second % 60:02d}Z"
-            row = {"event": "Step", "distinct_id": name, "timestamp": time}
-            lines.append(json.dumps(row))
-    (tmp_path / "export.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
-    plan = pipeline.plan_export(
-        tmp_path / "export.jsonl",
-        tmp_path / "plan",
-        PlanOptions(
-            mapping="generic", workers=0, settings={name: name for name in ("event", "distinct_id", "timestamp")}
-        ),
-    )
+    rows = []
+    for second, name in enumerate(["quiet"] * 3 + ["busy"] * limit + ["quiet"] * 10, 1):
+        time = f"2021-01-{1 + second // 3600:02d}T03:{second // 60 % 60:02d}:{second % 60:02d}Z"
+        rows.append({"event": "Step", "distinct_id": name, "timestamp": time})
+    source = write(tmp_path / "export.jsonl", rows)
+    options = PlanOptions(mapping="generic", workers=0, settings={name: name for name in rows[0]})
+    plan = pipeline.plan_export(source, tmp_path / "plan", options)
     if limit == EVENTS_PER_MINUTE:
         assert "hot_distinct_id" not in plan.warnings
         return

@@ -30,9 +30,6 @@ def one_block(*pairs: Seen, **more: object) -> Resolved:
     return resolved([pairs], **more)  # type: ignore[arg-type]
 
 
-# -- each tool's ways ----------------------------------------------------------------------------------
-
-
 def test_a_device_and_its_user_become_one_link_before_the_first_event_of_either() -> None:
     """Dated one millisecond before, with a uuid made of kind and ids alone, spelled as the events spell them."""
     found = one_block(Seen("Dev-1 ", "User@Example.com", 9_000), events={"Dev-1 ": 5_000, "User@Example.com": 7_000})
@@ -178,9 +175,6 @@ def test_what_the_service_refuses_is_refused_here(kind: str) -> None:
         assert found.decision(*pair) == ("refused", reason)
 
 
-# -- the table and the summary -------------------------------------------------------------------------
-
-
 def test_the_table_says_where_each_pair_was_met_first_and_how_often() -> None:
     """The earliest row counts; times are empty where no row has one."""
     block = [Seen("d", "u", 20, events=3, row=7), Seen("x", "y", None, "alias", row=4)]
@@ -221,9 +215,6 @@ def test_users_and_whoever_joins_them_are_identified() -> None:
     found = one_block(Seen("d", "u"), Seen("null", "v"), Seen("x", "y", kind="alias"), Seen("lost", "u", 99), most=9,
                       events={"d": 1, "u": 1})  # fmt: skip
     assert found.identified == {"d", "u", "x", "y"}
-
-
-# -- earlier plans and the operator --------------------------------------------------------------------
 
 
 def settled(kept: str, other: str, state: str = "settled") -> EarlierLink:
@@ -319,8 +310,6 @@ def test_a_file_of_pairs_that_contradicts_itself_stops_the_plan(tmp_path: Path) 
     with pytest.raises(UsageError, match="cannot read"):
         list(read_pairs(tmp_path / "none.csv"))
 
-
-# -- any order, any cut --------------------------------------------------------------------------------
 
 IDS = ["d1", "d2", "d3", "d4", "u1", "u2", "u3", "x@y.zz", "null"]
 SEEN = st.builds(

@@ -78,10 +78,9 @@ def export(room: Room, folder: Path) -> Path:
     models = {"events-0": events[: half + 2], "events-1": events[half:], "persons": persons, "groups": groups}
     for name, lines in models.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    types = sorted({(one.index, one.type) for one in room.groups()})
-    (folder / "groups_types.json").write_text(
-        json.dumps([{"group_type_index": index, "group_type": kind} for index, kind in types])
-    )
+    kinds = sorted({(one.index, one.type) for one in room.groups()})
+    types = [{"group_type_index": index, "group_type": kind} for index, kind in kinds]
+    (folder / "groups_types.json").write_text(json.dumps(types))
     return folder
 
 

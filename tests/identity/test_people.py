@@ -16,8 +16,6 @@ from tests.support.rehearsal import event, fresh, send
 
 pytestmark = pytest.mark.slow
 
-# -- each tool's ways ------------------------------------------------------------------------------------
-
 
 def test_mixpanels_people_are_those_that_its_rows_and_records_join(tmp_path: Path) -> None:
     """The label of a cluster is the user's, whose own id survives; an e-mail is no device; merges of many, a chain and
@@ -54,14 +52,10 @@ def test_amplitudes_people_are_those_that_its_rows_and_merged_ids_join(tmp_path:
     merged ids are followed from link to link. Groups have their final properties and no event of their own."""
     merged = [{"amplitude_id": one, "merged_amplitude_id": one + 1} for one in (1, 2)]
     rows = [
-        amplitude(1, None, "tablet"),
-        amplitude(2, "ann", "tablet"),
-        amplitude(3, "bob", "tablet"),
-        amplitude(4, "cid", "phone"),
-        amplitude(5, None, "phone"),
+        *(amplitude(at, user, "tablet") for at, user in enumerate((None, "ann", "bob"), 1)),
+        *(amplitude(at, user, "phone") for at, user in ((4, "cid"), (5, None))),
         *(amplitude(10 + number, "ann", f"call-{number}") for number in range(5)),
-        amplitude(1, "324172", "324172"),
-        amplitude(2, "346298", "324172"),
+        *(amplitude(at, user, "324172") for at, user in ((1, "324172"), (2, "346298"))),
         amplitude(3, "346298", "d"),
         amplitude(1, None, "d-1", amplitude_id=1),
         amplitude(2, "eve", "d-2", amplitude_id=3),
@@ -98,9 +92,6 @@ def test_segments_calls_make_persons_traits_and_groups(tmp_path: Path) -> None:
         ("a-1", "u-1"): {"plan": "pro", "n": 1, "m": 1}, ("u-2",): {"plan": "team"}, ("u-3", "u-3@example.com"): {},
     }  # fmt: skip
     assert groups(room) == {("company", "acme"): {"name": "Acme"}}
-
-
-# -- profiles and groups -----------------------------------------------------------------------------------
 
 
 def old_and_new(at: int, value: str) -> dict[str, Any]:
@@ -185,9 +176,6 @@ def test_a_second_plan_for_the_same_target_merges_nothing_twice(tmp_path: Path) 
     assert open_plan(tmp_path / "two" / "plan")[0].events.phases["identities"] == 1
     assert set(people(room)) == {("ann", "d-1", "d-2")}
     assert room.warnings() == []
-
-
-# -- any order -----------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=3)

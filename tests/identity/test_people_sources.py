@@ -16,8 +16,6 @@ from tests.support.people import amplitude, mixpanel, people, planned, segment, 
 
 pytestmark = pytest.mark.slow
 
-# -- Mixpanel ------------------------------------------------------------------------------------------------
-
 
 def profile(distinct_id: Any, **more: Any) -> dict[str, Any]:
     """A profile of the Engage API."""
@@ -30,21 +28,15 @@ def test_the_profile_of_a_cluster_is_that_of_the_user_whose_events_bear_its_labe
     Of a label that two users share it is the first one's; of one that events bear alone, the merged person's.
     """
     events = [
-        mixpanel(1, "label", _user_id="324172"),
-        mixpanel(2, "tablet", _user_id="bob"),
-        mixpanel(3, "tablet", _user_id="ann"),
-        mixpanel(4, "phone"),
-        mixpanel(5, "phone", _user_id="eve"),
-    ]
+        mixpanel(1, "label", _user_id="324172"), mixpanel(2, "tablet", _user_id="bob"),
+        mixpanel(3, "tablet", _user_id="ann"), mixpanel(4, "phone"), mixpanel(5, "phone", _user_id="eve"),
+    ]  # fmt: skip
     page = {"page": 0, "results": [profile("label", plan="pro"), profile("tablet", n=1), profile("phone", n=2)]}
     room = sent(tmp_path, "mixpanel", events, [page, profile("later", n=3)])
     assert people(room) == {
-        ("324172",): {"plan": "pro"},
-        ("bob",): {"n": 1},
-        ("ann",): {},
-        ("eve", "phone"): {"n": 2},
-        ("later",): {"n": 3},
-    }
+        ("324172",): {"plan": "pro"}, ("bob",): {"n": 1}, ("ann",): {},
+        ("eve", "phone"): {"n": 2}, ("later",): {"n": 3},
+    }  # fmt: skip
 
 
 def test_a_profile_of_nobody_takes_no_other_of_its_page_along(tmp_path: Path) -> None:
@@ -55,9 +47,6 @@ def test_a_profile_of_nobody_takes_no_other_of_its_page_along(tmp_path: Path) ->
     assert (plan.rows.rejected, plan.events.phases["persons"]) == (0, 2)
     assert plan.warnings["left_out_profile"] == 2
     assert "null" in plan.examples["left_out_profile"].detail
-
-
-# -- the service's own export ----------------------------------------------------------------------------------
 
 
 def own(at: int, distinct_id: str, name: str = "Seen", **properties: Any) -> dict[str, Any]:
@@ -71,37 +60,26 @@ def own(at: int, distinct_id: str, name: str = "Seen", **properties: Any) -> dic
 def person(distinct_id: str, number: int, version: int = 0, id_version: int = 0, **properties: Any) -> dict[str, Any]:
     """A row of the persons export."""
     return {
-        "team_id": 1,
-        "distinct_id": distinct_id,
-        "person_id": f"0187a000-0000-4000-8000-{number:012d}",
-        "properties": properties,
-        "person_distinct_id_version": id_version,
-        "person_version": version,
-        "created_at": "2023-01-01T00:00:00Z",
-        "is_deleted": False,
-    }
+        "team_id": 1, "distinct_id": distinct_id, "person_id": f"0187a000-0000-4000-8000-{number:012d}",
+        "properties": properties, "person_distinct_id_version": id_version, "person_version": version,
+        "created_at": "2023-01-01T00:00:00Z", "is_deleted": False,
+    }  # fmt: skip
 
 
 def test_ids_with_one_person_are_one_person_and_its_number_is_no_id(tmp_path: Path) -> None:
     """Merges that only the persons export knows are made, of two users too; a person of one id needs none."""
     events = [
-        own(1, "a-1"),
-        own(2, "u-1", "$identify", _anon_distinct_id="a-1"),
-        own(3, "a-2"),
-        own(4, "u-2", "$identify", _anon_distinct_id="a-2"),
-        own(5, "crm-1"),
-    ]
+        own(1, "a-1"), own(2, "u-1", "$identify", _anon_distinct_id="a-1"),
+        own(3, "a-2"), own(4, "u-2", "$identify", _anon_distinct_id="a-2"), own(5, "crm-1"),
+    ]  # fmt: skip
     persons = [person("u-1", 1, plan="pro"), person("u-2", 1, plan="pro"), person("crm-1", 1), person("quiet", 2, n=1)]
     assert people(sent(tmp_path, "posthog", events, persons)) == {
-        ("a-1", "a-2", "crm-1", "u-1", "u-2"): {"plan": "pro"},
-        ("quiet",): {"n": 1},
-    }
+        ("a-1", "a-2", "crm-1", "u-1", "u-2"): {"plan": "pro"}, ("quiet",): {"n": 1},
+    }  # fmt: skip
 
 
 ROWS = [
-    person("u-1", 1, 1, n=1),
-    person("u-1", 1, 3, n=3),
-    person("u-1", 1, 2, n=2),
+    *(person("u-1", 1, version, n=version) for version in (1, 3, 2)),
     # An id that was somebody else's before, whose person had more versions than the one that has it now.
     person("kiosk", 2, 50, 9, n=50),
     person("kiosk", 1, 4, 10, n=4),
@@ -143,15 +121,10 @@ def test_types_that_were_not_chosen_are_cut_from_the_events_and_told(tmp_path: P
     rows = [in_groups(1, **six), in_groups(2, t3="k3"), in_groups(3, t0=7, t5="x")]
     room = sent(tmp_path, "posthog", rows, group_types=["t5", "t0"])
     assert [(one.index, one.type, one.key) for one in room.groups()] == [
-        (0, "t5", "k5"),
-        (0, "t5", "x"),
-        (1, "t0", "7"),
-        (1, "t0", "k0"),
-    ]
-    landed = [
-        json.loads(text)
-        for (text,) in room.select("select properties from events where event = 'Seen' order by timestamp")
-    ]
+        (0, "t5", "k5"), (0, "t5", "x"), (1, "t0", "7"), (1, "t0", "k0"),
+    ]  # fmt: skip
+    found = room.select("select properties from events where event = 'Seen' order by timestamp")
+    landed = [json.loads(text) for (text,) in found]
     assert [one.get("$groups") for one in landed] == [{"t0": "k0", "t5": "k5"}, None, {"t0": 7, "t5": "x"}]
     assert [one.get("t3_ids") for one in landed] == ["k3", "k3", None]
     assert [one.get("posthog_$group_0") for one in landed] == ["k0", "k3", 7]
@@ -159,9 +132,6 @@ def test_types_that_were_not_chosen_are_cut_from_the_events_and_told(tmp_path: P
     plan = planned(tmp_path / "again", "posthog", rows, group_types=["t5", "t0"])
     assert plan.warnings["left_out_group"] == 2
     assert plan.examples["left_out_group"].detail == "of no type that was chosen: t1, t2, t3, t4"
-
-
-# -- Amplitude ---------------------------------------------------------------------------------------------
 
 
 def test_ordinary_rows_say_what_their_groups_are(tmp_path: Path) -> None:
@@ -182,9 +152,6 @@ def test_ordinary_rows_say_what_their_groups_are(tmp_path: Path) -> None:
     assert (acme.key, acme.properties) == ("acme", {"plan": "pro", "seats": 1, "name": "Acme"})
     plan = planned(tmp_path / "again", "amplitude", rows)
     assert (plan.rows.mapped, plan.rows.rejected, plan.warnings["bad_value"]) == (4, 0, 2)
-
-
-# -- Segment and RudderStack --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tool", ["segment", "rudderstack"])

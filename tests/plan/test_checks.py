@@ -9,10 +9,11 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.models import Finding
-from pipeline.plan.checks import CHECKS, CountLimit, PlanFacts, check, parse_limit, run_checks
+from pipeline.plan.checks import CHECKS, PlanFacts, check, parse_limit, run_checks
 from pipeline.report.wording import ADVICE
+from tests.support.commands import generic
 from tests.support.plan_facts import facts
-from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, row, write
+from tests.support.tiny_tool import DAY, HOUR, THEN, make_plan, planned, row, write
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -37,31 +38,31 @@ def test_so_many_rejects_are_allowed_and_no_more() -> None:
 
 
 def test_a_plan_with_too_many_rejects_is_not_ready(tmp_path: Path) -> None:
-    """None are allowed unless somebody says so."""
-    file = write(tmp_path / "a.jsonl", [row(key="k"), row(id=""), "{"])
-    strict = make_plan(tmp_path / "strict", [file], allowed=parse_limit("1"))
-    assert [(gate.name, gate.level) for gate in strict.plan.gates] == [("max_rejects", "stop")]
-    assert (strict.plan.verdict, strict.plan.ready) == ("not-ready", False)
-    lax = make_plan(tmp_path / "lax", [file], allowed=parse_limit("2"))
-    assert (lax.plan.verdict, lax.plan.rejects) == ("warnings", {"bad_json": 1, "missing_distinct_id": 1})
-    assert [(gate.name, gate.level, gate.detail) for gate in lax.plan.gates] == [
-        ("rejects", "warning", "2 of 3 rows (66.67%) rejected (limit 2)")
+    """Each code is counted with its first row, the most frequent first."""
+    file = write(tmp_path / "a.jsonl", [row(key="a"), row(id=""), row(id=""), "{"])
+    strict = make_plan(tmp_path / "strict", [file], allowed=parse_limit("2")).plan
+    (stop,) = strict.gates
+    assert (stop.name, stop.level, stop.count) == ("max_rejects", "stop", 3)
+    assert stop.examples == [
+        "missing_distinct_id (2), the first in row 2 of a.jsonl", "bad_json (1), the first in row 4 of a.jsonl",
+    ]  # fmt: skip
+    assert (strict.verdict, strict.ready) == ("not-ready", False)
+    lax = make_plan(tmp_path / "lax", [file], allowed=parse_limit("3")).plan
+    assert (lax.verdict, lax.rejects) == ("warnings", {"bad_json": 1, "missing_distinct_id": 2})
+    assert [(gate.name, gate.level, gate.detail) for gate in lax.gates] == [
+        ("rejects", "warning", "3 of 4 rows (75.00%) rejected (limit 3)")
     ]
 
 
 def test_a_gate_names_what_would_help_many_of_the_rows(call: Any, tmp_path: Path) -> None:
     """Times without an offset need their zone, and that is said where the plan is refused."""
     times = ["2021-01-01 10:00:00", "2021-01-01 11:00:00", "yesterday"]
-    rows = [{"event": "a", "who": "u", "at": time} for time in times]
-    settings = {"event": "event", "distinct_id": "who", "timestamp": "at"}
-    words = [word for name, column in settings.items() for word in ("--set", f"{name}={column}")]
-    source = write(tmp_path / "a.jsonl", rows)
-    said = call("plan", source, "-m", "generic", *words, "-o", tmp_path / "plan", "--json")
-    details = {gate["name"]: gate["detail"] for gate in said.json["gates"]}
-    assert "--timezone Area/City" in details["max_rejects"]
-    source = write(tmp_path / "b.jsonl", [*rows, *[{"event": "a", "who": "", "at": "2021-01-01T00:00:00Z"}] * 5])
-    said = call("plan", source, "-m", "generic", *words, "-o", tmp_path / "plan", "--json")
-    assert "--timezone" not in said.json["gates"][0]["detail"]
+    rows = [{"event": "a", "distinct_id": "u", "timestamp": time, "uuid": None} for time in times]
+    for more, told in ([], True), ([{**rows[0], "distinct_id": "", "timestamp": "2021-01-01T00:00:00Z"}] * 5, False):
+        source = write(tmp_path / "a.jsonl", [*rows, *more])
+        gates = call("plan", source, *generic(), "-o", tmp_path / "plan", "--json").json["gates"]
+        (stop,) = (gate for gate in gates if gate["name"] == "max_rejects")
+        assert ("--timezone Area/City" in stop["detail"], "--timezone" in stop["detail"]) == (told, told)
 
 
 def test_identical_rows_without_a_key_are_told(tmp_path: Path) -> None:
@@ -81,13 +82,12 @@ def test_identical_rows_without_a_key_are_told(tmp_path: Path) -> None:
 def test_events_from_before_there_were_tools_are_told(tmp_path: Path) -> None:
     """A time of 0, or seconds read as milliseconds, is found here and not at the service."""
     old = [row(key="a", at=0), row(key="b", at=253_402_300_799_000), row(key="c", at=1_104_537_599_999_999)]
-    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", [row(key="k"), *old])])
+    made = planned(tmp_path, [row(key="k"), *old])
     assert (made.plan.verdict, made.plan.warnings) == ("warnings", {"old_timestamp": 3})
     example = made.plan.examples["old_timestamp"]
-    assert (example.part, example.row) == ("a.jsonl", 2)
+    assert (example.part, example.row) == ("0.jsonl", 2)
     assert "1970-01-01T00:00:00Z" in example.detail
-    exact = make_plan(tmp_path / "exact", [write(tmp_path / "b.jsonl", [row(key="k", at=1_104_537_600_000_000)])])
-    assert exact.plan.warnings == {}
+    assert planned(tmp_path / "exact", [row(key="k", at=1_104_537_600_000_000)]).plan.warnings == {}
 
 
 def test_a_plan_that_would_send_nothing_is_not_ready(tmp_path: Path) -> None:
@@ -126,31 +126,21 @@ def test_a_plan_without_a_word_of_doubt_is_ready(tmp_path: Path) -> None:
     assert plan.skips == {"duplicate_event": 1}
 
 
-def gate_named(made: Made, name: str) -> Finding | None:
-    return next((gate for gate in made.plan.gates if gate.name == name), None)
-
-
 @pytest.mark.parametrize("limit", [None, 2])
 def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path, limit: int | None) -> None:
     """Another event name or another UTC day: the first pairs are named, and a person may accept them. Memory for more
     rows of one key than that does not change what is found."""
     rows = [
-        row(event="Signup", key="o-1", at=THEN),
-        row(event="Paid", key="o-1", at=THEN + 5),
-        row(event="Paid", key="o-2", at=THEN),
-        row(event="Paid", key="o-2", at=THEN + DAY),
-        row(event="Paid", key="o-2", at=THEN + DAY, id="u-2"),
-        row(event="Paid", key="o-3"),
-    ]
+        row("Signup", key="o-1"), row("Paid", key="o-1", at=THEN + 5), row("Paid", key="o-2"),
+        row("Paid", key="o-2", at=THEN + DAY), row("Paid", key="o-2", at=THEN + DAY, id="u-2"), row("Paid", key="o-3"),
+    ]  # fmt: skip
     file = write(tmp_path / "a.jsonl", rows)
     with pytest.MonkeyPatch.context() as patch:
         if limit is not None:
             patch.setattr("pipeline.plan.walk.PIECE", limit)
         made = make_plan(tmp_path / "plan", [file])
         accepted = make_plan(tmp_path / "accepted", [file], key_conflicts=True)
-    gate, allowed = gate_named(made, "key_not_unique"), gate_named(accepted, "key_not_unique")
-    assert gate is not None
-    assert allowed is not None
+    gate, allowed = (next(gate for gate in one.plan.gates if gate.name == "key_not_unique") for one in (made, accepted))
     assert (gate.level, made.plan.ready, made.plan.skips) == ("stop", False, {"superseded": 3})
     assert gate.detail == (
         "2 rows are left out for another row of the same key that is a different event: row 1 of a.jsonl (Signup,"
@@ -163,15 +153,10 @@ def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path,
 def test_what_an_export_says_again_of_one_event_is_no_conflict(tmp_path: Path) -> None:
     """A later receive time, other properties, a time that moved within its day, the id that a merge left: copies. Nor
     are rows without a key of their own compared."""
-    rows = [
-        row(key="k", got=THEN + 1, at=THEN),
-        row(key="k", got=THEN + 2, at=THEN + HOUR, id="merged", plan="pro"),
-        row(event="Signup"),
-        row(event="Paid"),
-        row(event="Paid"),
-    ]
-    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", rows)], collapse_identical=True)
-    assert gate_named(made, "key_not_unique") is None
+    again = row(key="k", got=THEN + 2, at=THEN + HOUR, id="merged", plan="pro")
+    rows = [row(key="k", got=THEN + 1), again, row("Signup"), row("Paid"), row("Paid")]
+    made = planned(tmp_path, rows, collapse_identical=True)
+    assert "key_not_unique" not in {gate.name for gate in made.plan.gates}
 
 
 def test_every_check_has_advice_and_is_in_the_docs() -> None:
@@ -181,15 +166,3 @@ def test_every_check_has_advice_and_is_in_the_docs() -> None:
     for name in sorted({one.name for one in CHECKS}):
         assert len(ADVICE[name]) > 20, name
         assert f"`{name}`" in pages
-
-
-def test_what_rejected_rows_stop_a_plan_is_counted_with_examples(tmp_path: Path) -> None:
-    """Each code with its count and its first row, the most frequent first."""
-    rows = [row(key="a"), row(key="b", id=""), row(key="c", id=""), {"event": "Seen", "id": "u-1", "key": "d"}]
-    made = make_plan(tmp_path / "plan", [write(tmp_path / "a.jsonl", rows)], allowed=CountLimit(1))
-    (gate,) = made.plan.gates
-    assert (gate.name, gate.count) == ("max_rejects", 3)
-    assert gate.examples == [
-        "missing_distinct_id (2), the first in row 2 of a.jsonl",
-        "missing_timestamp (1), the first in row 4 of a.jsonl",
-    ]

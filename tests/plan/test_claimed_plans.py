@@ -16,20 +16,13 @@ from pipeline.errors import BrokenLedger, UsageError
 from pipeline.local_service import LocalService
 from pipeline.options import ApplyOptions, RehearseOptions
 from pipeline.plan.sealed.freshness import open_plan
-from tests.support.deliveries import KEY, export
+from tests.support.deliveries import KEY
 from tests.support.jobs import KEYS
-from tests.support.published import OPTIONS, counting_plan, on
+from tests.support.published import counting_plan, on
 from tests.support.services import running
 from tests.support.stores import Bucket, a_store_that_replaces
 
 APPLY = ApplyOptions(workers=0)
-
-
-@pytest.fixture
-def url(bucket: Bucket, tmp_path: Path) -> str:
-    """A plan of 20 events that nobody has sent."""
-    pipeline.plan_export(export(tmp_path / "export", 20), f"{bucket.url}/june", OPTIONS)
-    return f"{bucket.url}/june"
 
 
 def copies(service: LocalService) -> int:

@@ -21,7 +21,9 @@ from pipeline.plan.statistics.hours import QUARTERS_A_DAY, HourHistory, Quarters
 from pipeline.plan.zone import MonthEvidence, ZoneVerdict
 from pipeline.report.page.headlines import in_one_line
 from pipeline.timestamps import DAY, QUARTER, ZoneClock
+from tests.support.commands import generic
 from tests.support.plan_facts import facts
+from tests.support.tiny_tool import write
 
 FIRST = (date(2022, 1, 1) - date(1970, 1, 1)).days
 DAYS = 730
@@ -80,14 +82,8 @@ def read(
 def found_in(history: HourHistory, *, proved: bool = False, least: int = 1_000) -> dict[str, Finding]:
     """The findings for a history, by the name of their check."""
     months = (MonthEvidence("2022-01", 0, 9, 9, (0,), True),) if proved else ()
-    found = run_checks(
-        facts(
-            hours=history,
-            options=SealedOptions(as_of=0, zones=history.clock.zones),
-            zone=ZoneVerdict("UTC", months),
-            thresholds=PlanOptions(hour_events=least),
-        )
-    )
+    options, thresholds = SealedOptions(as_of=0, zones=history.clock.zones), PlanOptions(hour_events=least)
+    found = run_checks(facts(hours=history, options=options, zone=ZoneVerdict("UTC", months), thresholds=thresholds))
     return {one.name: one for one in found if one.name != "zone"}
 
 
@@ -159,11 +155,10 @@ def test_an_hour_that_the_clock_skips_is_found(zone: str) -> None:
     finding = found_in(read(counts, zone, ()))["clock_change"]
     assert finding.count == 2
     assert "skips that hour" in finding.detail
-    names = {"Europe/Athens": "Europe/Helsinki"}
-    assert f"--timezone {names.get(zone, zone)}" in finding.detail
+    assert f"--timezone {zone.replace('Athens', 'Helsinki')}" in finding.detail
 
 
-@pytest.mark.parametrize("zones", [(), [(NEW_YORK, "")]], ids=["UTC", NEW_YORK])
+@pytest.mark.parametrize("zones", [(), [(NEW_YORK, "")]])
 @pytest.mark.parametrize("day", [365, 380])
 def test_a_jump_of_the_clock_is_found(zones: Any, day: int) -> None:
     """A project whose zone was changed; also in the middle of a month."""
@@ -208,24 +203,20 @@ def test_more_events_can_be_asked_for() -> None:
 
 def test_a_plan_seals_the_hours(call: Any, tmp_path: Any) -> None:
     """In both clocks, with the days of the week; a duplicate counts once. Its checks are those of these hours."""
-    rows = [
-        {"event": "A", "who": "x", "id": str(n), "at": f"2023-01-0{1 + n % 3}T{n % 24:02d}:30:00"} for n in range(72)
-    ]
-    source = tmp_path / "events.jsonl"
-    source.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in [*rows, rows[0]]))
-    words = [word for name in ("event=event", "distinct_id=who", "timestamp=at", "uuid=id") for word in ("--set", name)]
-    call("plan", source, "-m", "generic", *words, "--timezone", "Asia/Kolkata", "-o", tmp_path / "plan")
+    times = [f"2023-01-0{1 + n % 3}T{n % 24:02d}:30:00" for n in range(72)]
+    rows = [{"event": "A", "distinct_id": "x", "uuid": str(n), "timestamp": time} for n, time in enumerate(times)]
+    source = write(tmp_path / "events.jsonl", [*rows, rows[0]])
+    call("plan", source, *generic(), "--timezone", "Asia/Kolkata", "-o", tmp_path / "plan")
     sealed = msgspec.json.decode((tmp_path / "plan" / "plan.json").read_bytes())["hours"]
     assert sealed["source"] == [3] * 24
     assert sealed["utc"] == [3] * 24
     assert sealed["weekdays"] == [24, 24, 0, 0, 0, 0, 24]
     rows = [  # of people in Tokyo, from 8 to 22 o'clock, in UTC
-        rows[0] | {"id": str(n), "at": f"2023-01-{1 + n % 28:02d}T{(n % 14 + 23) % 24:02d}:{n % 60:02d}:00"}
+        rows[0] | {"uuid": str(n), "timestamp": f"2023-01-{1 + n % 28:02d}T{(n % 14 + 23) % 24:02d}:{n % 60:02d}:00"}
         for n in range(1_400)
     ]
-    source.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-    words += ["--timezone", "Asia/Tokyo", "--hour-events", "1000", "--json"]
-    gates = call("plan", source, "-m", "generic", *words, "-o", tmp_path / "plan").json["gates"]
+    words = [*generic(), "--timezone", "Asia/Tokyo", "--hour-events", "1000", "-o", tmp_path / "plan", "--json"]
+    gates = call("plan", write(source, rows), *words).json["gates"]
     assert "night_by_day" in {gate["name"] for gate in gates}
 
 

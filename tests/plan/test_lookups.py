@@ -61,8 +61,14 @@ def lines(*rows: dict[str, Any]) -> bytes:
 
 
 def planned(folder: Path, source: Path, mapping: dict[str, Any] = MAPPING) -> Plan:
+    folder.mkdir(exist_ok=True)
     (folder / "acme.yaml").write_text(json.dumps(mapping))
     return plan_export([str(source)], folder / "plan", PlanOptions(mapping=str(folder / "acme.yaml"), workers=0))
+
+
+def sent(place: Path) -> list[tuple[Any, Any]]:
+    """What the lookups gave each event."""
+    return [(one["properties"].get("page"), one["properties"].get("$browser")) for one in events_of(place)]
 
 
 def notices(plan: Plan) -> dict[str, str]:
@@ -74,8 +80,7 @@ def test_rows_of_other_files_are_entries_of_tables(tmp_path: Path) -> None:
     source = export(tmp_path)
     plan = planned(tmp_path, source)
     assert [part.path for part in plan.parts] == ["hits.jsonl"]
-    found = [(e["properties"].get("page"), e["properties"].get("$browser")) for e in events_of(tmp_path / "plan")]
-    assert found == [("Start", "Chürome"), ("p-9", "Safari")]
+    assert sent(tmp_path / "plan") == [("Start", "Chürome"), ("p-9", "Safari")]
     codes = sorted((code, where) for code, where, _ in plan.notices if code.startswith("lookup"))
     assert codes == [("lookup_file", "browser.tsv"), ("lookup_file", "pages/1.jsonl"), ("lookup_row", "pages/1.jsonl")]
     assert notices(plan)["browser.tsv"] == "2 entries of the table 'browsers'"
@@ -87,10 +92,8 @@ def test_the_tables_are_sealed_in_the_plan(tmp_path: Path) -> None:
     planned(tmp_path, source)
     (source / "browser.tsv").unlink()
     plan, directory = open_plan(tmp_path / "plan")
-    assert transform_config_for(plan, directory).compile(plan.options).program.tables["browsers"] == {
-        "7": "Chürome",
-        "8": "Safari",
-    }
+    tables = transform_config_for(plan, directory).compile(plan.options).program.tables
+    assert tables["browsers"] == {"7": "Chürome", "8": "Safari"}
     directory.lookups.write_bytes(directory.lookups.read_bytes().replace(b"Safari", b"Chrome"))
     with pytest.raises(StalePlan, match=r"lookups\.json"):
         transform_config_for(plan, directory)
@@ -114,10 +117,7 @@ def test_a_later_row_of_one_key_counts_and_is_noticed(tmp_path: Path) -> None:
     mapping = MAPPING | {"lookup_files": {"pages": PAGES, "browsers": people}}
     plan = planned(tmp_path, export(tmp_path, pages__10_jsonl=later), mapping)
     assert [(part.path, part.rows) for part in plan.parts] == [("hits.jsonl", 2)]
-    sent = [
-        (event["properties"].get("page"), event["properties"]["$browser"]) for event in events_of(tmp_path / "plan")
-    ]
-    assert sent == [("Home", "u-1"), ("p-9", "u-1")]
+    assert sent(tmp_path / "plan") == [("Home", "u-1"), ("p-9", "u-1")]
     (detail,) = (detail for code, _, detail in plan.notices if code == "lookup_changed")
     assert detail == "1 key of the table 'pages' had another value before, such as p-1; the value in this file counts"
 
@@ -175,18 +175,14 @@ def test_a_table_too_large_for_memory_gives_the_same(
     files = {f"pages__{number}_jsonl": lines(*some[number * 211 : number * 211 + 211]) for number in range(3)}
     hits = lines(*({**HITS[0], "page": key, "browser": 8} for key in (*keys, None, "absent", "")))
     source = export(tmp_path, hits_jsonl=hits, **files)
-    (tmp_path / "small").mkdir()
-    (tmp_path / "large").mkdir()
     small = planned(tmp_path / "small", source)
     monkeypatch.setattr(plan_lookups, "MOST_ENTRIES", most)
     monkeypatch.setattr(lookup_writer, "MOST_RECORDS", 20)
     monkeypatch.setattr(lookup_writer, "_AT_ONCE", 13)
     large = planned(tmp_path / "large", source)
-    pages = json.loads((tmp_path / "large" / "plan" / "lookups.json").read_bytes())["pages"]
-    assert pages is None
-    assert [one for one in small.notices if one[0].startswith("lookup")] == [
-        one for one in large.notices if one[0].startswith("lookup")
-    ]
+    assert json.loads((tmp_path / "large" / "plan" / "lookups.json").read_bytes())["pages"] is None
+    notes = [[one for one in plan.notices if one[0].startswith("lookup")] for plan in (small, large)]
+    assert notes[0] == notes[1]
     assert sum(code == "lookup_changed" for code, _, _ in large.notices) == 3
     assert list(events_of(tmp_path / "small" / "plan")) == list(events_of(tmp_path / "large" / "plan"))
     assert small.coverage == large.coverage

@@ -49,14 +49,10 @@ ASKED = {"mapping": "generic", "settings": COLUMNS, "allow_key_conflicts": True,
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
-        ("crowded", 0),
-        ("crowded", 1),
-        ("mixpanel-people", 2),
-        ("posthog-persons", 3),
-        ("segment", 0),
+        ("crowded", 0), ("crowded", 1), ("mixpanel-people", 2), ("posthog-persons", 3), ("segment", 0),
         ("generic-csv", 1),
     ],
-)
+)  # fmt: skip
 def test_any_split_gives_the_same_plan(name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Byte for byte: the digest seals every table, and a piece may have room for a single record."""
     if name == "crowded":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.golden.samples import GOLDEN
 from tests.support.deliveries import AT_ONCE, in_ledger, planned, run
 from tests.support.rehearsal import Room
 from tests.support.sent_events import events_of
+from tests.support.tiny_tool import write
 from tests.support.verification import empty
 
 pytestmark = pytest.mark.slow
@@ -89,12 +89,6 @@ def rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def write(path: Path, lines: list[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
-    return path
-
-
 def mapping(path: Path, key: str = "", properties: str = "") -> Path:
     path.write_text(MAPPING % (key, properties))
     return path
@@ -137,9 +131,8 @@ def test_a_corrected_mapping_and_corrected_rows(shop: Plan, tmp_path: Path) -> N
     assert all(one["properties"]["checked"] == one["properties"]["n"] for one in events)
     assert found.skips["already_settled"] == found.warnings["changed_since_settled"] == len(every) - len(refused)
     assert found.options.name == shop.options.name == "Shop"
-    assert found.sentence.startswith(
-        f"Plan of what plan {shop.digest[:12]} did not deliver: {len(refused)} events to send"
-    )
+    begins = f"Plan of what plan {shop.digest[:12]} did not deliver: {len(refused)} events to send"
+    assert found.sentence.startswith(begins)
     assert found.event_bytes < shop.event_bytes
     corrected = [one | ({"at": "2024-02-02T00:00:00Z"} if one["at"] == "soon" else {}) for one in rows(200)]
     found = replayed(tmp_path, write(tmp_path / "corrected/a.jsonl", corrected))
@@ -153,17 +146,15 @@ def test_a_corrected_mapping_and_corrected_rows(shop: Plan, tmp_path: Path) -> N
 def test_accepted_rows_under_other_uuids_stop_the_plan(tmp_path: Path) -> None:
     """Another key, another value in a row without a key, a file that is left out: each would be sent twice, or not be
     known. The first rows are named."""
-    keyed = replayed(
-        tmp_path, tmp_path / "export", mapping=mapping(tmp_path / "keyed.yaml", "key: {of: [user, n, at]}")
-    )
+    other = mapping(tmp_path / "keyed.yaml", "key: {of: [user, n, at]}")
+    keyed = replayed(tmp_path, tmp_path / "export", mapping=other)
     (check,) = (one for one in keyed.gates if one.name == "replayed_rows")
     assert (keyed.ready, check.level) == (False, "stop")
     assert check.examples[0].startswith("row ")
     lines = rows(200)
     refused = {uuid for (uuid,) in in_ledger(tmp_path / "first", "select uuid from refused_events")}
-    accepted = next(
-        one for one in events_of(tmp_path / "first") if one["uuid"] not in refused and one["properties"]["n"] % 5
-    )
+    events = events_of(tmp_path / "first")
+    accepted = next(one for one in events if one["uuid"] not in refused and one["properties"]["n"] % 5)
     where = next(n for n, one in enumerate(lines) if one["n"] == accepted["properties"]["n"])
     lines[where]["user"] = "somebody else"
     changed = replayed(tmp_path, write(tmp_path / "changed/a.jsonl", lines))

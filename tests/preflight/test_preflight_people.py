@@ -66,14 +66,9 @@ def test_merges_and_values_of_live_persons_are_told(ask: Asking, tmp_path: Path)
     """One merge would add history to a person with live events, one would be refused; the service copies some
     properties of events to their persons, whatever the time of the event."""
     rows = [
-        {
-            "event": "Seen",
-            "timestamp": f"2023-01-02T00:00:0{number}Z",
-            "distinct_id": user,
-            "anonymous_id": f"d-{number}",
-        }
-        for number in range(5)
-        for user in ("", f"u-{number}")
+        {"event": "Seen", "timestamp": f"2023-01-02T00:00:0{n}Z", "distinct_id": user, "anonymous_id": f"d-{n}"}
+        for n in range(5)
+        for user in ("", f"u-{n}")
     ]
     directory = planned_rows(tmp_path / "merges", *rows)
     assert open_plan(directory)[0].events.phases["identities"] == 5
