@@ -1,7 +1,4 @@
-"""Whatever script of faults the service follows, runs that are repeated until done land exactly the planned set.
-
-And what a fault does holds among requests that are on their way together.
-"""
+"""Whatever script of faults the service follows, runs that are repeated until done land exactly the planned set."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import gzip
 import json
 import shutil
 import socket
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,8 +22,8 @@ from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.faults import FaultCounts
 from pipeline.local_service.keys import Project
 from pipeline.plan.sealed.freshness import open_plan
-from tests.support.deliveries import KEY, balances, identities, planned, row, run
-from tests.support.services import running
+from tests.support.deliveries import KEY, balances, identities, landed, planned, row, run
+from tests.support.services import running, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -105,15 +101,14 @@ def played(plan: Path, folder: Path, script: Sequence[str], seed: int, concurren
             if outcome.balanced:
                 break
         assert outcome.balanced
-        landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+        left = landed(service)
         copies = {str(uuid) for (uuid,) in service.select("select uuid from raw_events")}
         tallies = service.faults
-    poison = {row(number)["uuid"] for number in range(ROWS) if row(number)["event"] == "Step 1"}
-    if "poison,event=Step 1" not in script:
-        poison = set()
-    assert landed == {one for one in identities(ROWS) if one[0] not in poison}
+    named = "Step 1" if "poison,event=Step 1" in script else ""
+    poison = {one["uuid"] for one in map(row, range(ROWS)) if one["event"] == named}
+    assert left == {one for one in identities(ROWS) if one[0] not in poison}
     assert outcome.counts.refused == len(poison)
-    assert copies == {one[0] for one in landed}
+    assert copies == {one[0] for one in left}
     return tallies
 
 
@@ -168,10 +163,9 @@ def test_two_thousand_events_through_a_service_that_fails_a_fifth(tmp_path: Path
     with running(KEYS, faults=["mix:20%"], fault_seed=1) as service:
         outcome = run(directory, service.url, send_limits=SendLimits(8, RetryPolicy(seconds=60, first=0)))
         assert (outcome.problem, outcome.balanced, balances(outcome, sealed)) == (None, True, True)
-        landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+        assert landed(service) == identities(2000)
         tallies = service.faults
         twice = service.store.raw_count() - service.count()
-    assert landed == identities(2000)
     assert all(tally.acted for tally in tallies)
     assert tallies[0].reached == 100 + tallies[0].acted
     assert twice == 20 * sum(tally.acted for tally in tallies if tally.fault in ("after:500", "lost", "truncated"))
@@ -181,10 +175,6 @@ EVENT = {"event": "a", "properties": {"distinct_id": "d"}, "timestamp": "2023-01
 BODY = gzip.compress(json.dumps({"api_key": KEY, "batch": [EVENT]}).encode())
 HEAD = f"POST /batch/ HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
 TOGETHER = 6
-
-
-def met(service: LocalService) -> int:
-    return service.faults[0].reached
 
 
 @pytest.mark.parametrize(
@@ -201,10 +191,7 @@ def test_times_holds_for_requests_that_wait_side_by_side(fault: str) -> None:
         for _ in range(spent):
             assert status(opened(service, open_), BODY) == 200
         asking = [opened(service, open_) for _ in range(TOGETHER)]
-        until = time.monotonic() + 20
-        while met(service) < TOGETHER + spent and time.monotonic() < until:
-            time.sleep(0.005)
-        assert met(service) == TOGETHER + spent
+        wait_for(lambda: service.faults[0].reached == TOGETHER + spent)
         said = [status(one, BODY) for one in asking]
         taken = service.store.raw_count() - spent
         assert (service.faults[0].acted, taken) == (2, TOGETHER - 2)

@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from pipeline.local_service import Keyring
 from pipeline.local_service.keys import BadKeys, allows, generate_keys, load_keys
-from tests.support.capture_service import CLIENT
+from tests.support.capture_service import CLIENT, batch
 from tests.support.commands import in_process
 from tests.support.management_service import LIST
 
@@ -102,14 +103,15 @@ def test_scopes_open_what_they_name() -> None:
         assert allows(frozenset(scopes), scope) is opens, (scopes, scope)
 
 
-def test_the_command_serves_its_files(tmp_path: Path) -> None:
-    """Keys, a seed, a store, a behaviour and a setting, in a process of its own; no key is printed."""
+def test_the_command_serves_its_files_and_misbehaves_as_told(tmp_path: Path) -> None:
+    """Keys, a seed, a store, a behaviour, a setting and faults, in a process of its own; its last words count the
+    faults, and no key is printed."""
     (tmp_path / "keys.json").write_text(json.dumps(GOOD))
     (tmp_path / "seed.json").write_text(json.dumps({"hog_functions": [{"name": "seeded", "hog": "h"}]}))
     process = subprocess.Popen(
         [sys.executable, "-m", "pipeline", "service", "--port", "0", "--keys", str(tmp_path / "keys.json"), "--seed",
          str(tmp_path / "seed.json"), "--store", str(tmp_path / "store.duckdb"), "--behaviour", "observed", "--set",
-         "icons=open"],
+         "icons=open", "--fault", "before:503,every=2", "--fault", "lost,times=1", "--fault-seed", "7"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     try:
@@ -121,10 +123,18 @@ def test_the_command_serves_its_files(tmp_path: Path) -> None:
         assert [one["name"] for one in found["results"]] == ["seeded"]
         assert "search_match_type" in found["results"][0]
         assert CLIENT.get(functions + "icons/", headers=headers).status_code == 200
+        capture = functions.removesuffix(LIST) + "/batch/"
+        with pytest.raises(httpx.TransportError):
+            CLIENT.post(capture, content=batch(api_key="phc_test_1"))
+        sent = [CLIENT.post(capture, content=batch(api_key="phc_test_1")).status_code for _ in range(3)]
+        assert sent == [503, 200, 503]
     finally:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0
+    assert err.splitlines()[-2:] == [
+        "Fault before:503,every=2: 2 of 4 requests", "Fault lost,times=1: 1 of 2 requests",
+    ]  # fmt: skip
     assert "test_" not in first + out + err.replace(str(tmp_path), "")
 
 

@@ -1,7 +1,4 @@
-"""Who reaches what in the management API of the local service: paths, methods, keys, projects, secrets.
-
-And its lists: limits, the URLs of pages, filters, order.
-"""
+"""Who reaches what in the management API of the local service, and its lists: limits, pages, filters, order."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from tests.support.management_service import (
     asking,
     key_with,
     problem,
-    query,
 )
 
 pytestmark = pytest.mark.slow
@@ -98,11 +94,6 @@ def test_an_access_token_shows_with_its_scope_alone(fresh: Asking, capfd: pytest
     assert "tok-test" not in fresh("GET", "/api/projects/1/session_recordings/").text
     told = capfd.readouterr()
     assert token not in told.out + told.err
-
-
-def test_documents_are_no_table_of_the_query_endpoint(queried: Asking) -> None:
-    """What the management API keeps is not reached by SQL."""
-    assert [query(queried, f"select * from {table}").status_code for table in ("events", "documents")] == [200, 400]
 
 
 def test_another_project_has_its_own(fresh: Asking) -> None:

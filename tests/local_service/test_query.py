@@ -22,10 +22,6 @@ pytestmark = pytest.mark.slow
 U1, U2 = "0188a5eb-0000-7000-8000-000000000001", "0188a5eb-0000-7000-8000-000000000002"
 
 
-def made(**changes: Any) -> dict[str, Any]:
-    return QUERIED | changes
-
-
 def send(ask: Asking, *events: dict[str, Any], key: str = "phc_test_a") -> None:
     body = {"api_key": key, "historical_migration": True, "batch": list(events)}
     assert ask("POST", "/batch/", body, key=None).status_code == 200
@@ -106,10 +102,8 @@ EXACT: dict[str, tuple[str, str]] = {
     "infinity": ("'inf'::DOUBLE", '"Infinity"'),
     "minus infinity": ("'-inf'::FLOAT", '"-Infinity"'),
     "a huge number": ("170141183460469231731687303715884105727::HUGEINT", "170141183460469231731687303715884105727"),
-    "minus a huge number": (
-        "(-170141183460469231731687303715884105728)::HUGEINT",
-        "-170141183460469231731687303715884105728",
-    ),
+    "minus a huge number": ("(-170141183460469231731687303715884105728)::HUGEINT",
+                            "-170141183460469231731687303715884105728"),
     "the hugest number": ("340282366920938463463374607431768211455::UHUGEINT",
                           "340282366920938463463374607431768211455"),
     "a number of any size": ("123456789012345678901234567890123456789012345::BIGNUM",
@@ -196,17 +190,14 @@ def filled() -> Iterator[Asking]:
         with running(keys, Settings(query_most_rows=10_000)) as service:
             ask = Asking(service)
             for number, (changes, _) in enumerate(COPIES.values(), 1):
-                send(ask, made(), key=f"phc_test_{number}")
-                send(ask, made(**changes), key=f"phc_test_{number}")
+                for sent in (QUERIED, QUERIED | changes):
+                    send(ask, sent, key=f"phc_test_{number}")
             yield ask
             ask.client.close()
 
 
 def test_collapses_copies(filled: Asking) -> None:
-    """Copies collapse only where uuid, event, distinct_id and UTC day are all equal; every copy stays visible.
-
-    So it is in each project by itself.
-    """
+    """Only where uuid, event, distinct_id and UTC day are all equal, in each project by itself; every copy stays."""
     found = {
         name: results(filled, "select (select count() from events), (select count() from raw_events)", number)
         for number, name in enumerate(COPIES, 1)
@@ -218,7 +209,7 @@ def test_collapses_copies(filled: Asking) -> None:
 def test_days_are_utc_days_whatever_the_machine(filled: Asking) -> None:
     """An instant just before midnight UTC belongs to that day in any zone of the host."""
     project = len(COPIES) + 1
-    send(filled, made(timestamp="2023-01-02T23:59:59.999999Z"), key=f"phc_test_{project}")
+    send(filled, QUERIED | {"timestamp": "2023-01-02T23:59:59.999999Z"}, key=f"phc_test_{project}")
     sql = "select toDate(timestamp), timestamp, toDate(TIMESTAMPTZ '2023-01-02 23:00:00Z') from events"
     assert results(filled, sql, project) == [["2023-01-02", "2023-01-02T23:59:59.999999Z", "2023-01-02"]]
 
@@ -227,11 +218,9 @@ def test_the_copy_received_last_wins(filled: Asking) -> None:
     """Of several copies the one received last is left, within a batch and across batches, whatever its time."""
     project = len(COPIES) + 2
     for number in (1, 3):
-        copies = [
-            made(properties={"distinct_id": "u1", "n": number + more}, timestamp=f"2023-01-02T0{9 - more * 8}:00:00Z")
-            for more in (0, 1)
-        ]
-        send(filled, *copies, key=f"phc_test_{project}")
+        first = {"properties": {"distinct_id": "u1", "n": number}, "timestamp": "2023-01-02T09:00:00Z"}
+        second = {"properties": {"distinct_id": "u1", "n": number + 1}, "timestamp": "2023-01-02T01:00:00Z"}
+        send(filled, QUERIED | first, QUERIED | second, key=f"phc_test_{project}")
     found = results(filled, "select properties->>'n', timestamp from events", project)
     assert found == [["4", "2023-01-02T01:00:00.000000Z"]]
     numbers = results(filled, "select properties->>'n', receipt from raw_events order by receipt", project)
@@ -240,13 +229,11 @@ def test_the_copy_received_last_wins(filled: Asking) -> None:
 
 
 def test_reads_many_rows_back_and_says_where_there_are_too_many(filled: Asking) -> None:
-    """Ten thousand events are answered whole, and exactly as they were sent.
-
-    A query with more rows than the limit is refused, and says what to do; the library is not bound by it.
-    """
+    """Exactly as they were sent. A query with more rows than the limit is refused, and says what to do; the library is
+    not bound by it."""
     project = len(COPIES) + 3
     sent = [
-        made(uuid=f"0188a5eb-0000-7000-8000-{number:012x}", properties={"distinct_id": f"user {number}"})
+        QUERIED | {"uuid": f"0188a5eb-0000-7000-8000-{number:012x}", "properties": {"distinct_id": f"user {number}"}}
         for number in range(10_000)
     ]
     for half in (sent[:5000], sent[5000:]):
@@ -339,10 +326,7 @@ def test_refuses_bodies_that_are_no_query(queried: Asking) -> None:
 
 
 def test_lets_in_only_who_may(queried: Asking) -> None:
-    """No key and a wrong key are 401, a missing scope 403, an unknown project 404; all with the envelope.
-
-    The scope of queries is enough.
-    """
+    """No key and a wrong key are 401, a missing scope 403, an unknown project 404. The scope of queries is enough."""
     for key, project, status, kind, code in (
         (None, 1, 401, "authentication_error", "not_authenticated"),
         ("phx_other", 1, 401, "authentication_error", "authentication_failed"),
@@ -358,21 +342,17 @@ def test_lets_in_only_who_may(queried: Asking) -> None:
     assert query(queried, "select 1", key_with("query:read")).json()["results"] == [[1]]
 
 
-ENDLESS = {
-    "rows": "select count(*) from range(100000000) a, range(100000) b where a.range + b.range = 7",
-    "a function that nothing interrupts": "select levenshtein(string_agg('ab', ''), string_agg('ba', '')) "
-    "from range(500000)",
-}
+ENDLESS = (
+    "select count(*) from range(100000000) a, range(100000) b where a.range + b.range = 7",
+    "select levenshtein(string_agg('ab', ''), string_agg('ba', '')) from range(500000)",  # nothing interrupts it
+)
 
 
 def test_a_query_has_its_time_its_bytes_and_its_rows() -> None:
-    """A query that takes too long is stopped with the envelope, whatever it does, and the next one is answered.
-
-    Few rows may be large ones. With `query_default_rows` a query that names no LIMIT is cut off there, and says whether
-    there were more.
-    """
+    """A query that takes too long is stopped, whatever it does, and the next one is answered. Few rows may be large
+    ones. With `query_default_rows` a query that names no LIMIT is cut off there, and says whether there were more."""
     with asking(Settings(query_seconds=0.5, query_most_bytes=2**20, query_default_rows=2000)) as ask:
-        for sql in ENDLESS.values():
+        for sql in ENDLESS:
             stopped = query(ask, sql)
             assert (stopped.status_code, stopped.json()["type"]) == (504, "server_error")
             assert stopped.json()["detail"] == "The query took longer than 0.5 seconds and was stopped."
@@ -388,22 +368,19 @@ def test_a_query_has_its_time_its_bytes_and_its_rows() -> None:
 
 
 def test_answers_over_every_table_but_those_below(queried: Asking) -> None:
-    """Each view can be asked for, whatever the letters' case, and holds this project alone.
-
-    The tables that the views stand on hold every project, so no query may name them.
-    """
+    """Each view holds this project alone; what the views stand on holds every project, so no query may name it."""
     described = queried("GET", "/openapi.json", key=None).json()["paths"]["/api/projects/{project_id}/query/"]["post"]
     for name in ("events", "raw_events", "persons", "person_distinct_ids", "groups", "warnings", "rejections"):
         assert name in described["description"]
     for name in ("raw_events", "persons", "person_distinct_ids", "groups", "group_types", "warnings", "rejections"):
         assert results(queried, f"select count(*) from {name.upper()}", project=2) == [[0]]
         assert query(queried, f"select * from {name}").status_code == 200
-    for name in ("accepted", "people", "people_ids", "noticed", "folded", "kept", "main.persons"):
+    for name in ("accepted", "people", "people_ids", "noticed", "folded", "kept", "documents", "main.persons"):
         assert [query(queried, f"select * from {place}{name}").status_code for place in ("", "main.")] == [400, 400]
 
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    """A file that is no database, or one that another service has open, is an error that names the file."""
+    """The error names the file."""
     (tmp_path / "text").write_text("no database " * 1000)
     with pytest.raises(ValueError, match=re.escape(f"the store {tmp_path / 'text'} cannot be opened")):
         LocalService(tmp_path / "text")

@@ -27,6 +27,7 @@ from pipeline.local_service.query.runner import Abandoned, QueryRunner
 from pipeline.local_service.store.database import EventColumns, Store, Unavailable
 from tests.support.capture_service import batch, event, post
 from tests.support.plain_http import PLAIN
+from tests.support.services import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -70,10 +71,7 @@ def has_ended(pid: int) -> bool:
 
 def until_asked(queries: QueryRunner) -> None:
     """A query has reached the process."""
-    until = time.monotonic() + 60
-    while (turn := queries._turn) is None or turn._process is None:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(lambda: (turn := queries._turn) is not None and turn._process is not None)
 
 
 def test_a_query_sees_all_that_was_accepted_before_it(service: LocalService) -> None:
@@ -275,18 +273,6 @@ def test_the_service_ends_while_a_query_runs(service: LocalService) -> None:
     assert (told, took < ENDS_WITHIN) == ([503], True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_signal_ends_the_command_whatever_runs(number: signal.Signals, tmp_path: Path) -> None:
-    """With a query that nothing interrupts and a client that never ends its body; no process and no folder is left,
-    even where the service itself was killed."""
-    with started(tmp_path / "store.duckdb") as (command, url, key):
-        child, folder, took, errors = ended_while_busy(command, url, key, number)
-    assert has_ended(child)
-    assert not folder.exists()
-    assert (took < ENDS_WITHIN, "Traceback" in errors) == (True, False)
-    assert command.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 0)
-
-
 @contextmanager
 def started(store: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """The command as it runs, its address and its personal key."""
@@ -301,10 +287,10 @@ def started(store: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
             command.kill()
 
 
-def ended_while_busy(
-    command: subprocess.Popen[str], url: str, key: str, number: signal.Signals
-) -> tuple[int, Path, float, str]:
-    """The process of queries, its folder, the seconds that the command took to end, and its errors."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_ends_the_command_whatever_runs(number: signal.Signals, tmp_path: Path) -> None:
+    """With a query that nothing interrupts and a client that never ends its body; no process and no folder is left,
+    even where the service itself was killed."""
 
     def asked(sql: str) -> None:
         with contextlib.suppress(httpx.TransportError):
@@ -315,15 +301,13 @@ def ended_while_busy(
         ended.wait(60)
 
     ended = threading.Event()
-    asked("select 1")
-    (child,) = children_of(command.pid)
-    with ThreadPoolExecutor(2) as pool:
+    with started(tmp_path / "store.duckdb") as (command, url, key), ThreadPoolExecutor(2) as pool:
+        asked("select 1")
+        (child,) = children_of(command.pid)
         pool.submit(asked, WEDGE)
         pool.submit(httpx.post, f"{url}/batch/", content=half_a_body(), timeout=60)
-        until, before = time.monotonic() + 60, work_of(child)
-        while work_of(child) < before + 10:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        before = work_of(child)
+        wait_for(lambda: work_of(child) >= before + 10)
         folder = folder_of(child)
         assert folder.exists()
         began = time.monotonic()
@@ -331,7 +315,10 @@ def ended_while_busy(
         _, errors = command.communicate(timeout=60)
         took = time.monotonic() - began
         ended.set()
-    return child, folder, took, errors
+    assert has_ended(child)
+    assert not folder.exists()
+    assert (took < ENDS_WITHIN, "Traceback" in errors) == (True, False)
+    assert command.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 0)
 
 
 def children_of(pid: int) -> list[int]:

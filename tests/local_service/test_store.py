@@ -1,15 +1,25 @@
-"""The store of the local service counts what landed, loses nothing of many requests, and outlives the service."""
+"""The store of the local service counts what landed, loses nothing of many requests, and outlives the service.
+
+Which ends when it is asked to, also in the middle of making persons.
+"""
 
 from __future__ import annotations
 
 import json
+import threading
+import time
 import uuid as uuids
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
+import httpx
+import pytest
+
 from pipeline.local_service import LocalService
+from pipeline.local_service.store.database import Store
 from tests.support.capture_service import CLIENT, KEYS, batch, event, post
-from tests.support.services import running
+from tests.support.services import running, wait_for
 
 
 def test_counts_what_landed(service: LocalService) -> None:
@@ -44,3 +54,63 @@ def test_a_file_keeps_what_landed(tmp_path: Path) -> None:
         assert service.count() == 1
         assert post(service, batch(event(properties={"distinct_id": "u1", "n": 2}))).status_code == 200
         assert [json.loads(one.properties)["n"] for one in service.events()] == [2]
+
+
+MANY = 200_000
+"""Persons that take many times longer to make than the service may take to end."""
+ENDS_WITHIN = 4.0
+FOLDED = "select coalesce(max(receipt), 0) from folded"
+QUERY = {"query": {"kind": "HogQLQuery", "query": "select count(*) from persons"}}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A store with that many accepted events, each of another person, none of them folded."""
+    path = tmp_path_factory.mktemp("many") / "store.duckdb"
+    store = Store(path)
+    store._writer.execute(
+        "insert into accepted select 1, i, gen_random_uuid(), '$set', 'd' || i, timestamp '2023-01-01',"
+        f""" '{{"$set": {{"number": ' || i || '}}}}', true, timestamp '2023-01-01' from range(1, {MANY + 1}) t(i)"""
+    )
+    store.close()
+    return path.read_bytes()
+
+
+def folded(path: Path) -> int:
+    """Up to which receipt persons are made, and there is one for each."""
+    with closing(Store(path)) as store:
+        count = store._number(FOLDED)
+        assert store._number("select count(*) from people") == count
+        assert store._number("select count(distinct person) from people_ids") == count
+        assert store.raw_count() == MANY
+        return count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["query", "page"])
+def test_a_query_that_makes_persons_ends_with_the_service(stored: bytes, tmp_path: Path, path: str) -> None:
+    """Whoever waits is told so with a 503, whole runs stay, and a later service makes the rest."""
+    store = tmp_path / "store.duckdb"
+    store.write_bytes(stored)
+    said: list[int] = []
+    service = LocalService(store).start()
+    key, url = service.personal_key, service.url
+
+    def ask() -> None:
+        with httpx.Client(base_url=url, trust_env=False, verify=False, timeout=60) as client:
+            if path == "page":
+                said.append(client.get("/people").status_code)
+            else:
+                headers = {"Authorization": f"Bearer {key}"}
+                said.append(client.post("/api/projects/1/query/", json=QUERY, headers=headers).status_code)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_for(lambda: service.store._number(FOLDED))
+    began = time.monotonic()
+    service.close()
+    took = time.monotonic() - began
+    asking.join()
+    assert took < ENDS_WITHIN
+    assert said in ([[503]] if path == "query" else [[200], [503]])  # a page says that persons are being made
+    assert 0 < folded(store) < MANY

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,6 +37,14 @@ def kept(**options: Any) -> LocalService:
     service = LocalService(**options).start()
     _kept.append(service)
     return service
+
+
+def wait_for(true: Callable[[], object], seconds: float = 60) -> None:
+    """Until something is so; an error where it takes longer than that."""
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 @atexit.register
