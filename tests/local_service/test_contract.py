@@ -1,8 +1,4 @@
-"""The written contract, row by row over HTTP: operations, capture, scopes, statuses
-(docs/know/service.md#management-api, #body-shapes).
-
-The operations are those of `contract_table`.
-"""
+"""The written contract, row by row of `contract_table` over HTTP (docs/know/service.md#management-api)."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from tests.support.management_service import ALL, RECORDING, SCOPES, Asking, key
 pytestmark = pytest.mark.slow
 
 RECORDINGS = (RECORDING, "rec-2", "rec-3")
-SPELLINGS = (("projects/1", "/"), ("projects/1", ""), ("environments/1", "/"))
+PLACES = ("projects/1/{}/", "projects/1/{}", "environments/1/{}/")
 
 
 @pytest.fixture
@@ -36,17 +32,10 @@ def asked(name: str, request: pytest.FixtureRequest) -> Any:
 
 
 def call(
-    ask: Asking,
-    row: Row,
-    id: str,
-    *,
-    recording: str = RECORDING,
-    key: str | None = ALL,
-    root: str = "projects/1",
-    slash: str = "/",
+    ask: Asking, row: Row, id: str, *, rec: str = RECORDING, key: str | None = ALL, place: str = "projects/1/{}/"
 ) -> Any:
-    path = row.path.replace(":id", id).replace(":rec", recording)
-    return ask(row.method, f"/api/{root}/{path}{slash}", row.body, key=key)
+    path = place.format(row.path.replace(":id", id).replace(":rec", rec))
+    return ask(row.method, f"/api/{path}", row.body, key=key)
 
 
 def shaped(value: Any, kind: type[ServiceObject]) -> None:
@@ -76,20 +65,17 @@ def check(answer: Any, shape: str) -> None:
 def test_an_operation_answers_as_its_row_says(asked: Asking, name: str) -> None:
     """Status, body and field names of each operation, with a final slash, without, and under the other name."""
     row = OPERATIONS[name]
-    for (root, slash), recording in zip(SPELLINGS, RECORDINGS, strict=True):
-        place = {"root": root, "slash": slash} | ({"recording": recording} if name == "delete recording" else {})
-        answer = call(asked, row, asked.made(name="one")["id"], **place)
+    for place, recording in zip(PLACES, RECORDINGS, strict=True):
+        rec = recording if name == "delete recording" else RECORDING
+        answer = call(asked, row, asked.made(name="one")["id"], rec=rec, place=place)
         assert answer.status_code == row.status
         check(answer, row.answer)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_needs_a_key_with_its_scope_and_a_project(asked: Asking, name: str) -> None:
-    """No key and a wrong key are 401, an unknown project 404, a project out of the key's reach 403.
-
-    The scope of docs/know/service.md#key-scopes opens it; every other, and all others together, are 403 with its name
-    in the detail.
-    """
+    """No key and a wrong key are 401, an unknown project 404, a project out of the key's reach 403. The scope of
+    docs/know/service.md#key-scopes opens it; every other, and all others together, are 403 with its name."""
     row, id = OPERATIONS[name], asked.made(name="one")["id"]
     wrong = [key_with(scope) for scope in SCOPES if scope not in opening(row.scope)]
     elsewhere = "API key does not have access to the requested project: ID 1."
@@ -102,7 +88,7 @@ def test_an_operation_needs_a_key_with_its_scope_and_a_project(asked: Asking, na
         assert answer.json()["type"] == "authentication_error"
         assert said in answer.json()["detail"]
     for unknown in ("3", "01", "x", "9" * 5000):
-        assert call(asked, row, id, root=f"projects/{unknown}").status_code == 404, unknown
+        assert call(asked, row, id, place=f"projects/{unknown}/{{}}/").status_code == 404, unknown
     for scope in sorted(opening(row.scope) & set(SCOPES)):
         assert call(asked, row, id, key=key_with(scope)).status_code == row.status
         if name in SPENDING:  # and is done by now
@@ -136,8 +122,7 @@ def test_an_unknown_id_is_not_found(asked: Asking, name: str) -> None:
     """404 with the envelope; but a hog function's DELETE is refused whatever the id."""
     row = OPERATIONS[name]
     for id in ("0190c0de-0000-7000-8000-000000000000", "no-uuid", "%00", "'"):
-        path = row.path.replace(":id", id).replace(":rec", id)
-        answer = asked(row.method, f"/api/projects/1/{path}/", row.body)
+        answer = call(asked, row, id, rec=id)
         if name == "delete hog function":
             assert (answer.status_code, answer.content) == (405, b"")
         else:

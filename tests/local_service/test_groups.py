@@ -10,11 +10,11 @@ from tests.support.rehearsal import event, fresh, send, told
 
 
 def group(
-    kind: Any, key: Any, values: Any = ..., name: str = "$groupidentify", day: int = 1, **more: Any
+    kind: Any, key: Any, values: Any = ..., name: str = "$groupidentify", day: int = 1, user: str = "", **more: Any
 ) -> dict[str, Any]:
-    """A group event, as the service's own SDKs send it."""
+    """A group event, as the service's own SDKs send it unless a user is named."""
     given = {} if values is ... else {"_group_set": values}
-    return event(f"${kind}_{key}", name, day, _group_type=kind, _group_key=key, **given, **more)
+    return event(user or f"${kind}_{key}", name, day, _group_type=kind, _group_key=key, **given, **more)
 
 
 @pytest.mark.parametrize("name", ["$groupidentify", "$group_identify"])
@@ -38,16 +38,14 @@ def test_the_contracts_spelling_can_be_unknown() -> None:
 
 
 def test_types_are_numbered_as_they_appear() -> None:
-    """A type gets the next number when it is first named, by an event's `$groups` or by a group event."""
+    """When a type is first named, by an event's `$groups`, which makes no group, or by a group event."""
     service = fresh()
     send(service, event("u", _groups={"team": "t1"}), group("company", "acme", {"a": 1}))
     assert service.select('select "index", type from group_types') == [(0, "team"), (1, "company")]
     send(service, event("u", _groups={"project": 7, "company": "acme"}))
     columns = '"$group_0", "$group_1", "$group_2", "$group_3"'
-    assert service.select(f"select {columns} from events where event = 'Seen' order by uuid") == [
-        ("t1", "", "", ""),
-        ("", "acme", "7", ""),
-    ]
+    found = service.select(f"select {columns} from events where event = 'Seen' order by uuid")
+    assert found == [("t1", "", "", ""), ("", "acme", "7", "")]
     assert [(made.index, made.key) for made in service.groups()] == [(1, "acme")]
 
 
@@ -63,15 +61,7 @@ def test_a_sixth_type_is_passed_over() -> None:
     assert service.count() == 4
 
 
-def test_groups_of_an_event_make_no_group() -> None:
-    """`$groups` alone names a type and makes no record of the group."""
-    service = fresh()
-    send(service, event("u", _groups={"company": "acme"}))
-    assert (service.groups(), service.select("select type from group_types")) == ([], [("company",)])
-
-
 def test_types_are_per_project() -> None:
-    """Two projects number their types apart."""
     service = fresh()
     send(service, event("u", _groups={"a": 1}))
     send(service, event("u", _groups={"b": 1}), group("b", "x"), second=True)
@@ -79,8 +69,7 @@ def test_types_are_per_project() -> None:
     assert [(made.index, made.type) for made in service.groups(second=True)] == [(0, "b")]
 
 
-def test_groups_that_are_no_object_are_passed_over() -> None:
-    """Anything but an object is ignored, with a warning."""
+def test_groups_that_are_no_object_are_passed_over_with_a_warning() -> None:
     service, wrong = fresh(), [["company"], "company", 7, None]
     send(service, *(event("u", _groups=groups) for groups in wrong))
     assert service.select("select type from group_types") == []
@@ -88,7 +77,6 @@ def test_groups_that_are_no_object_are_passed_over() -> None:
 
 
 def test_keys_become_text() -> None:
-    """A group's key is text, whatever it came as."""
     service, long = fresh(), "k" * 400
     keys = {7: "7", 7.5: "7.5", 2.0: "2", True: "true", "a\0b": "a\ufffdb", long: long}
     send(service, *(group("company", key, {"a": None}) for key in keys))
@@ -100,10 +88,7 @@ def test_keys_become_text() -> None:
 def test_a_group_event_without_type_or_key_does_nothing() -> None:
     """Without a type or a key no group is written; the event stays."""
     service, lacking = fresh(), [("", "k"), (None, "k"), ("t", ""), ("t", 0), ("t", None), ("t", False)]
-    send(
-        service,
-        *(event("u", "$groupidentify", _group_type=kind, _group_key=key, _group_set={"a": 1}) for kind, key in lacking),
-    )
+    send(service, *(group(kind, key, {"a": 1}, user="u") for kind, key in lacking))
     assert (service.groups(), service.count()) == ([], len(lacking))
     assert told(service) == [("group_event_without_type_or_key", "u")] * len(lacking)
 
@@ -119,16 +104,11 @@ def test_group_set_must_be_an_object() -> None:
 
 def test_long_keys_and_types() -> None:
     """A key of over 400 characters drops its event, a type of over 400 is passed over."""
-    service = fresh()
-    events = [group("company", "k" * 401, {}), group("t" * 401, "k", {}), group("t" * 400, "k", {})]
-    for one in events:
-        one["properties"]["distinct_id"] = "u"
-    send(service, *events)
+    service, long = fresh(), [("company", "k" * 401), ("t" * 401, "k"), ("t" * 400, "k")]
+    send(service, *(group(kind, key, {}, user="u") for kind, key in long))
     assert [made.type for made in service.groups()] == ["t" * 400]
-    assert [(one.type, one.dropped) for one in service.warnings()] == [
-        ("group_key_too_long", True),
-        ("group_type_too_long", False),
-    ]
+    warned = [(one.type, one.dropped) for one in service.warnings()]
+    assert warned == [("group_key_too_long", True), ("group_type_too_long", False)]
     assert service.count() == 2
 
 

@@ -8,17 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.management_service import (
-    ALL,
-    LIST,
-    RECORDING,
-    SCOPES,
-    SECRET,
-    Asking,
-    asking,
-    key_with,
-    problem,
-)
+from tests.support.management_service import ALL, LIST, RECORDING, SCOPES, SECRET, Asking, asking, key_with, problem
 
 pytestmark = pytest.mark.slow
 

@@ -102,7 +102,6 @@ def test_another_content_type_is_refused_and_a_charset_is_not(ask: Asking) -> No
 
 
 def test_a_body_over_the_limit_is_refused_whole() -> None:
-    """413, and the sender hears it."""
     with asking(Settings(management_body_limit=1000)) as ask:
         assert problem(ask("POST", LIST, {"hog": "x" * 1001}), 413) == ("payload_too_large", None)
         assert ask("POST", LIST, {"hog": "x" * 900}).status_code == 201
@@ -110,17 +109,10 @@ def test_a_body_over_the_limit_is_refused_whole() -> None:
 
 
 def test_unknown_and_read_only_fields_are_ignored(ask: Asking) -> None:
-    """A record that was read can be sent back: what is not writable changes nothing, what is unknown is not kept."""
+    """So a record that was read can be sent back."""
     made = ask.made(name="n", hog="return 1", template_id="template-webhook")
-    body = made | {
-        "id": "0190c0de-0000-7000-8000-000000000000",
-        "created_at": "2000-01-01T00:00:00Z",
-        "created_by": None,
-        "bytecode": ["_H"],
-        "status": {"state": 3},
-        "template": 5,
-        "brand_new": SECRET,
-    }
+    body = made | {"id": "0190c0de-0000-7000-8000-000000000000", "created_at": "2000-01-01T00:00:00Z"}
+    body |= {"created_by": None, "bytecode": ["_H"], "status": {"state": 3}, "template": 5, "brand_new": SECRET}
     answer = ask("PATCH", f"{LIST}{made['id']}/", body)
     assert answer.status_code == 200
     assert answer.json() == made | {"updated_at": answer.json()["updated_at"]}

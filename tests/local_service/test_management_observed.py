@@ -25,8 +25,9 @@ def fresh() -> Iterator[Asking]:
         yield found
 
 
-def refused(answer: Any, attr: str | None, status: int = 400) -> None:
-    assert (answer.status_code, answer.json()["attr"]) == (status, attr), answer.text
+def refused(answer: Any, attr: str | None, *, detail: str = "") -> None:
+    assert (answer.status_code, answer.json()["attr"]) == (400, attr), answer.text
+    assert not detail or answer.json()["detail"] == detail
 
 
 def test_records_have_the_fields_of_the_source(ask: Asking) -> None:
@@ -77,13 +78,9 @@ def test_what_the_source_refuses(ask: Asking, body: dict[str, Any], attr: str) -
 
 def test_what_the_source_takes_and_changes(ask: Asking) -> None:
     """Input values of any type, null where it may be; keys outside the schema vanish; filters get a source."""
-    made = ask.made(
-        hog="h",
-        inputs_schema=[{"key": "headers", "type": "dictionary"}],
-        inputs={"headers": {"value": {"a": "b"}}, "stray": {"value": "x"}},
-        filters={"events": [{"id": "e"}]},
-        icon_url=None,
-    )
+    inputs = {"headers": {"value": {"a": "b"}}, "stray": {"value": "x"}}
+    schema = [{"key": "headers", "type": "dictionary"}]
+    made = ask.made(hog="h", inputs_schema=schema, inputs=inputs, filters={"events": [{"id": "e"}]}, icon_url=None)
     assert (list(made["inputs"]), made["inputs"]["headers"]["value"]) == (["headers"], {"a": "b"})
     assert bare(made["filters"]) == {"source": "events", "events": [{"id": "e"}]}
     path = f"{LIST}{made['id']}/"
@@ -264,10 +261,9 @@ def test_rearranging_answers_with_the_functions_in_order(fresh: Asking) -> None:
     found = fresh("PATCH", path, {"orders": {first: 3}}).json()
     assert [(one["id"], one["execution_order"]) for one in found] == [(second, 2), (first, 3)]
     refused(fresh("PATCH", path, {"orders": {other: 1}}), None)
-    mixed = fresh("PATCH", path, {"orders": {first: 1, other: 1}})
-    assert mixed.json()["detail"] == "Cannot rearrange functions of different types in one request"
-    nothing = fresh("PATCH", path, {})
-    assert nothing.json()["detail"] == "No orders provided"
+    mixed = {"orders": {first: 1, other: 1}}
+    refused(fresh("PATCH", path, mixed), None, detail="Cannot rearrange functions of different types in one request")
+    refused(fresh("PATCH", path, {}), "orders", detail="No orders provided")
 
 
 SPANS = {
@@ -280,10 +276,7 @@ SPANS = {
 
 
 def test_runs_have_the_shapes_of_the_source(ask: Asking) -> None:
-    """Logs are a page, metrics have labels and series, totals a map: all without a run.
-
-    Labels are ISO 8601 with years of four digits, and the last day has no following one.
-    """
+    """Logs are a page, totals a map, metrics have labels, which are ISO 8601 with years of four digits, and series."""
     path = f"{LIST}{ask.made(hog='h')['id']}/"
     assert ask("GET", path + "logs/").json() == {"count": 0, "next": None, "previous": None, "results": []}
     found = ask("GET", path + "metrics/?after=-2d").json()
@@ -300,9 +293,6 @@ def test_runs_have_the_shapes_of_the_source(ask: Asking) -> None:
         refused(ask("GET", path + query), query.partition("?")[2].partition("=")[0])
 
 
-NOT_RUN = "The local service runs no hog function: this one did not run."
-
-
 def test_an_invocation_needs_a_configuration(ask: Asking) -> None:
     """Problems come without the envelope; the id may be that of no function. A run says that it did not happen."""
     for id in (ask.made(hog="h")["id"], "new"):
@@ -310,7 +300,8 @@ def test_an_invocation_needs_a_configuration(ask: Asking) -> None:
         assert (bare.status_code, bare.json()) == (400, {"configuration": ["This field is required."]})
         done = ask("POST", f"{LIST}{id}/invocations/", {"configuration": {"hog": "h"}}).json()
         assert done["status"] == "success"
-        assert [line["message"] for line in done["logs"]] == [NOT_RUN]
+        said = "The local service runs no hog function: this one did not run."
+        assert [line["message"] for line in done["logs"]] == [said]
     described = ask("GET", "/openapi.json").json()["paths"]
     told = described["/api/projects/{project_id}/hog_functions/{id}/logs/"]["get"]["description"]
     assert "runs no hog function" in told
@@ -399,3 +390,71 @@ def test_settings_are_set_by_name() -> None:
                  "batch_wire_limit=x", "query_seconds=nan"):  # fmt: skip
         with pytest.raises(BadSetting):
             parse_settings("contract", [text])
+
+
+REQUIRING = [
+    {"key": "url", "type": "string", "required": True},
+    {"key": "token", "type": "string", "required": True, "secret": True},
+    {"key": "note", "type": "string"},
+]
+INPUTS: dict[str, Any] = {"url": {"value": "u"}, "token": {"value": "t"}}
+
+
+LACKING: dict[str, tuple[dict[str, Any], str]] = {
+    "no inputs at all": ({}, "url"),
+    "no inputs": ({"inputs": {}}, "url"),
+    "no value": ({"inputs": INPUTS | {"url": {}}}, "url"),
+    "an empty text": ({"inputs": INPUTS | {"url": {"value": ""}}}, "url"),
+    "null": ({"inputs": INPUTS | {"url": {"value": None}}}, "url"),
+    "no secret": ({"inputs": {"url": {"value": "u"}}}, "token"),
+    "an empty secret": ({"inputs": INPUTS | {"token": {"value": ""}}}, "token"),
+}
+
+
+@pytest.mark.parametrize(("body", "key"), LACKING.values(), ids=LACKING.keys())
+def test_a_function_is_not_made_without_a_required_input(ask: Asking, body: dict[str, Any], key: str) -> None:
+    answer = ask("POST", LIST, {"hog": "h", "inputs_schema": REQUIRING, **body})
+    refused(answer, f"inputs__{key}", detail="This field is required.")
+
+
+def test_a_template_requires_its_inputs_too(ask: Asking) -> None:
+    """One that requires none makes a function by itself."""
+    refused(ask("POST", LIST, {"template_id": "template-webhook"}), "inputs__url")
+    assert ask("POST", LIST, {"template_id": "template-geoip"}).status_code == 201
+    given = {"template_id": "template-webhook", "inputs": {"url": {"value": "https://example.com"}}}
+    assert ask("POST", LIST, given).status_code == 201
+
+
+def test_false_and_zero_are_values(ask: Asking) -> None:
+    """Nothing but null and the empty text is no value."""
+    schema = [{"key": "a", "type": "boolean", "required": True}, {"key": "b", "type": "number", "required": True}]
+    made = ask.made(hog="h", inputs_schema=schema, inputs={"a": {"value": False}, "b": {"value": 0}})
+    assert {key: one["value"] for key, one in made["inputs"].items()} == {"a": False, "b": 0}
+
+
+def test_an_update_is_held_to_the_schema_only_for_what_it_writes(ask: Asking) -> None:
+    """A name changes without the inputs; written inputs replace all but the secrets that are kept."""
+    path = LIST + ask.made(hog="h", inputs_schema=REQUIRING, inputs=INPUTS | {"note": {"value": "n"}})["id"] + "/"
+    assert ask("PATCH", path, {"name": "other"}).status_code == 200
+    refused(ask("PATCH", path, {"inputs": {"note": {"value": "m"}}}), "inputs__url", detail="This field is required.")
+    kept = ask("PATCH", path, {"inputs": {"url": {"value": "v"}}}).json()["inputs"]
+    assert (list(kept), kept["url"]["value"], kept["token"]) == (["url", "token"], "v", {"secret": True})
+    wider = [*REQUIRING, {"key": "more", "required": True}]
+    assert ask("PATCH", path, {"inputs_schema": wider}).status_code == 200
+    refused(ask("PATCH", path, {"inputs": kept}), "inputs__more")
+
+
+def test_mappings_are_held_to_their_own_schemas(ask: Asking) -> None:
+    """Those without inputs are not."""
+    lacking = {"mappings": [{"inputs_schema": REQUIRING}, {"inputs_schema": REQUIRING, "inputs": {}}], "hog": "h"}
+    refused(ask("POST", LIST, lacking), "mappings__1__inputs__url", detail="This field is required.")
+    made = ask.made(hog="h", mappings=[{"inputs_schema": REQUIRING}, {"inputs_schema": REQUIRING, "inputs": INPUTS}])
+    assert made["mappings"][1]["inputs"]["token"] == {"secret": True}
+
+
+def test_the_contract_requires_no_input() -> None:
+    """It shows no such rule, and a seed is what is there, whatever it lacks."""
+    management_service.shared().made(inputs_schema=REQUIRING)
+    seed = {"hog_functions": [{"hog": "h", "inputs_schema": REQUIRING}]}
+    with asking(preset("observed"), seed=seed) as ask:
+        assert ask("GET", LIST).json()["count"] == 1

@@ -38,11 +38,8 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize("behaviour", ["contract", "observed"])
 def test_a_seeded_function_keeps_what_the_service_made_of_it(tmp_path: Path, behaviour: Behaviour) -> None:
     """Its status and code, also after a restart and a change of its name; code goes when the source is another."""
-    made: dict[str, Any] = {
-        "status": {"state": 2, "rating": 0.5, "tokens": 9000},
-        "bytecode": ["_H", 1, 29],
-        "transpiled": "() => 1",
-    }
+    status = {"state": 2, "rating": 0.5, "tokens": 9000}
+    made: dict[str, Any] = {"status": status, "bytecode": ["_H", 1, 29], "transpiled": "() => 1"}
     coded = {"value": "x", "bytecode": ["_H", 1, 32, "x"], "order": 3, "transpiled": {"code": "1"}}
     parts: dict[str, Any] = {
         "inputs": {"url": coded},

@@ -1,7 +1,4 @@
-"""The store of the local service counts what landed, loses nothing of many requests, and outlives the service.
-
-Which ends when it is asked to, also in the middle of making persons.
-"""
+"""The store of the local service counts what landed, loses nothing, and is whole whenever the service ends."""
 
 from __future__ import annotations
 
