@@ -60,17 +60,6 @@ def test_a_fetched_folder_is_planned_without_a_hint(name: str, tmp_path: Path) -
     assert all(one.counted == one.rows for one in found.manifest.windows) or name == "amplitude"
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
-    """The folders of a fetch without any fault, but for the manifests, which name the port."""
-    found = {}
-    for name, api in APIS.items():
-        folder = tmp_path_factory.mktemp(name)
-        fetched(api, folder, 4)
-        found[name] = {name: content for name, content in files(folder).items() if name != MANIFEST}
-    return found
-
-
 PASSING: dict[str, Fault] = {
     "throttled": instead(429, b"slow down"),
     "throttled, with a time": instead(429, b"slow down", {"Retry-After": "40"}),
@@ -103,17 +92,19 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", APIS)
-def test_a_fault_that_passes_changes_nothing(
-    name: str, tmp_path: Path, undisturbed: dict[str, dict[str, bytes]]
-) -> None:
-    """Whatever request it meets, the folder has the bytes of a fetch without a fault."""
+def test_a_fault_that_passes_changes_nothing(name: str, tmp_path: Path) -> None:
+    """Whatever request it meets, the folder has the bytes of a fetch without a fault, but for the manifest, which names
+    the port."""
+    fetched(APIS[name], tmp_path / "undisturbed", 4)
+    undisturbed = files(tmp_path / "undisturbed")
+    del undisturbed[MANIFEST]
     for fault, spoil in FAULTS[name].items():
         api, clock = replace(APIS[name], faults={0: spoil, 3: spoil}), FakeClock()
         found, asked = fetched(api, tmp_path / fault, 4, clock=clock, count=False)
         assert len(asked) > 4, fault
         content = files(tmp_path / fault)
         assert json.loads(content.pop(MANIFEST))["left"] == []
-        assert content == undisturbed[name], fault
+        assert content == undisturbed, fault
         assert found.fewer == 0
         if fault == "throttled, with a time":
             assert max(clock.waits) >= 40
@@ -125,9 +116,8 @@ def test_what_is_too_large_for_amplitude_is_divided_down_to_hours(tmp_path: Path
     found, asked = fetched(api, tmp_path)
     hours = [(one.query["start"][-2:], one.query["end"][-2:]) for one in asked]
     assert hours == [("00", "23"), ("00", "11"), ("12", "23")]
-    assert sorted(files(tmp_path)) == [
-        "amplitude-20230301T000000_20230301T120000.zip", "amplitude-20230301T120000_20230302T000000.zip", MANIFEST,
-    ]  # fmt: skip
+    halves = ("20230301T000000_20230301T120000", "20230301T120000_20230302T000000")
+    assert sorted(files(tmp_path)) == [*(f"amplitude-{half}.zip" for half in halves), MANIFEST]
     assert [one.rows for one in found.manifest.windows] == [20, 1]
 
 
@@ -193,9 +183,8 @@ def test_a_count_that_is_refused_is_asked_for_once(tmp_path: Path) -> None:
     found, asked = fetched(api, tmp_path, 4, warn=warnings.append)
     assert [one.path for one in asked].count("/api/query/jql") == 1
     assert found.counted == 0
-    assert warnings == [
-        "Mixpanel does not count (the answer is 403: no JQL for ***), so that nothing proves its files complete"
-    ]
+    said = "Mixpanel does not count (the answer is 403: no JQL for ***), so that nothing proves its files complete"
+    assert warnings == [said]
 
 
 def test_the_limits_of_a_tool_are_kept(tmp_path: Path) -> None:
@@ -227,16 +216,10 @@ def test_a_day_of_posthog_is_counted_divided_and_paged(tmp_path: Path) -> None:
 
 
 def test_a_query_of_posthog_that_takes_too_long_is_asked_for_less(tmp_path: Path) -> None:
-    """504 divides the window until it is answered."""
     api = PostHog(spread(90, 1), slow=30)
     found, _ = fetched(api, tmp_path)
     assert (found.rows, found.fewer) == (90, 0)
     assert len(found.manifest.windows) == 4
-
-
-def without_first(count: int) -> Fault:
-    """So many rows fewer."""
-    return lambda said: replace(said, body=said.body | {"results": said.body["results"][count:]})
 
 
 def test_a_copy_in_posthog_at_the_edge_of_a_page_is_no_missing_event(tmp_path: Path) -> None:
@@ -246,6 +229,9 @@ def test_a_copy_in_posthog_at_the_edge_of_a_page_is_no_missing_event(tmp_path: P
     class Twice(PostHog):
         def rows(self) -> list[tuple[float, str, int]]:
             return sorted(super().rows() * 2)
+
+    def without_first(count: int) -> Fault:
+        return lambda said: replace(said, body=said.body | {"results": said.body["results"][count:]})
 
     twice = Twice(spread(50, 1), faults={1: without_first(2)})
     at_two_times = PostHog(spread(50, 1), same={49: 25}, faults={1: without_first(1)})
@@ -278,7 +264,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_each_region_has_its_host() -> None:
-    """Each tool has the hosts of its regions, and takes an address."""
+    """Or any address that is named."""
     hosts = {
         ("mixpanel", "us"): "https://data.mixpanel.com", ("mixpanel", "eu"): "https://data-eu.mixpanel.com",
         ("mixpanel", "in"): "https://data-in.mixpanel.com", ("amplitude", "us"): "https://amplitude.com",
@@ -296,8 +282,7 @@ def test_each_archive_stays_as_it_came(tmp_path: Path) -> None:
     found, _ = fetched(api, tmp_path)
     with zipfile.ZipFile(tmp_path / found.manifest.files[0].file) as archive:
         assert archive.namelist()[0] == f"7/7_{text(START, '%Y-%m-%d')}_0#0.json.gz"
-        rows = [
-            json.loads(line) for name in archive.namelist() for line in gzip.decompress(archive.read(name)).splitlines()
-        ]
+        lines = [line for name in archive.namelist() for line in gzip.decompress(archive.read(name)).splitlines()]
+    rows = [json.loads(line) for line in lines]
     assert {row["uuid"] for row in rows} <= {uuid(number) for number in range(91)}
     assert len(rows) == found.rows

@@ -45,7 +45,7 @@ def test_a_fetch_says_what_it_has_and_what_is_next(call: Call, tmp_path: Path) -
 
 
 def test_a_tool_that_counts_more_than_it_gave_is_exit_7(call: Call, tmp_path: Path) -> None:
-    """The result says so, although every file is whole."""
+    """Although every file is whole."""
     api = Mixpanel(spread(40, 3))
     api.uncounted = 2
     with exporting(api) as server:

@@ -39,10 +39,6 @@ APIS: dict[str, Api] = {
 """A day that is divided where the tool can, one without events, and one with a single event."""
 
 
-def files_if_any(folder: Path) -> dict[str, bytes]:
-    return files(folder) if folder.exists() else {}
-
-
 def test_a_fetch_that_is_killed_at_any_step_ends_with_the_same_folder(tmp_path: Path) -> None:
     """Killed before each step that creates, renames or removes a file, and run again: the same files, byte for byte,
     the manifest too. In between the folder is refused as an export, unless it is already whole."""
@@ -62,7 +58,7 @@ def test_a_fetch_that_is_killed_at_any_step_ends_with_the_same_folder(tmp_path: 
                 break
             assert process.exitcode == -signal.SIGKILL
             killed += 1
-            if files_if_any(folder) != expected:
+            if not folder.exists() or files(folder) != expected:
                 with pytest.raises((UnreadableExport, UsageError)):
                     pipeline.survey_export([str(folder)])
             fetch(api, server, folder, 3)
@@ -116,7 +112,7 @@ def test_a_complete_fetch_is_checked_by_its_digests(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["missing", "shorter"])
 def test_a_plan_refuses_a_fetch_with_a_changed_file(change: str, tmp_path: Path) -> None:
-    """A file that is gone or cut is found when the folder is read, before any row."""
+    """Gone or cut: found before any row is read."""
     api = APIS["mixpanel"]
     found, _ = fetched(api, tmp_path, 3)
     file = tmp_path / found.manifest.files[1].file

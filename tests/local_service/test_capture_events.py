@@ -44,13 +44,11 @@ def kept_of(service: LocalService, field: str, events: Mapping[str, dict[str, An
 
 
 def test_keeps_the_distinct_id(shared: LocalService) -> None:
-    """The id is found, turned into text and cut as the real service does."""
     found = kept_of(shared, "distinct_id", {name: changes for name, (changes, _) in IDS.items()})
     assert found == {name: kept for name, (_, kept) in IDS.items()}
 
 
 def test_spells_uuids_one_way(shared: LocalService) -> None:
-    """Each spelling of a uuid that the real service takes is the same uuid."""
     texts = [UUID.upper(), UUID.replace("-", ""), f"{{{UUID}}}", f"urn:uuid:{UUID}"]
     assert kept_of(shared, "uuid", {text: {"uuid": text} for text in texts}) == dict.fromkeys(texts, UUID)
 
@@ -109,16 +107,12 @@ SKEWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "a sent_at without a zone": ({}, {"sent_at": "2023-11-14T22:13:10"}, "", "2023-01-02T03:04:05.678901Z"),
     "sent_at in the query": ({}, {}, "?_=1699999990000", "2023-01-02T03:04:15.678901Z"),
     "the query in seconds is ignored": ({}, {}, "?_=1699999990", "2023-01-02T03:04:05.678901Z"),
-    "an event that asks to ignore it": (
-        {"properties": {"distinct_id": "u", "$ignore_sent_at": True}},
-        {"sent_at": "2023-11-14T22:13:10Z"},
-        "",
-        "2023-01-02T03:04:05.678901Z",
-    ),
+    "an event that asks to ignore it": ({"properties": {"distinct_id": "u", "$ignore_sent_at": True}},
+                                        {"sent_at": "2023-11-14T22:13:10Z"}, "", "2023-01-02T03:04:05.678901Z"),
     "an offset wins over the timestamp": ({"offset": 1500}, {}, "", "2023-11-14T22:13:18.500000Z"),
     "an offset far ahead": ({"offset": -90_000_000}, {}, "", NOW_TEXT),
     "an offset before the year 0": ({"offset": 2**62}, {}, "", "1970-01-01T00:00:00.000000Z"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "envelope", "query", "kept"), SKEWS.values(), ids=SKEWS.keys())
@@ -159,7 +153,6 @@ good_events = st.fixed_dictionaries(
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=st.lists(good_events, min_size=1, max_size=8, unique_by=lambda one: one["uuid"]))
 def test_any_good_batch_reads_back_the_same(shared: LocalService, made: list[dict[str, Any]]) -> None:
-    """Any batch of good events reads back as the same (uuid, event, distinct_id, timestamp)."""
     sent = [
         event(
             event=one["event"],
@@ -187,10 +180,7 @@ NOTED: dict[str, dict[str, Any]] = {
 
 
 def test_notes_what_it_changes_in_silence(shared: LocalService) -> None:
-    """An event that is kept otherwise than it came is answered 200, and leaves a warning that says so.
-
-    An event as the contract describes it is kept without a word.
-    """
+    """Answered 200, with a warning that says so; an event as the contract describes it is kept without a word."""
     before = len(shared.warnings())
     assert post(shared, batch(event(), *(event(**changes) for changes in NOTED.values()))).status_code == 200
     found = [(one.type, one.details, one.dropped) for one in shared.warnings()[before:]]
@@ -198,7 +188,7 @@ def test_notes_what_it_changes_in_silence(shared: LocalService) -> None:
 
 
 def test_shortens_names_of_events(shared: LocalService) -> None:
-    """A name is kept to 200 UTF-16 units."""
+    """To 200 UTF-16 units."""
     names = {"n" * 200: 200, "n" * 201: 200, "😀" * 100: 100, "n" + "😀" * 100: 100}
     found = kept_of(shared, "event", {name: {"event": name} for name in names})
     assert found == {name: name[:length] for name, length in names.items()}

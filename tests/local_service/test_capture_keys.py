@@ -1,7 +1,5 @@
-"""A capture key leads to its project, or nowhere, and the local service never shows one.
-
-Of a request that was turned away its first words are kept, however it was packed, and no key.
-"""
+"""A capture key leads to its project, or nowhere; of a request that was turned away the first words are kept, without
+its key."""
 
 from __future__ import annotations
 
@@ -28,15 +26,11 @@ def rejection(service: LocalService) -> tuple[str, int, str, str]:
 
 
 def test_an_unknown_key_is_answered_ok_and_dropped(shared: LocalService) -> None:
-    """By default a key that no project owns gets 200, stores nothing and is remembered as a rejection."""
+    """It is remembered as a rejection. With `token_validation` enforced it is 401."""
     before = shared.store.raw_count()
     assert post(shared, batch(api_key="phc_somebody_else")).text == '{"status":"Ok"}'
     assert shared.store.raw_count() == before
     assert rejection(shared)[1:3] == (200, "unknown token")
-
-
-def test_an_unknown_key_is_refused_where_keys_are_enforced() -> None:
-    """With `token_validation` enforced, a key that no project owns is 401."""
     service = capture_service.shared(token_validation="enforce")
     assert post(service, batch(api_key="phc_somebody_else")).status_code == 401
     assert service.count() == 0
@@ -83,8 +77,6 @@ BODY = json.dumps({"api_key": KEY, "batch": [{"event": "Bought <b>", "properties
 PACKED = base64.b64encode(BODY)
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 START = '{"api_key": "***", "batch": [{"event": "Bought <b>", '
-
-
 WAYS: dict[str, dict[str, Any]] = {
     "as it is": {"content": BODY},
     "gzip": {"content": gzip.compress(BODY)},

@@ -1,7 +1,5 @@
-"""The routes of the local service outside of its API: each answers itself, to browsers and SDKs too.
-
-They read a body packed in every way that the real one reads (docs/know/service.md#event-fields).
-"""
+"""The routes of the local service outside of its API answer themselves, and read a body packed in every way that the
+real one reads (docs/know/service.md#event-fields)."""
 
 from __future__ import annotations
 
@@ -17,21 +15,15 @@ from tests.support import capture_service
 from tests.support.capture_service import CLIENT, KEY, UUID, batch, post, taken
 
 
-@pytest.mark.parametrize("path", ["/batch", "/batch/", "/i/v0/e", "/i/v0/e/", "/e/", "/capture", "/track/", "/engage"])
-def test_every_route_answers_itself(shared: LocalService, path: str) -> None:
-    """Each route is served with and without its last slash, without a redirect."""
-    assert post(shared, batch(), path).text == '{"status":"Ok"}'
-
-
-def test_redirects_nothing(shared: LocalService) -> None:
-    """A path that is not served is 404; a slash too many is never a redirect, which would lose a body."""
+def test_every_route_answers_itself(shared: LocalService) -> None:
+    """With and without its last slash, and never by a redirect, which would lose a body; `beacon=1` answers nothing."""
+    for path in ("/batch", "/batch/", "/i/v0/e", "/i/v0/e/", "/e/", "/capture", "/track/", "/engage"):
+        assert post(shared, batch(), path).text == '{"status":"Ok"}', path
     assert CLIENT.get(shared.url + "/_stats/").status_code == 404
-
-
-def test_beacon_is_answered_empty(shared: LocalService) -> None:
-    """`beacon=1` answers 204 without a body."""
     answer = post(shared, batch(), "/batch/?beacon=1")
     assert (answer.status_code, answer.content) == (204, b"")
+    answer = CLIENT.get(shared.url + "/_readiness")
+    assert (answer.status_code, answer.text) == (200, "capture")
 
 
 def test_browsers_are_let_in(shared: LocalService) -> None:
@@ -42,12 +34,6 @@ def test_browsers_are_let_in(shared: LocalService) -> None:
     assert answer.headers["access-control-allow-origin"] == "https://app.example"
     assert answer.headers["access-control-allow-headers"] == "content-type"
     assert answer.headers["access-control-allow-credentials"] == "true"
-
-
-def test_says_that_it_is_ready(shared: LocalService) -> None:
-    """`/_readiness` answers the text `capture`."""
-    answer = CLIENT.get(shared.url + "/_readiness")
-    assert (answer.status_code, answer.text) == (200, "capture")
 
 
 def test_listens_on_this_machine_only(shared: LocalService) -> None:

@@ -1,5 +1,4 @@
-"""The local service takes every shape of body that the real one takes, and refuses others
-(docs/know/service.md#body-shapes)."""
+"""The local service takes every shape of body that the real one takes, no other (docs/know/service.md#body-shapes)."""
 
 from __future__ import annotations
 
@@ -33,12 +32,8 @@ REFUSED: list[tuple[str, bytes, int, str]] = [
     ("a null distinct_id", batch(event(properties={"distinct_id": None})), 400, NO_ID),
     ("an empty distinct_id", batch(event(properties={"distinct_id": ""})), 400, NO_ID),
     ("a blank distinct_id", batch(event(properties={"distinct_id": " \t\u3000\n"})), 400, NO_ID),
-    (
-        "a cookieless mode that is no boolean",
-        batch(event(properties={"distinct_id": "u", "$cookieless_mode": "yes"})),
-        400,
-        "event submitted with invalid cookieless mode",
-    ),
+    ("a cookieless mode that is no boolean", batch(event(properties={"distinct_id": "u", "$cookieless_mode": "yes"})),
+     400, "event submitted with invalid cookieless mode"),
     ("an empty key", batch(api_key="  "), 401, "API key is not valid: empty"),
     ("a long key", batch(api_key="x" * 65), 401, "API key is not valid: too_long"),
     ("a key that is not ASCII", batch(api_key="phc_é"), 401, "API key is not valid: not_ascii"),
@@ -46,12 +41,8 @@ REFUSED: list[tuple[str, bytes, int, str]] = [
     ("a key with a NUL", batch(api_key="phc_\0x"), 401, "API key is not valid: null_byte"),
     ("no key in a list", json.dumps([event()]).encode(), 401, "event submitted without an api_key"),
     ("no key in one event", json.dumps(event()).encode(), 401, "event submitted without an api_key"),
-    (
-        "two keys in a list",
-        json.dumps([event(token="a"), event(token="b")]).encode(),
-        401,
-        "batch submitted with inconsistent api_key values",
-    ),
+    ("two keys in a list", json.dumps([event(token="a"), event(token="b")]).encode(),
+     401, "batch submitted with inconsistent api_key values"),
     ("no key in a batch", batch(api_key=...), 400, HYDRATION),
     ("a null key in a batch", batch(api_key=None), 400, HYDRATION),
     ("a key that is a number", batch(api_key=7), 400, NO_SHAPE),
@@ -76,7 +67,7 @@ REFUSED: list[tuple[str, bytes, int, str]] = [
     ("a distinct_id under both names", batch(event(distinct_id="a", **{"$distinct_id": "a"})), 400, HYDRATION),
     ("neither object nor list", b'"text"', 400, NO_SHAPE),
     ("a list of something else", b"[1]", 400, NO_SHAPE),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("body", "status", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
@@ -112,12 +103,10 @@ def test_refuses_what_is_no_json(shared: LocalService, body: bytes) -> None:
 
 
 def test_takes_127_levels(shared: LocalService) -> None:
-    """The deepest nesting that the real service's parser takes is taken."""
     assert post(shared, nested(127)).status_code == 200
 
 
 def test_one_bad_event_refuses_its_whole_batch(shared: LocalService) -> None:
-    """Nothing of a batch is stored when one event of it is bad."""
     before = shared.store.raw_count()
     good = [event(uuid=str(uuids.uuid4())) for _ in range(20)]
     assert post(shared, batch(*good, event(properties={}), *good)).status_code == 400
@@ -151,9 +140,8 @@ def test_engage_makes_an_identify(shared: LocalService) -> None:
     """An object without an event name is an `$identify` on `/engage`, and only there."""
     body = json.dumps({"token": KEY, "$distinct_id": "u1", "$set": {"plan": "pro"}}).encode()
     assert post(shared, body).text == HYDRATION
-    assert [(one.event, one.distinct_id, one.properties) for one in taken(shared, body, "/engage/")] == [
-        ("$identify", "u1", '{"$set":{"plan":"pro"}}')
-    ]
+    (one,) = taken(shared, body, "/engage/")
+    assert (one.event, one.distinct_id, one.properties) == ("$identify", "u1", '{"$set":{"plan":"pro"}}')
 
 
 @pytest.mark.parametrize(

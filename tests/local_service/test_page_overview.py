@@ -1,7 +1,4 @@
-"""What the local service's page says beside the events.
-
-Totals, days and their chart, functions that would fire, warnings, rejected requests, and every page of an empty store.
-"""
+"""The local service's page beside the events: totals, days, functions that would fire, warnings, rejected requests."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_overview_counts_what_landed(seeded: LocalService) -> None:
-    """Totals, events by day and by name, each with the right number."""
     send(seeded, event(1), event(2, "Paid"), event(3, time="2023-01-05T00:00:00Z", id="u2"))
     send(seeded, event(1), event(4, "$identify", "u1", **{"$anon_distinct_id": "device"}))
     send(seeded, event(5, id="u3"), historical=False)
@@ -25,14 +21,9 @@ def test_the_overview_counts_what_landed(seeded: LocalService) -> None:
     CLIENT.post(seeded.url + "/batch/", content=b"?")
     page = read(seeded, "/")
     assert totals(page) == {
-        "Events": "7",
-        "Not flagged historical": "1",
-        "Persons": "3",
-        "Groups": "1",
-        "Warnings": "1",
-        "Rejected requests": "1",
-        "Functions that fire": "2",
-    }
+        "Events": "7", "Not flagged historical": "1", "Persons": "3", "Groups": "1", "Warnings": "1",
+        "Rejected requests": "1", "Functions that fire": "2",
+    }  # fmt: skip
     assert "8 copies accepted" in page.text
     rows = page.cells()
     assert ["2023-01", "", "6", "", "", "1", *[""] * 26, "7"] in rows
@@ -62,7 +53,6 @@ def test_what_landed_since_is_shown_at_once(seeded: LocalService) -> None:
 
 
 def test_an_empty_store_has_every_page() -> None:
-    """Where nothing landed, a page says so."""
     with make(None) as empty:
         for path in ("/", "/events", "/people", "/groups", "/functions", "/warnings", "/rejected"):
             assert re.search(r"Nothing has landed|No \w+|no hog function", read(empty, path).text), path
@@ -90,14 +80,12 @@ def test_times_at_the_ends_of_the_calendar(seeded: LocalService) -> None:
 
 
 def test_functions_with_what_they_would_meet(seeded: LocalService) -> None:
-    """Each function with the number of events that it would or may fire for."""
     send(seeded, event(1, "Paid"), event(2, "Paid"), event(3))
     rows = {row[0].split(" ")[0]: row[2:5] for row in read(seeded, "/functions").cells()[1:]}
     assert rows == {"Pay": ["yes", "2", "0"], "Narrow": ["yes", "0", "3"], "Off": ["no", "0", "0"]}
 
 
 def test_a_deleted_function_is_gone(seeded: LocalService) -> None:
-    """It fires for nothing, and is not shown."""
     send(seeded, event(1, "Paid"))
     address = f"{seeded.url}/api/projects/1/hog_functions/"
     headers = {"authorization": f"Bearer {PERSONAL}"}

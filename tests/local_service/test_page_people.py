@@ -94,8 +94,7 @@ class Unhurried(Store):
 def test_persons_may_take_their_time() -> None:
     """While persons are being processed a page says so and reloads itself; events are there at once."""
     store = Unhurried()
-    rows = EventColumns(NOW, [uuid(1)], ["Seen"], ["u1"], [NOW], [b"{}"], [True])
-    store.append(1, rows)
+    store.append(1, EventColumns(NOW, [uuid(1)], ["Seen"], ["u1"], [NOW], [b"{}"], [True]))
 
     async def no_functions(project: int) -> list[Any]:
         return []

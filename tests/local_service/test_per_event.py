@@ -55,10 +55,6 @@ def verdict(service: LocalService, **changes: Any) -> dict[str, str]:
     return dict(result)
 
 
-def stored(service: LocalService) -> int:
-    return service.store.raw_count()
-
-
 @pytest.mark.parametrize("path", [PATH, PATH + "/"])
 def test_accepted_events_land_with_what_the_service_adds(service: LocalService, path: str) -> None:
     """The instant is not corrected where the event asks for that, and the properties stay as they were sent."""
@@ -102,20 +98,16 @@ def test_the_library_of_the_header_wins(service: LocalService) -> None:
 )
 def test_a_bad_event_is_dropped_and_the_other_lands(service: LocalService, changes: Any, reason: str) -> None:
     """Each with its reason; of two events one is stored."""
-    before = stored(service)
+    before = service.store.raw_count()
     answer = post(service, batch(event(**changes), event(uuid=OTHER)))
     assert answer.json()["results"] == {UUID: {"result": "drop", "details": reason}, OTHER: {"result": "ok"}}
-    assert stored(service) == before + 1
+    assert service.store.raw_count() == before + 1
 
 
-def test_at_the_limit_an_event_is_accepted(service: LocalService) -> None:
-    """200 bytes of a name or an id, and options that nobody knows."""
+def test_at_the_limit_an_event_is_accepted_and_a_placeholder_id_with_a_remark(service: LocalService) -> None:
+    """200 bytes of a name or an id, options that nobody knows; placeholders in any case of letters."""
     for changes in ({"event": "é" * 100}, {"distinct_id": "é" * 100}, {"options": {"x": 1}}):
         assert verdict(service, **changes) == {"result": "ok"}, changes
-
-
-def test_a_placeholder_id_is_accepted_with_a_remark(service: LocalService) -> None:
-    """In any case of letters."""
     for id_ in ("User", "system", "0", "[object Object]"):
         assert verdict(service, distinct_id=id_) == {"result": "ok", "details": "person_processing_disabled"}, id_
 
@@ -155,25 +147,24 @@ def test_a_request_is_refused_as_a_whole(body: bytes, headers: dict[str, Any], s
     assert (answer.status_code, answer.json()["error"]) == (status, name)
     assert set(answer.json()) == {"error", "error_description", "error_uri"}
     assert KEY not in answer.text
-    assert stored(service) == 0
+    assert service.store.raw_count() == 0
     found, text = service.select("select status, payload from rejections")[-1]
     assert found == status
     assert KEY not in text
 
 
 def test_bodies_may_be_packed(service: LocalService) -> None:
-    """gzip and deflate, as the header names them."""
-    before = stored(service)
+    before = service.store.raw_count()
     for encoding, pack in (("gzip", gzip.compress), ("deflate", zlib.compress)):
         assert post(service, pack(batch(event())), content_encoding=encoding).status_code == 200
-    assert stored(service) == before + 2
+    assert service.store.raw_count() == before + 2
 
 
 def test_an_unknown_key_stores_nothing(service: LocalService) -> None:
     """As at /batch/: accepted and gone, or 401 where keys are enforced."""
-    before = stored(service)
+    before = service.store.raw_count()
     assert post(service, batch(event()), authorization="Bearer phc_other").json()["results"] == {UUID: {"result": "ok"}}
-    assert stored(service) == before
+    assert service.store.raw_count() == before
     strict = shared(per_event="on", token_validation="enforce")
     assert post(strict, batch(event()), authorization="Bearer phc_other").status_code == 401
 
@@ -194,7 +185,6 @@ def test_it_exists_where_the_behaviour_is_observed() -> None:
 
 
 def test_faults_refuse_in_the_words_of_the_endpoint() -> None:
-    """JSON with a name, as the endpoint's own errors."""
     wanted = {
         "before:503": (503, "service_unavailable"),
         "before:429,retry-after=1s": (429, "rate_limited"),

@@ -1,7 +1,4 @@
-"""The service's own SDKs send into the local service, and everything lands as they meant it.
-
-They are posthog-python and posthog-node as their registries give them, each in a process of its own.
-"""
+"""The service's own SDKs, posthog-python and posthog-node, send into the local service; all lands as they meant it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The hog functions of the public Terraform provider (PostHog/terraform-provider-posthog), replayed over HTTP.
 
-Terraform itself does not run here. What the provider sends and what its acceptance tests expect was read from its
-public source, `internal/httpclient/hog_function.go`, `internal/resource/hog_function.go` and the acceptance tests: a
-field that is null or empty is not sent, and of an answer only what the configuration names is compared. Terraform fails
-a step when the state after an apply is not the configuration, or when a refresh right after it finds a difference.
+Terraform does not run here. By the provider's public source (`hog_function.go` in `internal/httpclient` and
+`internal/resource`) a field that is null or empty is not sent, and of an answer only what the configuration names is
+compared. A step fails when the state after it is not the configuration, or when a refresh then finds a difference.
 """
 
 from __future__ import annotations
@@ -89,11 +88,8 @@ CODE = "let payload := {'body': inputs.body};\nif (inputs.debug) { print(payload
 
 
 def test_a_webhook_is_made_from_its_template_changed_and_destroyed(resource: Resource) -> None:
-    """Inputs hold texts and objects; `hog` stands beside a template, to its last line break.
-
-    An update that sends fewer inputs leaves those alone; a description that is not configured is emptied. The filters
-    may be of two events.
-    """
+    """`hog` stands beside a template, to its last line break. An update that sends fewer inputs leaves those alone; a
+    description that is not configured is emptied."""
     resource.apply(WEBHOOK)
     resource.apply(WEBHOOK | {"name": "tf-renamed", "hog": CODE})
     resource.apply(SMALL | {"name": "tf-renamed", "enabled": False})

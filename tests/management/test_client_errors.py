@@ -1,13 +1,15 @@
-"""What the typed client raises: an error for each status, with the service's words and without secrets."""
+"""What the typed client raises, with the service's words and without secrets, and what it asks again before that."""
 
 from __future__ import annotations
 
 import logging
 import pickle
+import time
 from typing import Any
 
 import pytest
 
+from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.management import problems
 from pipeline.management.problems import ServiceProblem
@@ -36,9 +38,10 @@ pytestmark = pytest.mark.slow
 def test_each_status_is_an_error_of_its_own_with_the_words_of_the_service(
     status: int, kind: type[ServiceProblem], base: type[Exception], exit_code: int
 ) -> None:
-    """type, code, detail and attr are its facts; its exit code says what to do next; it crosses process borders."""
+    """type, code, detail and attr are its facts; its exit code says what to do next; it crosses process borders. A
+    refusal is not asked again; patience with what passes ends after three more tries."""
     said = Said(status, envelope("That is wrong.", "bad", "validation_error", "inputs__url"))
-    name = ("create hog function", "list hog functions", "delete recording")[status % 3]
+    name = ("retrieve hog function", "list hog functions", "delete recording")[status % 3]
     with answering(lambda call: said) as service, service.client() as client, pytest.raises(ServiceProblem) as caught:
         OPERATIONS[name][0](client)
     error = caught.value
@@ -52,6 +55,7 @@ def test_each_status_is_an_error_of_its_own_with_the_words_of_the_service(
     assert "That is wrong." in error.message
     assert error.hint
     assert pickle.loads(pickle.dumps(error)).__dict__ == error.__dict__
+    assert len(service.asked) == (4 if base is Unfinished else 1)
 
 
 def test_error_bodies_of_every_shape_are_read() -> None:
@@ -122,12 +126,9 @@ def test_hard_deletion_is_explained_and_not_sent() -> None:
 def test_neither_the_key_nor_an_input_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
     """Not in errors, which show the words of the service; not in a `repr`; not in a log."""
     caplog.set_level(logging.DEBUG)
-    sent = {
-        "inputs": {
-            "token": {"value": "swordfish"},
-            "pin": {"value": 8675309},
-            "headers": {"value": {"X": 'say "friend"'}},
-        },
+    values = {"token": "swordfish", "pin": 8675309, "headers": {"X": 'say "friend"'}}
+    sent: dict[str, Any] = {
+        "inputs": {name: {"value": value} for name, value in values.items()},
         "mappings": [{"inputs": {"a": {"value": ["open-sesame"]}}}],
     }
     secrets = (KEY, "swordfish", 'say "friend"', "friend", "open-sesame", "8675309")
@@ -175,3 +176,74 @@ def test_no_connection_is_an_error_of_its_own() -> None:
     with client, pytest.raises(problems.ServiceDown, match=str(service.port)) as caught:
         client.hog_functions.retrieve(ID)
     assert (caught.value.status, caught.value.code, caught.value.exit_code) == (0, "no_answer", 6)
+
+
+POSTS = [name for name, (_, method, _, _) in OPERATIONS.items() if method == "POST"]
+PASSING = [Said(429), Said(500), Said(503), Said(0)]
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name not in POSTS])
+def test_what_may_be_repeated_is_asked_again(name: str) -> None:
+    """GET, DELETE, and PATCH, whose bodies set values: the same request until it is answered."""
+    do, _, _, said = OPERATIONS[name]
+    with answering(scripted(*PASSING, said)) as service, service.client(retry=RetryPolicy(tries=4, first=0)) as client:
+        do(client)
+    assert len(service.asked) == 5
+    assert len({(call.method, call.target, call.body) for call in service.asked}) == 1
+
+
+@pytest.mark.parametrize("name", POSTS)
+def test_a_post_is_sent_once(name: str) -> None:
+    """It may have been done; the error says so, unless the service says that it was not."""
+    do = OPERATIONS[name][0]
+    with answering(scripted(*PASSING)) as service, service.client() as client:
+        for sent, first in enumerate(PASSING, 1):
+            with pytest.raises(Unfinished) as caught:
+                do(client)
+            assert len(service.asked) == sent
+            assert ("may have been done" in str(caught.value.hint)) is (first.status != 429)
+
+
+def test_a_wait_longer_than_patience_is_told_instead_of_waited_for() -> None:
+    """Retry-After is a fact of the error."""
+    said, retry = Said(429, b"", {"Retry-After": "7"}), RetryPolicy(tries=1, first=0, most=6.9)
+    with (
+        answering(lambda call: said) as service,
+        service.client(retry=retry) as client,
+        pytest.raises(problems.Throttled, match="429") as caught,
+    ):
+        client.hog_functions.retrieve(ID)
+    assert (len(service.asked), caught.value.retry_after) == (1, 7.0)
+    assert "7 seconds" in caught.value.hint
+
+
+def test_retry_after_is_the_least_that_is_waited() -> None:
+    """Even where the back-off would be shorter."""
+    retry = RetryPolicy(tries=1, first=0)
+    said = scripted(Said(429, b"", {"Retry-After": "0.1"}), PAGE)
+    with answering(said) as service, service.client(retry=retry) as client:
+        begun = time.monotonic()
+        client.hog_functions.list().page()
+        assert time.monotonic() - begun >= 0.1
+
+
+def test_a_deletion_whose_answer_was_lost_is_done_when_nothing_is_there_any_more() -> None:
+    """404 after a try that may have worked is a success; at once it is an error; after 429 too."""
+    lost, gone, busy = Said(0), Said(404), Said(429)
+    for do, done in ((OPERATIONS["soft-delete hog function"][0], None), (OPERATIONS["delete recording"][0], None)):
+        with answering(scripted(lost, gone)) as service, service.client() as client:
+            assert do(client) is done
+        for answers in ((gone,), (busy, gone)):
+            with answering(scripted(*answers)) as service, service.client() as client, pytest.raises(problems.NotFound):
+                do(client)
+
+
+def test_a_change_with_a_precondition_is_sent_once() -> None:
+    """`base_updated_at` holds the first time only (docs/know/service.md#hog-functions)."""
+    with (
+        answering(scripted(Said(503), Said(200, {}))) as service,
+        service.client() as client,
+        pytest.raises(problems.ServiceDown),
+    ):
+        client.hog_functions.update(ID, {"name": "a", "base_updated_at": "2024-01-01T00:00:00Z"})
+    assert len(service.asked) == 1

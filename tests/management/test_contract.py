@@ -1,7 +1,4 @@
-"""The written contract (docs/know/service.md#management-api), row by row, through the commands and so the client.
-
-They speak to the local service. The operations are those of `contract_table`.
-"""
+"""The written contract (docs/know/service.md#management-api), row by row of `contract_table`, through the commands."""
 
 from __future__ import annotations
 
@@ -15,13 +12,10 @@ from typing import Any
 import pytest
 
 from pipeline.cli import run
-from pipeline.config import Secret
 from pipeline.local_service import Settings
-from pipeline.management import ManagementClient, problems
 from tests.support import management_service
 from tests.support.contract_table import FILTERS, MODELS, OPERATIONS, WRITABLE, holds
 from tests.support.management_service import ALL, RECORDING, Asking, asking, key_without
-from tests.support.scripted_api import AT_ONCE
 
 pytestmark = pytest.mark.slow
 
@@ -32,15 +26,9 @@ def ask() -> Asking:
     return management_service.shared()
 
 
-NO_FILE = {
-    "type", "kind", "name", "description", "enabled", "deleted", "icon_url", "template_id", "execution_order",
-    "_create_in_folder",
-}  # fmt: skip
+NO_FILE = {"type", "kind", "name", "description", "enabled", "deleted", "icon_url", "template_id", "execution_order",
+           "_create_in_folder"}  # fmt: skip
 """Writable fields whose option is the text itself."""
-
-
-def client(ask: Asking, key: str = ALL) -> ManagementClient:
-    return ManagementClient(ask.service.url, Secret(key), "1", retry=AT_ONCE)
 
 
 @pytest.fixture
@@ -59,8 +47,7 @@ def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_row_of_the_contract_through_its_command(ask: Asking, command: Any, name: str) -> None:
-    """Exit 0 and the object that the contract names, every field of it by its types; or exit 2 and the refusal's
-    status."""
+    """Exit 0 and the object that the contract names, all fields by their types; or exit 2 and the refusal's status."""
     row = OPERATIONS[name]
     if name == "delete recording":
         with asking() as fresh:
@@ -93,29 +80,14 @@ def test_a_key_that_does_not_open_is_told_why(ask: Asking, command: Any) -> None
     """By which scope is missing, that it is wrong, or that it reaches another project: three exits of 5."""
     row = OPERATIONS["retrieve hog function"]
     id = ask.made(name="n")["id"]
-    found = {
-        key: command(ask, row.command, id, key=key) for key in (key_without(row.scope), "phx_test_no", "phx_test_b")
-    }
-    assert [(code, out) for code, out, _ in found.values()] == [(5, "")] * 3
-    missing, wrong, elsewhere = (err for _, _, err in found.values())
+    keys = (key_without(row.scope), "phx_test_no", "phx_test_b")
+    found = [command(ask, row.command, id, key=key) for key in keys]
+    assert [(code, out) for code, out, _ in found] == [(5, "")] * 3
+    missing, wrong, elsewhere = (err for _, _, err in found)
     assert row.scope in missing.splitlines()[1]
     assert "answered 401" in wrong
     assert row.scope not in elsewhere
     assert "project" in elsewhere.splitlines()[1]
-
-
-def test_a_refusal_carries_the_words_of_the_service(ask: Asking) -> None:
-    """type, code and detail; attr where a field is wrong."""
-    with client(ask) as speaking:
-        with pytest.raises(problems.BadRequest) as bad:
-            speaking.hog_functions.create({"enabled": "yes"})
-        with pytest.raises(problems.NotFound) as unknown:
-            speaking.hog_functions.retrieve("0190c0de-0000-7000-8000-00000000dead")
-    for caught, attr in ((bad, "enabled"), (unknown, "")):
-        assert caught.value.attr == attr
-        assert caught.value.type
-        assert caught.value.code
-        assert caught.value.detail
 
 
 def test_every_writable_field_is_written_by_command(ask: Asking, command: Any, tmp_path: Path) -> None:
@@ -130,16 +102,6 @@ def test_every_writable_field_is_written_by_command(ask: Asking, command: Any, t
         assert (code, err) == (0, "")
         read = json.loads(command(ask, "hog-functions get ID", json.loads(out)["id"])[1])
         assert [field for field, value in WRITABLE.items() if not holds(read[field], value)] == []
-
-
-def test_a_deleted_function_is_gone_until_it_is_brought_back(ask: Asking, command: Any) -> None:
-    """The transitions of 3, by commands."""
-    id = ask.made(name="n")["id"]
-    assert command(ask, "hog-functions delete ID --yes", id)[0] == 0
-    assert command(ask, "hog-functions get ID", id)[0] == 2
-    assert id not in command(ask, "hog-functions list --all")[1]
-    assert command(ask, "hog-functions update ID --deleted false", id)[0] == 0
-    assert json.loads(command(ask, "hog-functions get ID", id)[1])["deleted"] is False
 
 
 def test_every_filter_of_the_list_is_an_option(ask: Asking, command: Any) -> None:

@@ -69,8 +69,7 @@ NULL = {
     "Person": "properties",
     "ListPage": "next previous",
 }
-"""The fields that may be null, by the contract: those of type any, and those it says so of. The body of a write names
-no type for three. By the service's source the value of an input is any JSON, and `masking` that is not set is null."""
+"""The fields that may be null: by the contract, and by the service's source for the value of an input and `masking`."""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -89,10 +88,8 @@ def wire_names(model: type[ServiceObject]) -> list[str]:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_an_object_has_the_fields_of_the_contract(name: str) -> None:
-    """Every one, in the contract's order, and no other; none is required, and absent is told from null.
-
-    Null is taken where the contract shows it and nowhere else, by the model and by its JSON Schema.
-    """
+    """In its order, and no other; none is required. Null is taken where the contract shows it and nowhere else, by the
+    model and by its JSON Schema."""
     model, schema = kind(name), kind(name).model_json_schema()
     assert wire_names(model) == FIELDS[name].split()
     made = model.model_validate({})
@@ -150,11 +147,8 @@ def test_a_value_of_another_type_is_refused_and_never_coerced(field: str, value:
 
 
 def test_items_pages_and_writes_hold_what_they_were_given() -> None:
-    """A list item shows its template as a text and null for its filters, where a full record shows objects.
-
-    A page holds items of its type. A write holds exactly what was set, false, null and an empty object too; none is
-    changed after it is made.
-    """
+    """A list item shows its template as a text, where a full record shows an object. A write holds exactly what was
+    set, false, null and an empty object too; none is changed after it is made."""
     given = {"template": "template-webhook", "filters": None}
     item = HogFunctionListItem.model_validate(given)
     assert (item.template, item.filters, item.plain()) == ("template-webhook", None, given)

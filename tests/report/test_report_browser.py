@@ -77,6 +77,8 @@ def full_report(folder: Path, name: str) -> Report:
         fields=[FieldCoverage(name, 9, 0.9, 3, 3, 3, [name, name], {name: 3}, True, [name])],
         events=[EventCoverage(name, 9, name + "!", 8, 0, {name: 1}, True)], never_met=[name], never_met_events=[name],
     )  # fmt: skip
+    periods = [Period(name, name, [name], 0.5, 9)]
+    changing = PropertySummary(name, name, 9, 1, 1, 1, {name: 6}, 3, True, name, name, periods)
     plan = small_plan(
         tool=name,
         target=name,
@@ -94,16 +96,7 @@ def full_report(folder: Path, name: str) -> Report:
         coverage=coverage,
         hours=HoursSeal([200 + hour for hour in range(24)], [100 + hour for hour in range(24)], [9] * 7, name),
         source_pairs=SourcePairs(1, False, False, 1),
-        drift=Drift(
-            9,
-            3,
-            [
-                PropertySummary(
-                    name, name, 9, 1, 1, 1, {name: 6}, 3, True, name, name, [Period(name, name, [name], 0.5, 9)]
-                )
-            ],
-            LeftOut(2, 3, [name]),
-        ),
+        drift=Drift(9, 3, [changing], LeftOut(2, 3, [name])),
     )
     applied = StatusResult(
         digest="d", state="sent-with-refusals", batches=BatchCounts(3, 3, 1, 1), events=COUNTS,
@@ -119,6 +112,8 @@ def full_report(folder: Path, name: str) -> Report:
         digest="d", dry_run=False, balanced=True, seconds=2.0, batches=BatchCounts(3, 3, 1, 1), events=COUNTS
     )
     report = build_report(directory, plan, Results(rehearsal, found, verification=found), "differs")
+    fields = [SourceField(name, name, [name], name)]
+    sent = [[SentProperty(field, name, [name], name, at)] for field, at in (("event", 3), (name, 0))]
     return msgspec.structs.replace(
         report,
         name=name,
@@ -127,20 +122,7 @@ def full_report(folder: Path, name: str) -> Report:
         copies=[FileCopies(name, {"duplicate_event": 1})],
         refusals=[RefusalCause(name, 2, name), RefusalCause(name, 1)],
         earlier=MeasuredRate(9.0, "sent", name),
-        source_pairs=[
-            SourcePair(
-                name,
-                2021,
-                name,
-                3,
-                name,
-                [SourceField(name, name, [name], name)],
-                2,
-                [SentProperty("event", name, [name], name, 3)],
-                [SentProperty(name, name, [name], name, 0)],
-                2,
-            )
-        ],
+        source_pairs=[SourcePair(name, 2021, name, 3, name, fields, 2, *sent, 2)],
         rate=SendingRate({1_700_000_000: 5, 1_700_000_003: 4}, {1_700_000_003: 3}),
     )
 
