@@ -7,6 +7,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
@@ -238,25 +239,25 @@ def test_options_of_the_environment_that_cannot_be_read_are_not_shown(tmp_path: 
         assert "hunter2" not in str(caught.value)
 
 
+ROWS = "select * from events"
 SORTED = "select repeat(n::varchar, 30) as text, random() as r from range(1500000) as numbers(n)"
 
 
 @pytest.mark.usefixtures("uri")
 @pytest.mark.parametrize(
-    ("source", "query"), [("duckdb", "from events"), ("duckdb", SORTED), ("sqlite", "from events")]
+    ("fetch", "query"),
+    [(pipeline.fetch_query, ROWS), (pipeline.fetch_query, SORTED), (pipeline.fetch_database, ROWS)],
 )
 def test_a_disk_that_is_full_is_no_fault_of_the_query(
-    source: str, query: str, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fetch: Any, query: str, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither while the file is written nor while rows are sorted on disk; no part of a file stays. Where its folder
     cannot be made, the error keeps its own name."""
+    source = database if fetch is pipeline.fetch_query else "sqlite"
     out = tmp_path / "out" / "events.parquet"
     monkeypatch.setattr("pipeline.fetch.query.MEMORY", "60MB" if query == SORTED else "512MB")
     with file_size_limit(4096), pytest.raises(Unfinished, match=r"cannot write .*File too large") as caught:
-        if source == "duckdb":
-            pipeline.fetch_query(database, query, out)
-        else:
-            pipeline.fetch_database("sqlite", f"select * {query}", out)
+        fetch(source, query, out)
     assert (caught.value.exit_code, "query" in caught.value.hint) == (6, False)
     assert list(out.parent.iterdir()) == []
     (tmp_path / "file").touch()
