@@ -7,60 +7,43 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from pipeline.cli import COMMANDS, cli
 
 
-def leaves(group: Any, *path: str) -> list[tuple[str, ...]]:
-    """Every command, subcommands too."""
-    import click
-
-    context = click.Context(group)
-    found: list[tuple[str, ...]] = []
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        found += leaves(command, *path, name) if isinstance(command, click.Group) else [(*path, name)]
+def commands(group: Any = cli, *path: str) -> dict[tuple[str, ...], Any]:
+    """Every command and group of commands by its words, the whole one first."""
+    found = {path: group}
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            found |= commands(group.get_command(context, name), *path, name)
     return found
+
+
+LEAVES = {path: found for path, found in commands().items() if not isinstance(found, click.Group)}
 
 
 def test_every_command_and_group_has_an_example(call: Any) -> None:
     """`--help` of each command ends in an example that names it, that of a group in an example of one of its own."""
-    for command in leaves(cli):
+    for command in LEAVES:
         said = call(*command, "--help")
         assert (said.code, f"backcast {' '.join(command)}" in said.out.split("Example: ")[1]) == (0, True), command
-    for path, group in groups(cli):
-        assert group.epilog.startswith(" ".join(("Example: backcast", *path)) + " "), path
+    for path, group in commands().items():
+        assert path in LEAVES or group.epilog.startswith(" ".join(("Example: backcast", *path)) + " "), path
 
 
-def groups(group: Any, *path: str) -> list[tuple[tuple[str, ...], Any]]:
-    """Every group of commands, the whole one first."""
-    import click
-
-    context = click.Context(group)
-    found = [(path, group)]
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        found += groups(command, *path, name) if isinstance(command, click.Group) else []
-    return found
-
-
-@pytest.mark.parametrize("command", leaves(cli), ids=" ".join)
+@pytest.mark.parametrize("command", LEAVES, ids=" ".join)
 def test_every_option_has_help_with_unit_and_default(command: tuple[str, ...]) -> None:
-    """What it does, what its value is, and what holds without it: nothing for required ones and those that repeat.
-
-    Options of the management API's fields and filters have no default: what is not given is not sent.
-    """
-    import click
-
-    found: Any = cli
-    for name in command:
-        found = found.get_command(click.Context(found), name)
-    options = [one for one in found.params if isinstance(one, click.Option)]
+    """What it does, what its value is, and what holds without it: nothing for required ones and those that repeat, nor
+    for the management API's fields and filters: what is not given is not sent."""
+    options = [one for one in LEAVES[command].params if isinstance(one, click.Option)]
     assert [one.opts for one in options if not (one.help or "").rstrip("]").strip()] == []
     valued = [one for one in options if not one.is_flag]
     assert [
-        one.opts for one in valued if not (one.metavar or isinstance(one.type, (click.Choice, click.IntRange)))
+        one.opts for one in valued if not (one.metavar or isinstance(one.type, click.Choice | click.IntRange))
     ] == []
     if command[0] not in ("hog-functions", "recordings"):
         needing = [one for one in valued if not one.required and not one.multiple and not one.show_default]

@@ -53,6 +53,13 @@ def always(said: Said) -> Answer:
     return lambda call: said
 
 
+def asking(call: Any, said: Said | Answer, *words: object, stdin: str = "") -> tuple[Printed, list[Asked]]:
+    """What a command prints, and what it asks of a service that answers so."""
+    with answering(always(said) if isinstance(said, Said) else said) as service:
+        printed = call(*words, "--to", service.url, "--project", "7", stdin=stdin)
+    return printed, service.asked
+
+
 def test_a_person_is_told_what_a_command_did(call: Any) -> None:
     """In a table or a line; what programs get of every operation is in tests/management/test_contract.py."""
     for line, said in (
@@ -62,9 +69,8 @@ def test_a_person_is_told_what_a_command_did(call: Any) -> None:
         ("recordings update r --person {}", Said(200, {"id": "r"})), ("recordings delete r --yes", Said(204)),
         ("recordings refresh-sharing r --yes", Said(200, {"enabled": True})),
     ):  # fmt: skip
-        with answering(always(said)) as service:
-            printed = call(*line.split(), "--to", service.url, "--project", "7")
-        assert (printed.code, printed.err, bool(printed.out.strip()), len(service.asked)) == (0, "", True, 1), line
+        printed, asked = asking(call, said, *line.split())
+        assert (printed.code, printed.err, bool(printed.out.strip()), len(asked)) == (0, "", True, 1), line
 
 
 def test_the_project_is_given_or_the_only_one_of_the_key(call: Any) -> None:
@@ -89,9 +95,8 @@ def test_the_project_is_given_or_the_only_one_of_the_key(call: Any) -> None:
 def test_filters_are_named_with_dashes_too(call: Any) -> None:
     """As with underscores, which the contract has; comma lists may be given in parts."""
     words = ["--created-at", "2024-01-01", "--exclude-kind", "a,b", "--exclude_kind", "c"]
-    with answering(always(Said(200, PAGE))) as service:
-        assert call("hog-functions", "list", "--to", service.url, "--project", "7", *words).code == 0
-    assert service.asked[0].query == {"created_at": "2024-01-01", "exclude_kind": "a,b,c"}
+    printed, asked = asking(call, Said(200, PAGE), "hog-functions", "list", *words)
+    assert (printed.code, asked[0].query) == (0, {"created_at": "2024-01-01", "exclude_kind": "a,b,c"})
 
 
 def pages(call: Asked) -> Said:
@@ -117,30 +122,23 @@ def test_one_page_or_every_page(call: Any, command: str) -> None:
         assert call(*words[:2], "--to", service.url, *words[4:]).out == "None.\n"
 
 
-# -- what is shown ------------------------------------------------------------------------------------------
-
-
 def test_what_is_shown_is_inert_exact_and_without_secrets(call: Any) -> None:
     """Input values and access tokens are not in tables; escape sequences and markup of strangers are shown; --json says
     all as the service did."""
     shared = {"enabled": True, "access_token": "swordfish", "created_at": "2024-01-01T00:00:00Z"}
     for words, answer in ((["hog-functions", "get", ID], FUNCTION), (["recordings", "sharing", "r"], shared)):
-        with answering(always(Said(200, answer))) as service:
-            words = [*words, "--to", service.url, "--project", "7"]
-            table, program = call(*words), call(*words, "--json")
+        table, program = (asking(call, Said(200, answer), *words, *more)[0] for more in ([], ["--json"]))
         assert "swordfish" not in table.out
         assert "***" in table.out
         assert program.json == answer
-    wild = "\x1b]0;x\x07[red]a\u202eb"
-    with answering(scripted(Said(200, {"id": ID, "name": wild}), Said(400, {"detail": wild}))) as service:
-        words = ["hog-functions", "get", ID, "--to", service.url, "--project", "7"]
-        shown, failed = call(*words), call(*words)
+    get, wild = ("hog-functions", "get", ID), "\x1b]0;x\x07[red]a\u202eb"
+    shown, failed = (
+        asking(call, said, *get)[0] for said in (Said(200, {"id": ID, "name": wild}), Said(400, {"detail": wild}))
+    )
     for text in (shown.out, failed.err):
         assert r"\x1b]0;x\x07[red]a\u202eb" in text
-    with answering(
-        always(Said(200, b'{"execution_order": 123456789012345678901234567890, "name": "\\ud800 \xc3\xbc"}'))
-    ) as service:
-        printed = call("hog-functions", "get", ID, "--to", service.url, "--project", "7", "--json")
+    exact = Said(200, b'{"execution_order": 123456789012345678901234567890, "name": "\\ud800 \xc3\xbc"}')
+    printed, _ = asking(call, exact, *get, "--json")
     assert printed.json == {"execution_order": 123456789012345678901234567890, "name": "\ud800 ü"}
     assert "ü" in printed.out
 
@@ -162,33 +160,28 @@ def test_what_is_shown_is_inert_exact_and_without_secrets(call: Any) -> None:
 def test_answers_that_the_contract_leaves_open_are_shown(call: Any, command: str, answer: Any, shown: str) -> None:
     """As the service gives them (docs/know/service.md#hog-functions), or that there is none."""
     said = Said(200) if answer is None else Said(200, answer)
-    with answering(always(said)) as service:
-        words = ["hog-functions", command, ID, "--to", service.url, "--project", "7"]
-        assert shown in call(*words).out
-        assert call(*words, "--json").json == answer
+    table, program = (asking(call, said, "hog-functions", command, ID, *more)[0] for more in ([], ["--json"]))
+    assert shown in table.out
+    assert program.json == answer
 
 
 def test_an_icon_goes_into_a_file(call: Any, tmp_path: Path) -> None:
-    """Byte for byte."""
-    said = Said(200, b"\x89PNG\r\n\xff", {"Content-Type": "image/png"})
-    with answering(always(said)) as service:
-        words = ["hog-functions", "icon", "--id", "slack.com", "--to", service.url, "--project", "7"]
-        printed = call(*words, "--output", tmp_path / "icon.png")
-        told = call(*words, "--json")
+    said, words = (
+        Said(200, b"\x89PNG\r\n\xff", {"Content-Type": "image/png"}),
+        ("hog-functions", "icon", "--id", "slack.com"),
+    )
+    printed, asked = asking(call, said, *words, "--output", tmp_path / "icon.png")
+    told, _ = asking(call, said, *words, "--json")
     assert (tmp_path / "icon.png").read_bytes() == said.body
     assert "7 bytes of image/png, written to" in printed.out
     assert told.json == {"media_type": "image/png", "bytes": 7, "output": None}
-    assert service.asked[0].query == {"id": "slack.com"}
-
-
-# -- bodies -------------------------------------------------------------------------------------------------
+    assert asked[0].query == {"id": "slack.com"}
 
 
 def created(call: Any, *words: object, stdin: str = "") -> tuple[Printed, bytes]:
     """What a creation with these options sends; nothing where it does not get that far."""
-    with answering(always(Said(201, FUNCTION))) as service:
-        printed = call("hog-functions", "create", "--to", service.url, "--project", "7", *words, stdin=stdin)
-    return printed, service.asked[0].body if service.asked else b""
+    printed, asked = asking(call, Said(201, FUNCTION), "hog-functions", "create", *words, stdin=stdin)
+    return printed, asked[0].body if asked else b""
 
 
 @pytest.mark.parametrize("how", ["@", "-", ""])
@@ -199,7 +192,7 @@ def test_a_body_comes_from_a_file_stdin_or_the_command_line(call: Any, how: str,
     (tmp_path / "body.json").write_text(text)
     data = {"@": f"@{tmp_path}/body.json", "-": "-", "": text}[how]
     _, sent = created(call, "--data", data, "--name", "@new", stdin=text)
-    assert sent == (b'{"name":"@new","weight":1.10,"big":123456789012345678901234567890,"masking":{ "ttl" : 60 }}')
+    assert sent == b'{"name":"@new","weight":1.10,"big":123456789012345678901234567890,"masking":{ "ttl" : 60 }}'
 
 
 @pytest.mark.parametrize(
@@ -242,9 +235,6 @@ def test_rearranging_takes_pairs_or_a_body(call: Any) -> None:
     assert len(service.asked) == 2
 
 
-# -- what cannot be undone -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -282,9 +272,6 @@ def test_hard_deletion_is_explained(call: Any) -> None:
     assert call("hog-functions", "delete", ID, "--send", "--to", "eu").code == 2
 
 
-# -- errors -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("status", "code", "advice"),
     [(400, 2, "correct"), (401, 5, "key"), (403, 5, "hog_function:read"), (404, 2, "id"), (409, 5, "repeat"),
@@ -295,8 +282,8 @@ def test_a_refusal_is_two_lines_and_an_exit_code(
 ) -> None:
     """The words of the service in the first, what to do in the second."""
     monkeypatch.setattr("pipeline.management.client.DEFAULT_TRIES", 0)
-    with answering(always(Said(status, {"detail": "Because.", "code": "c"}))) as service:
-        printed = call("hog-functions", "get", ID, "--to", service.url, "--project", "7", "--json")
+    said = Said(status, {"detail": "Because.", "code": "c"})
+    printed, _ = asking(call, said, "hog-functions", "get", ID, "--json")
     assert (printed.code, printed.out) == (code, "")
     what, hint = printed.two_lines
     assert f"answered {status}: Because." in what
@@ -315,8 +302,6 @@ def test_without_a_personal_key_nothing_is_asked(call: Any, monkeypatch: pytest.
         assert call(*words, "--personal-key-file", tmp_path / "key").code == 0
     assert service.asked[0].headers["authorization"] == f"Bearer {KEY}"
 
-
-# -- completion ---------------------------------------------------------------------------------------------
 
 BIN = Path(sys.executable).parent
 
@@ -342,7 +327,6 @@ BIN = Path(sys.executable).parent
     ],
 )
 def test_commands_and_options_are_completed(words: str, incomplete: str, found: set[str]) -> None:
-    """Each shell asks in the same way."""
     at = str(len(words.split()) - bool(incomplete))
     done = in_process(env={"_BACKCAST_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": at})
     assert (done.returncode, done.stderr) == (0, "")

@@ -56,18 +56,12 @@ def test_standard_input_is_planned_and_moves_with_the_plan(call: Any, tmp_path: 
     assert call("rehearse", moved, "--json").json["verify"]["proved"] is True
 
 
-def broken(call: Any, tmp_path: Path) -> Path:
-    """A plan with two rejects: a broken line and a row without a person."""
-    source = export(tmp_path / "export", 3, files=1)
-    add(source / "part-0.jsonl", b'{"event":"x",\n{"event":"y","timestamp":"2023-01-01T00:00:00Z"}\n')
-    assert call("plan", source, *generic(), "-o", tmp_path / "plan", "--max-rejects", "2").code == 0
-    return tmp_path / "plan"
-
-
 def test_rejects_come_as_jsonl_csv_or_a_table_and_by_code(call: Any, tmp_path: Path) -> None:
     """One object a line with the documented fields, in the order of the rows, counted from 1; CSV has a header; --code
     leaves others out; a code that no row was rejected with is a usage error that says which there are."""
-    directory = broken(call, tmp_path)
+    source, directory = export(tmp_path / "export", 3, files=1), tmp_path / "plan"
+    add(source / "part-0.jsonl", b'{"event":"x",\n{"event":"y","timestamp":"2023-01-01T00:00:00Z"}\n')
+    assert call("plan", source, *generic(), "-o", directory, "--max-rejects", "2").code == 0
     found = [json.loads(line) for line in call("rejects", directory, "--format", "jsonl").out.splitlines()]
     assert [list(one) for one in found] == [["part", "row", "offset", "stage", "code", "detail", "record"]] * 2
     assert [(one["row"], one["code"]) for one in found] == [(4, "bad_json"), (5, "missing_distinct_id")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,17 +43,13 @@ def test_a_bar_with_failed_requests_has_another_colour() -> None:
 def test_days_with_and_without_files_are_drawn() -> None:
     """One missing at the turn of the year and one with two are seen; without dates, or over centuries, nothing is
     drawn."""
-    days = [
-        date.fromordinal(day).isoformat() for day in range(date(2022, 12, 1).toordinal(), date(2023, 2, 1).toordinal())
-    ]
+    days = [(date(2022, 12, 1) + timedelta(day)).isoformat() for day in range(62)]
     paths = [f"export-{day}.json" for day in days if day != "2023-01-01"] + ["more-2023-01-05.json"]
     found = calendar(files_of_days(paths), "file")
     assert found is not None
     assert found.years == [2022, 2023]
-    assert [run for run in found.runs if run.each != 1] == [
-        ("2023-01-01", "2023-01-01", 1, 0),
-        ("2023-01-05", "2023-01-05", 1, 2),
-    ]
+    missing, twice = ("2023-01-01", "2023-01-01", 1, 0), ("2023-01-05", "2023-01-05", 1, 2)
+    assert [run for run in found.runs if run.each != 1] == [missing, twice]
     assert found.svg.split('class="missing" d="')[1].startswith("M0 11h1")
     assert "61 days with a file, 1 without." in found.svg
     assert sum(run.days for run in found.runs) == 62

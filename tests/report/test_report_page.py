@@ -1,4 +1,4 @@
-"""The page of a report: what a person who signs it asks for, and hostile text that stays text."""
+"""The page of a report: what a person who signs it asks for, its section on drift, and hostile text that stays text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import msgspec
 
 from pipeline.ledger import RunHistory
 from pipeline.models import Reject, SealedOptions
+from pipeline.plan.statistics.drift import MOST_LISTED, MOST_PERIODS, Drift, LeftOut, Period, PropertySummary
 from pipeline.report.contents import Results, build_report
-from pipeline.report.machine import write_report
+from pipeline.report.machine import plan_object, write_report
 from pipeline.report.page.html import render
 from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
 from pipeline.report.terminal import steps
@@ -26,9 +27,8 @@ def test_hostile_text_stays_text_and_the_page_needs_nothing_else(tmp_path: Path)
         Reject(HOSTILE, 3, 9, "read", "bad_json", HOSTILE, json.dumps({"event": HOSTILE, HOSTILE: 1})),
         Reject(HOSTILE, 4, 9, "validate", "missing_timestamp", HOSTILE, HOSTILE),
     ]
-    hostile = Page(
-        page_of(tmp_path / "h", hostile_plan(), cells=[(HOSTILE, "2021-01-01", "mapped", 10)], rejects=rejects)
-    )
+    cells = [(HOSTILE, "2021-01-01", "mapped", 10)]
+    hostile = Page(page_of(tmp_path / "h", hostile_plan(), cells=cells, rejects=rejects))
     benign = Page(page_of(tmp_path / "b", small_plan()))
     assert hostile.tags <= benign.tags | {("strong", ()), ("span", ("class",))}
     assert ("script" in {tag for tag, _ in hostile.tags}, hostile.links) == (False, {"cells.jsonl", "rejects.jsonl"})
@@ -141,9 +141,8 @@ def test_the_terminal_tells_copies_from_duplicates_and_a_dry_run_from_a_run() ->
     result = msgspec.structs.replace(
         REHEARSAL, dry_run=True, events=SentCounts(12, already_settled=5, would_send=7), batches=BatchCounts(made=3)
     )
-    assert printed(steps.show_apply, result) == (
-        "Dry run: nothing was sent. Without --dry-run: 7 events in 3 requests.\n"
-    )
+    said = "Dry run: nothing was sent. Without --dry-run: 7 events in 3 requests.\n"
+    assert printed(steps.show_apply, result) == said
     parts = {"identities": SentCounts(2, already_settled=2, would_send=0), "events": SentCounts(10, 3, would_send=7)}
     shown = printed(steps.show_apply, msgspec.structs.replace(result, phases=parts)).splitlines()
     assert [line.split() for line in shown[2:]] == [["identities", "0", "2", "0"], ["events", "7", "0", "0"]]
@@ -161,3 +160,46 @@ def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:
     text = Page(page_of(tmp_path, plan, cells=[], rejects=[])).text
     assert "No events." in text
     assert "no receive times" in text
+
+
+def changing(number: int, periods: int, name: str = "a property") -> PropertySummary:
+    """A property with so many periods of ten years."""
+    types = ["text", "number as text", "number", "boolean", "object", "list"]
+    some = [Period(f"{2010 + at}-01", f"{2010 + at}-12", types, 0.25, 10**6) for at in range(periods)]
+    return PropertySummary(
+        f"Event {name}", f"{name} {number}", 10**7, 5, 6, 7, {"text": 10**6}, 12_345, False, "2010-01-01", "2019-12-31",
+        some,
+    )  # fmt: skip
+
+
+def test_ten_years_of_the_most_properties_take_few_bytes(tmp_path: Path) -> None:
+    """As many as fit, with all their periods; the others are counted, and some of them named."""
+    properties = [changing(number, MOST_PERIODS, "n" * 200) for number in range(MOST_LISTED)]
+    left_out = LeftOut(7, 12, ["rare of Viewed"])
+    page = page_of(tmp_path / "many", small_plan(drift=Drift(10**7, 12_000, properties, left_out)))
+    without = page_of(tmp_path / "none", small_plan())
+    assert len(page) - len(without) < 45_000
+    shown = page.count('rowspan="12"') // 5
+    assert shown > 5
+    assert f"{12_000 - shown:,} more properties" in page
+    assert "7 properties in 12 events, such as <bdi>rare of Viewed</bdi>" in page
+    assert "Drift" not in without
+
+
+def test_a_property_is_shown_with_its_months(tmp_path: Path) -> None:
+    """Types and empty values by period; an estimate says so; hostile names are text; a program gets the same, and
+    nothing of a plan from before there was drift."""
+    one = PropertySummary(
+        "<b>Bought", "pri\u202ece", 160, 0, 3, 1, {"decimal": 80}, 40, True, "2023-01-01", "2023-04-28",
+        [Period("2023-01", "2023-02", ["number"], 0.0, 80), Period("2023-03", "2023-03", [], 1.0, 80)],
+    )  # fmt: skip
+    page = page_of(tmp_path, small_plan(drift=Drift(160, 2, [one, changing(1, 1)], LeftOut())))
+    text = Page(page).text
+    assert "<b>Bought 2023-01 to 2023-02 number 0% 40 2023-01-01 2023-04-28 2023-03 no value 100%" in text
+    assert "about 12,345" in text
+    assert "\u202e" not in page
+    assert "<b>Bought" not in page
+    drift = Drift(160, 1, [changing(1, 2)], LeftOut())
+    found = plan_object(small_plan(drift=drift), tmp_path)["drift"]
+    assert found["properties"][0]["periods"][1]["month"] == "2011-01"  # type: ignore[index]
+    assert "drift" not in plan_object(small_plan(), tmp_path)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +46,11 @@ TYPES = ("company", "project", "team", "office", "region", "planet")
 def call(kind: str, user: str | None = None, anonymous: str | None = None, **members: Any) -> dict[str, Any]:
     """A Segment call without its place in time."""
     ids = {name: one for name, one in (("userId", user), ("anonymousId", anonymous)) if one is not None}
-    return {"type": kind, **({"event": "Seen"} if kind == "track" else {}), **ids, **members}
+    return {"type": kind, **ids, **members}
 
 
 def track(user: str | None = None, anonymous: str | None = None, **members: Any) -> dict[str, Any]:
-    return call("track", user, anonymous, **members)
+    return call("track", user, anonymous, event="Seen", **members)
 
 
 SHARED = [track(None, "tablet"), track("ann", "tablet"), track("bob", "tablet"), track("bob", "tablet")]
@@ -104,7 +101,7 @@ def planned(folder: Path, calls: list[dict[str, Any]], **asked: Any) -> Seen:
     folder.mkdir(parents=True, exist_ok=True)
     rows = (
         {**one, "messageId": f"m-{at}", "timestamp": f"2023-04-20T{at // 60:02d}:{at % 60:02d}:00Z"}
-        for at, one in zip(count(), calls, strict=False)
+        for at, one in enumerate(calls)
     )
     export = folder / "calls.jsonl"
     export.write_text("".join(json.dumps(one) + "\n" for one in rows))
@@ -117,9 +114,6 @@ def planned(folder: Path, calls: list[dict[str, Any]], **asked: Any) -> Seen:
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return planned(tmp_path_factory.mktemp("everything"), EVERYTHING)
-
-
-# -- identities --------------------------------------------------------------------------------------------
 
 
 def test_every_merge_is_told_with_its_reason_its_count_and_its_row(everything: Seen) -> None:
@@ -186,9 +180,7 @@ KINDS = st.tuples(st.sampled_from(["merge", "refused"]), st.sampled_from(["state
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.tuples(KINDS, st.integers(1, 4)), max_size=30), st.integers(1, 7), st.integers(1, 4)
-)  # fmt: skip
+@given(st.lists(st.tuples(KINDS, st.integers(1, 4)), max_size=30), st.integers(1, 7), st.integers(1, 4))
 def test_a_sample_holds_of_each_reason_the_pairs_of_most_rows(
     pairs: list[tuple[tuple[str, str], int]], at_once: int, most: int
 ) -> None:
@@ -198,22 +190,15 @@ def test_a_sample_holds_of_each_reason_the_pairs_of_most_rows(
          "where": f"a:{place}", "decision": kind[0], "reason": kind[1]}
         for place, (kind, events) in enumerate(pairs)
     ]  # fmt: skip
-    with written(rows, at_once) as path:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "identities.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path, row_group_size=at_once)
         found = [one.anonymous_id for one in some_pairs(path, most)]
     expected = []
     for kind in sorted({kind for kind, _ in pairs}):
         places = [place for place, one in enumerate(pairs) if one[0] == kind]
         expected += sorted(places, key=lambda place: (-pairs[place][1], place))[:most]
     assert found == [f"d-{place}" for place in expected]
-
-
-@contextmanager
-def written(rows: list[dict[str, Any]], at_once: int) -> Iterator[Path]:
-    """A table of pairs in a file, in groups of so many rows."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "identities.parquet"
-        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path, row_group_size=at_once)
-        yield path
 
 
 def test_a_damaged_table_of_pairs_is_told_as_an_unsafe_plan(tmp_path: Path) -> None:
@@ -227,9 +212,6 @@ def test_a_damaged_table_of_pairs_is_told_as_an_unsafe_plan(tmp_path: Path) -> N
         seen.directory.pairs.write_bytes(seen.directory.pairs.read_bytes()[:-9])
 
 
-# -- groups ------------------------------------------------------------------------------------------------
-
-
 def test_groups_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen, tmp_path: Path) -> None:
     """By rows, then by name, as the service numbers them; types that were chosen stand first, and groups of the others
     are counted with the reason."""
@@ -240,11 +222,8 @@ def test_groups_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen,
     assert not everything.plan.ready
     assert "State: not ready" in everything.terminal()
     seen = planned(tmp_path, EVERYTHING, group_types=("team", "company"))
-    assert [[row[0], row[2]] for row in seen.rows("Groups")][:3] == [
-        ["team", "number 1"],
-        ["company", "number 2"],
-        ["office", "left out"],
-    ]
+    chosen = [["team", "number 1"], ["company", "number 2"], ["office", "left out"]]
+    assert [[row[0], row[2]] for row in seen.rows("Groups")][:3] == chosen
     left = {row[0]: row[1] for row in seen.rows("Groups left out")}
     assert left == {"junk_group": "1", "other_type": "4"}
     assert seen.text("Groups").startswith("2 groups to send, with 4 properties")
@@ -252,18 +231,12 @@ def test_groups_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen,
     assert "group_types" not in {gate.name for gate in seen.plan.gates}
 
 
-# -- persons -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
         ("fill-only", "written as $set_once: existing values are kept"),
         ("overwrite", "written as $set: existing values are overwritten, however old the history is"),
-        (
-            "prefix=\u202eold_",
-            "written as $set under names that start with \\u202eold_, beside the existing values",
-        ),
+        ("prefix=\u202eold_", "written as $set under names that start with \\u202eold_, beside the existing values"),
     ],
 )
 def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) -> None:
@@ -290,10 +263,7 @@ def test_what_there_is_nothing_of_is_said_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("switch", "words"),
     [
-        (
-            "all",
-            "With --persons identified, anonymous ids would get none; but merges and groups need profiles",
-        ),
+        ("all", "With --persons identified, anonymous ids would get none; but merges and groups need profiles"),
         ("identified", "the events of anonymous ids create no profile. The service then takes no"),
     ],
 )
@@ -312,9 +282,6 @@ def test_what_the_service_copies_to_persons_by_itself_is_counted(tmp_path: Path)
     heading = "Properties that the service copies by itself"
     assert "In a sample of 1 event" in seen.text(heading)
     assert ["$os", "1"] in seen.rows(heading)
-
-
-# -- strangers' texts, values, nothing at all --------------------------------------------------------------
 
 
 def test_hostile_ids_stay_text_and_no_value_is_shown(everything: Seen) -> None:
@@ -338,10 +305,6 @@ def test_hostile_ids_stay_text_and_no_value_is_shown(everything: Seen) -> None:
 def test_a_rehearsal_is_counted_phase_by_phase(tmp_path: Path) -> None:
     """The page shows what became of merges, groups, events and profiles on their own."""
     phases = {"identities": SentCounts(2, 2), "events": SentCounts(10, 7, 1, 2, 0, 3)}
-    report = build_report(
-        plan_directory(tmp_path), small_plan(), Results(msgspec.structs.replace(REHEARSAL, phases=phases))
-    )
-    assert Page(render(report)).tables["Rehearsal"][1:] == [
-        ["identities", "2", "0", "0", "0", "0"],
-        ["events", "7", "1", "2", "0", "3"],
-    ]
+    results = Results(msgspec.structs.replace(REHEARSAL, phases=phases))
+    shown = Page(render(build_report(plan_directory(tmp_path), small_plan(), results))).tables["Rehearsal"]
+    assert shown[1:] == [["identities", "2", "0", "0", "0", "0"], ["events", "7", "1", "2", "0", "3"]]

@@ -1,4 +1,4 @@
-"""Reports on a terminal: the state first, the next command last, and markup in an export as text."""
+"""Reports, surveys and answers of the management API on a terminal: what matters first, and markup as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from pipeline.config import Secret
 from pipeline.ledger import LedgerSummary
+from pipeline.local_service.settings import preset
+from pipeline.management import ManagementClient
 from pipeline.models import Finding, Reject
 from pipeline.plan.sealed.manifest import Example, RowCounts
 from pipeline.report.rejects import RefusedEvent
@@ -16,9 +19,13 @@ from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCo
 from pipeline.report.state import PlanStatus, State
 from pipeline.report.terminal import steps
 from pipeline.report.terminal.rejects_view import show_each, show_groups
+from pipeline.report.terminal.resources import show_answer
+from pipeline.report.terminal.survey_view import histogram, show_survey
+from pipeline.survey import BrokenSurvey, FieldSurvey, PartSurvey, Survey, ZoneSurvey
 from pipeline.verify.findings import Difference
 from tests.golden.report.small_plan import REHEARSAL, VERIFICATION, small_plan
 from tests.support.deliveries import uuid
+from tests.support.management_service import ALL, asking
 from tests.support.rendered import HOSTILE, hostile_plan, plan_text, printed
 
 
@@ -38,12 +45,9 @@ def test_a_plan_has_its_state_first_its_findings_and_the_next_command_last() -> 
     assert "STOP max_rejects: 2 of 14 rows (14.29%) rejected (limit 0)\n  What to do: list them" in shown
     assert shown.index("STOP max_rejects") < shown.index("Rejected") < shown.index("WARNING keyless")
     line = next(one for one in plan_text(small_plan(), width=220).splitlines() if "unsafe_" in one)
-    assert re.split(r"\s{2,}", line.strip()) == [
-        "3",
-        "unsafe_integer",
-        "an integer beyond 2^53 is sent exactly; readers that use doubles round it"
-        " (a.jsonl, row 5: 9007199254740993 is beyond 2^53)",
-    ]
+    meaning = "an integer beyond 2^53 is sent exactly; readers that use doubles round it"
+    place = "(a.jsonl, row 5: 9007199254740993 is beyond 2^53)"
+    assert re.split(r"\s{2,}", line.strip()) == ["3", "unsafe_integer", f"{meaning} {place}"]
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
@@ -78,12 +82,8 @@ def test_results_say_what_is_missing_in_doubt_or_not_finished() -> None:
     assert shown.splitlines()[:2] == ["Not proved: 2 events are missing.", "7 of 9 events found."]
     assert ["missing", "1", "2"] in [line.split() for line in shown.splitlines()]
     assert "Proved: every event" in printed(steps.show_verification, VERIFICATION)
-    result = StatusResult(
-        digest="d",
-        state="stopped",
-        batches=BatchCounts(3, 2, 0, 0),
-        events=SentCounts(made=6, accepted=4, in_doubt=2, unsent=3),
-    )
+    events = SentCounts(made=6, accepted=4, in_doubt=2, unsent=3)
+    result = StatusResult(digest="d", state="stopped", batches=BatchCounts(3, 2, 0, 0), events=events)
     plan = small_plan()
     status = PlanStatus(State.STOPPED, plan.events.made, LedgerSummary())
     lines = printed(steps.show_status, plan, status, result, "plan").splitlines()
@@ -153,3 +153,61 @@ def test_rejects_are_grouped_by_code_and_what_is_cut_is_counted() -> None:
     assert lines[0] == "No row was rejected, and no event was refused."
     assert lines[1].startswith("1,200 duplicates, superseded: ")
     assert lines[2:] == ["  for example a.jsonl, row 1,200: they differ in plan"]
+
+
+def test_the_histogram_has_a_line_an_hour() -> None:
+    """24 lines; the fullest hour is 40 characters long, an hour with one row is still seen, an empty one is not."""
+    lines = histogram([0, 1, *[0] * 21, 4_000])
+    assert len(lines) == 24
+    assert (lines[0], lines[1], lines[23]) == ("00     0", "01     1 ▏", "23 4,000 " + "█" * 40)
+
+
+def test_a_survey_shows_hostile_text_as_text_and_folds_examples_before_names() -> None:
+    """It begins with its counted line; on 80 columns a field's name stays whole, and the hours say what they are."""
+    hostile = Survey(
+        tool="", candidates={"mixpanel": 1, "segment": 1}, rows=3, sampled=True,
+        parts=[PartSurvey(HOSTILE, "jsonl", "JSON lines", (), 9, 3, False)],
+        fields=[FieldSurvey(HOSTILE, {"text": 3}, 3, 0.0, [HOSTILE], "event")], fields_left_out=0,
+        events={HOSTILE: 3}, events_left_out=0, time_field=HOSTILE, time_unit="s", first="2021-01-01T00:00:00",
+        last="2021-01-01T00:00:00", hours=(3, *[0] * 23), months={"2021-01": 3}, unread_times=0,
+        zone=ZoneSurvey("r", [], [], "Too few rows."), broken={"bad_json": BrokenSurvey(1, HOSTILE, 2, HOSTILE)},
+        warnings={}, notices=[(HOSTILE, HOSTILE, HOSTILE)],
+    )  # fmt: skip
+    shown = printed(show_survey, hostile, [HOSTILE])
+    assert ("\x1b" in shown, "[red]" in re.sub(r"\s", "", shown)) == (False, True)
+    assert "mixpanel or segment" in shown
+    assert shown.splitlines()[0] == hostile.sentence
+    name = "properties.$initial_referrer_dom"
+    field = FieldSurvey(name, {"text": 3, "integer in text": 12}, 3, 0.0, ["x" * 40] * 3, "")
+    found = msgspec.structs.replace(hostile, tool="mixpanel", fields=[field], broken={}, notices=[])
+    shown = printed(show_survey, found, ["a.jsonl"], width=80)
+    assert name in shown
+    lines = [line.strip() for line in shown.splitlines()]
+    assert lines[lines.index("00 3 " + "█" * 40) - 1] == "hour of day (source local time), rows"
+    assert sum(map(len, re.findall("x{3,}", shown))) == 120  # no example is cropped
+
+
+def answered(answer: Any) -> str:
+    return printed(show_answer, "Metrics of x", answer)
+
+
+def test_answers_are_shown_or_plainly_none() -> None:
+    """No table without a number in it; a run shows its log line by line below what else it says, a log of another shape
+    is a field: nothing is left out."""
+    for answer in ({"labels": ["2023-01-01"], "series": []}, {"labels": [], "series": []}, {"totals": {}}, []):
+        assert answered(answer) == "Metrics of x: none.\n"
+    logs = [{"level": "INFO", "message": "one"}, {"level": "WARN", "message": "[two]", "more": {"access_token": "t"}}]
+    lines = [line.split() for line in answered({"status": "success", "logs": logs}).splitlines()]
+    for line in (["status", "success"], ["INFO", "one"], ["WARN", "[two]", '{"access_token":', '"***"}']):
+        assert line in lines
+    for odd in ([], ["text"], "text", None):
+        assert "logs" in answered({"status": "success", "logs": odd})
+
+
+def test_the_local_service_says_that_nothing_ran() -> None:
+    """Through the client, as the commands show it."""
+    with asking(preset("observed")) as ask, ManagementClient(ask.service.url, Secret(ALL), "1") as client:
+        functions, id = client.hog_functions, ask.made(hog="h")["id"]
+        assert "runs no hog function" in answered(functions.invoke(id, {"configuration": {}}))
+        for answer in (functions.logs(id), functions.metrics(id), functions.metrics_totals(id)):
+            assert answered(answer) == "Metrics of x: none.\n"

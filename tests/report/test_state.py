@@ -283,9 +283,6 @@ def test_a_job_says_the_state_of_each_plan(call: Any, tmp_path: Path, monkeypatc
     assert state_of(call, tmp_path / "state/proved/windows/2024-01-01/plan-1") == "verified"
 
 
-# -- what a spreadsheet makes of it ------------------------------------------------------------------------
-
-
 @given(st.text(alphabet=[*FORMULA, "'", '"', ",", ";", "a", "1", " "], max_size=6))
 def test_no_cell_is_a_formula_and_every_cell_can_be_had_back(text: str) -> None:
     """An apostrophe guards it; without one leading apostrophe the text is as it was."""
