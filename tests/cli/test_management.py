@@ -166,10 +166,8 @@ def test_answers_that_the_contract_leaves_open_are_shown(call: Any, command: str
 
 
 def test_an_icon_goes_into_a_file(call: Any, tmp_path: Path) -> None:
-    said, words = (
-        Said(200, b"\x89PNG\r\n\xff", {"Content-Type": "image/png"}),
-        ("hog-functions", "icon", "--id", "slack.com"),
-    )
+    said = Said(200, b"\x89PNG\r\n\xff", {"Content-Type": "image/png"})
+    words = ("hog-functions", "icon", "--id", "slack.com")
     printed, asked = asking(call, said, *words, "--output", tmp_path / "icon.png")
     told, _ = asking(call, said, *words, "--json")
     assert (tmp_path / "icon.png").read_bytes() == said.body

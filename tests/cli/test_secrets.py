@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import cli
-from tests.support.deliveries import Asked, Reply, planned, scripted, serving
+from tests.support.commands import generic
+from tests.support.deliveries import Asked, Reply, in_ledger, planned, scripted, serving
 
 pytestmark = pytest.mark.slow
 
@@ -30,18 +31,17 @@ ECHO = KEY.encode()
 
 def holds(content: bytes) -> bool:
     """Whether a key stands in it, as it is, as UTF-16, in hex or packed."""
-    kinds = [content]
-    if content[:2] == b"\x1f\x8b":
-        kinds.append(gzip.decompress(content))
-    spellings = [spelt for mark in MARKS for spelt in (mark.encode(), mark.encode("utf-16-le"), mark.encode().hex())]
-    return any((s if isinstance(s, bytes) else s.encode()) in kind for kind in kinds for s in spellings)
+    kinds = [content, gzip.decompress(content)] if content[:2] == b"\x1f\x8b" else [content]
+    return any(spelt in kind for kind in kinds for mark in MARKS for spelt in spellings(mark))
+
+
+def spellings(mark: str) -> tuple[bytes, bytes, bytes]:
+    return mark.encode(), mark.encode("utf-16-le"), mark.encode().hex().encode()
 
 
 class Everything:
-    """Runs commands in one folder, and remembers all that they said and how `ps` showed them.
-
-    `here` runs one in this process, which is quicker, and shows nothing to `ps`.
-    """
+    """Runs commands in one folder, and remembers all that they said and how `ps` showed them; `here` in this process,
+    which is quicker, and shows nothing to `ps`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -115,16 +115,14 @@ def run_all(folder: Path) -> tuple[Everything, list[Asked]]:
     """All of it once: a plan, applies that fail in every way, one that settles, and what reads afterwards."""
     every = Everything(folder)
     first = planned(folder / "first", 40, batch=8, links=True)
-    columns = [word for name in ("event", "distinct_id", "timestamp") for word in ("--set", f"{name}={name}")]
-    every.here(
-        "plan", folder / "first" / "export", "-m", "generic", "-o", folder / "second", "--workers", "1", *columns
-    )
+    every.here("plan", folder / "first" / "export", *generic(), "-o", folder / "second", "--workers", "1")
     asked: list[Asked] = []
     answers = [*REPLIES.values(), scripted(Reply())]
     for number, answer in enumerate(answers):
         with serving(answer) as server:
             # One ledger goes through all of it: the address of each server is what a proxy in front would keep.
-            _retarget(first, server.url)
+            if (first / "ledger.sqlite").exists():
+                in_ledger(first, f"update meta set value = '{server.url}' where key = 'target'")
             last = number == len(answers) - 1
             run = every if number == 10 else every.here
             run(
@@ -144,20 +142,11 @@ def run_all(folder: Path) -> tuple[Everything, list[Asked]]:
     return every, asked
 
 
-def _retarget(directory: Path, url: str) -> None:
-    import sqlite3
-    from contextlib import closing
-
-    if (directory / "ledger.sqlite").exists():
-        with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
-            database.execute("update meta set value = ? where key = 'target'", (url,))
-
-
 def test_no_file_no_output_and_no_command_line_holds_a_key(tmp_path: Path) -> None:
     """Plans, ledgers, locks, reports, stdout, stderr with tracebacks allowed, and `ps`: none has it, plain, packed, in
     hex or in wide characters, though failures failed as they should, the last apply settled, and the key was in every
     request body."""
-    for spelt in (KEY.encode(), KEY.encode("utf-16-le"), KEY.encode().hex().encode()):
+    for spelt in spellings(KEY):
         assert holds(b"..." + spelt + b"...")
     assert holds(gzip.compress(PERSONAL.encode()))
     assert not holds(b"phc_test")

@@ -112,7 +112,7 @@ def test_sarif_names_the_row_of_the_export(stopped: dict[str, Path]) -> None:
 
 
 def test_sarif_names_the_line_of_the_mapping(call: Any, tmp_path: Path) -> None:
-    """A reference that no row has is shown at its line of the mapping file, whose path stays relative."""
+    """Of a reference that no row has."""
     mapping = tmp_path / "shop.yaml"
     mapping.write_text(f"{HEAD}properties:\n  open: /p\n  rename: {{nothing: $city}}\n", "utf-8")
     (tmp_path / "rows.jsonl").write_text('{"name":"Bought","user":"u-1","at":1609329600,"p":{"x":1}}\n', "utf-8")

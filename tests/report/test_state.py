@@ -192,29 +192,20 @@ def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(
     assert state_of(call, directory) == "sent-with-refusals"
 
 
-def with_copies(folder: Path) -> Path:
-    """A plan of two files where rows before the refused one are broken, or copies that are left out."""
-    source = folder / "export"
-    source.mkdir(parents=True)
-    first = [row(number) for number in range(6)]
-    second = [row(0), row(1), *(row(number) for number in range(6, 12))]
-    for name, rows in (("a.jsonl", first), ("b.jsonl", second)):
-        (source / name).write_text("".join(json.dumps(one) + "\n" for one in rows))
-    text = (source / "b.jsonl").read_text()
-    (source / "b.jsonl").write_text("\n{broken\n" + text)
-    options = PlanOptions(mapping="generic", settings=COLUMNS, workers=0, max_rejects="1")
-    pipeline.plan_export(source, folder / "plan", options)
-    return folder / "plan"
-
-
 def test_refused_events_are_listed_with_their_rows(call: Any, tmp_path: Path) -> None:
-    """After the rejected rows, with file, row, offset, text and uuid; by code, and as CSV; without the export less."""
-    directory = with_copies(tmp_path)
+    """After the rejected rows, with file, row, offset, text and uuid, also behind broken rows and copies that are left
+    out; by code, and as CSV; without the export less."""
+    source, directory = tmp_path / "export", tmp_path / "plan"
+    source.mkdir()
+    for name, before, numbers in (("a.jsonl", "", range(6)), ("b.jsonl", "\n{broken\n", (0, 1, *range(6, 12)))):
+        (source / name).write_text(before + "".join(json.dumps(row(number)) + "\n" for number in numbers))
+    options = PlanOptions(mapping="generic", settings=COLUMNS, workers=0, max_rejects="1")
+    pipeline.plan_export(source, directory, options)
     with serving(refusing(8)) as server:
         run(directory, server.url)
     found = [json.loads(line) for line in call("rejects", directory, "--json").out.splitlines()]
     assert [one["code"] for one in found] == ["bad_json", "refused_event"]
-    lines = (tmp_path / "export/b.jsonl").read_bytes().splitlines(keepends=True)
+    lines = (source / "b.jsonl").read_bytes().splitlines(keepends=True)
     offset = len(b"".join(lines[:6]))
     wanted = {
         "part": "b.jsonl", "row": 6, "offset": offset, "stage": "send", "code": "refused_event",
@@ -225,7 +216,7 @@ def test_refused_events_are_listed_with_their_rows(call: Any, tmp_path: Path) ->
     (shown,) = csv.DictReader(io.StringIO(said.out))
     assert shown == {name: str(value) for name, value in wanted.items()} | {"item": ""}
     assert "no distinct_id" in call("rejects", directory).out
-    (tmp_path / "export/b.jsonl").unlink()
+    (source / "b.jsonl").unlink()
     said = call("rejects", directory, "--code", "refused_event", "--json")
     assert (said.code, "b.jsonl is gone" in said.err) == (0, True)
     assert json.loads(said.out) == wanted | {"row": 0, "offset": 0, "record": ""}
