@@ -102,16 +102,15 @@ def test_an_ugly_export_shows_what_the_mapping_does_not_say(call: Any, tmp_path:
     assert call("mapping", "check", mapping).code == 0
 
 
+LOCAL = "{from: /at, space: yes, zone: local}"
+
+
 @pytest.mark.parametrize(
     ("clock", "options", "told"),
     [
         ("{from: /at}", (), ["write `space: yes` (line 6)", "read as UTC (line 6)", "`zone: local`", "--timezone"]),
-        (
-            "{from: /at, space: yes, zone: local}",
-            (),
-            ["read by the project's clock (line 6, zone: local)", "--timezone"],
-        ),
-        ("{from: /at, space: yes, zone: local}", ("--timezone", "Europe/Berlin"), []),
+        (LOCAL, (), ["read by the project's clock (line 6, zone: local)", "--timezone"]),
+        (LOCAL, ("--timezone", "Europe/Berlin"), []),
     ],
 )
 def test_times_without_a_zone_name_what_settles_it(
