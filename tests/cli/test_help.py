@@ -62,7 +62,6 @@ def test_a_slip_is_a_usage_error_that_says_what_was_meant(call: Any) -> None:
 
 
 def test_help_and_import_load_nothing_heavy() -> None:
-    """Neither `import pipeline` nor `--help` loads a heavy library."""
     heavy = ["pyarrow", "pandas", "duckdb", "numpy", "httpx", "yaml", "rich", "msgspec", "sqlite3"]
     code = "import pipeline; import pipeline.cli; pipeline.cli.run(['--help'])"
     text = f"{code}; import sys; print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"

@@ -59,7 +59,6 @@ def test_warnings_and_questions_are_objects_too(
 
 
 def test_progress_has_its_numbers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Counts, rates, pauses and the last failure, as numbers."""
     monkeypatch.setattr(sys, "stderr", log.JsonLines(sys.stderr))
     now = [0.0]
     counts = RunCounts(already_settled=100, accepted=400, in_doubt=3, batches_retried=2, in_flight=4, limit=8)
@@ -81,5 +80,4 @@ def test_progress_has_its_numbers(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def test_every_command_that_may_run_for_long_has_it() -> None:
-    """In its help."""
     assert [one for one in COMMANDS if "--log-format" not in in_process(one, "--help").stdout] == []

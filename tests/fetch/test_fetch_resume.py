@@ -151,7 +151,6 @@ def test_a_fetch_of_something_else_has_another_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
-    """A fetch writes into an empty folder only."""
     (tmp_path / "thesis.txt").write_text("dear")
     with pytest.raises(UsageError, match="such as thesis"):
         fetched(APIS["mixpanel"], tmp_path)
@@ -159,7 +158,6 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_two_fetches_do_not_share_a_folder(tmp_path: Path) -> None:
-    """The second one is refused while the first one runs."""
     refused: list[str] = []
 
     class Meeting(Mixpanel):

@@ -38,7 +38,6 @@ def test_an_unknown_key_is_answered_ok_and_dropped(shared: LocalService) -> None
 
 
 def test_each_project_has_its_own_events() -> None:
-    """A capture key leads to its project only."""
     keys = Keyring((Project(1, "A", "phc_a"), Project(2, "B", "phc_b")), KEYS.personal)
     with running(keys) as service:
         assert post(service, batch(api_key="phc_b")).status_code == 200
@@ -54,7 +53,6 @@ def test_remembers_no_key_of_any_shape() -> None:
 
 
 def test_keys_are_in_no_repr_and_no_log(shared: LocalService, capfd: pytest.CaptureFixture[str]) -> None:
-    """Neither an object's repr nor the output of the process shows a key."""
     post(shared, batch())
     post(shared, b"no json" + KEY.encode())
     seen = repr(shared) + repr(shared.keys) + repr(shared.keys.projects) + "".join(capfd.readouterr())

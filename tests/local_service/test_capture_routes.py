@@ -74,7 +74,6 @@ ENCODED: dict[str, tuple[bytes, str, dict[str, str]]] = {
 
 @pytest.mark.parametrize(("body", "query", "headers"), ENCODED.values(), ids=ENCODED.keys())
 def test_takes_every_encoding(shared: LocalService, body: bytes, query: str, headers: dict[str, str]) -> None:
-    """Each documented encoding lands as the same event."""
     assert [one.uuid for one in taken(shared, body, "/batch/" + query, headers)] == [UUID]
 
 
@@ -94,7 +93,6 @@ UNDECODABLE: dict[str, tuple[bytes, str, dict[str, str], str]] = {
 def test_refuses_what_it_cannot_decode(
     shared: LocalService, body: bytes, query: str, headers: dict[str, str], text: str
 ) -> None:
-    """A body that is not encoded as it claims is refused, and the text says what was wrong."""
     answer = post(shared, body, "/batch/" + query, headers)
     assert (answer.status_code, answer.text) == (400, f"failed to decode request: {text}")
 

@@ -97,7 +97,6 @@ UNPARSABLE = {
 
 @pytest.mark.parametrize("body", UNPARSABLE.values(), ids=UNPARSABLE.keys())
 def test_refuses_what_is_no_json(shared: LocalService, body: bytes) -> None:
-    """Text that the real service's parser would not take is a parse error."""
     answer = post(shared, body)
     assert (answer.status_code, answer.text.partition(": ")[0]) == (400, "failed to parse request")
 

@@ -95,26 +95,17 @@ def test_an_operation_needs_a_key_with_its_scope_and_a_project(asked: Asking, na
             break
 
 
-@pytest.mark.parametrize("field", WRITABLE)
-def test_a_writable_field_is_written(ask: Asking, field: str) -> None:
-    """By create and by update, and it is read back."""
-    one = ask.made(**{"name": "n", "hog": "return null"} | {field: WRITABLE[field]})
-    two = ask.made(name="n", hog="return null")
-    updated = ask("PATCH", f"/api/projects/1/hog_functions/{two['id']}/", {field: WRITABLE[field]})
-    assert updated.status_code == 200
-    for found in (one, updated.json()):
-        assert holds(found[field], WRITABLE[field])
-        read = ask("GET", f"/api/projects/1/hog_functions/{found['id']}/").json()
-        assert holds(read[field], WRITABLE[field])
-
-
 @pytest.mark.parametrize("name", ["create hog function", "update hog function", "broadcast", "invoke", "rearrange"])
 def test_the_whole_list_of_writable_fields_is_a_body(ask: Asking, name: str) -> None:
-    """Wherever the contract lists it."""
+    """Wherever the contract lists it; where it makes or changes a function, each field is written and read back."""
     row = OPERATIONS[name]._replace(body=WRITABLE)
     answer = call(ask, row, ask.made(name="one")["id"])
     assert answer.status_code == row.status
     check(answer, row.answer)
+    if row.answer == "full":
+        read = ask("GET", f"/api/projects/1/hog_functions/{answer.json()['id']}/").json()
+        for found in (answer.json(), read):
+            assert [field for field, value in WRITABLE.items() if not holds(found[field], value)] == []
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if ":" in row.path])

@@ -86,7 +86,6 @@ def test_keys_become_text() -> None:
 
 
 def test_a_group_event_without_type_or_key_does_nothing() -> None:
-    """Without a type or a key no group is written; the event stays."""
     service, lacking = fresh(), [("", "k"), (None, "k"), ("t", ""), ("t", 0), ("t", None), ("t", False)]
     send(service, *(group(kind, key, {"a": 1}, user="u") for kind, key in lacking))
     assert (service.groups(), service.count()) == ([], len(lacking))
@@ -129,7 +128,6 @@ def test_without_a_profile_there_are_no_groups() -> None:
 
 
 def test_types_may_have_any_name() -> None:
-    """The columns of events work for a type of any spelling."""
     for names in (["it's", 'a"b', "a/b~c"], ["a.b", "{x}", "ü"]):
         service = fresh()
         for name in names:

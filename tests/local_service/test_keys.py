@@ -74,7 +74,6 @@ def test_a_file_gives_projects_keys_and_scopes(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_file_says_where_and_shows_no_key(tmp_path: Path, change: Any, said: str) -> None:
-    """The place in the file, never a key."""
     with pytest.raises(BadKeys) as raised:
         read(tmp_path, change if isinstance(change, str) else GOOD | change)
     assert said in str(raised.value)

@@ -87,7 +87,6 @@ def test_an_access_token_shows_with_its_scope_alone(fresh: Asking, capfd: pytest
 
 
 def test_another_project_has_its_own(fresh: Asking) -> None:
-    """A function of one project is not found in another."""
     id = fresh.made(name="n")["id"]
     assert fresh("GET", f"/api/projects/2/hog_functions/{id}/").status_code == 404
     assert fresh("PATCH", f"/api/projects/2/hog_functions/{id}/", {"name": "x"}).status_code == 404

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -80,7 +79,7 @@ def test_answers_fit_their_schemas(either: Asking, queried: Asking) -> None:
 
 
 def test_the_page_shows_the_document_without_the_internet(ask: Asking, document: Any) -> None:
-    """Every operation and object is on it; every link stays on the service; nothing is loaded or run."""
+    """Every operation and object is on it, no key; every link stays on the service; nothing is loaded or run."""
     answer = ask("GET", "/docs", key=None)
     ids = set(re.findall(r'\sid="([^"]+)"', answer.text))
     links = set(re.findall(r'\s(?:href|src)="([^"]*)"', answer.text))
@@ -91,11 +90,6 @@ def test_the_page_shows_the_document_without_the_internet(ask: Asking, document:
     assert re.findall(r"<(?:script|link|img|iframe)\b", answer.text) == []
     assert answer.headers["content-security-policy"].startswith("default-src 'none'; style-src 'unsafe-inline'; ")
     assert "http://" not in answer.text.replace(ask.service.url, "")
-
-
-def test_no_key_is_in_the_document(ask: Asking) -> None:
-    """Neither the page nor the document holds a key."""
     for path in ("/openapi.json", "/docs"):
-        assert "phx_test" not in ask("GET", path).text
-        assert "phc_test" not in ask("GET", path).text
-    json.loads(ask("GET", "/openapi.json").text)
+        text = ask("GET", path).text
+        assert ("phx_test" in text, "phc_test" in text) == (False, False)

@@ -72,7 +72,6 @@ VALUES: dict[str, tuple[str, Any]] = {
 
 
 def test_answers_values_as_json(queried: Asking) -> None:
-    """Each type of value has one JSON form."""
     (found,) = results(queried, f"select {', '.join(expression for expression, _ in VALUES.values())} from events")
     assert dict(zip(VALUES, found, strict=True)) == {name: value for name, (_, value) in VALUES.items()}
 

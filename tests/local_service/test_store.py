@@ -34,7 +34,6 @@ def test_counts_what_landed(service: LocalService) -> None:
 
 
 def test_takes_many_requests_at_once(service: LocalService) -> None:
-    """Requests from several threads all land, once each."""
     bodies = [batch(*(event(uuid=str(uuids.uuid4())) for _ in range(20))) for _ in range(24)]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda body: post(service, body).status_code, bodies))

@@ -151,7 +151,6 @@ def test_the_terminal_tells_copies_from_duplicates_and_a_dry_run_from_a_run() ->
 
 
 def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:
-    """A plan of nothing renders, and says so."""
     plan = small_plan(
         parts=[], skips={}, rejects={}, warnings={}, examples={}, names={}, gates=[], zone_evidence=[], first=None,
         last=None, events=msgspec.structs.replace(small_plan().events, made=0, phases={}), notices=[],

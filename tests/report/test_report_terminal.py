@@ -64,7 +64,6 @@ def test_a_plan_has_at_most_forty_lines(width: int) -> None:
 
 @pytest.mark.parametrize("width", [30, 60, 200])
 def test_markup_and_escapes_in_an_export_stay_text(width: int) -> None:
-    """Markup of names is printed as it stands, and escape sequences as escapes, on any width."""
     shown = plan_text(hostile_plan(), width=width)
     assert ("\x1b" in shown, "\u202e" in shown) == (False, False)
     assert "[red]" in re.sub(r"\s", "", shown)

@@ -150,12 +150,8 @@ def queried() -> Asking:
     """The service of all tests that ask by SQL: project 1 has one event, project 2 none."""
     ask = Asking(kept(keys=KEYS, settings=Settings(clock=lambda: NOW), seed=SEED))
     atexit.register(ask.client.close)
-    assert (
-        ask(
-            "POST", "/batch/", {"api_key": "phc_test_a", "historical_migration": True, "batch": [QUERIED]}, key=None
-        ).status_code
-        == 200
-    )
+    batch = {"api_key": "phc_test_a", "historical_migration": True, "batch": [QUERIED]}
+    assert ask("POST", "/batch/", batch, key=None).status_code == 200
     return ask
 
 
