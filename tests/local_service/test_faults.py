@@ -46,12 +46,8 @@ def serve(*faults: str, seed: int = 0) -> AbstractContextManager[LocalService]:
 def body(*numbers: int, padding: int = 0) -> bytes:
     """A gzipped batch of these rows; `padding` bytes that do not compress."""
     events = [
-        {
-            "event": one["event"],
-            "properties": {"distinct_id": one["distinct_id"], "padding": os.urandom(padding // 2).hex()},
-            "timestamp": one["timestamp"],
-            "uuid": one["uuid"],
-        }
+        {name: one[name] for name in ("event", "timestamp", "uuid")}
+        | {"properties": {"distinct_id": one["distinct_id"], "padding": os.urandom(padding // 2).hex()}}
         for one in map(row_of, numbers or (0,))
     ]
     return gzip.compress(json.dumps({"api_key": KEY, "historical_migration": True, "batch": events}).encode(), 1)

@@ -7,19 +7,17 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import UUID
 
-import httpx
 import pytest
 
 from pipeline.local_service import LocalService
 from tests.support.browser import Tab
-from tests.support.services import running
+from tests.support.page_service import CLIENT, event, make, send, uuid
 
 pytestmark = pytest.mark.slow
 PAGES = (
     "/", "/events", "/people", "/groups", "/functions", "/warnings", "/rejected", "/events?text=nothing-like-it",
-    "/people/of?id=u1", f"/events/{UUID(int=1, version=4)}", "/events?since=never",
+    "/people/of?id=u1", f"/events/{uuid(1)}", "/events?since=never",
 )  # fmt: skip
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 SEED = {"hog_functions": [{"name": HOSTILE, "type": "destination", "enabled": True}]}
@@ -63,26 +61,16 @@ UNNAMED = """[...document.querySelectorAll('input:not([type=hidden]), select, bu
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[LocalService]:
-    with running(seed=SEED) as fresh:
+    with make(SEED) as fresh:
         events = [
-            {
-                "event": ("Seen", "Song played", HOSTILE)[number % 3],
-                "uuid": str(UUID(int=number, version=4)),
-                "timestamp": f"2023-{1 + number % 6:02}-{1 + number * 7 % 28:02}T03:04:05Z",
-                "properties": {"distinct_id": f"u{number % 9}", "plan": "pro", "html": HOSTILE, "n": number},
-            }
+            event(number, ("Seen", "Song played", HOSTILE)[number % 3], f"u{number % 9}",
+                  f"2023-{1 + number % 6:02}-{1 + number * 7 % 28:02}T03:04:05Z", plan="pro", html=HOSTILE, n=number)
             for number in range(1, 121)
-        ]
-        group = {"distinct_id": "g", "$group_type": "company", "$group_key": HOSTILE, "$group_set": {"seats": 4}}
-        events.append({"event": "$groupidentify", "timestamp": "2023-01-01T00:00:00Z", "properties": group})
-        alias = {"distinct_id": "u1", "alias": "null"}
-        events.append({"event": "$create_alias", "timestamp": "2023-01-01T00:00:00Z", "properties": alias})
-        post = f"{fresh.url}/batch/"
-        body = {"api_key": fresh.capture_key, "historical_migration": True, "batch": events}
-        assert httpx.post(post, json=body).status_code == 200
-        live = {"api_key": fresh.capture_key, "batch": [events[0] | {"timestamp": "2023-01-01T00:00:00Z"}]}
-        assert httpx.post(post, json=live).status_code == 200
-        assert httpx.post(post, content=HOSTILE).status_code == 400
+        ]  # fmt: skip
+        group = {"$group_type": "company", "$group_key": HOSTILE, "$group_set": {"seats": 4}}
+        send(fresh, *events, event(121, "$groupidentify", "g", **group), event(122, "$create_alias", alias="null"))
+        send(fresh, events[0] | {"timestamp": "2023-01-01T00:00:00Z"}, historical=False)
+        assert CLIENT.post(fresh.url + "/batch/", content=HOSTILE).status_code == 400
         yield fresh
 
 

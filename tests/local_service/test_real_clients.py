@@ -8,8 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -40,6 +38,7 @@ TRACKED = [
 """61 events of three people, over a year. Every other one asks that the clock of its batch be ignored."""
 BATCH = 25
 KEY = "phc_test_sdk"
+KEYS = Keyring((Project(1, "SDKs", KEY),), {"phx_test_sdk": frozenset({"*"})})
 SET_LATER = {"posthog-python": ["$set", "$set_once"], "posthog-node": ["$set"]}
 """Setting properties and setting them once are two calls of the one SDK, one of the other."""
 ALSO = ["$create_alias", "$groupidentify", "$identify"]
@@ -72,14 +71,6 @@ def send(
     return ran.returncode, ran.stderr
 
 
-@contextmanager
-def serving(behaviour: Behaviour = "contract") -> Iterator[LocalService]:
-    """An empty service."""
-    keys = Keyring((Project(1, "SDKs", KEY),), {"phx_test_sdk": frozenset({"*"})})
-    with running(keys, preset(behaviour)) as made:
-        yield made
-
-
 def raw(service: LocalService) -> list[tuple[Any, ...]]:
     """Every accepted copy: its uuid, its event's name and its flag."""
     return service.select("select uuid, event, historical_migration from raw_events")
@@ -97,7 +88,7 @@ def test_what_an_sdk_sends_with_the_flag_lands_once_as_historical(
     behaviour: Behaviour, sdk: str, gzip: bool, mode: str
 ) -> None:
     """Each event by itself: flag, uuid, instant, name, id and properties; then the persons and the groups."""
-    with serving(behaviour) as service:
+    with running(KEYS, preset(behaviour)) as service:
         assert send(sdk, service.url, gzip=gzip, mode=mode) == (0, "")
         landed, copies, persons, groups = service.events(), raw(service), service.persons(), service.groups()
         assert service.warnings() == []
@@ -132,7 +123,7 @@ def test_what_an_sdk_sends_with_the_flag_lands_once_as_historical(
 def test_without_the_flag_the_same_events_are_not_historical() -> None:
     """And sent once more with it they are: a copy replaces its event, and the flag is the copy's own."""
     tracked = {meant["uuid"] for meant in TRACKED}
-    with serving() as service:
+    with running(KEYS) as service:
         assert send("posthog-node", service.url, historical=False) == (0, "")
         assert len(raw(service)) == len(TRACKED) + len(ALSO + SET_LATER["posthog-node"])
         assert not any(one.historical_migration for one in service.events())
@@ -146,7 +137,7 @@ def test_without_the_flag_the_same_events_are_not_historical() -> None:
 
 def test_an_sdk_hears_that_its_batch_was_refused() -> None:
     """A personal key in place of the project's: nothing lands, and the SDK tells its caller."""
-    with serving() as service:
+    with running(KEYS) as service:
         code, told = send("posthog-python", service.url, key="phx_test_sdk")
         assert raw(service) == []
     assert code == 1
