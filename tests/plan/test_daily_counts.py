@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -30,11 +29,3 @@ def test_cells_add_up_whether_or_not_they_fit_in_memory(
         for cell, count in counts.items():
             expected[cell] += count
     assert list(cells.items()) == sorted((cell, count) for cell, count in expected.items() if count)
-
-
-def test_a_copy_moves_from_mapped_to_its_code(tmp_path: Path) -> None:
-    """What is left out was counted as mapped before anyone could know."""
-    cells = DailyCounts(tmp_path)
-    cells.add({("Seen", 3, "mapped"): 5})
-    cells.move("Seen", 3, "superseded", 2)
-    assert list(cells.items()) == [(("Seen", 3, "mapped"), 3), (("Seen", 3, "superseded"), 2)]

@@ -7,24 +7,17 @@ from pathlib import Path
 
 from tests.support.tiny_tool import DAY, THEN, make_plan, planned, row, write
 
-ROWS = [row(key=str(number), number=number) for number in range(5)]
-
-
-def check_limit(place: Path, limit: int, parts: list[int], workers: int) -> None:
-    """Plan two files of five rows under a limit: what was read of each, and what is sent."""
-    other = [row(key=f"b{number}", number=number) for number in range(5)]
-    made = planned(place, ROWS, other, limit=limit, workers=workers)
-    assert [part.rows for part in made.plan.parts] == parts, limit
-    assert made.plan.rows.read == sum(parts) == made.plan.events.made, limit
-    sent = [event["properties"]["number"] for event in made.sent()]
-    assert sent == [number for rows in parts for number in range(rows)], limit
-
 
 def test_a_limit_reads_exactly_so_many_rows_and_sends_what_it_read(tmp_path: Path) -> None:
     """Across parts, and in the middle of one; an apply stops at the same row. No worker reads a block ahead of it."""
-    for limit, parts in ((0, [0, 0]), (1, [1, 0]), (5, [5, 0]), (7, [5, 2]), (10, [5, 5]), (99, [5, 5])):
-        check_limit(tmp_path / str(limit), limit, parts, 0)
-    check_limit(tmp_path / "workers", 7, [5, 2], 2)
+    files = [[row(key=f"{file}{number}", number=number) for number in range(5)] for file in "ab"]
+    limits = {0: [0, 0], 1: [1, 0], 5: [5, 0], 7: [5, 2], 10: [5, 5], 99: [5, 5]}
+    for limit, workers in [*((limit, 0) for limit in limits), (7, 2)]:
+        made, parts = planned(tmp_path / f"{limit}-{workers}", *files, limit=limit, workers=workers), limits[limit]
+        assert [part.rows for part in made.plan.parts] == parts, limit
+        assert made.plan.rows.read == sum(parts) == made.plan.events.made, limit
+        sent = [event["properties"]["number"] for event in made.sent()]
+        assert sent == [number for rows in parts for number in range(rows)], limit
 
 
 def test_a_limit_counts_rows_of_every_kind(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +188,16 @@ def test_a_directory_in_which_no_plan_was_finished_says_so_and_can_be_used(call:
     assert not (place / UNFINISHED).exists()
 
 
+def interrupt(running: subprocess.Popen[bytes], file: Path) -> None:
+    """Press Ctrl-C once a file is there, for which a minute is enough."""
+    end = time.monotonic() + 60
+    while not file.exists():
+        assert running.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+
+
 def test_ctrl_c_leaves_the_older_plan(tmp_path: Path) -> None:
     """Interrupted while it reads: exit 130, and the older plan is still sealed."""
     source = export(tmp_path / "export", 3)
@@ -195,11 +205,7 @@ def test_ctrl_c_leaves_the_older_plan(tmp_path: Path) -> None:
     before = contents(tmp_path / "plan")
     words = [sys.executable, "-m", "pipeline", "plan", "-", *generic(), "-o", str(tmp_path / "plan")]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stdin is not None
-        work = tmp_path / "plan" / UNFINISHED / "stdin.partial"
-        for _ in until(work.exists):
-            assert running.poll() is None
-        running.send_signal(signal.SIGINT)
+        interrupt(running, tmp_path / "plan" / UNFINISHED / "stdin.partial")
         _, said = running.communicate(timeout=60)
     assert running.returncode == 130, said
     assert contents(tmp_path / "plan") == before
@@ -213,9 +219,7 @@ def test_ctrl_c_is_heard_while_a_huge_file_is_digested(tmp_path: Path) -> None:
     os.truncate(source, 64 << 30)
     words = ["plan", source, *generic(), "--limit", "5", "-o", tmp_path / "plan"]
     with subprocess.Popen([sys.executable, "-m", "pipeline", *map(str, words)], stderr=subprocess.PIPE) as running:
-        for _ in until((tmp_path / "plan" / UNFINISHED / "identities.jsonl").exists):
-            assert running.poll() is None
-        running.send_signal(signal.SIGINT)
+        interrupt(running, tmp_path / "plan" / UNFINISHED / "identities.jsonl")
         try:
             _, said = running.communicate(timeout=20)
         finally:
@@ -245,17 +249,6 @@ def test_a_file_that_changes_while_it_is_read_is_no_plan(tmp_path: Path, change:
     with pytest.raises(UnreadableExport, match=r"changed while it was read|is not there"):
         plan_export(*request, progress=changes)
     assert contents(tmp_path / "plan") == before
-
-
-def until(true: Any) -> Iterator[None]:
-    """Look again until something is true, for a minute at most."""
-    import time
-
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        yield
-        time.sleep(0.01)
 
 
 def test_an_apply_that_began_meanwhile_keeps_its_plan(tmp_path: Path) -> None:

@@ -105,26 +105,6 @@ def killed_at_a_step(ask: Asking, here: Any, tmp_path: Path, phase: str, nth: in
     assert here("status", directory, "--json").json["paused_functions"] == []
 
 
-def left_off(directory: Path, ask: Asking, one: dict[str, Any], here: Any) -> None:
-    """A run that cannot turn a function on again, as the service does not answer for it."""
-    patches = 0
-
-    def fail(method: str, path: str) -> None:
-        nonlocal patches
-        patches += method == "PATCH"
-        if method == "PATCH" and patches > 1:
-            raise ConnectionError
-
-    with relay(ask.service.url, before=fail) as to:
-        said = here("apply", directory, "--to", to, "--pause-functions")
-        assert said.code == 6, said.err
-        assert "could not be turned on again" in said.err
-        assert one["id"] in said.out
-    assert enabled(ask, one) == [False]
-    record = json.loads((directory / "paused-functions.json").read_text())
-    (directory / "paused-functions.json").write_text(json.dumps(record | {"api": ask.service.url}))
-
-
 def test_a_function_that_somebody_changed_meanwhile_is_left_alone_and_named(
     ask: Asking, here: Any, tmp_path: Path
 ) -> None:
@@ -157,20 +137,31 @@ def test_a_function_that_somebody_changed_meanwhile_is_left_alone_and_named(
 
 
 def test_what_could_not_be_turned_on_is_by_the_next_run(ask: Asking, here: Any, tmp_path: Path) -> None:
-    """Exit 6 and its name; without a personal key the next apply names it, with one it turns it on."""
+    """Exit 6 and its name, where the service does not answer; a key that may not leaves it off, the next apply does."""
     directory, one = planned(tmp_path, EVENTS), ask.made(**function())
-    left_off(directory, ask, one, here)
-    said = here("resume-functions", directory, "--to", ask.service.url, "--personal-key-file", _key(tmp_path, "phx_no"))
+    patches = 0
+
+    def fail(method: str, path: str) -> None:
+        nonlocal patches
+        patches += method == "PATCH"
+        if method == "PATCH" and patches > 1:
+            raise ConnectionError
+
+    with relay(ask.service.url, before=fail) as to:
+        said = here("apply", directory, "--to", to, "--pause-functions")
+        assert said.code == 6, said.err
+        assert "could not be turned on again" in said.err
+        assert one["id"] in said.out
+    assert enabled(ask, one) == [False]
+    record = json.loads((directory / "paused-functions.json").read_text())
+    (directory / "paused-functions.json").write_text(json.dumps(record | {"api": ask.service.url}))
+    key = tmp_path / "personal.key"
+    key.write_text("phx_no")
+    key.chmod(0o600)
+    said = here("resume-functions", directory, "--to", ask.service.url, "--personal-key-file", key)
     assert (said.code, enabled(ask, one)) == (5, [False])
     said = here("apply", directory, "--to", ask.service.url)
     assert enabled(ask, one) == [True], said.err
-
-
-def _key(folder: Path, key: str) -> Path:
-    path = folder / "personal.key"
-    path.write_text(key)
-    path.chmod(0o600)
-    return path
 
 
 def test_without_a_key_or_its_scope_nothing_is_sent(

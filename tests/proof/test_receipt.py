@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from pipeline import api
 from pipeline.errors import UsageError
@@ -26,19 +26,13 @@ from tests.support.verification import sent, sent_rows
 def keys(folder: Path, form: str = "pem") -> tuple[Path, Path]:
     """A new key and its public key, in files."""
     key = Ed25519PrivateKey.generate()
-    ssh = form == "ssh"
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.OpenSSH if ssh else serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    public = key.public_key().public_bytes(
-        serialization.Encoding.OpenSSH if ssh else serialization.Encoding.PEM,
-        serialization.PublicFormat.OpenSSH if ssh else serialization.PublicFormat.SubjectPublicKeyInfo,
-    )
+    private, encoding, public = {
+        "pem": (PrivateFormat.PKCS8, Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+        "ssh": (PrivateFormat.OpenSSH, Encoding.OpenSSH, PublicFormat.OpenSSH),
+    }[form]
     folder.mkdir(exist_ok=True)
-    (folder / "key").write_bytes(private)
-    (folder / "key.pub").write_bytes(public)
+    (folder / "key").write_bytes(key.private_bytes(Encoding.PEM, private, NoEncryption()))
+    (folder / "key.pub").write_bytes(key.public_key().public_bytes(encoding, public))
     return folder / "key", folder / "key.pub"
 
 

@@ -16,7 +16,7 @@ from pipeline.errors import UsageError
 from pipeline.storage import one_file
 from pipeline.storage.store import errors
 from tests.support.file_size_limit import file_size_limit
-from tests.support.stores import Bucket, a_bucket, a_store_that_answers, a_store_that_replaces
+from tests.support.stores import Bucket, a_bucket, a_store_that_answers
 
 
 @pytest.fixture
@@ -32,15 +32,6 @@ def test_the_first_one_stays(bucket: Bucket) -> None:
     assert not storage.create(place, b"second")
     storage.refuse_replacing(place, b"first")
     assert storage.read(place) == b"first"
-
-
-def test_a_store_that_replaces_is_noticed(bucket: Bucket) -> None:
-    place = f"{bucket.url}/a"
-    with a_store_that_replaces():
-        assert storage.create(place, b"first")
-        with pytest.raises(UsageError, match="replaces an object") as raised:
-            storage.refuse_replacing(place, b"first")
-    assert "If-None-Match" in str(raised.value.hint)
 
 
 def test_the_answers_of_stores(bucket: Bucket) -> None:
