@@ -13,12 +13,11 @@ import pipeline
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.manifest import Plan
 from tests.support.deliveries import run
-from tests.support.people import people
-from tests.support.rehearsal import NOW, Room, alias, event, fresh, identify, send
+from tests.support.people import AS_OF, people
+from tests.support.rehearsal import Room, alias, event, fresh, identify, send
 
 pytestmark = pytest.mark.slow
 
-AS_OF = datetime.fromtimestamp(NOW // 1_000_000, UTC)
 CUT = datetime(2023, 1, 15, tzinfo=UTC)
 """The day of January 2023 at which the first plan ends."""
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Printed
+from tests.support.deliveries import planned
 from tests.support.management_service import ALL, Asking, asking
-from tests.support.preflight import A, thirty_events
+from tests.support.preflight import A
 
 
 @pytest.fixture
@@ -29,5 +30,5 @@ def ask() -> Iterator[Asking]:
 
 @pytest.fixture(scope="session")
 def thirty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plan of 30 events and 7 merges."""
-    return thirty_events(tmp_path_factory.mktemp("plan"))
+    """A plan of 30 events, 10 each of Step 0, 1 and 2, of the first of January to March 2023, and 7 merges."""
+    return planned(tmp_path_factory.mktemp("plan"), 30, links=True)

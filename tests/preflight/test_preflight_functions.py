@@ -43,12 +43,11 @@ def ask(shared: Asking) -> Iterator[Asking]:
         assert shared("PATCH", f"{LIST}{one['id']}/", {"deleted": True}).status_code == 200
 
 
-def checks_of(ask: Asking, plan: Path | None) -> list[tuple[str, str, str]]:
-    """Every check about functions."""
+def checks_of(url: str, plan: Path | None) -> list[tuple[str, str, str]]:
+    """Every check about functions of the service there."""
     loaded, place = open_plan(plan) if plan else (None, None)
-    found = check_target(
-        PreflightRequest(ask.service.url, Secret(A), Secret(ALL), PreflightOptions(reach=False)), loaded, place
-    ).checks
+    request = PreflightRequest(url, Secret(A), Secret(ALL), PreflightOptions(reach=False))
+    found = check_target(request, loaded, place).checks
     return [(c.name, c.level, c.detail) for c in found if c.name in ("functions", "destination", "transformation")]
 
 
@@ -80,7 +79,7 @@ def test_functions_that_would_fire_are_named(
 ) -> None:
     """By their event names; other filters only make it uncertain; without event filters every event counts."""
     made = ask.made(**function(**fields))
-    found = checks_of(ask, thirty)
+    found = checks_of(ask.service.url, thirty)
     if level is None:
         assert [(name, one) for name, one, _ in found] == [("functions", "ok")]
         return
@@ -97,7 +96,7 @@ def test_transformations_are_told_apart(ask: Asking, thirty: Path) -> None:
     ask.made(template_id="template-geoip", name="As made", enabled=True)
     ask.made(template_id="template-geoip", name="Edited", enabled=True, hog=HOG)
     ask.made(**function(name="Chat", filters=on("Elsewhere")))
-    found = checks_of(ask, thirty)
+    found = checks_of(ask.service.url, thirty)
     by_name = {detail.split("'")[1]: (name, level, detail) for name, level, detail in found}
     assert {name: one[:2] for name, one in by_name.items()} == {
         "Scrub": ("transformation", "warning"),
@@ -112,13 +111,13 @@ def test_functions_are_judged_without_a_plan_and_beyond_a_page(ask: Asking, thir
     """Without a plan any event may come; the one function that fires is on the second page of the list."""
     ask.made(**function(name="All"))
     ask.made(**function(name="Some", filters=on("Step 1")))
-    found = checks_of(ask, None)
+    found = checks_of(ask.service.url, None)
     assert {(detail.split("'")[1], level) for _, level, detail in found} == {("All", "stop"), ("Some", "warning")}
     for one in ask("GET", f"{LIST}?limit=1000").json()["results"]:
         ask("PATCH", f"{LIST}{one['id']}/", {"deleted": True})
     for number in range(120):
         ask.made(**function(name=f"F{number}", filters=on("Step 1" if number == 0 else "Elsewhere")))
-    found = checks_of(ask, thirty)
+    found = checks_of(ask.service.url, thirty)
     assert [(name, level) for name, level, _ in found] == [("destination", "stop")]
     assert "'F0'" in found[0][2]
 
@@ -141,9 +140,8 @@ def test_a_function_that_somebody_changes_meanwhile_is_judged_as_it_is_now(thirt
         return Said(200, {"count": len(found), "next": None, "previous": None, "results": found})
 
     with answering(answer) as service:
-        options = PreflightOptions(reach=False)
-        found = check_target(PreflightRequest(service.url, Secret(A), Secret(ALL), options), *open_plan(thirty)).checks
-    told = {c.detail.split("'")[1]: (c.level, c.detail) for c in found if c.name in ("functions", "destination")}
+        found = checks_of(service.url, thirty)
+    told = {detail.split("'")[1]: (level, detail) for _, level, detail in found}
     assert {name: level for name, (level, _) in told.items()} == {"N1": "ok", "N2": "ok", "N3": "stop"}
     assert "changed" in told["N1"][1]
     assert "deleted" in told["N2"][1]

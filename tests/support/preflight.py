@@ -13,7 +13,6 @@ from pipeline.config import Secret
 from pipeline.options import PlanOptions, PreflightOptions
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.preflight.run import Preflight, PreflightRequest, check_target
-from tests.support.deliveries import planned
 from tests.support.management_service import ALL, Asking
 from tests.support.plain_http import PLAIN
 
@@ -35,11 +34,6 @@ def look(to: str, directory: Path | None = None, *, key: str | None = A, persona
     given = None if key is None else Secret(key)
     plan, place = open_plan(directory) if directory else (None, None)
     return states(check_target(PreflightRequest(to, given, Secret(personal), PreflightOptions(**more)), plan, place))
-
-
-def thirty_events(folder: Path) -> Path:
-    """A plan of 30 events, 10 each of Step 0, 1 and 2, of the first of January to March 2023, and 7 merges."""
-    return planned(folder, 30, links=True)
 
 
 def planned_rows(folder: Path, *rows: dict[str, Any], **asked: Any) -> Path:

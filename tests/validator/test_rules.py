@@ -92,9 +92,7 @@ BORDERS: list[tuple[dict[str, Any], str]] = [
 """Each rule at its border: the last good value, and the next one with the rule's code."""
 
 
-@pytest.mark.parametrize(
-    ("members", "expected"), BORDERS, ids=lambda value: ascii(value)[:40] if isinstance(value, dict) else None
-)
+@pytest.mark.parametrize(("members", "expected"), BORDERS)
 def test_each_rule_at_its_border(members: dict[str, Any], expected: str) -> None:
     """The last good value passes; the next one has the rule's code. So it is on the fast path: once an event of that
     name was good, the next row of it is asked the same."""
