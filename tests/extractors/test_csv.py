@@ -17,30 +17,22 @@ from pipeline.errors import UnreadableExport
 from pipeline.extractors import csv_blocks, csv_records, csv_rows
 from pipeline.models import BrokenRow, Dialect, Part
 from pipeline.values import canonical
-
-
-def part_of(path: Path, content: bytes) -> Part:
-    path.write_bytes(content)
-    (part,) = extractors.open_source([str(path)]).parts
-    return part
+from tests.support.parts import all_rows, part_of
 
 
 def read(part: Part, size: int = 1 << 22) -> list[list[str] | str]:
     """Each row's cells in the header's order, or the code of a broken one."""
-    found: list[list[str] | str] = []
-    for block in extractors.blocks(part, block_bytes=size):
-        for row in extractors.rows(part, block, blanks=True):
-            found.append(row.code if isinstance(row, BrokenRow) else [str(row[name]) for name in part.dialect.header])
-    return found
+    rows = [row for block in all_rows(part, blanks=True, block_bytes=size) for row in block]
+    return [
+        row.code if isinstance(row, BrokenRow) else [str(row[name]) for name in part.dialect.header] for row in rows
+    ]
 
 
 def written(header: list[str], table: list[list[str]], delimiter: str, newline: str) -> bytes:
     target = io.StringIO(newline="")
-    if newline == "\n":  # the writer would leave a carriage return unquoted
-        writer = csv.writer(target, delimiter=delimiter, lineterminator=newline, quoting=csv.QUOTE_ALL)
-    else:
-        writer = csv.writer(target, delimiter=delimiter, lineterminator=newline)
-    writer.writerows([header, *table])
+    # With other line ends the writer would leave a carriage return unquoted.
+    quoting = csv.QUOTE_ALL if newline == "\n" else csv.QUOTE_MINIMAL
+    csv.writer(target, delimiter=delimiter, lineterminator=newline, quoting=quoting).writerows([header, *table])
     return target.getvalue().encode()
 
 
@@ -102,9 +94,8 @@ def test_boundaries_do_not_depend_on_the_pieces(
     """Broken quoting too is cut the same in small pieces as in one, whatever the limits: the rows and their offsets
     are equal, and every character is in a row."""
     path = tmp_path_factory.mktemp("pieces") / "a"
-    path.write_bytes(b"x,y\n" + text.encode("utf-8", "surrogateescape"))
+    found = part_of(path, b"x,y\n" + text.encode("utf-8", "surrogateescape"))
     dialect = Dialect(quote=quote, escape=escape, header=("x", "y"))
-    (found,) = extractors.open_source([str(path)]).parts
     part = Part(0, "a", str(path), "", (), found.format, dialect, 0, 0)
 
     def located(size: int) -> list[tuple[int, object, str]]:
@@ -129,11 +120,8 @@ def test_boundaries_do_not_depend_on_the_pieces(
 def test_a_block_ends_at_the_first_record_end_after_its_size(tmp_path: Path) -> None:
     """A block holds the records that start in its range, the header none."""
     part = part_of(tmp_path / "a", b'a,b\n1,2\n3,"4\n5"\n6,7\n8,9\n')
-    assert [(block.offset, block.length) for block in extractors.blocks(part, block_bytes=8)] == [
-        (4, 4),
-        (8, 8),
-        (16, 8),
-    ]
+    places = [(block.offset, block.length) for block in extractors.blocks(part, block_bytes=8)]
+    assert places == [(4, 4), (8, 8), (16, 8)]
     assert {block.content for block in extractors.blocks(part)} == {None}
 
 
@@ -142,10 +130,9 @@ def test_a_blank_cell_is_missing(tmp_path: Path, broken: bytes) -> None:
     """A cell without a character, in quotes or not, is no member of its record, unless blanks are values; the content
     that a uuid is made of is the same."""
     part = part_of(tmp_path / "a", b"a,b,c\n" + broken + b'1,,""\n,"",\n')
-    (block,) = extractors.blocks(part)
 
     def taken(blanks: bool) -> tuple[list[object], list[bytes]]:
-        rows = extractors.rows(part, block, blanks=blanks)
+        (rows,) = all_rows(part, blanks=blanks)
         found = [(row, rows.canonical(at)) for at, row in enumerate(rows) if isinstance(row, dict)]
         return [row for row, _ in found], [content for _, content in found]
 
@@ -219,8 +206,7 @@ def test_a_row_has_one_outcome_and_its_neighbours_are_read(tmp_path: Path, name:
     row, outcome = ROWS[name]
     part = part_of(tmp_path / "a", b"a,b\n" + b"3,4\n" * 3 + row + b"\n\n5,6\n")
     assert read(part) == [["3", "4"]] * 3 + [outcome, ["5", "6"]]
-    (block,) = extractors.blocks(part)
-    rows = extractors.rows(part, block)
+    (rows,) = all_rows(part)
     assert rows.offset(3) == 16
     assert rows.text(3) == row.removesuffix(b"\r").decode("utf-8", "backslashreplace")
     assert rows.offset(4) == 16 + len(row) + 2
@@ -230,13 +216,11 @@ def test_an_unclosed_quote_takes_no_other_row_with_it(tmp_path: Path) -> None:
     """A quote that nothing closes up to the end of the file breaks the row of its own line alone."""
     part = part_of(tmp_path / "a", b'a,b\n1,2\n3,"4\n5,6\n7,8\n')
     assert read(part) == [["1", "2"], "bad_csv_row", ["5", "6"], ["7", "8"]]
-    (block,) = extractors.blocks(part)
-    rows = extractors.rows(part, block)
+    (rows,) = all_rows(part)
     assert (rows.offset(1), rows.text(1), rows.offset(2)) == (8, '3,"4', 13)
     assert [row.detail for row in rows if isinstance(row, BrokenRow)] == [csv_records.UNCLOSED]
-    part = part_of(tmp_path / "a", b'a,b,c\n1,"2\n3\n4"\n5,6,7\n')
-    (block,) = extractors.blocks(part)
-    found = [row.detail for row in extractors.rows(part, block) if isinstance(row, BrokenRow)]
+    (rows,) = all_rows(part_of(tmp_path / "a", b'a,b,c\n1,"2\n3\n4"\n5,6,7\n'))
+    found = [row.detail for row in rows if isinstance(row, BrokenRow)]
     assert found == ["2 cells over 3 lines; the header has 3"]
 
 
@@ -319,8 +303,7 @@ def test_column_names_are_told_apart(tmp_path: Path) -> None:
 def test_content_is_given_back_whatever_was_done_to_the_record(tmp_path: Path) -> None:
     """The canonical text is of the row as read, for the row just read and for any other."""
     part = part_of(tmp_path / "a", b"b,a\n1,2\n3,\n")
-    (block,) = extractors.blocks(part)
-    rows = extractors.rows(part, block)
+    (rows,) = all_rows(part)
     found = []
     for number, row in enumerate(rows):
         assert not isinstance(row, BrokenRow)

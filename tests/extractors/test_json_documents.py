@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from msgspec import Raw
 
 from pipeline import extractors
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.extractors.json_scanner import Scanner, ends_well
-from pipeline.models import BrokenRow, Part
+from pipeline.models import Part
+from tests.support import parts
+from tests.support.parts import located
 
 
 def part_of(path: Path, content: bytes, rules: FileRules = NO_RULES) -> tuple[Part, list[str]]:
@@ -26,26 +27,16 @@ def part_of(path: Path, content: bytes, rules: FileRules = NO_RULES) -> tuple[Pa
     return part, [note.detail for note in source.notes]
 
 
-def read(part: Part, size: int = 1 << 22) -> list[tuple[int, Any]]:
-    """Each row as (offset, code or members as text)."""
-    found: list[tuple[int, Any]] = []
-    for block in extractors.blocks(part, block_bytes=size):
-        rows = extractors.rows(part, block)
-        for number, row in enumerate(rows):
-            if isinstance(row, BrokenRow):
-                found.append((rows.offset(number), row.code))
-            else:
-                texts = {key: bytes(value).decode() for key, value in row.items() if type(value) is Raw}
-                found.append((rows.offset(number), texts))
-    return found
+def read(part: Part, size: int = 1 << 22) -> list[Any]:
+    """Each row as its members as JSON texts, or as its code."""
+    return [row for _, row in located(part, block_bytes=size)]
 
 
 def lines_of(path: Path, rows: list[str]) -> list[Any]:
     """The rows of the same records as JSON lines."""
-    path.write_text("\n".join(rows) + "\n", "utf-8")
-    (part,) = extractors.open_source([str(path)]).parts
+    part = parts.part_of(path, "".join(f"{row}\n" for row in rows).encode())
     assert part.format == "jsonl"
-    return [row for _, row in read(part)]
+    return read(part)
 
 
 ROWS = [
@@ -68,6 +59,12 @@ LAYOUTS = {
 }
 
 
+SEVERAL = (
+    "two lists", "objects over several lines", "pages one after another", "an empty page between",
+    "rows of a list without its brackets",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("size", [1, 7, 1 << 22])
 def test_a_document_has_the_rows_of_its_json_lines(tmp_path: Path, name: str, size: int) -> None:
@@ -75,7 +72,7 @@ def test_a_document_has_the_rows_of_its_json_lines(tmp_path: Path, name: str, si
     content = LAYOUTS[name].encode()
     part, _ = part_of(tmp_path / "a.json", content)
     assert part.format == "json"
-    found = read(part, size)
+    found = located(part, block_bytes=size)
     assert [row for _, row in found] == lines_of(tmp_path / "b", ROWS)
     assert all(content[at : at + 1] == b"{" for at, _ in found)
     assert sorted({at for at, _ in found}) == [at for at, _ in found]
@@ -88,19 +85,14 @@ def test_a_document_in_a_container_or_another_encoding(tmp_path: Path) -> None:
         (gzip.compress(text.encode()), text.encode("utf-8-sig"), text.encode("utf-16"), b"\n" + text.encode())
     ):
         part, _ = part_of(tmp_path / f"{number}.json", content)
-        assert [row for _, row in read(part)] == lines_of(tmp_path / "b", ROWS)
+        assert read(part) == lines_of(tmp_path / "b", ROWS)
 
 
 def test_items_that_are_no_objects_are_rejected(tmp_path: Path) -> None:
     """Each by itself, and so are a broken object and two values without a comma."""
     content = b'[{"a":1},\n 7, null, "x", [{"b":2}],\n {"a" 1}, {"a":1 2}, {"a":3} {"a":4}, {"a":"x\ny"}, {"a":5}]'
     part, _ = part_of(tmp_path / "a.json", content)
-    assert [row for _, row in read(part)] == [{"a": "1"}, *["bad_json"] * 8, {"a": "5"}]
-
-
-SEVERAL = {"two lists", "objects over several lines", "pages one after another", "an empty page between"}
-SEVERAL.add("rows of a list without its brackets")
-"""Layouts of several documents."""
+    assert read(part) == [{"a": "1"}, *["bad_json"] * 8, {"a": "5"}]
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -111,12 +103,12 @@ def test_a_document_that_is_cut_is_named(tmp_path: Path, name: str) -> None:
         path = tmp_path / "a.json"
         path.write_bytes(content[:cut])
         try:
-            parts = extractors.open_source([str(path)]).parts
-            found = sum(isinstance(row, dict) for part in parts for _, row in read(part, 9))
+            opened = extractors.open_source([str(path)]).parts
+            found = sum(isinstance(row, dict) for part in opened for row in read(part, 9))
         except UnreadableExport as error:
             assert error.path == "a.json"  # noqa: PT017
         else:
-            assert name in SEVERAL or parts[0].format == "jsonl"
+            assert name in SEVERAL or opened[0].format == "jsonl"
             assert found <= len(ROWS)
 
 
@@ -134,9 +126,7 @@ def test_a_document_that_is_cut_is_named(tmp_path: Path, name: str) -> None:
 )
 def test_what_is_between_rows_is_json(tmp_path: Path, content: bytes, cause: str) -> None:
     """Anything else stops with its byte, because rows after it could be lost."""
-    path = tmp_path / "a.json"
-    path.write_bytes(content)
-    part = extractors.open_source([str(path)]).parts[0]
+    part, _ = part_of(tmp_path / "a.json", content)
     assert part.format == "json"
     with pytest.raises(UnreadableExport, match=cause):
         read(part)
@@ -148,10 +138,10 @@ def test_the_list_of_a_page_is_reported_with_what_is_not_read(tmp_path: Path) ->
     part, notes = part_of(tmp_path / "a.json", page)
     assert notes == ["read as pages: the rows are the items of 'events'; not read: total, users"]
     assert extractors.describe(part) == "JSON, rows in 'events'"
-    assert [row for _, row in read(part)] == [{"id": "2"}, {"id": "3"}]
-    assert read(part_of(tmp_path / "a.json", page, FileRules(rows="none"))[0])[0][1]["total"] == "2"
+    assert read(part) == [{"id": "2"}, {"id": "3"}]
+    assert read(part_of(tmp_path / "a.json", page, FileRules(rows="none"))[0])[0]["total"] == "2"
     part, notes = part_of(tmp_path / "a.json", page, FileRules(rows="users"))
-    assert [row for _, row in read(part)] == [{"id": "1"}]
+    assert read(part) == [{"id": "1"}]
     assert notes == ["read as pages: the rows are the items of 'users'; not read: total, events"]
 
 
@@ -160,7 +150,7 @@ def test_an_object_with_a_list_of_its_own_is_a_row(tmp_path: Path) -> None:
     content = b'{\n"event": "order",\n"products": [\n{"id": 1}\n]\n}\n{\n"event": "view"\n}\n'
     part, notes = part_of(tmp_path / "a.json", content)
     assert notes == []
-    assert [row for _, row in read(part)] == [{"event": '"order"', "products": '[{"id":1}]'}, {"event": '"view"'}]
+    assert read(part) == [{"event": '"order"', "products": '[{"id":1}]'}, {"event": '"view"'}]
 
 
 def test_a_page_on_one_line_is_a_row_of_json_lines_unless_its_list_is_named(tmp_path: Path) -> None:
@@ -168,7 +158,7 @@ def test_a_page_on_one_line_is_a_row_of_json_lines_unless_its_list_is_named(tmp_
     content = b'{"page":0,"results":[{"id":1},{"id":2}]}\n{"page":1,"results":[{"id":3}]}\n'
     assert part_of(tmp_path / "a.json", content)[0].format == "jsonl"
     part, _ = part_of(tmp_path / "a.json", content, FileRules(rows="results"))
-    assert [row for _, row in read(part)] == [{"id": "1"}, {"id": "2"}, {"id": "3"}]
+    assert read(part) == [{"id": "1"}, {"id": "2"}, {"id": "3"}]
 
 
 _JSON = st.recursive(
@@ -194,7 +184,7 @@ def test_any_list_has_its_items_as_rows(
     part, _ = part_of(path, json.dumps(items, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "replace"))
     if part.format == "jsonl":  # a list on one line of a file of one line
         return
-    found = [row for _, row in read(part, size)]
+    found = read(part, size)
     expected = [
         {key: json.dumps(value, separators=(",", ":"), ensure_ascii=ascii_only) for key, value in item.items()}
         for item in items

@@ -12,56 +12,25 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import Raw
 
 from pipeline import extractors
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import line_blocks
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.models import Block, BrokenRow, Part
+from tests.support.parts import all_rows, located, part_of
 
 GOOD = b'{"event":"a","n":1}'
-
-
-def part_of(path: Path, content: bytes) -> Part:
-    path.write_bytes(content)
-    (part,) = extractors.open_source([str(path)]).parts
-    return part
-
-
-def read(part: Part, size: int = 1 << 22) -> list[Any]:
-    """Each row as (offset, code or members as text)."""
-    found: list[Any] = []
-    for block in extractors.blocks(part, block_bytes=size):
-        rows = extractors.rows(part, block)
-        for number, row in enumerate(rows):
-            if isinstance(row, BrokenRow):
-                found.append((rows.offset(number), row.code, rows.text(number)))
-            else:
-                members = {
-                    key: bytes(value).decode() if isinstance(value, Raw) else value for key, value in row.items()
-                }
-                found.append((rows.offset(number), members))
-    return found
-
-
-def starts(content: bytes) -> list[int]:
-    """Where each line begins, the plain way."""
-    found, at = [], 0
-    for line in content.split(b"\n"):
-        if at < len(content):
-            found.append(at)
-        at += len(line) + 1
-    return found
 
 
 def expected_blocks(content: bytes, size: int) -> list[tuple[int, int]]:
     """The rule itself: a line belongs to the block of the range that its first byte lies in."""
     begins: dict[int, int] = {}
-    for start in starts(content):
-        begins.setdefault(start // size, start)
-    edges = [*begins.values(), len(content)]
-    return [(start, end - start) for start, end in pairwise(edges)]
+    at = 0
+    for line in content.splitlines(keepends=True):
+        begins.setdefault(at // size, at)
+        at += len(line)
+    return [(start, end - start) for start, end in pairwise([*begins.values(), len(content)])]
 
 
 def cut(part: Part, size: int) -> list[tuple[int, int]]:
@@ -76,10 +45,9 @@ def test_blocks_hold_the_lines_that_start_in_their_range(
     """Boundaries are a function of the content: the same by seeking in a file and by streaming a gzip."""
     content = b"\n".join(b'{"x":"%s"}' % (b"y" * length) for length in lengths) + (b"\n" if ended else b"")
     folder = tmp_path_factory.mktemp("cut")
-    plain = part_of(folder / "plain", content)
-    packed = part_of(folder / "packed", gzip.compress(content))
-    assert cut(plain, size) == expected_blocks(content, size)
-    assert cut(packed, size) == expected_blocks(content, size)
+    expected = expected_blocks(content, size)
+    assert cut(part_of(folder / "plain", content), size) == expected
+    assert cut(part_of(folder / "packed", gzip.compress(content)), size) == expected
 
 
 def test_blocks_are_numbered_without_gaps_and_name_their_part(tmp_path: Path) -> None:
@@ -99,10 +67,10 @@ def test_blocks_are_numbered_without_gaps_and_name_their_part(tmp_path: Path) ->
 def test_lines_are_read_in_every_form(tmp_path: Path, content: bytes, expected: list[Any]) -> None:
     """The last newline may be missing, a byte order mark belongs to no row, and UTF-16 is read like any other; half a
     character at its end means that the file is not whole."""
-    assert read(part_of(tmp_path / "a", content), 4) == expected
+    assert located(part_of(tmp_path / "a", content), block_bytes=4) == expected
     if content.startswith(b"\xff\xfe"):
         with pytest.raises(UnreadableExport, match="cut short"):
-            read(part_of(tmp_path / "a", content[:-1]))
+            located(part_of(tmp_path / "a", content[:-1]))
 
 
 OUTCOMES: dict[str, tuple[bytes, str | None]] = {
@@ -140,15 +108,16 @@ def test_a_row_has_one_outcome_and_its_neighbours_are_read(tmp_path: Path, name:
     """A broken row is a reject with its code, offset and text; the rows beside it are untouched."""
     row, code = OUTCOMES[name]
     part = part_of(tmp_path / "a", GOOD + b"\n" + row + b"\n\n" + GOOD + b"\n")
-    first, middle, last = read(part)
+    first, (offset, found), last = located(part)
     assert first == (0, {"event": '"a"', "n": "1"})
     assert last == (len(GOOD) + len(row) + 3, {"event": '"a"', "n": "1"})
-    assert middle[0] == len(GOOD) + 1
+    assert offset == len(GOOD) + 1
     if code:
-        assert middle[1:] == (code, row.decode("utf-8", "backslashreplace"))
+        (rows,) = all_rows(part)
+        assert (found, rows.text(1)) == (code, row.decode("utf-8", "backslashreplace"))
     else:
-        assert list(middle[1]) == ["a"]
-        assert name != "duplicate key" or middle[1] == {"a": "2"}
+        assert list(found) == ["a"]
+        assert name != "duplicate key" or found == {"a": "2"}
 
 
 @pytest.mark.parametrize("observe", [False, True])

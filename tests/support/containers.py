@@ -16,6 +16,7 @@ import zstandard
 
 from pipeline import extractors
 from pipeline.models import Block
+from tests.support.parts import opened
 
 CONTENT = b"".join(b'{"event":"e%d","properties":{"x":"%s"}}\n' % (n, b"y" * (n % 97)) for n in range(3000))
 
@@ -63,29 +64,15 @@ PACKED: dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...]]] = {
     "tar": (lambda data: tarred({"x": data}), ("tar",)),
     "tar in gzip": (lambda data: gzip.compress(tarred({"x": data})), ("gzip", "tar")),
     "tar in zstd": (lambda data: zstandard.compress(tarred({"x": data})), ("zstd", "tar")),
-    "gzip in tar in gzip": (
-        lambda data: gzip.compress(tarred({"x": gzip.compress(data)})),
-        ("gzip", "tar", "gzip"),
-    ),
+    "gzip in tar in gzip": (lambda data: gzip.compress(tarred({"x": gzip.compress(data)})), ("gzip", "tar", "gzip")),
 }
 
 
-def contents(path: Path, size: int = SMALL) -> list[Block]:
-    (part,) = extractors.open_source([str(path)]).parts
-    return list(extractors.blocks(part, block_bytes=size))
-
-
-def joined(path: Path) -> bytes:
-    return b"".join(block.content or b"" for block in contents(path))
+def contents(path: Path) -> list[Block]:
+    return list(extractors.blocks(opened(path), block_bytes=SMALL))
 
 
 TRUNCATED = ["gzip", "zstd", "bzip2", "xz", "tar", "tar in gzip", "zip", "stored zip", "zip of gzip"]
-
-
-def rows_of(path: Path) -> list[bytes]:
-    """The lines of all parts of an export."""
-    parts = extractors.open_source([str(path)]).parts
-    return [line for part in parts for block in extractors.blocks(part) for line in (block.content or b"").splitlines()]
 
 
 _LINES = CONTENT.splitlines(keepends=True)
