@@ -1,12 +1,9 @@
-"""A delimited file without a header: found out, never read as if its first row were names. Its columns come from a
-mapping, or from a file beside it."""
+"""A delimited file without a header: found out, and read with the columns of a mapping or of a file beside it."""
 
 from __future__ import annotations
 
 import gzip
-import io
 import json
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,8 @@ from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.models import BrokenRow, Part
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from tests.support.containers import tarred
+from tests.support.parts import all_rows, part_of
 
 ROWS = "u-1,Signup,2023-01-02T03:04:05Z\nu-2,Login,2023-01-03T03:04:05Z\n"
 NAMES = ("--set", "event=column_2", "--set", "distinct_id=column_1", "--set", "timestamp=column_3")
@@ -55,9 +54,7 @@ def opened(path: Path, content: str, header: str = "") -> tuple[Part, list[str]]
 
 
 def rows_of(part: Part, size: int = 1 << 22, blanks: bool = True) -> list[Any]:
-    """The rows of a part, for a size of block."""
-    of_blocks = (extractors.rows(part, block, blanks=blanks) for block in extractors.blocks(part, block_bytes=size))
-    return [row for rows in of_blocks for row in rows]
+    return [row for rows in all_rows(part, blanks=blanks, block_bytes=size) for row in rows]
 
 
 def rows_without_blanks(part: Part, size: int = 1 << 22) -> list[Any]:
@@ -94,13 +91,9 @@ def test_names_are_names(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("written", ["utf-8", "utf-8-sig", "utf-16", "gzip"])
 def test_no_row_is_lost_without_a_header(tmp_path: Path, size: int, written: str) -> None:
     """The first row is in the first block, behind a byte order mark too, in a container or not."""
-    path = tmp_path / "a"
-    path.write_bytes(gzip.compress(ROWS.encode()) if written == "gzip" else ROWS.encode(written))
-    (part,) = extractors.open_source([str(path)]).parts
-    rows = rows_of(part, size)
-    assert [row["column_1"] for row in rows if not isinstance(row, BrokenRow)] == ["u-1", "u-2"]
-    block = next(extractors.blocks(part))
-    assert extractors.rows(part, block).offset(0) == (3 if written == "utf-8-sig" else 0)
+    part = part_of(tmp_path / "a", gzip.compress(ROWS.encode()) if written == "gzip" else ROWS.encode(written))
+    assert [row["column_1"] for row in rows_of(part, size)] == ["u-1", "u-2"]
+    assert all_rows(part)[0].offset(0) == (3 if written == "utf-8-sig" else 0)
 
 
 def test_a_plan_stops_at_a_file_without_a_header(call: Any, tmp_path: Path) -> None:
@@ -114,9 +107,8 @@ def test_a_plan_stops_at_a_file_without_a_header(call: Any, tmp_path: Path) -> N
     assert printed.two_lines[0] == (
         "Error: rows.csv seems to have no header: column 3 of its first row, '2023-01-02T03:04:05Z', is a time"
     )
-    assert "--set header=no" in printed.two_lines[1]
-    assert "column_1" in printed.two_lines[1]
-    assert "--set header=yes" in printed.two_lines[1]
+    for word in ("--set header=no", "column_1", "--set header=yes"):
+        assert word in printed.two_lines[1]
     printed = call("plan", path, *where, *NAMES, "--set", "header=no", "--json")
     assert (printed.code, printed.json["rows"]["mapped"]) == (0, 2)
     (part,) = transform_config_for(*open_plan(tmp_path / "plan")).parts
@@ -140,9 +132,8 @@ def test_a_survey_shows_the_same(call: Any, tmp_path: Path) -> None:
 
 
 ENRICHED = ("app_id", "platform", "collector_tstamp", "event_id", *(f"field_{at}" for at in range(5, 132)))
-SNOWPLOW = FileRules(
-    columns=ENRICHED, like={"event_id": "uuid", "collector_tstamp": "time"}, delimiter="\t", quotes="none"
-)
+LIKE = {"event_id": "uuid", "collector_tstamp": "time"}
+SNOWPLOW = FileRules(columns=ENRICHED, like=LIKE, delimiter="\t", quotes="none")
 UUID = "c6ef3124-b53a-4b13-a233-0088f79dcbcb"
 ADOBE = FileRules(
     columns_from="column_headers.tsv", delimiter="\t", quotes="none", escape="\\", encoding="iso-8859-1",
@@ -169,9 +160,8 @@ def opened_by(path: Path, rules: FileRules) -> list[Part]:
 @pytest.mark.parametrize("size", [100, 1 << 22])
 def test_a_file_without_header_has_the_columns_of_its_mapping(tmp_path: Path, rules: FileRules, size: int) -> None:
     """131 fields, no quotes, empty means null; where no mapping is chosen the only layout that fits is taken."""
-    (tmp_path / "a.tsv.gz").write_bytes(
-        gzip.compress(enriched('"not quoted', '{"k":"v"}') + enriched() * 19 + b"short\n")
-    )
+    content = enriched('"not quoted', '{"k":"v"}') + enriched() * 19 + b"short\n"
+    (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(content))
     (part,) = opened_by(tmp_path / "a.tsv.gz", rules)
     first, second, *_, third = rows_without_blanks(part, size)
     assert first == {
@@ -217,11 +207,7 @@ EXPECTED = [
 
 
 def tar(path: Path, **members: bytes) -> None:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in members.items():
-            entry = tarfile.TarInfo(f"./{name}.tsv")
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
+    path.write_bytes(gzip.compress(tarred({f"./{name}.tsv": content for name, content in members.items()})))
 
 
 @pytest.mark.parametrize("rules", [ADOBE, FileRules(layouts=(ADOBE, SNOWPLOW))])
@@ -259,10 +245,8 @@ def test_utf16_with_a_byte_order_mark(tmp_path: Path) -> None:
     text = 'idVisit,actionDetails,stadt\n1,"a, b",Zürich\n2,,\n'
     (tmp_path / "a.csv").write_bytes(b"\xff\xfe" + text.encode("utf-16-le"))
     (part,) = opened_by(tmp_path / "a.csv", NO_RULES)
-    assert rows_without_blanks(part, 10) == [
-        {"idVisit": "1", "actionDetails": "a, b", "stadt": "Zürich"},
-        {"idVisit": "2"},
-    ]
+    first = {"idVisit": "1", "actionDetails": "a, b", "stadt": "Zürich"}
+    assert rows_without_blanks(part, 10) == [first, {"idVisit": "2"}]
 
 
 def test_a_mapping_with_columns_is_recognised_and_planned(tmp_path: Path) -> None:
@@ -283,6 +267,4 @@ def test_a_mapping_with_columns_is_recognised_and_planned(tmp_path: Path) -> Non
     options = PlanOptions(mapping=str(tmp_path / "acme.yaml"), workers=0, as_of=1_767_225_600_000_000)
     plan = plan_export(str(tmp_path / "export"), tmp_path / "plan", options)
     assert (plan.rows.read, plan.rows.mapped) == (1, 1)
-    assert [(code, where) for code, where, _ in plan.notices if code == "left_out_file"] == [
-        ("left_out_file", "bad.tsv")
-    ]
+    assert [where for code, where, _ in plan.notices if code == "left_out_file"] == ["bad.tsv"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import decimal
 import gzip
-import io
 import json
 import math
 import subprocess
 import sys
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,18 @@ from pyarrow import orc
 from pipeline import extractors
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.parquet_values import ColumnReader
-from pipeline.extractors.rows import Rows
 from pipeline.models import BrokenRow, Part
 from pipeline.values import canonical
+from tests.support import parts
+from tests.support.containers import zipped
+from tests.support.parts import all_rows, opened, values
 
 D = decimal.Decimal
 
 
 def part_of(path: Path, table: pa.Table, **options: Any) -> Part:
     pq.write_table(table, path, **options)
-    (part,) = extractors.open_source([str(path)]).parts
-    return part
-
-
-def all_rows(part: Part, size: int = 5000) -> list[Rows]:
-    return [extractors.rows(part, block) for block in extractors.blocks(part, block_rows=size)]
+    return opened(path)
 
 
 def nested(levels: int) -> pa.Array:
@@ -44,19 +40,6 @@ def nested(levels: int) -> pa.Array:
     for _ in range(levels):
         kind, value = pa.list_(kind), [value]
     return pa.array([value], kind)
-
-
-def values(path: Path, column: pa.Array) -> list[Any]:
-    """The column's values as a record has them: JSON texts as ("json", text), broken rows as their code."""
-    found: list[Any] = []
-    for rows in all_rows(part_of(path, pa.table({"x": column}))):
-        for row in rows:
-            if isinstance(row, BrokenRow):
-                found.append(row.code)
-            else:
-                value = row["x"]
-                found.append(("json", bytes(value).decode()) if isinstance(value, Raw) else value)
-    return found
 
 
 TABLE: dict[str, tuple[pa.Array, list[Any]]] = {
@@ -69,6 +52,7 @@ TABLE: dict[str, tuple[pa.Array, list[Any]]] = {
     "half float": (pa.array([0.5, 3.14, math.nan, None], pa.float16()), [0.5, 3.14, None, None]),
     "infinity": (pa.array([math.inf, 1.0, -math.inf]), ["bad_value", 1.0, "bad_value"]),
     "string": (pa.array(["é\u2028", "", None]), ["é\u2028", "", None]),
+    "string that is not UTF-8": (pa.array([b"a", b"\xff"]).view(pa.string()), ["a", "bad_utf8"]),
     "large string": (pa.array(["a", None], pa.large_string()), ["a", None]),
     "dictionary": (pa.array(["a", "b", None, "a"]).dictionary_encode(), ["a", "b", None, "a"]),
     "decimal": (
@@ -128,20 +112,13 @@ TABLE: dict[str, tuple[pa.Array, list[Any]]] = {
         pa.array([[("k", 1), ("l", None)], [], None], pa.map_(pa.string(), pa.int64())),
         [("json", '{"k":1,"l":null}'), ("json", "{}"), None],
     ),
-    "map with numbers as keys": (
-        pa.array([[(5, True)]], pa.map_(pa.int32(), pa.bool_())),
-        [("json", '{"5":true}')],
-    ),
+    "map with numbers as keys": (pa.array([[(5, True)]], pa.map_(pa.int32(), pa.bool_())), [("json", '{"5":true}')]),
     "list of structs of decimals and times": (
         pa.array(
             [[{"d": D("1.10"), "t": 0}], None, [{"d": None, "t": None}, None]],
             pa.list_(pa.struct([("d", pa.decimal128(5, 2)), ("t", pa.timestamp("us", "UTC"))])),
         ),
-        [
-            ("json", '[{"d":1.10,"t":"1970-01-01T00:00:00.000000Z"}]'),
-            None,
-            ("json", '[{"d":null,"t":null},null]'),
-        ],
+        [("json", '[{"d":1.10,"t":"1970-01-01T00:00:00.000000Z"}]'), None, ("json", '[{"d":null,"t":null},null]')],
     ),
     "map of lists": (
         pa.array([[("k", ["a", None])], [("k", None), ("l", [])]], pa.map_(pa.string(), pa.list_(pa.string()))),
@@ -156,7 +133,7 @@ TABLE: dict[str, tuple[pa.Array, list[Any]]] = {
 def test_a_type_becomes_its_value(tmp_path: Path, name: str) -> None:
     """Each type follows the table of `pipeline.extractors.parquet_values`, exactly."""
     column, expected = TABLE[name]
-    found = values(tmp_path / "a", column)
+    found = values(part_of(tmp_path / "a", pa.table({"x": column})))
     assert found == expected
     assert [type(value) for value in found] == [type(value) for value in expected]
 
@@ -180,33 +157,17 @@ def test_reading_leaves_pandas_out(tmp_path: Path) -> None:
     assert done.stdout == f"{count} False\n"
 
 
-def test_nan_is_absent_and_warned_of(tmp_path: Path) -> None:
-    """NaN is no JSON number: it is read as absent, with a warning that names row and column."""
-    table = pa.table({"x": [1.0, math.nan, None], "y": pa.array([[1.0], [2.0, 3.0], [math.nan, 4.0]])})
+def test_what_an_object_of_json_cannot_hold_is_warned_of(tmp_path: Path) -> None:
+    """NaN is no number of JSON and is read as absent; an object has each key once, and the last value wins. The warning
+    names row and column."""
+    keys = pa.array([[("a", 1)], [("k", 1), ("k", 2)], []], pa.map_(pa.string(), pa.int64()))
+    table = pa.table({"x": [1.0, math.nan, None], "y": [[1.0], [2.0, 3.0], [math.nan, 4.0]], "z": keys})
     (rows,) = all_rows(part_of(tmp_path / "a", table))
     records = [row for row in rows if not isinstance(row, BrokenRow)]
     assert [row["x"] for row in records] == [1.0, None, None]
-    assert records[2]["y"] == Raw(b"[null,4.0]")
-    assert [(row, code) for row, code, _ in rows.warnings] == [(1, "nan_value"), (2, "nan_value")]
-
-
-def test_a_repeated_map_key_is_warned_of(tmp_path: Path) -> None:
-    """An object has each key once: the last value wins, with a warning."""
-    column = pa.array([[("a", 1)], [("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))
-    (rows,) = all_rows(part_of(tmp_path / "a", pa.table({"x": column})))
-    records = [row for row in rows if not isinstance(row, BrokenRow)]
-    assert records[1]["x"] == Raw(b'{"k":2}')
-    assert [(row, code) for row, code, _ in rows.warnings] == [(1, "duplicate_key")]
-
-
-def test_text_that_is_not_utf8_rejects_its_row(tmp_path: Path) -> None:
-    """A text column with invalid bytes loses that row alone."""
-    broken = pa.Array.from_buffers(
-        pa.string(),
-        2,
-        [None, pa.py_buffer(b"\x00\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"), pa.py_buffer(b"a\xff")],
-    )
-    assert values(tmp_path / "a", broken) == ["a", "bad_utf8"]
+    assert (records[2]["y"], records[1]["z"]) == (Raw(b"[null,4.0]"), Raw(b'{"k":2}'))
+    told = [(row, code, detail[0]) for row, code, detail in rows.warnings]
+    assert told == [(1, "duplicate_key", "z"), (1, "nan_value", "x"), (2, "nan_value", "y")]
 
 
 def test_blocks_are_rows_of_one_row_group(tmp_path: Path) -> None:
@@ -221,32 +182,21 @@ def test_blocks_are_rows_of_one_row_group(tmp_path: Path) -> None:
     assert extractors.rows(part, blocks[3]).offset(2) == 12
 
 
-@pytest.mark.parametrize("kind", ["gzip", "zip"])
-def test_a_packed_parquet_file_is_read(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "pack"), [("gzip", gzip.compress), ("zip", zipped)])
+def test_a_packed_parquet_file_is_read(tmp_path: Path, kind: str, pack: Callable[[bytes], bytes]) -> None:
     """Parquet inside a container gives the blocks of the plain file."""
-    target = io.BytesIO()
-    pq.write_table(pa.table({"x": [1, 2, 3]}), target)
-    if kind == "gzip":
-        (tmp_path / "a").write_bytes(gzip.compress(target.getvalue()))
-    else:
-        with zipfile.ZipFile(tmp_path / "a", "w") as archive:
-            archive.writestr("x.parquet", target.getvalue())
-    (part,) = extractors.open_source([str(tmp_path / "a")]).parts
+    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "plain")
+    part = parts.part_of(tmp_path / "a", pack((tmp_path / "plain").read_bytes()))
     assert (part.format, part.codecs) == ("parquet", (kind,))
     assert [row for rows in all_rows(part) for row in rows] == [{"x": 1}, {"x": 2}, {"x": 3}]
 
 
 def test_a_damaged_page_is_told(tmp_path: Path) -> None:
     """Damage in the middle of a file is an unreadable export, also halfway; so is a file without its end."""
-    pq.write_table(
-        pa.table({"x": [str(n) * 50 for n in range(2000)]}), tmp_path / "a", compression="gzip", use_dictionary=False
-    )
-    (part,) = extractors.open_source([str(tmp_path / "a")]).parts
-    damaged = bytearray((tmp_path / "a").read_bytes())
-    for at in range(200, 260):
-        damaged[at] ^= 0xFF
+    table = pa.table({"x": [str(n) * 50 for n in range(2000)]})
+    part = part_of(tmp_path / "a", table, compression="gzip", use_dictionary=False)
     whole = (tmp_path / "a").read_bytes()
-    (tmp_path / "a").write_bytes(damaged)
+    (tmp_path / "a").write_bytes(whole[:200] + bytes(byte ^ 0xFF for byte in whole[200:260]) + whole[260:])
     with pytest.raises(UnreadableExport, match="not a whole Parquet file"):
         list(extractors.blocks(part))
     (tmp_path / "a").write_bytes(whole[:-20])
@@ -282,16 +232,19 @@ def test_a_row_as_text_and_as_content(tmp_path: Path) -> None:
     assert rows.canonical(0) == canonical({"a": "x", "b": Raw(b"1.10")})
 
 
-@pytest.mark.parametrize("name", ["list", "struct", "map", "fixed-size list", "double"])
-def test_a_slice_of_a_column_is_its_rows(name: str) -> None:
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[9.0], [1.0, math.nan], None, [2.0]]),
+        pa.array([{"a": 9.0}, {"a": math.nan}, None, {"a": 2.0}]),
+        pa.array([[("k", 9.0)], [("k", math.nan)], None, []], pa.map_(pa.string(), pa.float64())),
+        pa.array([[9.0], [math.nan], None, [2.0]], pa.list_(pa.float64(), 1)),
+        pa.array([9.0, math.nan, None, 2.0]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_slice_of_a_column_is_its_rows(column: pa.Array) -> None:
     """A column that does not begin at its buffers' beginning gives its own rows, warnings included."""
-    column = {
-        "list": pa.array([[9.0], [1.0, math.nan], None, [2.0]]),
-        "struct": pa.array([{"a": 9.0}, {"a": math.nan}, None, {"a": 2.0}]),
-        "map": pa.array([[("k", 9.0)], [("k", math.nan)], None, []], pa.map_(pa.string(), pa.float64())),
-        "fixed-size list": pa.array([[9.0], [math.nan], None, [2.0]], pa.list_(pa.float64(), 1)),
-        "double": pa.array([9.0, math.nan, None, 2.0]),
-    }[name]
     whole, part = ColumnReader(), ColumnReader()
     assert part.values("x", column.slice(1, 3)) == whole.values("x", column)[1:]
     assert [(row + 1, code, said) for row, code, said in part.warnings] == whole.warnings != []
@@ -299,29 +252,21 @@ def test_a_slice_of_a_column_is_its_rows(name: str) -> None:
 
 OF_ORC = pa.table(
     {
-        "id": pa.array(range(100), pa.int64()),
+        "id": list(range(100)),
         "s": [f"é{number % 7}" if number % 3 else None for number in range(100)],
         "t": pa.array(range(100), pa.timestamp("ns")),
-        "d": pa.array([decimal.Decimal("1.10")] * 100, pa.decimal128(10, 2)),
+        "d": pa.array([D("1.10")] * 100, pa.decimal128(10, 2)),
         "l": [[number] * (number % 3) for number in range(100)],
-        "st": [{"a": number, "b": None} for number in range(100)],
-    },
-    schema=pa.schema(
-        [
-            ("id", pa.int64()), ("s", pa.string()), ("t", pa.timestamp("ns")), ("d", pa.decimal128(10, 2)),
-            ("l", pa.list_(pa.int64())), ("st", pa.struct([("a", pa.int64()), ("b", pa.string())])),
-        ]
-    ),
-)  # fmt: skip
+        "st": pa.array([{"a": at, "b": None} for at in range(100)], pa.struct([("a", pa.int64()), ("b", pa.string())])),
+    }
+)
 
 
-def texts(path: Path, size: int = 30) -> list[str]:
-    (part,) = extractors.open_source([str(path)]).parts
-    found = []
-    for block in extractors.blocks(part, block_rows=size):
-        rows = extractors.rows(part, block)
+def texts(path: Path) -> list[str]:
+    found: list[str] = []
+    for rows in all_rows(opened(path), block_rows=30):
+        assert rows.offset(0) == len(found)
         found += [rows.text(number) for number, _ in enumerate(rows)]
-        assert rows.offset(0) == block.offset
     return found
 
 

@@ -6,7 +6,6 @@ import gzip
 import io
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,8 @@ import pytest
 from pipeline import extractors
 from pipeline.errors import UnreadableExport, UsageError
 from pipeline.models import Dialect, Notice, Part, Source
+from tests.support.containers import zipped
+from tests.support.parts import part_of
 
 ROW = b'{"event":"a"}\n'
 
@@ -28,14 +29,6 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
-
-
-def zipped(members: dict[str, str]) -> bytes:
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return target.getvalue()
 
 
 def paths(source: Source) -> list[str]:
@@ -66,8 +59,7 @@ def test_files_are_found_in_their_natural_order(tmp_path: Path, names: str, give
 
 def test_a_single_file_shows_its_name(tmp_path: Path) -> None:
     """A part knows the file's name, place, size and time."""
-    write(tmp_path, {"a.json": ROW})
-    (part,) = extractors.open_source([str(tmp_path / "a.json")]).parts
+    part = part_of(tmp_path / "a.json", ROW)
     status = (tmp_path / "a.json").stat()
     assert (part.path, part.file, part.member) == ("a.json", str(tmp_path / "a.json"), "")
     assert (part.bytes, part.mtime_ns, part.digest) == (len(ROW), status.st_mtime_ns, "")
@@ -127,9 +119,8 @@ def test_a_file_given_twice_is_read_once(tmp_path: Path) -> None:
 
 def test_a_copy_of_a_file_is_read_once(tmp_path: Path) -> None:
     """Two files of the same bytes are one part, in an archive too; files of one size with other bytes are two."""
-    write(tmp_path, {"a.json": rows_like(1), "b.json": rows_like(1), "c.json": rows_like(2)})
-    with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
-        archive.writestr("a.json", rows_like(1))
+    files = {"a.json": rows_like(1), "b.json": rows_like(1), "c.json": rows_like(2)}
+    write(tmp_path, {**files, "d.zip": zipped(rows_like(1), name="a.json")})
     source = extractors.open_source([str(tmp_path)])
     assert paths(source) == ["a.json", "c.json"]
     assert codes(source) == [("same_file", "b.json"), ("same_file", "d.zip!a.json")]
@@ -137,19 +128,14 @@ def test_a_copy_of_a_file_is_read_once(tmp_path: Path) -> None:
 
 
 def test_markers_and_hidden_files_are_left_out_and_told(tmp_path: Path) -> None:
-    """What a writer or a desktop leaves beside an export is no part of it."""
+    """What a writer or a desktop leaves beside an export is no part of it. A name alone never hides an export: a marker
+    with a megabyte of rows is a part."""
     left_out = [".DS_Store", ".git/config", "_SUCCESS", "7_2024-01-01_complete", "a.json.crc"]
-    write(tmp_path, dict.fromkeys(left_out, b"x") | {"a.json": ROW})
+    write(tmp_path, dict.fromkeys(left_out, b"x") | {"a.json": ROW, "events_complete": ROW * 10_000})
     source = extractors.open_source([str(tmp_path)])
-    assert paths(source) == ["a.json"]
+    assert paths(source) == ["a.json", "events_complete"]
     assert {code for code, _ in codes(source)} == {"ignored_file"}
     assert len(source.notes) == 5
-
-
-def test_a_large_file_named_like_a_marker_is_read(tmp_path: Path) -> None:
-    """A name alone never hides an export: `events_complete` with a megabyte of rows is a part."""
-    write(tmp_path, {"events_complete": ROW * 10_000})
-    assert paths(extractors.open_source([str(tmp_path)])) == ["events_complete"]
 
 
 @pytest.mark.parametrize("content", [READ_ME, b"\x89PNG\r\n\x1a\n0000", b"%PDF-1.7\n"])
@@ -175,7 +161,7 @@ def test_what_cannot_hold_rows_is_left_out_of_a_folder(tmp_path: Path, content: 
         (bytes(range(1, 32)) * 40, "binary"),
         (b"\x00" * 5000, "zero bytes"),
         (b"event,time\ra,1\rb,2\r", "carriage returns"),
-        (zipped({"[Content_Types].xml": "<Types/>", "word/document.xml": "<document/>"}), "no Excel workbook"),
+        (zipped(b"<Types/>", name="[Content_Types].xml"), "no Excel workbook"),
     ],
 )
 def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes, name: str) -> None:
@@ -183,9 +169,7 @@ def test_a_foreign_file_is_named_with_what_to_do(tmp_path: Path, content: bytes,
     write(tmp_path, {"a.json": ROW, "b.json": content})
     with pytest.raises(UnreadableExport, match=name) as raised:
         extractors.open_source([str(tmp_path)])
-    assert raised.value.path == "b.json"
-    assert raised.value.exit_code == 3
-    assert raised.value.hint
+    assert (raised.value.path, raised.value.exit_code, bool(raised.value.hint)) == ("b.json", 3, True)
 
 
 def test_a_format_is_recognised_by_content(tmp_path: Path) -> None:
@@ -205,9 +189,7 @@ def test_a_part_of_an_unknown_format_is_not_read(tmp_path: Path) -> None:
 
 def test_reports_describe_a_part(tmp_path: Path) -> None:
     """One line says the format, what is unusual about it, and its containers."""
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("a", gzip.compress("event;time\na;1\n".encode("utf-16")))
-    (part,) = extractors.open_source([str(tmp_path / "a.zip")]).parts
+    part = part_of(tmp_path / "a.zip", zipped(gzip.compress("event;time\na;1\n".encode("utf-16"))))
     expected = 'CSV, 2 columns, delimiter ";", utf-16, byte order mark, in gzip in zip'
     assert extractors.describe(part) == expected
 
