@@ -1,39 +1,67 @@
-"""Tools over whole exports: every way out of a tool gives the same events, and what cannot be told stops the plan."""
+"""Tools over whole exports: every form of the same rows gives the same events; what cannot be told stops the plan."""
 
 from __future__ import annotations
 
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import Raw
 
 from pipeline.errors import UnfitExport
-from sample_data.generator import braze, clevertap, mixpanel_warehouse, mparticle, snowplow
+from pipeline.extractors import open_source
+from pipeline.mapper import compile, load
+from pipeline.models import PersonUpdate, SealedOptions
+from pipeline.survey.recognition import guess_mapping
+from sample_data.generator import (
+    braze,
+    clevertap,
+    ga4,
+    heap,
+    matomo,
+    mixpanel_warehouse,
+    mparticle,
+    openpanel,
+    pendo,
+    snowplow,
+    umami,
+)
 from sample_data.generator.spelling import lines, row
 from tests.support.sent_events import planned
 
 
-def buckets(folder: Path) -> Path:
-    """The Avro files of the sample in their folders."""
-    for kind, table in braze.rows().items():
-        path = folder / braze.path_of(kind)
-        path.parent.mkdir(parents=True)
-        path.write_bytes(braze.avro(kind, table))
+def written(folder: Path, files: dict[str, bytes]) -> Path:
+    """The folder with these files in it."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     return folder
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    return write_lines(path, map(json.dumps, rows))
 
 
 def test_both_forms_of_braze_give_the_same_events(tmp_path: Path) -> None:
     """Lines of the connector, its pages and the Avro files: every event with its uuid, and every merge."""
     made = braze.rows()
-    text, page = tmp_path / "lines.jsonl", tmp_path / "page.json"
-    text.write_text("\n".join(braze.connector(made)), encoding="utf-8")
+    text, page = write_lines(tmp_path / "lines.jsonl", braze.connector(made)), tmp_path / "page.json"
     page.write_text('{"events": [\n' + ",\n".join(braze.connector(made)) + "\n]}", encoding="utf-8")
-    expected, events = planned(tmp_path / "avro", [buckets(tmp_path / "bucket")])
+    files = {braze.path_of(kind): braze.avro(kind, table) for kind, table in made.items()}
+    expected, events = planned(tmp_path / "avro", [written(tmp_path / "bucket", files)])
     assert expected.skips == {"duplicate_event": 1}
     assert expected.events.phases["identities"] == 10
     for source, settings in ((text, {}), (page, {"rows": "events"})):
@@ -60,18 +88,14 @@ def test_the_zone_of_clevertap_is_held_against_the_starts_of_sessions(tmp_path: 
     assert [gate.name for gate in plan.gates] == ([] if ready else ["zone"])
 
 
-def as_input(batch: dict[str, Any]) -> dict[str, Any]:
-    """The batch with its identities in the form of the input."""
-    identities = {one["identity_type"]: one["identity"] for one in batch["user_identities"]}
-    return {**batch, "user_identities": identities}
-
-
 def test_every_form_of_mparticle_gives_the_same_events(tmp_path: Path) -> None:
     """Lines, one document with a list of all batches, and the identities of the input."""
-    text, document, inputs = tmp_path / "a.jsonl", tmp_path / "b.json", tmp_path / "c.jsonl"
-    text.write_text("\n".join(mparticle.batches()), encoding="utf-8")
+    text, document = write_lines(tmp_path / "a.jsonl", mparticle.batches()), tmp_path / "b.json"
     document.write_text(json.dumps(mparticle.rows(), indent=1), encoding="utf-8")
-    inputs.write_text("\n".join(json.dumps(as_input(one)) for one in mparticle.rows()), encoding="utf-8")
+    batches = mparticle.rows()
+    for batch in batches:
+        batch["user_identities"] = {one["identity_type"]: one["identity"] for one in batch["user_identities"]}
+    inputs = write_rows(tmp_path / "c.jsonl", batches)
     expected, events = planned(tmp_path / "plan", [text])
     assert Counter(event["event"] for event in events) == {
         "Application Opened": 8, "$screen": 8, "Lamp Switched": 8, "purchase": 6,
@@ -82,25 +106,16 @@ def test_every_form_of_mparticle_gives_the_same_events(tmp_path: Path) -> None:
         assert (found, plan.events.phases) == (events, expected.events.phases)
 
 
-def archive(folder: Path, made: list[snowplow.Event]) -> Path:
-    """The file of the stream archive in its folders."""
-    path = folder / snowplow.PATH
-    path.parent.mkdir(parents=True)
-    path.write_bytes(gzip.compress(snowplow.archive(made)))
-    return folder
-
-
-def test_every_form_of_snowplow_gives_the_first_of_its_copies(
-    tmp_path: Path,
-) -> None:
+def test_every_form_of_snowplow_gives_the_first_of_its_copies(tmp_path: Path) -> None:
     """Columns of a warehouse in either spelling, JSON of the SDKs and self-describing JSON in cells.
 
     A copy that was collected later has another derived time; one id with two fingerprints is two events.
     """
     made = snowplow.events()
-    expected, events = planned(tmp_path / "one", [archive(tmp_path / "bucket", made)])
+    files = {snowplow.PATH: gzip.compress(snowplow.archive(made))}
+    expected, events = planned(tmp_path / "one", [written(tmp_path / "bucket", files)])
     (tmp_path / "events.csv").write_bytes(snowplow.table_text(made))
-    (tmp_path / "events.jsonl").write_text("\n".join(snowplow.lines(made)), encoding="utf-8")
+    write_lines(tmp_path / "events.jsonl", snowplow.lines(made))
     pq.write_table(snowplow.table(made), tmp_path / "events.parquet")
     for form in ("csv", "jsonl", "parquet"):
         plan, found = planned(tmp_path / form, [tmp_path / f"events.{form}"])
@@ -160,3 +175,306 @@ def test_a_copy_without_its_zone_is_not_ready(tmp_path: Path) -> None:
     plan, _ = planned(tmp_path / "plan", [file])
     assert plan.verdict == "not-ready"
     assert "zone" in [gate.name for gate in plan.gates if gate.level == "stop"]
+
+
+def test_umami_rows_are_the_same_events_in_every_form(tmp_path: Path) -> None:
+    """Empty texts of JSON lines and typed times of Parquet mean what cells of CSV mean."""
+    rows = [{"event_data": "", **row} for row in umami.events()]
+    table, parquet = tmp_path / "website_event.csv", tmp_path / "website_event.parquet"
+    table.write_bytes(umami.table_text(rows))
+    made = pa.Table.from_pylist(rows)
+    at = made.schema.get_field_index("created_at")
+    times = made.column(at).cast(pa.timestamp("s")).cast(pa.timestamp("us"))
+    pq.write_table(made.set_column(at, "created_at", times), parquet)
+    plan, expected = planned(tmp_path / "plan", [table])
+    assert (plan.mapping.name, len(expected)) == ("umami", len(rows))
+    for other in (write_rows(tmp_path / "website_event.jsonl", rows), parquet):
+        assert planned(tmp_path / f"plan{other.suffix}", [other])[1] == expected
+
+
+def test_openpanel_rows_are_the_same_events_in_every_form(tmp_path: Path) -> None:
+    """Properties are an object in JSON lines, a map in Parquet, and JSON text in CSV where the query makes it one."""
+    rows = openpanel.events()
+    table, parquet = tmp_path / "events.csv", tmp_path / "events.parquet"
+    cells = [row | {name: json.dumps(row[name]) for name in ("properties", "groups")} for row in rows]
+    table.write_bytes(umami.table_text(cells))
+    maps = pa.array([list(row["properties"].items()) for row in rows], pa.map_(pa.string(), pa.string()))
+    made = pa.Table.from_pylist([{key: row[key] for key in row if key != "properties"} for row in rows])
+    pq.write_table(made.append_column("properties", maps), parquet)
+    plan, expected = planned(tmp_path / "plan", [write_rows(tmp_path / "events.jsonl", rows)])
+    assert (plan.mapping.name, plan.rejects, len(expected)) == ("openpanel", {}, 10)
+    for other in (table, parquet):
+        assert planned(tmp_path / f"plan{other.suffix}", [other])[1] == expected
+
+
+def test_matomo_visits_are_the_same_events_in_both_forms_and_in_its_database(tmp_path: Path) -> None:
+    """A list of actions in JSON and numbered columns of CSV in UTF-16 are the same actions, uuids included.
+
+    What the API and the queries of the database both have is the same; uuids are not, so one of them is taken.
+    """
+    rows = matomo.visits()
+    document, table, folder = tmp_path / "visits.json", tmp_path / "visits.csv", tmp_path / "queried"
+    document.write_bytes(matomo.document(rows))
+    table.write_bytes(matomo.table_text(rows))
+    folder.mkdir()
+    for name, queried in zip(("actions", "conversions"), matomo.queried(rows), strict=True):
+        write_rows(folder / f"{name}.jsonl", queried)
+    (_, expected), (plan, found) = planned(tmp_path / "one", [document]), planned(tmp_path / "two", [table])
+    assert (plan.mapping.name, plan.rejects, plan.skips) == ("matomo", {}, {})
+    assert len(found) == sum(len(row["actionDetails"]) for row in rows)
+    assert [event["uuid"] for event in found] == [event["uuid"] for event in expected]
+    assert [_texts(event) for event in found] == [_texts(event) for event in expected]
+    plan, found = planned(tmp_path / "three", [folder])
+    assert (plan.mapping.name, plan.rejects, plan.skips) == ("matomo-database", {}, {})
+    assert len(found) == len(expected)
+    assert {_seen(event) for event in found} == {_seen(event) for event in expected}
+
+
+def _seen(event: dict[str, Any]) -> tuple[Any, ...]:
+    """What both ways out have."""
+    names = ("distinct_id", "$session_id", "$current_url", "title", "$referrer", "$os", "$browser", "$device_type")
+    names += ("utm_campaign", "utm_medium", "siteSearchKeyword", "eventName", "revenue", "order_id")
+    names += ("$geoip_country_code",)
+    return (event["event"], event["timestamp"], *(event["properties"].get(name) for name in names))
+
+
+def _texts(event: dict[str, Any]) -> dict[str, Any]:
+    """The event with the numbers in its properties as texts, which all cells of CSV are."""
+    return event | {"properties": {name: str(value) for name, value in event["properties"].items()}}
+
+
+def test_a_visit_of_500_actions_is_a_warning(tmp_path: Path) -> None:
+    """Matomo leaves out what comes after them, and its answer does not always say so."""
+    (visit, *_) = matomo.visits()
+    first = visit["actionDetails"][0]
+    document = tmp_path / "visits.json"
+    for count, warnings in ((499, {}), (500, {"actions_left_out": 1})):
+        visit["actionDetails"] = [first | {"pageId": str(n), "timestamp": first["timestamp"] + n} for n in range(count)]
+        document.write_bytes(matomo.document([visit]))
+        plan, events = planned(tmp_path / f"plan-{count}", [document])
+        assert (len(events), plan.warnings) == (count, warnings)
+
+
+def avro_type(kind: pa.DataType, name: str) -> Any:
+    """The Avro type that BigQuery writes for a column: a record or a list of them, or a scalar that may be null."""
+    if pa.types.is_list(kind):
+        return {"type": "array", "items": avro_type(kind.value_type, name)}
+    if pa.types.is_struct(kind):
+        fields = [{"name": one.name, "type": avro_type(one.type, f"{name}_{one.name}")} for one in kind]
+        record = {"type": "record", "name": name, "fields": fields}
+        whole = name == "Root" or kind.get_field_index("key") >= 0 or name.endswith("_items")
+        return record if whole else ["null", record]
+    return ["null", {"string": "string", "int64": "long", "double": "double", "bool": "boolean"}[str(kind)]]
+
+
+def in_form(folder: Path, form: str, rows: list[ga4.Row]) -> Path:
+    """The rows in one of the forms that BigQuery has for them."""
+    if form == "parquet":
+        pq.write_table(ga4.typed(rows), folder / "rows.parquet")
+        return folder / "rows.parquet"
+    if form == "avro":
+        with (folder / "rows.avro").open("wb") as file:
+            fastavro.writer(file, avro_type(pa.struct(list(ga4.SCHEMA)), "Root"), ga4.filled(rows), codec="snappy")
+        return folder / "rows.avro"
+    spelled = {"extract": ga4.extract_lines, "console": ga4.console_lines, "client": ga4.client_lines}[form]
+    return write_lines(folder / "rows.json", spelled(rows))
+
+
+def test_every_form_of_the_table_gives_the_same_events(tmp_path: Path) -> None:
+    """Nulls, texts for numbers and types are how a file is written, and change no event and no uuid: neither of rows
+    with a key nor of those without, of which some are equal."""
+    rows = ga4.rows()
+    bare = [row for row in rows if "batch_event_index" not in row]
+    rows += bare[:2]
+    _, expected = planned(tmp_path / "extract", [in_form(tmp_path, "extract", rows)])
+    assert bare
+    assert len({event["uuid"] for event in expected}) == len(expected) == len(rows)
+    for form in ("console", "client", "parquet", "avro"):
+        assert planned(tmp_path / form, [in_form(tmp_path, form, rows)])[1] == expected, form
+
+
+def test_three_equal_scrolls_of_one_bundle_are_three_events(tmp_path: Path) -> None:
+    """With an index in the batch and without, which rows of before 2023 and those of apps lack."""
+    scrolls = [row for row in ga4.rows() if row["event_name"] == "scroll"][:3]
+    bare = [{name: value for name, value in row.items() if not name.startswith("batch_")} for row in scrolls]
+    for name, rows in (("indexed", scrolls), ("bare", bare)):
+        plan, events = planned(tmp_path / name, [write_lines(tmp_path / f"{name}.json", ga4.extract_lines(rows))])
+        assert (plan.skips, len(events), len({event["uuid"] for event in events})) == ({}, 3, 3)
+
+
+def test_one_row_in_two_tables_is_one_event(tmp_path: Path) -> None:
+    """A row that is exported twice has one key."""
+    rows = [row for row in ga4.rows() if "batch_event_index" in row]
+    first = write_lines(tmp_path / "first.json", ga4.extract_lines(rows))
+    second = write_lines(tmp_path / "second.json", ga4.client_lines(rows[:5]))
+    plan, events = planned(tmp_path / "plan", [first, second])
+    assert len(events) == len(rows)
+    assert sum(plan.skips.values()) == 5
+
+
+@pytest.mark.parametrize("running", ["events_intraday_20231115", "events_fresh_20231115"])
+def test_a_day_with_its_running_table_stops(tmp_path: Path, running: str) -> None:
+    """The table of the running day has the day's rows once more; that of another day has others."""
+    lines = ga4.extract_lines(ga4.rows())
+    for number, name in enumerate(("events_20231115", running, running.replace("15", "16"))):
+        (tmp_path / name).mkdir()
+        write_lines(tmp_path / name / "000000000000.json", lines[: number + 1])
+    with pytest.raises(UnfitExport, match=f"{running}.* have the same events"):
+        planned(tmp_path / "plan", [tmp_path / "events_20231115", tmp_path / running])
+    plan, _ = planned(tmp_path / "other", [tmp_path / "events_20231115", tmp_path / running.replace("15", "16")])
+    assert len(plan.parts) == 2
+
+
+ALL_EVENTS = ["event_id", "user_id", "session_id", "time", "event_table_name"]
+Expected = tuple[Any, list[dict[str, Any]]]
+
+
+def unloaded(folder: Path, form: str) -> Path:
+    """The same tables as a warehouse unloads them: CSV, CSV of Snowflake, or Parquet of BigQuery's tables `…_raw`."""
+    folder.mkdir()
+    (folder / "heap_names.csv").write_bytes(heap.bucket()["heap_names.csv"])
+    for name, rows in heap.tables().items():
+        files = {"snowflake": f"{name.upper()}/data_0_0_0.csv", "parquet": f"{name}_raw/000000000000.parquet"}
+        path = folder / files.get(form, f"{name}.csv")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if form == "parquet":
+            pq.write_table(heap.parquet_table(name, [*rows, *rows[:1]]), path)
+        else:
+            path.write_bytes(heap.table_text(list(heap.COLUMNS[name]), rows, capitals=form == "snowflake"))
+    return folder
+
+
+def typed(event: dict[str, Any]) -> dict[str, Any]:
+    """An event whose custom number is text, as in every CSV."""
+    properties = event["properties"]
+    return {**event, "properties": properties | ({"seats": str(properties["seats"])} if "seats" in properties else {})}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
+    """The plan of the bucket, and its events."""
+    folder = tmp_path_factory.mktemp("heap")
+    return planned(folder / "plan", [written(folder / "bucket", heap.bucket())])
+
+
+@pytest.mark.parametrize("form", ["csv", "snowflake", "parquet"])
+def test_tables_of_a_warehouse_give_the_events_of_the_bucket(tmp_path: Path, form: str, expected: Expected) -> None:
+    """Every event with its uuid, every merge and every profile."""
+    plan, events = planned(tmp_path / "plan", [unloaded(tmp_path / "tables", form)])
+    assert plan.mapping.name == "heap"
+    assert plan.rejects == {}
+    assert [typed(event) for event in events] == [typed(event) for event in expected[1]]
+    assert plan.events.phases == expected[0].events.phases
+
+
+def test_all_events_adds_only_what_no_other_table_has(tmp_path: Path, expected: Expected) -> None:
+    """Beside the tables it changes nothing; where a table is missing, its events come without their properties."""
+    folder = unloaded(tmp_path / "tables", "csv")
+    (folder / "all_events.csv").write_bytes(heap.table_text(ALL_EVENTS, heap.all_events()))
+    plan, events = planned(tmp_path / "one", [folder])
+    assert [typed(event) for event in events] == [typed(event) for event in expected[1]]
+    assert plan.skips == {"session_event": 6, "duplicate_event": 1, "superseded": 31}
+    (folder / "sign_up.csv").unlink()
+    _, events = planned(tmp_path / "two", [folder])
+    found = [event for event in events if event["event"] == "Signed Up"]
+    assert [event["uuid"] for event in found] == [e["uuid"] for e in expected[1] if e["event"] == "Signed Up"]
+    assert "plan_name" not in found[0]["properties"]
+
+
+def test_names_of_events_change_no_uuid(tmp_path: Path, expected: Expected) -> None:
+    """A table without a name keeps its own; a plan without the file says so."""
+    source = written(tmp_path / "bucket", heap.bucket())
+    (source / "heap_names.csv").unlink()
+    plan, events = planned(tmp_path / "plan", [source])
+    assert [event["uuid"] for event in events] == [event["uuid"] for event in expected[1]]
+    assert {event["event"] for event in events} ^ {event["event"] for event in expected[1]} == {"sign_up", "Signed Up"}
+    assert [where for code, where, _ in plan.notices if code == "lookup_missing"] == ["heap_names.*"]
+
+
+def test_a_bucket_is_recognised_by_its_manifests(tmp_path: Path) -> None:
+    """They come before all other files, also as documents over several lines."""
+    for number in range(25):
+        content = json.loads(heap.bucket()["manifests/sync_1.json"]) | {"dump_id": number}
+        (tmp_path / f"sync_{number}.json").write_text(json.dumps(content, indent=number % 2 or None))
+    assert guess_mapping(open_source([str(tmp_path)])) == "heap"
+
+
+ROW = {"event_id": 1, "user_id": 2, "session_id": 3, "time": "2024-03-10 09:03:00", "library": "web"}
+A_ROW_OF_HEAP = heap.table_text(list(ROW), [ROW])
+
+
+def test_two_tables_of_equal_bytes_are_two_tables(tmp_path: Path) -> None:
+    """They are no copies of each other, but a second file of one table is."""
+    files = dict.fromkeys(("click_buy.csv", "click_buy_on_shop.csv", "copies/click_buy.csv"), A_ROW_OF_HEAP)
+    plan, events = planned(tmp_path / "plan", [written(tmp_path / "tables", files)])
+    assert {event["event"] for event in events} == {"click_buy", "click_buy_on_shop"}
+    assert [where for code, where, _ in plan.notices if code == "same_file"] == ["copies/click_buy.csv"]
+
+
+def test_a_file_that_names_no_table_stops_the_plan(tmp_path: Path) -> None:
+    """Its events would have no name."""
+    folder = written(tmp_path / "2024", {"0001.csv": A_ROW_OF_HEAP})
+    with pytest.raises(UnfitExport, match="cannot recognise the table"):
+        planned(tmp_path / "plan", [folder / "0001.csv"])
+    _, events = planned(tmp_path / "other", [folder], table="Sign_Up")
+    assert {event["event"] for event in events} == {"sign_up"}
+
+
+FIRST, SECOND = (f"{pendo.ROOT}/{export}" for export in pendo.EXPORTS[:2])
+
+
+def exported(folder: Path, *names: str) -> Path:
+    """The files of Pendo's sample, those whose paths have one of these texts in them."""
+    files = pendo.files().items()
+    return written(folder, {path: content for path, content in files if any(part in path for part in names)})
+
+
+def sent(days: list[tuple[str, bool]]) -> int:
+    """How many rows of these days are events."""
+    kinds = [row["eventType"] for day, final in days for row in pendo.events(day, final=final)]
+    return sum(kind not in ("focus", "meta", "identify") for kind in kinds)
+
+
+def test_without_a_manifest_each_event_is_sent_once(tmp_path: Path) -> None:
+    """Of both deliveries of the day: also the event that Pendo took out."""
+    plan, events = planned(tmp_path / "plan", [exported(tmp_path / "export", "allevents", "alltracktypes")])
+    assert len(events) == sent([(pendo.DAYS[0], True), (pendo.DAYS[1], False)]) + 1
+    assert plan.skips["duplicate_event"] == sent([(pendo.DAYS[0], True)]) - 1
+
+
+def test_matched_events_alone_have_the_names_of_their_features(tmp_path: Path) -> None:
+    """And keys of their own: two features may have one event."""
+    plan, events = planned(tmp_path / "plan", [exported(tmp_path / "export", "matchedEvents", f"{FIRST}/allfeatures")])
+    assert plan.mapping.name == "pendo"
+    assert {(event["event"], event["properties"]["feature_name"]) for event in events} == {("Buy button", "Buy button")}
+
+
+def test_avro_and_lines_of_json_are_the_same_events(tmp_path: Path) -> None:
+    """Times as milliseconds, and an object in place of its text."""
+    _, expected = planned(tmp_path / "two", [exported(tmp_path / "avro", f"{SECOND}/all", f"{FIRST}/allguides")])
+    rows = [*pendo.events(pendo.DAYS[0], final=True), *pendo.events(pendo.DAYS[1], final=False)]
+    for one in rows:
+        one |= {"periodId": str(one["periodId"]), "browserTimestamp": round(one["browserTimestamp"].timestamp() * 1000)}
+        if one.get("propertiesJson"):
+            one["propertiesJson"] = json.loads(one["propertiesJson"])
+    folder = exported(tmp_path / "json", f"{SECOND}/alltracktypes", f"{FIRST}/allguides")
+    write_rows(folder / "allevents.jsonl", rows)
+    assert planned(tmp_path / "three", [folder])[1] == expected
+
+
+def test_a_profile_has_the_time_of_its_last_change() -> None:
+    """In every form; without one the plan dates it."""
+    mapper = compile(load("pendo"), SealedOptions(as_of=0, settings={"table": "visitors"}))
+    forms = [
+        '{"visitorId":"u","metadata":{"auto":{"lastupdated":1685611800123}}}',
+        '{"visitorId":"u","metadata_auto":{"x":1},"lastupdated":"2023-06-01T09:30:00.123Z"}',
+        '{"id":"u","auto__lastupdated":"2023-06-01T09:30:00.123Z"}',
+        '{"id":"u","auto":{"lastupdated":1685611800123}}',
+        '{"id":"u","agent__plan":"pro"}',
+    ]
+    found = []
+    for form in forms:
+        outcome = mapper.map_row({name: Raw(json.dumps(value)) for name, value in json.loads(form).items()}, True)
+        assert isinstance(outcome, PersonUpdate)
+        found.append(outcome.time)
+    assert found == [*[1685611800123000] * 4, None]
