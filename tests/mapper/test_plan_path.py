@@ -1,10 +1,11 @@
-"""Rows as a plan reads them: every case of every mapping, and every verb over the object that the reader opens."""
+"""Rows as a plan reads them: every case of every mapping, also changed, and every verb over an opened object."""
 
 from __future__ import annotations
 
 import csv
-import io
 import json
+import random
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby, product
 from pathlib import Path
@@ -14,47 +15,60 @@ import pytest
 
 from pipeline import values
 from pipeline.encoder.event import Encoder
-from pipeline.extractors import blocks, open_source, rows
+from pipeline.extractors import blocks, rows
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.mapper import Mapper, available, load
-from pipeline.mapper import compile as compile_mapping
+from pipeline.mapper.codegen.steps import StepEmitter
+from pipeline.mapper.compiler import MapRow, compile_mapping, load_source
 from pipeline.mapper.inspection.cases import describe, options_of, row_of
-from pipeline.mapper.language.sections import Case
-from pipeline.models import ItemOutcomes, SealedOptions, UnvalidatedEvent
+from pipeline.mapper.language.sections import Case, Mapping
+from pipeline.mapper.program.operations import Program
+from pipeline.models import ItemOutcomes, Link, MapperResult, PersonUpdate, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
+from pipeline.timestamps import ZoneClock
 from pipeline.transform.events import Events
 from pipeline.transform.observer import NOTHING_MORE
 from pipeline.transform.rows import make_events
+from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import ValidationContext
+from pipeline.values import FALSE, Record, raw
+from tests.support.parts import opened
 from tests.support.small_mappings import ROW, mapper
+
+
+def alike(mapping: Mapping) -> Iterator[tuple[list[Case], SealedOptions]]:
+    """The cases that one mapper runs, with its options."""
+
+    def given(case: Case) -> str:
+        return repr((case.format, case.lookups, options_of(mapping, case)))
+
+    for _, cases in groupby(sorted(mapping.cases, key=given), key=given):
+        found = list(cases)
+        yield found, options_of(mapping, found[0])
 
 
 def written(cases: list[Case], path: Path) -> Path:
     """The rows of cases as a file: lines of JSON, or the cells of CSV, of which a row without a column has a blank."""
+    records = [json.loads(case.row) for case in cases]
     if cases[0].format == "json":
-        lines = [
-            json.dumps(json.loads(case.row), ensure_ascii=False) if "\n" in case.row else case.row for case in cases
-        ]
-        path = path.with_suffix(".jsonl")
+        # As a case spells it, if that is one line.
+        spelled = zip(cases, records, strict=True)
+        lines = [json.dumps(row, ensure_ascii=False) if "\n" in case.row else case.row for case, row in spelled]
         path.write_text("\n".join(lines), encoding="utf-8")
         return path
-    records = [json.loads(case.row) for case in cases]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for record in records for name in record)))
-    writer.writeheader()
-    writer.writerows(records)
-    path = path.with_suffix(".csv")
-    path.write_text(text.getvalue(), encoding="utf-8")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for record in records for name in record)))
+        writer.writeheader()
+        writer.writerows(records)
     return path
 
 
 def transformed(path: Path, made: Mapper, options: SealedOptions, *, observe: bool, members: bool) -> Events:
     """The events of a file of one block."""
-    (part,) = open_source([str(path)]).parts
+    part = opened(path)
     (block,) = blocks(part)
-    read = rows(
-        part, block, observe=observe, opens=made.opens, members=members, blanks=made.blanks, layout_of=made.layout
-    )
+    asked: Any = {"opens": made.opens, "blanks": made.blanks, "layout_of": made.layout}
+    read = rows(part, block, observe=observe, members=members, **asked)
     context = ValidationContext.of(options, Limits(), frozenset())
     return make_events(read, made, Encoder(made.tool, options), context, observation=NOTHING_MORE if observe else None)
 
@@ -69,13 +83,7 @@ def outcome_of(events: Events) -> list[Any]:
 def test_a_plan_makes_of_the_row_of_a_case_what_the_case_says(name: str, tmp_path: Path) -> None:
     """Whether the reader opened the properties or not, in C and in Python, in a plan and in an apply."""
     mapping = load(name)
-
-    def group(case: Case) -> str:
-        return repr((case.format, case.lookups, options_of(mapping, case)))
-
-    for number, (_, grouped) in enumerate(groupby(sorted(mapping.cases, key=group), key=group)):
-        cases = list(grouped)
-        options = options_of(mapping, cases[0])
+    for number, (cases, options) in enumerate(alike(mapping)):
         made = compile_mapping(mapping, options, cases[0].lookups)
         closed = replace(made, opens=(), map_members=None)
         path = written(cases, tmp_path / str(number))
@@ -89,9 +97,8 @@ def test_a_plan_makes_of_the_row_of_a_case_what_the_case_says(name: str, tmp_pat
         for row, event in zip(plain.row_of, plain.events, strict=True):
             sent.setdefault(row, []).append(json.loads(event))
         for row, case in enumerate(cases):
-            assert sent.get(row, []) == expected(closed, row_of(mapping, case.row, case.format), sent.get(row, [])), (
-                case.name
-            )
+            wanted = expected(closed, row_of(mapping, case.row, case.format), sent.get(row, []))
+            assert sent.get(row, []) == wanted, case.name
 
 
 def expected(made: Mapper, record: values.Record, sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -166,3 +173,71 @@ def test_members_that_were_read_as_properties_are_still_members() -> None:
     assert outcomes[0][0]["properties"] == '{"c":"Y","lower":"x","member":"X","other":"y","again":"Y"}'
     assert outcomes[0][0]["set"] == '{"a":"X","b":"Y"}'
     assert all(outcome == outcomes[0] for outcome in outcomes)
+
+
+ODD: tuple[Any, ...] = (None, "", "null", "0", "12.5", "2023-01-02T03:04:05Z", 7, 1.5, True)
+ROUNDS = 8
+
+
+class Untested(StepEmitter):
+    """Writes every value without looking whether its reference is there."""
+
+    tested = ()
+
+
+def compiled(emitter: type[StepEmitter], program: Program) -> MapRow:
+    written = emitter(program)
+    return load_source(written, written.source(), ZoneClock(()))
+
+
+def changed(row: Record, chance: random.Random) -> Record:
+    """The row without some of its columns, and with odd values in others."""
+    kept = {name: value for name, value in row.items() if chance.random() < 0.8}
+    return {name: chance.choice(ODD) if chance.random() < 0.1 else value for name, value in kept.items()}
+
+
+@pytest.mark.parametrize("name", available())
+def test_outcomes_are_the_same_without_the_tests(name: str) -> None:
+    """For the rows of a mapping's cases, with any of their columns absent or odd."""
+    mapping = load(name)
+    chance = random.Random(name)
+    for cases, options in alike(mapping):
+        program = compile_mapping(mapping, options, cases[0].lookups, for_members=False).program
+        tested, untested = compiled(StepEmitter, program), compiled(Untested, program)
+        for case, number in product(cases, range(ROUNDS)):
+            row = row_of(mapping, case.row, case.format)
+            row = changed(row, chance) if number else row
+            assert tested(dict(row), True) == untested(dict(row), True), row
+
+
+def persons_of(outcome: MapperResult) -> Iterator[str | None]:
+    """The ids that an outcome makes persons of, or joins."""
+    if isinstance(outcome, UnvalidatedEvent):
+        if raw(outcome.properties.get("$process_person_profile")) != FALSE:
+            yield outcome.distinct_id
+        if outcome.note is not None:
+            yield from (outcome.note.anonymous, outcome.note.user)
+    elif isinstance(outcome, Link):
+        yield from (outcome.distinct_id, outcome.other)
+    elif isinstance(outcome, PersonUpdate):
+        yield outcome.distinct_id
+
+
+def persons(made: Mapper, row: values.Record) -> set[str]:
+    result = made.map_row(row, True)
+    outcomes = result if isinstance(result, list) else [result]
+    return {one for outcome in outcomes for one in persons_of(outcome) if one}
+
+
+@pytest.mark.parametrize("name", available())
+def test_a_word_for_nobody_is_an_id_of_nobody_in_any_row(name: str) -> None:
+    """In the rows of the cases each id in turn is a word that programs write where they have none."""
+    mapping = load(name)
+    for cases, options in alike(mapping):
+        made = compile_mapping(mapping, options, cases[0].lookups, for_members=False)
+        for case in cases:
+            for one in persons(made, row_of(mapping, case.row, case.format)):
+                row = case.row.replace(json.dumps(one.removeprefix("$device:")), '"undefined"')
+                if row != case.row:
+                    found = persons(made, row_of(mapping, row, case.format))
+                    assert [other for other in found if "undefined" in other and not is_placeholder(other)] == []

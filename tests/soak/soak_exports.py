@@ -16,8 +16,7 @@ from tests.golden.samples import GOLDEN
 from tests.mapper.test_own_code import unchanged_by_code
 from tests.native.test_differential import agree
 from tests.support.stores import a_bucket
-from tests.test_every_sample import UNTOUCHED, same_when_rewritten
-from tests.test_golden import same_elsewhere
+from tests.test_golden import UNTOUCHED, same_elsewhere, same_when_rewritten
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -34,7 +34,7 @@ import coverage
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NATIVE = "pipeline/native/"
-NATIVE_TESTS = ("tests/native/", "tests/test_golden.py", "tests/test_every_sample.py", "tests/extractors/test_csv")
+NATIVE_TESTS = ("tests/native/", "tests/test_golden.py", "tests/extractors/test_csv")
 STAGES = (40, 400, 100_000)
 """How many tests are tried at once: few at first, since most changes fail at once."""
 SECONDS = 900
