@@ -92,8 +92,10 @@ def rewritten(path: Path) -> None:
 
 
 def story(text: str) -> tuple[object, ...]:
-    """The counts and checks of a golden file, and its lines in no order. The check of that order, and the verdict that is
-    made of all checks, may differ."""
+    """The counts and checks of a golden file, and its lines in no order.
+
+    The check of that order, and the verdict that is made of all checks, may differ.
+    """
     first, *lines = text.splitlines()
     counts = json.loads(first)
     checks = [check for check in counts["gates"] if check[0] != "not_in_time_order"]

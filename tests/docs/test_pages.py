@@ -1,14 +1,19 @@
-"""What the documentation shows, runs: each page of docs/use from top to bottom, in one shell, in an empty directory."""
+"""What the documentation shows runs, each page from top to bottom in one shell in an empty directory; and it builds."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from pipeline.mapper import available
 from tests.support import doc_blocks
-from tests.support.doc_blocks import ROOT
+from tests.support.doc_blocks import README, ROOT
+from tests.support.required import require
 
 PRINTS = {
     "docs/use/quick-start.md": [
@@ -43,3 +48,59 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
 def test_each_block_says_whether_it_runs(page: Path) -> None:
     """A page's shell and Python blocks run, or say why they do not; and no mark is misspelt."""
     assert doc_blocks.unclear(page) == []
+
+
+@pytest.mark.slow
+def test_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    """The quick start plans, rehearses, applies and verifies, and prints what it should."""
+    ran = doc_blocks.run(README, tmp_path / "empty")
+    assert ran.exit_code == 0, ran.errors
+    assert doc_blocks.differing_outputs(README, ran) == []
+    (printed,) = ran.printed.values()
+    assert "Plan: 3 events to send, from 3 of 4 rows in 1 file; 1 skipped, 0 rejected." in printed
+    assert printed.count("Proved: every event that was settled was found once.") == 2
+    assert re.search(r"^State: rehearsed.*^State: sent$.*^State: verified$", printed, re.M | re.S)
+
+
+def test_the_readme_is_short_and_complete() -> None:
+    """Each block says whether it runs, each link leads somewhere, every shipped mapping is named; what needs more room
+    has a page."""
+    assert doc_blocks.unclear(README) == []
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", text)
+    assert len(links) > 10
+    assert [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()] == []
+    assert [name for name in available() if f"`{name}`" not in text] == []
+
+
+def build(docs: Path, to: Path, builder: str) -> subprocess.CompletedProcess[str]:
+    require(find_spec("sphinx") is not None, "Sphinx is not installed: pip install 'backcast[docs]'")
+    command = [sys.executable, "-m", "sphinx", "-q", "-E", "-W", "--keep-going", "-b", builder, "-d", str(to / "trees")]
+    command += [str(docs), str(to / "site")]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.slow
+def test_every_page_is_read_without_a_warning(tmp_path: Path) -> None:
+    """Each page but README.md, which is about the pages, is read, and every reference of it is resolved."""
+    built = build(ROOT / "docs", tmp_path, "dummy")
+    assert built.returncode == 0, built.stderr
+    sources = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "README.md"]
+    pages = {page.relative_to(ROOT / "docs").with_suffix("") for page in sources}
+    read = {page.relative_to(tmp_path / "trees").with_suffix("") for page in (tmp_path / "trees").rglob("*.doctree")}
+    assert pages - read == set()
+
+
+@pytest.mark.slow
+def test_dead_links_fail_the_build(tmp_path: Path) -> None:
+    """Each link to a page or a heading that does not exist is an error that names it; the page itself is written."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in ("conf.py", "generate.py", "_static"):
+        (docs / name).symlink_to(ROOT / "docs" / name)
+    (docs / "index.md").write_text("# Page\n\n[there](nowhere.md)\n[there](#no-such-heading)\n", encoding="utf-8")
+    built = build(docs, tmp_path, "html")
+    assert (built.returncode, (tmp_path / "site/index.html").exists()) == (1, True)
+    assert "nowhere.md" in built.stderr
+    assert "no-such-heading" in built.stderr

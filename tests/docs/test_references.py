@@ -1,14 +1,22 @@
-"""What the documentation names exists: tests, exit codes, states, checks."""
+"""What the documentation names exists, and its generated parts are complete: tests, codes, options, commands, verbs."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from importlib import import_module
+from typing import Any
 
 import click
+import pytest
 
 from pipeline import errors
+from pipeline.cli import cli
+from pipeline.jobs.loading import job_keys
+from pipeline.mapper.inspection.cases import run_cases
+from pipeline.mapper.language.editor_schema import editor_schema
+from pipeline.mapper.language.loader import parse
 from pipeline.report.state import State
 from tests.support.doc_blocks import README, ROOT
 
@@ -45,8 +53,6 @@ def test_the_tables_of_codes_states_and_keys_are_complete() -> None:
     text = page("json-and-exit-codes.md")
     assert [code for code in sorted({0, *codes}) if f"| {code} |" not in text] == []
     assert [state for state in State if f"| `{state}` |" not in page("json-and-exit-codes.md")] == []
-    from pipeline.jobs.loading import job_keys
-
     rows = "\n".join(line for line in page("jobs.md").splitlines() if line.startswith("| `"))
     assert [key for key in job_keys() if f"`{key}`" not in rows] == []
 
@@ -54,12 +60,9 @@ def test_the_tables_of_codes_states_and_keys_are_complete() -> None:
 def test_each_option_name_and_variable_of_a_page_exists() -> None:
     """An option is one of some command of backcast, or of `dask worker`; modules and functions are where a page says;
     an environment variable is in the code."""
-    from pipeline.cli import cli
-
     tree = generate.command_tree(cli, None, "backcast")
-    known = {
-        text for command, _ in tree for one in command.params for text in one.opts if isinstance(one, click.Option)
-    }
+    options = [one for command, _ in tree for one in command.params if isinstance(one, click.Option)]
+    known = {text for one in options for text in one.opts}
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", everything()))
     assert sorted(named - known - {"--help", "--nthreads", "--nworkers"}) == []
     assert len(named) > 50
@@ -79,3 +82,57 @@ def _there(name: str) -> bool:
         module, _, attribute = name.rpartition(".")
         return bool(module) and hasattr(import_module(module), attribute)
     return True
+
+
+VERBS = [name for name in editor_schema()["$defs"] if "-" in name]
+
+
+def test_generated_parts_and_commands_are_complete() -> None:
+    """A page asks only for parts that there are, and no part is left out; no command and no option that can be given is
+    missing."""
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
+    assert sorted(generate.PLACEHOLDER.findall(pages)) == sorted(generate.PARTS)
+    reference = generate.commands()
+    missing = []
+    for command, context in generate.command_tree(cli, None, "backcast"):
+        if f" `{context.command_path}`\n" not in reference:
+            missing.append(context.command_path)
+        options = (one for one in command.params if isinstance(one, click.Option) and not one.hidden)
+        missing += [f"{context.command_path} {one.opts[0]}" for one in options if one.opts[0] not in reference]
+    assert missing == []
+
+
+@pytest.mark.parametrize("part", generate.PARTS)
+def test_each_generated_part_has_text(part: str) -> None:
+    """The code that a part is generated from is where the generator looks for it."""
+    assert len(generate.PARTS[part]()) > 100
+
+
+def test_no_verb_is_without_an_example_and_no_section_without_a_row() -> None:
+    """A new verb comes with an example, one that goes takes it along; each key that the editors' schema knows is in a
+    table."""
+    assert sorted(generate.examples()) == sorted(name.replace("-", " ", 1) for name in VERBS)
+    reference = generate.mapping_sections()
+    assert [key for key in sorted(set(_keys(editor_schema()))) if f"`{key}`" not in reference] == []
+
+
+@pytest.mark.parametrize("verb", generate.examples())
+def test_the_example_of_a_verb_does_what_it_shows(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example uses its verb, and its cases pass."""
+    monkeypatch.setenv("BACKCAST_HASH_KEY", "a secret of the documentation")
+    example = generate.examples()[verb]
+    assert f"{verb.partition(' ')[2]}: " in example
+    outcomes = run_cases(parse(generate.complete(example), verb))
+    assert outcomes
+    assert [outcome.differences for outcome in outcomes if not outcome.passed] == []
+
+
+def _keys(schema: Any) -> Iterator[str]:
+    """The keys of a section and of the sections inside it."""
+    for name, field in schema.get("properties", {}).items():
+        yield name
+        yield from _keys(field)
+    inside = [*schema.get("anyOf", ()), schema.get("items"), schema.get("additionalProperties")]
+    for one in inside:
+        if isinstance(one, dict):
+            yield from _keys(one)
