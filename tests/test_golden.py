@@ -1,4 +1,4 @@
-"""Every sample export becomes just what its golden file says, and so do its people and what commands print."""
+"""Every sample export becomes just what its golden file says, and so do its people."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from typing import Any
 
 import httpx
 import pytest
-from rich.cells import cell_len
 
 from pipeline.local_service import LocalService
-from tests.golden import people, samples, terminal
+from tests.golden import people, samples
 from tests.support.plain_http import PLAIN
 
 
@@ -171,27 +170,3 @@ def test_people_are_the_same_from_the_archive_and_from_the_warehouse() -> None:
             one.pop(("user-0",), None)  # of before the archive: the warehouse's `users` alone remember
         assert all(one == persons[0] for one in persons)
         assert all({"user-1", "user-1b"} <= {id for ids in one for id in ids} for one in persons)
-
-
-@pytest.mark.parametrize("columns", terminal.WIDTHS)
-def test_commands_print_what_their_golden_files_say(columns: int) -> None:
-    """Each screen, byte for byte; `make golden` writes them again."""
-    found = terminal.captures(columns)
-    assert [name for name in found if not terminal.path_of(name, columns).exists()] == []
-    for name, shown in found.items():
-        assert shown == terminal.path_of(name, columns).read_text(encoding="utf-8"), name
-
-
-def test_no_golden_screen_is_wider_or_longer_than_it_may_be() -> None:
-    """Results of a plan have 40 lines at most; only commands, paths and errors are longer than the terminal is wide."""
-    files = sorted(terminal.FOLDER.glob("*.txt"))
-    assert len(files) == 42
-    for file in files:
-        name, columns = file.stem.rsplit("-", 1)
-        shown = file.read_text(encoding="utf-8").partition("\n")[2].split("--- ")[0]
-        lines = re.sub(r"⟦[\d;]+⟧", "", shown).splitlines()
-        whole = name == "rejects" and int(columns) == terminal.PIPED  # a line for each row, however long it is
-        wide = [line for line in lines if cell_len(line) > int(columns) and not whole]
-        assert [line for line in wide if not line.startswith(("  backcast", "Report:"))] == []
-        if not name.startswith(("survey", "rejects", "run")):
-            assert len(lines) <= 40 + 1, file.name  # apply begins with a line on the capture key
