@@ -72,9 +72,8 @@ def test_systemd_accepts_service_and_timer() -> None:
 
 def example_commands() -> dict[str, str]:
     """The command of each example that names one, with shell syntax and paths as they are written."""
-    service = re.search(
-        r"^ExecStart=(?:/usr/bin/env )?(.*)$", (EXAMPLES / "backcast-nightly.service").read_text(), re.M
-    )
+    unit = (EXAMPLES / "backcast-nightly.service").read_text()
+    service = re.search(r"^ExecStart=(?:/usr/bin/env )?(.*)$", unit, re.M)
     line = next(line for line in (EXAMPLES / "crontab").read_text().splitlines() if not line.startswith("#"))
     image = (EXAMPLES / "Containerfile").read_text()
     entry, arguments = (json.loads(re.search(rf"^{word} (.*)$", image, re.M)[1]) for word in ("ENTRYPOINT", "CMD"))  # type: ignore[index]

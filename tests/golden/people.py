@@ -1,7 +1,4 @@
-"""Who is who at the local service once a sample was sent to it: its persons and groups, as golden files.
-
-python -m tests.golden.people
-"""
+"""Who is who at the local service once a sample was sent to it: its persons and groups, as golden files."""
 
 from __future__ import annotations
 
@@ -18,19 +15,10 @@ from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
 
 HERE = Path(__file__).parent / "people"
 NAMES = (
-    "mixpanel-people",
-    "amplitude",
-    "posthog",
-    "posthog-persons",
-    "segment",
-    "segment-warehouse",
-    "rudderstack",
-    "rudderstack-staging",
-    "rudderstack-lake",
-)
+    "mixpanel-people", "amplitude", "posthog", "posthog-persons", "segment", "segment-warehouse", "rudderstack",
+    "rudderstack-staging", "rudderstack-lake",
+)  # fmt: skip
 """The samples whose people are held to a golden file: all that have any ids to join, profiles or groups."""
-
-
 KEYS = Keyring(tuple(Project(number, name, f"phc_test{number}") for number, name in enumerate(NAMES, 1)), {})
 """A project for each sample, so that one service does for all."""
 
@@ -40,9 +28,8 @@ def send(name: str, service: LocalService) -> None:
     sample = GOLDEN[name]
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "plan"
-        api.plan_export(
-            [str(SAMPLES / file) for file in sample.files], place, PlanOptions(as_of=AS_OF, workers=0, **sample.asked)
-        )
+        files = [str(SAMPLES / file) for file in sample.files]
+        api.plan_export(files, place, PlanOptions(as_of=AS_OF, workers=0, **sample.asked))
         key = f"phc_test{_project(name)}"
         outcome = api.apply_plan(place, service.url, ApplyOptions(workers=0), project_key=key)
         assert outcome.balanced, outcome
@@ -77,7 +64,3 @@ def regenerate() -> None:
         for name in NAMES:
             send(name, service)
             path_of(name).write_text(people(name, service), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    regenerate()

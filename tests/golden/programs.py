@@ -1,7 +1,4 @@
-"""What some shipped mappings compile to, as golden files.
-
-python -m tests.golden.programs
-"""
+"""What some shipped mappings compile to, as golden files."""
 
 from __future__ import annotations
 
@@ -30,7 +27,3 @@ def regenerate() -> None:
     HERE.mkdir(exist_ok=True)
     for name in SETTINGS:
         (HERE / f"{name}.txt").write_text(program_of(name), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    regenerate()

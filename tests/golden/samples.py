@@ -1,7 +1,4 @@
-"""What every sample export becomes, event by event: golden files, written by a command and read as a diff.
-
-python -m tests.golden.samples
-"""
+"""What every sample export becomes, event by event: golden files, written by a command and read as a diff."""
 
 from __future__ import annotations
 
@@ -107,7 +104,3 @@ def regenerate() -> None:
     for name in GOLDEN:
         path_of(name).parent.mkdir(exist_ok=True)
         path_of(name).write_text(golden(name), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    regenerate()

@@ -167,7 +167,3 @@ def regenerate() -> None:
     for columns in WIDTHS:
         for name, text in captures(columns).items():
             path_of(name, columns).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    regenerate()

@@ -22,15 +22,7 @@ from pipeline.mapper.language.sections import Call
 from pipeline.mapper.registry import folder
 from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.values import Record
-from tests.support.small_mappings import record
-
-HEAD = """format: backcast.mapping/1
-tool: shop
-title: Shop
-event: /name
-distinct_id: /user
-time: {from: /at}
-"""
+from tests.support.small_mappings import HEAD, record
 
 
 def fault(text: str) -> MappingError:
@@ -38,6 +30,29 @@ def fault(text: str) -> MappingError:
     with pytest.raises(MappingError) as caught:
         parse(text, "shop.yaml")
     return caught.value
+
+
+def repeated(count: int, before: str, inner: str, after: str) -> str:
+    """A text within so many pairs of texts."""
+    return before * count + inner + after * count
+
+
+DEEP = repeated(3000, "{not: ", "{present: a}", "}")
+CHOICE = repeated(120, "{when: {present: a}, then: a, else: ", "a", "}")
+MANY = f"[{', '.join(f'/a{number}' for number in range(200))}]"
+
+
+TOO_LARGE = [
+    (f"skip: [{{when: {DEEP}, code: x}}]\n", (7, 189), "nested more than 32 levels deep"),
+    (f"uuid: {repeated(200_000, '[', '', ']')}\n", (7, 38), "nested more than 32 levels deep"),
+    (f"uuid: {repeated(3000, '{lower: ', 'a', '}')}\n", (7, 255), "nested more than 32 levels deep"),
+    (f"uuid: {CHOICE}\n", (7, 1094), "nested more than 32 levels deep"),
+    (f"pair: {{user: a, anonymous: {MANY}}}\n", (7, 211), "'anonymous' takes at most 32, not 200"),
+    (f"links: [{{kind: alias, distinct_id: {MANY}, other: a}}]\n", (7, 219), "'distinct_id' takes at most 32"),
+    (f"uuid: {'/a' * 5000}\n", (7, 7), "'uuid' has more than 64 steps"),
+    (f"uuid: {{json: '{repeated(3000, '[', '', ']')}'}}\n", (7, 14), "'json' is nested too deeply"),
+    (f"cases: [{{name: a, row: '{repeated(9000, '[', '', ']')}', gives: {{}}}}]\n", (7, 24), "'row' is nested too"),
+]
 
 
 @pytest.mark.parametrize(
@@ -61,12 +76,14 @@ def fault(text: str) -> MappingError:
         ("uuid: ''\n", (7, 7), "'uuid' is empty", ""),
         ("events: [a]\n", (7, 9), "'events' takes a table", ""),
         ("uuid: [a\n", None, "not YAML", ""),
+        *((more, place, message, "") for more, place, message in TOO_LARGE),
     ],
 )
 def test_an_error_has_its_place_and_the_nearest_name(
     more: str, place: tuple[int, int] | None, message: str, hint: str
 ) -> None:
-    """What is wrong is told with file, line and column, and what was probably meant."""
+    """What is wrong is told with file, line and column, and what was probably meant. A mapping that is too large is
+    refused before Python's own limits refuse what is made of it."""
     error = fault(HEAD + more)
     assert message in str(error)
     if place is not None:
@@ -131,39 +148,6 @@ def test_the_editor_schema_knows_the_characters_of_delimited_files(key: str) -> 
     assert files == Files(delimiter='"', quotes="none", escape="\x7f")
 
 
-def repeated(count: int, before: str, inner: str, after: str) -> str:
-    """A text within so many pairs of texts."""
-    return before * count + inner + after * count
-
-
-DEEP = repeated(3000, "{not: ", "{present: a}", "}")
-CHOICE = repeated(120, "{when: {present: a}, then: a, else: ", "a", "}")
-MANY = f"[{', '.join(f'/a{number}' for number in range(200))}]"
-
-
-@pytest.mark.parametrize(
-    ("more", "place", "message"),
-    [
-        (f"skip: [{{when: {DEEP}, code: x}}]\n", (7, 189), "nested more than 32 levels deep"),
-        (f"uuid: {repeated(200_000, '[', '', ']')}\n", (7, 38), "nested more than 32 levels deep"),
-        (f"uuid: {repeated(3000, '{lower: ', 'a', '}')}\n", (7, 255), "nested more than 32 levels deep"),
-        (f"uuid: {CHOICE}\n", (7, 1094), "nested more than 32 levels deep"),
-        (f"pair: {{user: a, anonymous: {MANY}}}\n", (7, 211), "'anonymous' takes at most 32, not 200"),
-        (f"links: [{{kind: alias, distinct_id: {MANY}, other: a}}]\n", (7, 219), "'distinct_id' takes at most 32"),
-        (f"uuid: {'/a' * 5000}\n", (7, 7), "'uuid' has more than 64 steps"),
-        (f"uuid: {{json: '{repeated(3000, '[', '', ']')}'}}\n", (7, 14), "'json' is nested too deeply"),
-        (f"cases: [{{name: a, row: '{repeated(9000, '[', '', ']')}', gives: {{}}}}]\n", (7, 24), "'row' is nested too"),
-    ],
-)
-def test_what_is_too_large_is_told_with_its_place_and_the_limit(
-    more: str, place: tuple[int, int], message: str
-) -> None:
-    """A mapping is refused before Python's own limits refuse what is made of it."""
-    error = fault(HEAD + more)
-    assert message in str(error)
-    assert (error.line, error.column) == place
-
-
 def test_as_much_as_the_limits_allow_is_compiled() -> None:
     """The deepest values in the last of the most candidates; a table of more names than Members take is for dicts."""
     nested = repeated(26, "{when: {present: a}, then: a, else: ", "a", "}")
@@ -173,7 +157,7 @@ def test_as_much_as_the_limits_allow_is_compiled() -> None:
     holes = "".join(f"{{a{number}}}" for number in range(300))
     mapper = compile_mapping(parse(f"{text}uuid: {{template: '{holes}'}}\n", "shop.yaml"), SealedOptions(as_of=0))
     assert mapper.map_members is None
-    (made,) = [mapper.map_row(record('{"name":"Seen","a30":"u-1","at":"2023-01-02T03:04:05Z","a30000":1}'))]
+    (made,) = [mapper.map_row(record('{"name":"Seen","a30":"u-1","at":1,"a30000":1}'))]
     assert isinstance(made, UnvalidatedEvent)
     assert (made.distinct_id, list(made.properties)) == ("u-1", ["name", "at", "b30000", "b30"])
 

@@ -1,7 +1,4 @@
-"""A small plan with something of everything, and the golden report.json it gives.
-
-`python -m tests.golden.report.small_plan`, from the root of the repository, writes the golden file again.
-"""
+"""A small plan with something of everything, and the golden report.json it gives."""
 
 from __future__ import annotations
 
@@ -50,17 +47,12 @@ CELLS = [
 ]
 
 REHEARSAL = ApplyResult(
-    digest="",
-    dry_run=False,
-    balanced=True,
-    seconds=1.25,
-    batches=BatchCounts(made=3, sent=3, retried=1, split=0),
+    digest="", dry_run=False, balanced=True, seconds=1.25, batches=BatchCounts(made=3, sent=3, retried=1, split=0),
     events=SentCounts(made=12, accepted=12),
-)
+)  # fmt: skip
 VERIFICATION = VerifyResult(
     cells=CellCounts(match=4), events=FoundCounts(expected=12, found=12, missing=0, extra=0), proved=True
 )
-
 
 PEOPLE = PeopleSeal(
     identities=MergeSummary(
@@ -102,9 +94,7 @@ def small_plan(**changes: Any) -> Plan:
         "examples": {"unsafe_integer": Example("a.jsonl", 5, 512, "9007199254740993 is beyond 2^53")},
         "gates": [Finding("max_rejects", "stop", "2 of 14 rows (14.29%) rejected (limit 0)")],
         "names": {"Order Placed": 6, "Signup": 4},
-        "zone_evidence": [
-            MonthEvidence("2021-11", -18000, 5, 6, (-18000, -14400), True),
-        ],
+        "zone_evidence": [MonthEvidence("2021-11", -18000, 5, 6, (-18000, -14400), True)],
         "mapping": MappingSeal("mixpanel", "d" * 64, "format: backcast.mapping/1\ntool: mixpanel\n"),
         "options": SealedOptions(
             as_of=1_700_000_000_000_000, zones=(("America/New_York", ""),), settings={"source": "web"}
@@ -149,7 +139,3 @@ def golden_report() -> bytes:
 def regenerate() -> None:
     """Write the golden file again, to be read as a diff."""
     GOLDEN.write_bytes(golden_report())
-
-
-if __name__ == "__main__":
-    regenerate()
