@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,8 @@ def keyed(*keys: str, **others: Any) -> Objects:
 
 
 def row(number: int) -> bytes:
-    return (
-        b'{"event":"Step","distinct_id":"u","timestamp":"2023-01-02T03:04:05Z","uuid":"%s"}\n' % uuid(number).encode()
-    )
+    event = b'{"event":"Step","distinct_id":"u","timestamp":"2023-01-02T03:04:05Z","uuid":"%s"}\n'
+    return event % uuid(number).encode()
 
 
 def days(number: int) -> str:
@@ -64,14 +62,10 @@ def test_a_pattern_lists_what_it_may_stand_for(pattern: str, pages: int) -> None
     objects = Objects(2_700, days)
     wanted = re.compile(glob_translate(pattern))
     with serving(objects):
-        found = [file.path.removeprefix(f"{URL}/") for file in _found(f"{URL}/{pattern}")]
+        found = [name.removeprefix(f"{URL}/") for name, _ in storage.listed(f"{URL}/{pattern}")]
     folders = [key for key in map(days, range(2_700)) if wanted.match(key) or wanted.match(key.rpartition("/")[0])]
     assert found == folders
     assert objects.requests["LIST"] <= pages + 1, "one of them looks for an object of this name"
-
-
-def _found(url: str) -> list[File]:
-    return [File(name, False, status) for name, status in storage.listed(url)]
 
 
 def test_nothing_is_kept_of_objects_that_are_left_out() -> None:
@@ -103,11 +97,6 @@ def test_the_number_of_objects_that_are_listed_is_shown_meanwhile() -> None:
 # -- a listing that is not whole ---------------------------------------------------------------------------------
 
 
-def fails(answer: Answer) -> Callable[[str, str, dict[str, str]], Answer | None]:
-    """The answer to every page but the first."""
-    return lambda kind, key, query: answer if "continuation-token" in query or "start-after" in query else None
-
-
 def listing(*keys: str, more: str = "<IsTruncated>false</IsTruncated>") -> Answer:
     contents = "".join(f"<Contents><Key>{key}</Key><Size>{len(row(0))}</Size></Contents>" for key in keys)
     return 200, {}, f"<ListBucketResult>{more}{contents}</ListBucketResult>".encode()
@@ -120,6 +109,7 @@ _ENDLESS = "<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextCon
 def test_a_listing_that_ends_early_is_an_error(url: str) -> None:
     """And never a shorter export."""
     objects = Objects(3 * PAGE, lambda number: f"e/{number:06d}.jsonl")
+    later = {"continuation-token", "start-after"}  # every page but the first
     with serving(objects):
         for answer, why in (
             (refusal(403, "AccessDenied"), "may not be read"),
@@ -129,7 +119,7 @@ def test_a_listing_that_ends_early_is_an_error(url: str) -> None:
             (listing("e/9", more=_ENDLESS), "repeats itself|a page twice"),
             (listing("e/000000.jsonl", more=_ENDLESS), "repeats itself|a page twice"),
         ):
-            objects.fault = fails(answer)
+            objects.fault = lambda kind, key, query, answer=answer: answer if later & query.keys() else None
             with pytest.raises(UnreadableExport, match=why):
                 open_source([url])
 

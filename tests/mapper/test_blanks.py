@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from pipeline.api import plan_export
 from pipeline.errors import MappingError
 from pipeline.mapper.inspection.cases import run_cases
 from pipeline.mapper.language.editor_schema import editor_schema
 from pipeline.mapper.language.loader import parse
-from pipeline.options import PlanOptions
-from tests.support.sent_events import events_of
+from tests.support.sent_events import planned
 from tests.support.small_mappings import mapper, properties, told
 
 MAPPING = """format: backcast.mapping/1
@@ -39,10 +37,9 @@ def sent(place: Path, mapping: str, name: str) -> list[Any]:
     (place / "mine.yaml").write_text(mapping, "utf-8")
     text = json.dumps(ROW) if name.endswith("jsonl") else f"{','.join(ROW)}\n{','.join(ROW.values())}"
     (place / name).write_text(text + "\n", "utf-8")
-    asked = {"mapping": str(place / "mine.yaml"), "as_of": 1_767_225_600_000_000, "workers": 0}
-    plan = plan_export([str(place / name)], place / "plan", PlanOptions(**asked))
+    plan, events = planned(place / "plan", [place / name], str(place / "mine.yaml"))
     assert plan.rejects == {}
-    return events_of(place / "plan")
+    return events
 
 
 def test_a_blank_cell_is_missing_to_every_reference(tmp_path: Path) -> None:
@@ -151,14 +148,12 @@ def test_a_blank_value_decides_no_setting(tmp_path: Path) -> None:
     found = []
     for blanks in ("", "blanks: {texts: [none]}\n"):
         (tmp_path / "mine.yaml").write_text(MAPPING + setting + blanks, "utf-8")
-        asked: Any = {"mapping": str(tmp_path / "mine.yaml"), "as_of": 1_767_225_600_000_000, "workers": 0}
-        plan = plan_export([str(tmp_path / "rows.jsonl")], tmp_path / f"plan{len(found)}", PlanOptions(**asked))
+        plan, _ = planned(tmp_path / f"{len(found)}", [tmp_path / "rows.jsonl"], str(tmp_path / "mine.yaml"))
         found.append(plan.options.settings)
     assert found == [{"kind": "merges"}, {}]
     columns = "event_type,event_time,device_id,user_id,amplitude_id,$insert_id,merged_amplitude_id"
     (tmp_path / "rows.csv").write_text(f"{columns}\nPlayed,2023-02-05 22:57:31,d-1,u-1,98,i-1,\n")
-    asked = {"mapping": "amplitude", "as_of": 1_767_225_600_000_000, "workers": 0}
-    plan = plan_export([str(tmp_path / "rows.csv")], tmp_path / "amplitude", PlanOptions(**asked))
+    plan, _ = planned(tmp_path / "amplitude", [tmp_path / "rows.csv"], "amplitude")
     assert (plan.rows.mapped, plan.options.settings) == (1, {})
 
 

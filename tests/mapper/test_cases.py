@@ -20,11 +20,6 @@ def test_every_case_of_the_shipped_mappings_passes(name: str) -> None:
     assert {result.case.name: result.differences for result in results if not result.passed} == {}
 
 
-def test_the_shipped_mappings_are_found() -> None:
-    """Those of every kind of tool are among them."""
-    assert {"ga4", "generic", "mixpanel", "segment-warehouse", "universal-analytics"} < set(available())
-
-
 HEAD = """format: backcast.mapping/1
 tool: shop
 title: Shop

@@ -174,27 +174,25 @@ def test_an_opened_object_is_taken_as_it_is() -> None:
     assert draft.properties == {"a": Raw(b"1.10")}
 
 
-def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
-    """It is noted for a plan, values untouched; an apply does not even read it, and makes the same event."""
-    sections = f"{DROP}person: {{set: {{email: mail}}, set_once: {{first: price}}, unset: gone}}\n"
-    row = f'{{{ROW},"mail":"a@b","price":1.10,"gone":["x"]}}'
+def noted(sections: str, members: str) -> tuple[UnvalidatedEvent, UnvalidatedEvent]:
+    """The event of a row as a plan makes it, with a note, and as an apply does."""
     made = mapper(sections)
-    observed, applied = made.map_row(record(row), True), made.map_row(record(row))
+    observed, applied = (made.map_row(record(f"{{{ROW}{members}}}"), observe) for observe in (True, False))
     assert isinstance(observed, UnvalidatedEvent)
     assert isinstance(applied, UnvalidatedEvent)
+    return observed, applied
+
+
+def test_what_a_row_says_of_its_person_is_no_part_of_its_event() -> None:
+    """It is noted for a plan, values untouched; an apply does not even read it, and makes the same event. What cannot
+    be read of it is a warning, of the plan alone."""
+    sections = f"{DROP}person: {{set: {{email: mail}}, set_once: {{first: price}}, unset: gone}}\n"
+    observed, applied = noted(sections, ',"mail":"a@b","price":1.10,"gone":["x"]')
     note = Note(set={"email": Raw(b'"a@b"')}, set_once={"first": Raw(b"1.10")}, unset=("x",))
     assert (observed.note, applied.note) == (note, None)
     assert list(observed.properties) == list(applied.properties) == ["mail", "price", "gone"]
-    assert made.map_row(record(f"{{{ROW}}}"), True).note is None  # type: ignore[union-attr]
-
-
-def test_what_cannot_be_read_of_a_person_spoils_no_event() -> None:
-    """It is a warning, of the plan alone."""
-    made = mapper(DROP + "person: {spread_set: [traits]}\n")
-    row = f'{{{ROW},"traits":"none"}}'
-    observed, applied = made.map_row(record(row), True), made.map_row(record(row))
-    assert isinstance(observed, UnvalidatedEvent)
-    assert isinstance(applied, UnvalidatedEvent)
+    assert noted(sections, "")[0].note is None
+    observed, applied = noted(DROP + "person: {spread_set: [traits]}\n", ',"traits":"none"')
     assert [code for code, _ in observed.warnings] == ["bad_value"]
     assert (observed.note, observed.properties, applied.warnings) == (None, applied.properties, ())
 
@@ -210,9 +208,7 @@ def test_what_cannot_be_read_of_a_person_spoils_no_event() -> None:
 )
 def test_a_row_bears_a_users_id_and_the_first_other(members: str, pair: tuple[str, str | None]) -> None:
     """One that is the same as the user's says nothing."""
-    observed = mapper(DROP + "pair: {user: mine, anonymous: [a, b]}\n").map_row(record(f"{{{ROW},{members}}}"), True)
-    assert isinstance(observed, UnvalidatedEvent)
-    assert observed.note == Note(*pair)
+    assert noted(DROP + "pair: {user: mine, anonymous: [a, b]}\n", f",{members}")[0].note == Note(*pair)
 
 
 def test_a_link_rule_takes_two_ids_or_a_list() -> None:
@@ -224,18 +220,8 @@ def test_a_link_rule_takes_two_ids_or_a_list() -> None:
 
 def test_members_are_spread() -> None:
     """An object's members come one level up, chosen, renamed and prefixed."""
-    sections = (
-        DROP
-        + """  spread:
-    - from: a
-      only: [x_*, y]
-      except: [x_2]
-      rename: {y: why}
-      strip: x_
-      prefix: a_
-      blank: [NA]
-"""
-    )
+    rules = "from: a, only: [x_*, y], except: [x_2], rename: {y: why}, strip: x_, prefix: a_, blank: [NA]"
+    sections = f"{DROP}  spread: [{{{rules}}}]\n"
     made = properties(sections, '"a":{"x_1":1.0,"x_2":2,"x_3":"NA","y":3,"z":4}')
     assert made == {"a": '{"x_1":1.0,"x_2":2,"x_3":"NA","y":3,"z":4}', "a_1": "1.0", "why": "3"}
     assert mapper(sections).map_row(record(f'{{{ROW},"a":[1]}}')) == RejectReason(
@@ -314,9 +300,8 @@ def test_the_namespace_is_of_tool_and_source() -> None:
     """Two projects of one tool have different uuids; Mixpanel can have the service's own."""
     assert mapper("").space == uuids.namespace("shop", "")
     assert mapper("", settings={"source": "eu"}).space == uuids.namespace("shop", "eu")
-    assert compile_mapping(load("mixpanel"), SealedOptions(as_of=0, settings={"uuid": "posthog"})).space == (
-        uuids.POSTHOG_MIXPANEL
-    )
+    own = compile_mapping(load("mixpanel"), SealedOptions(as_of=0, settings={"uuid": "posthog"}))
+    assert own.space == uuids.POSTHOG_MIXPANEL
 
 
 def test_an_unknown_setting_names_the_nearest() -> None:
@@ -326,8 +311,6 @@ def test_an_unknown_setting_names_the_nearest() -> None:
     assert caught.value.hint == "did you mean 'source'?"
     with pytest.raises(UsageError, match="needs the setting 'event'"):
         compile_mapping(load("generic"), SealedOptions(as_of=0))
-    with pytest.raises(UsageError, match="uuid=mine is unknown"):
-        compile_mapping(load("mixpanel"), SealedOptions(as_of=0, settings={"uuid": "mine"}))
 
 
 def test_columns_that_parquet_leaves_empty_are_no_properties() -> None:
@@ -420,10 +403,8 @@ def without_notes(made: object) -> object:
 @cache
 def compiled(name: str) -> Mapper:
     """A shipped mapping, compiled once."""
-    zones = (("America/New_York", ""),) if name == "mixpanel" else ()
-    return compile_mapping(
-        load(name), SealedOptions(as_of=0, zones=zones, settings=SETTINGS if name == "generic" else {})
-    )
+    zones, given = ((("America/New_York", ""),) if name == "mixpanel" else ()), SETTINGS if name == "generic" else {}
+    return compile_mapping(load(name), SealedOptions(as_of=0, zones=zones, settings=given))
 
 
 @given(st.text(max_size=30))

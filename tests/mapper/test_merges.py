@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-import pipeline
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import compile, load
 from pipeline.models import Link, PersonUpdate, SealedOptions, Skip
-from pipeline.options import PlanOptions
 from pipeline.plan.sealed.manifest import Plan
+from tests.support import sent_events
 from tests.support.small_mappings import mapper, record
 
-AS_OF = datetime(2026, 1, 1, tzinfo=UTC)
 Rows = Sequence[dict[str, Any]]
 
 
-def planned(place: Path, mapping: str, *files: Rows, **asked: Any) -> Plan:
+def planned(place: Path, mapping: str, *files: Rows, **settings: str) -> Plan:
     """A plan of rows in files of JSON lines, in `place`/plan."""
     (place / "export").mkdir()
     for number, rows in enumerate(files):
         (place / "export" / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return pipeline.plan_export(
-        place / "export", place / "plan", PlanOptions(mapping=mapping, as_of=AS_OF, workers=0, timezone="UTC", **asked)
-    )
+    plan, _ = sent_events.planned(place / "plan", [place / "export"], mapping, zone="UTC", **settings)
+    return plan
 
 
 def pairs(place: Path) -> dict[tuple[str, str], str]:
@@ -87,7 +83,7 @@ def test_a_record_that_also_says_something_of_its_person_loses_no_merge_silently
         assert [code for code, _ in told.warnings] == ["incomplete_merge"] * lost
 
 
-def test_a_skip_may_be_a_warning_too(tmp_path: Path) -> None:
+def test_a_skip_may_be_a_warning_too() -> None:
     """The mapping says so, of rows and of events; every one is counted, and one is shown with its place."""
     text = """events: {Gone: {skip: gone, warn: "a lost thing"}}
 skip: {when: {is: "1", of: /bad}, code: bad, warn: "a bad thing"}
@@ -126,9 +122,8 @@ def test_what_a_browser_sends_joins_its_two_ids_and_a_lost_merge_is_a_warning(tm
 def test_a_link_of_the_row_and_the_records_own_both_count() -> None:
     """The label of the cluster is the user's as well."""
     row = '{"distinct_id":"label","$distinct_id_before_identity":"100","$anon_distinct_id":"anon-1","time":1607501187}'
-    told = compile(load("mixpanel"), SealedOptions(as_of=0)).map_row(
-        record(f'{{"event":"$identify","properties":{row}}}')
-    )
+    made = compile(load("mixpanel"), SealedOptions(as_of=0))
+    told = made.map_row(record(f'{{"event":"$identify","properties":{row}}}'))
     assert isinstance(told, list)
     links = [one for one in told if isinstance(one, Link)]
     assert [(one.distinct_id, one.other) for one in links] == [("label", "100"), ("100", "anon-1")]
@@ -170,7 +165,7 @@ def test_merged_ids_that_are_not_followed_are_told_of(
     tmp_path: Path, files: tuple[Rows, ...], settings: dict[str, str], skips: dict[str, int]
 ) -> None:
     """Nothing is sent that would join ids which no event bears; without such a file the setting stays as it was."""
-    plan = planned(tmp_path, "amplitude", *files, settings=settings)
+    plan = planned(tmp_path, "amplitude", *files, **settings)
     assert (plan.events.phases["identities"], dict(plan.skips), dict(plan.options.settings)) == (0, skips, settings)
     assert not skips or "--set merged_ids=yes" in plan.examples["unfollowed_merge"].detail
     assert plan.notices == []

@@ -29,11 +29,11 @@ from pipeline.plan.sealed.contents import task_of, tasks
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.transform.block import BlockTransformer
-from pipeline.values import raw
 from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
 from tests.support.commands import in_process
 from tests.support.jobs import KEYS, code, days, run, sent_once, write_job
 from tests.support.sent_events import events_of
+from tests.support.small_mappings import told
 
 MAPPING = """format: backcast.mapping/1
 tool: shop
@@ -94,9 +94,8 @@ def test_code_that_changes_nothing_changes_no_byte_of_a_sample(name: str, tmp_pa
 def unchanged_by_code(name: str, tmp_path: Path) -> None:
     """Every block of a sample has the seal that it has without code."""
     sample = GOLDEN[name]
-    plan = plan_export(
-        [str(SAMPLES / file) for file in sample.files], tmp_path, PlanOptions(as_of=AS_OF, **sample.asked)
-    )
+    files = [str(SAMPLES / file) for file in sample.files]
+    plan = plan_export(files, tmp_path, PlanOptions(as_of=AS_OF, **sample.asked))
     _, directory = open_plan(tmp_path)
     config = transform_config_for(plan, directory)
     text = f"{plan.mapping.text}\npython: clean.py:clean\n"
@@ -131,19 +130,11 @@ VALUES = st.recursive(
 @given(values=st.lists(VALUES, min_size=1, max_size=5))
 def test_what_the_code_does_not_touch_keeps_its_bytes(values: list[str]) -> None:
     """Beside a property that it sets, in copies that it makes, and in events that it adds."""
-    runner = OwnCodeRunner(
-        own(
-            "import copy\ndef clean(event):\n    event['properties']['new'] = 1\n"
-            "    return [event, copy.deepcopy(event)]"
-        ),
-        uuids.Hasher(uuids.ROOT),
-    )
-    properties = {f"p{n}": Raw(text.encode()) for n, text in enumerate(values)}
-    for made in runner.after(lambda *row: UnvalidatedEvent("Seen", "u", 0, dict(properties), "k"))({}):
-        assert {name: bytes(raw(value)) for name, value in made.properties.items()} == {
-            **{name: bytes(value) for name, value in properties.items()},
-            "new": b"1",
-        }
+    properties = {f"p{n}": text for n, text in enumerate(values)}
+    for made in after(
+        "import copy\nevent['properties']['new'] = 1\nreturn [event, copy.deepcopy(event)]", **properties
+    ):
+        assert {name: told(value) for name, value in made.properties.items()} == {**properties, "new": "1"}
 
 
 def after(body: str, **properties: str) -> Any:
@@ -165,9 +156,8 @@ p["half"] = 0.5
 return event
 """
     made = after(body, price="1.10", cart='{"n": 12345678901234567890, "x": 0.10}')
-    assert [(name, bytes(raw(value))) for name, value in made.properties.items()] == [
-        ("price", b"1.10"), ("cart", b'{"n":12345678901234567890,"x":0.10,"more":2.10}'), ("half", b"0.5"),
-    ]  # fmt: skip
+    cart = '{"n":12345678901234567890,"x":0.10,"more":2.10}'
+    assert [told(value) for value in made.properties.values()] == ["1.10", cart, "0.5"]
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -182,11 +172,7 @@ return event
         ("return clean(event)", "python_error", "RecursionError: "),
         ("return 'a'", "python_result", "returned of the type str, not the event as a dict"),
         ("del event['distinct_id']\nreturn event", "python_result", "the event lacks 'distinct_id'"),
-        (
-            "return event | {'plan': 1}",
-            "python_result",
-            "'plan' is no member of an event; is it one",
-        ),
+        ("return event | {'plan': 1}", "python_result", "'plan' is no member of an event; is it one"),
         ("return event | {'properties': []}", "python_result", "properties is of the type list, not a dict"),
         ("return event | {'properties': {1: 2}}", "python_result", "properties has the name 1, which is no text"),
         ("return event | {'event': 5}", "python_result", "event is of the type int, not a text"),
@@ -230,11 +216,10 @@ return event
     assert (plan.rows.mapped, plan.rows.balanced) == (1, True)
 
 
-@pytest.mark.parametrize("nothing", ["None", "[]"])
-def test_none_and_an_empty_list_skip_the_row(nothing: str) -> None:
-    """Under a code of their own."""
-    made = after(f"return {nothing}")
-    assert (type(made), made.code) == (Skip, "python_skipped")
+def test_none_and_an_empty_list_skip_the_row() -> None:
+    for nothing in ("None", "[]"):
+        made = after(f"return {nothing}")
+        assert (type(made), made.code) == (Skip, "python_skipped")
 
 
 def test_the_events_of_a_list_have_uuids_of_their_own(tmp_path: Path) -> None:
@@ -264,10 +249,8 @@ def test_events_after_a_list_keep_their_uuids(tmp_path: Path) -> None:
 
 
 def test_rows_without_a_key_have_no_uuid_yet_and_the_cost_is_told_and_sealed_nowhere(tmp_path: Path) -> None:
-    """It depends on the whole source; the events of a list differ from each other and stay the same in each plan.
-
-    The line of the cost is on stderr, as is what the code prints; two plans have one digest.
-    """
+    """It depends on the whole source; the events of a list differ from each other and stay the same in each plan. The
+    line of the cost is on stderr, as is what the code prints; two plans have one digest."""
     keyless = MAPPING.replace("key: {of: /id, needs: /id}\n", "")
     path = written(tmp_path, "print('seen')\nassert event['uuid'] is None\nreturn [event, event]", mapping=keyless)
     found = []
@@ -296,15 +279,10 @@ def test_a_changed_id_is_still_excluded_and_joins_nobody(tmp_path: Path) -> None
 # -- determinism -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "str(datetime.date.today())",
-        "list({'a', 'b', 'c', 'd', 'e', 'f', 'g'})",
-        "os.environ['LC_ALL']",
-        "KEPT.append(1) or len(KEPT)",
-    ],
-)
+ANOTHER = ("str(datetime.date.today())", "list({*'abcdefg'})", "os.environ['LC_ALL']", "KEPT.append(1) or len(KEPT)")
+
+
+@pytest.mark.parametrize("value", ANOTHER)
 def test_code_that_gives_another_event_each_time_stops_the_plan(tmp_path: Path, value: str) -> None:
     """The message names the row, the event and the property, and the place in the mapping."""
     with pytest.raises(MappingError, match=r"row 1 of rows\.jsonl .*properties\['t'\] of \"Seen\"") as caught:
@@ -375,12 +353,8 @@ def test_check_names_what_is_wrong_with_the_code(tmp_path: Path, python: str, te
 
 def test_cases_show_what_the_code_makes(tmp_path: Path) -> None:
     """A case has the event after the code, and fails where that is another one."""
-    case = """cases:
-  - name: one
-    row: 'ROW'
-    gives: {event: NAME, properties: '{"n": 2}'}
-"""
-    text = MAPPING + case.replace("ROW", json.dumps(ROW))
+    case = f"cases:\n  - name: one\n    row: '{json.dumps(ROW)}'\n"
+    text = MAPPING + case + """    gives: {event: NAME, properties: '{"n": 2}'}\n"""
     for name, passed in (("Seen", False), ("Seen!", True)):
         body = "event['event'] += '!'\nevent['properties']['n'] += 1\nreturn event"
         path = written(tmp_path, body, mapping=text.replace("NAME", name))
