@@ -29,7 +29,7 @@ from pipeline.transform.block import make_batches
 from tests.golden import samples
 from tests.support.clusters import Cluster, a_cluster, dask
 from tests.support.deliveries import COLUMNS, KEY, export, planned, run
-from tests.test_plugins import Site, acme
+from tests.test_extensions import Site, acme
 
 PEOPLE = samples.GOLDEN["mixpanel-people"]
 ME = r"the worker on \S+ \(process \d+\)"
