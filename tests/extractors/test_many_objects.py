@@ -17,10 +17,8 @@ from pipeline.extractors import open_source
 from pipeline.extractors.named_files import File, files_of
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.freshness import check_fresh, open_plan, transform_config_for
-from tests.support.deliveries import COLUMNS, uuid
+from tests.support.deliveries import uuid
 from tests.support.many_objects import PAGE, URL, Answer, Objects, refusal, serving
-
-GENERIC = PlanOptions(mapping="generic", settings=COLUMNS, workers=0)
 
 
 def keyed(*keys: str, **others: Any) -> Objects:

@@ -169,6 +169,7 @@ def test_as_much_as_the_limits_allow_is_compiled() -> None:
         (f"uuid: {{item: '{'9' * 5000}', of: a}}\n", "the index of an item is not a number of at most nine digits"),
         ("uuid: {template: 'a}'}\n", "a single brace in a template"),
         ("uuid: {first: [" + repeated(30, "{first: [a, ", "a", "]}") + "]}\n", "nested more than"),
+        ("events: {Bought: Bought}\n", "changes nothing"),
     ],
 )
 def test_a_check_says_what_a_plan_would_say(tmp_path: Path, call: Any, more: str, message: str) -> None:

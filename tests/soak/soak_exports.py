@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.extractors import test_damage, test_parquet_damage
+from tests.extractors import test_damage, test_parquet
 from tests.extractors.test_stores import same_in_a_bucket
 from tests.golden.samples import GOLDEN
 from tests.mapper.test_own_code import unchanged_by_code
@@ -46,8 +46,8 @@ def test_no_damage_loses_a_row_in_silence(seed: int, tmp_path: Path) -> None:
     """More than ten thousand damaged containers, and a thousand footers of Parquet."""
     for name in test_damage.CONTAINERS:
         test_damage.check(name, tmp_path, seed, 130)
-    for name in test_parquet_damage.FILES:
-        test_parquet_damage.check(name, tmp_path / "a.parquet", seed, 300)
+    for name in test_parquet.FILES:
+        test_parquet.check(name, tmp_path / "a.parquet", seed, 300)
 
 
 def test_native_and_python_agree_on_many_mutated_exports() -> None:
