@@ -104,13 +104,12 @@ def test_a_damaged_container_is_told(tmp_path: Path, files: dict[str, bytes], wh
 
 def test_a_digest_is_of_the_stored_bytes(tmp_path: Path) -> None:
     """A file's digest is of the file; a member's of the member as its archive gives it."""
-    packed = gzip.compress(CONTENT)
+    packed, inner = gzip.compress(CONTENT), gzip.compress(CONTENT[:50])  # with the second in which they were made
     (tmp_path / "a.gz").write_bytes(packed)
-    (tmp_path / "b.zip").write_bytes(zipped(gzip.compress(CONTENT[:50])))
+    (tmp_path / "b.zip").write_bytes(zipped(inner))
     (tmp_path / "c.tgz").write_bytes(gzip.compress(tarred({"x": CONTENT[:100]})))
     digests = [extractors.digest_of(part) for part in extractors.open_source([str(tmp_path)]).parts]
-    stored = (packed, gzip.compress(CONTENT[:50]), CONTENT[:100])
-    assert digests == [hashlib.sha256(content).hexdigest() for content in stored]
+    assert digests == [hashlib.sha256(content).hexdigest() for content in (packed, inner, CONTENT[:100])]
 
 
 def test_a_part_that_went_away_or_became_shorter_is_told(tmp_path: Path) -> None:
