@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -128,6 +128,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(values=st.lists(VALUES, min_size=1, max_size=5))
+@example(values=["9" * 5000])
 def test_what_the_code_does_not_touch_keeps_its_bytes(values: list[str]) -> None:
     """Beside a property that it sets, in copies that it makes, and in events that it adds."""
     properties = {f"p{n}": text for n, text in enumerate(values)}
