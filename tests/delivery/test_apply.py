@@ -8,24 +8,19 @@ from pathlib import Path
 
 import pytest
 
-import pipeline
 from pipeline import api
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import BrokenLedger, Interrupted, UnsafePlan
 from pipeline.local_service import LocalService
-from pipeline.options import PlanOptions
 from pipeline.plan.sealed.freshness import check_applicable, open_plan
 from tests.support.deliveries import (
-    COLUMNS,
     OK,
     ONE_AT_A_TIME,
     CallDestination,
     Reply,
-    add,
     balances,
-    export,
     identities,
     in_ledger,
     landed,
@@ -35,7 +30,6 @@ from tests.support.deliveries import (
     scripted,
     serving,
     uuid,
-    uuids,
     uuids_in,
 )
 
@@ -107,16 +101,6 @@ def test_a_dry_run_begins_where_the_ledger_stands(tmp_path: Path) -> None:
         run(directory, server.url)
         dry = run(directory, server.url, dry_run=True)
     assert (dry.counts.already_settled, dry.counts.would_send, dry.counts.batches_made) == (60, 0, 0)
-
-
-def test_a_request_never_holds_one_uuid_twice(tmp_path: Path) -> None:
-    """Rows that are copies are left out by the plan, so a batch has no duplicate."""
-    source = export(tmp_path / "export", 30, files=1)
-    add(source / "part-0.jsonl", (source / "part-0.jsonl").read_bytes())
-    pipeline.plan_export(source, tmp_path / "plan", PlanOptions(mapping="generic", settings=COLUMNS, workers=0))
-    with serving(scripted(Reply())) as server:
-        run(tmp_path / "plan", server.url)
-        assert [sorted(batch) for batch in uuids(server.asked)] == [sorted(uuid(number) for number in range(30))]
 
 
 def test_a_plan_is_applied_to_one_target(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.report.contents import NO_RESULTS, results_of
 from pipeline.report.results import CanaryResult
 from tests.support.commands import in_process
-from tests.support.deliveries import COLUMNS, Reply, forget, passed_on, planned, run, serving, tamper, uuid
+from tests.support.deliveries import COLUMNS, Reply, forget, passed_on, planned, run, scripted, serving, tamper, uuid
 from tests.support.phased_plans import TYPES, phase_of, planned_in_phases
 
 
@@ -73,9 +73,8 @@ def test_a_sample_is_of_whole_persons_who_show_every_name_and_year(tmp_path: Pat
     assert sample.size <= 12
     assert sample.events["events"] == 2 * sample.persons
     (ranges,) = sample.ranges.values()
-    indices = [index for first, last in ranges for index in range(first, last + 1)]
     names = [*people, *people]
-    per_person = Counter(names[index] for index in indices)
+    per_person = Counter(names[index] for first, last in ranges for index in range(first, last + 1))
     assert set(per_person.values()) == {2}
     assert "rare" in per_person
 
@@ -110,17 +109,10 @@ def test_a_person_with_many_events_is_taken_only_where_nobody_else_shows_a_name_
 def test_merges_groups_and_profiles_of_the_chosen_are_in_the_sample(tmp_path: Path) -> None:
     """All ids of a person, the first group of each type in their order, and the profile updates; nobody else's."""
     directory = planned_in_phases(tmp_path)
-    sent: list[list[dict[str, Any]]] = []
-    with LocalService() as service:
-
-        def answer(asked: Any) -> Reply:
-            sent.append(asked.events)
-            return passed_on(service.url, asked.body)
-
-        with serving(answer) as server:
-            sample = chosen(directory, 24)
-            assert run(directory, server.url, key=service.capture_key, only=sample.ranges).problem is None
-    events = [event for request in sent for event in request]
+    sample = chosen(directory, 24)
+    with serving(scripted(Reply())) as server:
+        assert run(directory, server.url, only=sample.ranges).problem is None
+    events = [event for request in server.asked for event in request.events]
     assert len(events) == sample.size <= 24
     of_phase = defaultdict(list)
     for event in events:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pipeline
 from pipeline.delivery.capture import response_of
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.transport import retry_after
 from pipeline.errors import UsageError
+from pipeline.options import PlanOptions
 from pipeline.targets import address_of, is_loopback, region_of
 from tests.support import deliveries
-from tests.support.deliveries import BODY, KEY, Asked, Reply, scripted, serving
+from tests.support.deliveries import BODY, COLUMNS, KEY, Asked, Reply, planned, row, run, scripted, serving
 
 NOW = datetime(2024, 1, 31, 12, tzinfo=UTC)
 
@@ -94,13 +98,6 @@ def test_success_with_anything_else_is_in_doubt(dialect: str) -> None:
         assert (response.kind, response.taken) == (ResponseKind.DOUBT, True), (status, body[:40])
 
 
-def test_the_content_type_decides_nothing() -> None:
-    """The body says what was done, under whatever name it comes."""
-    headers = {"Content-Type": "text/html"}
-    assert send(scripted(Reply(200, b'{"status":"Ok"}', headers)))[0].kind is ResponseKind.SETTLED
-    assert send(scripted(Reply(200, b"<p>Ok</p>", headers)))[0].kind is ResponseKind.DOUBT
-
-
 def test_an_answer_after_a_redirect_is_judged_alike() -> None:
     """What the last address answers to the request decides, in the same dialect."""
     moved = Reply(307, b"", {"Location": "/elsewhere"})
@@ -155,21 +152,54 @@ def test_any_retry_after_is_read(text: str) -> None:
 # -- the request -----------------------------------------------------------------------------------------
 
 
+def test_gzip_is_declared_and_is_what_is_sent(tmp_path: Path) -> None:
+    """Content-Encoding names what the body is, and its length is that of the packed bytes; on a retry too. The project
+    key travels in the body alone."""
+    directory = planned(tmp_path, 10, files=1)
+    with serving(scripted(Reply(503), Reply())) as server:
+        run(directory, server.url)
+    assert len(server.asked) == 2
+    for one in server.asked:
+        assert (one.method, one.target, one.headers["content-encoding"]) == ("POST", "/batch/", "gzip")
+        assert one.headers["content-type"] == "application/json"
+        assert int(one.headers["content-length"]) == len(one.body)
+        whole = json.loads(gzip.decompress(one.body))
+        assert set(whole) == {"api_key", "historical_migration", "batch"}
+        assert (whole["historical_migration"], whole["api_key"]) == (True, KEY)
+        assert KEY not in one.target + json.dumps(one.headers)
+
+
+def test_times_with_an_offset_become_utc_and_look_alikes_stay(tmp_path: Path) -> None:
+    """The timestamp is the same instant in UTC; a string of the same shape in a property is the string it was."""
+    look_alike = "2021-03-04T05:06:07+05:30"
+    event = row(1) | {"timestamp": look_alike, "also": look_alike, "day": "2021-03-04"}
+    (tmp_path / "export.jsonl").write_text(json.dumps(event) + "\n", "utf-8")
+    options = PlanOptions(mapping="generic", workers=0, settings=COLUMNS)
+    pipeline.plan_export(tmp_path / "export.jsonl", tmp_path / "plan", options)
+    with serving(scripted(Reply())) as server:
+        assert run(tmp_path / "plan", server.url).balanced
+    (event,) = server.asked[0].events
+    assert event["timestamp"] == "2021-03-03T23:36:07Z"
+    assert (event["properties"]["also"], event["properties"]["day"]) == (look_alike, "2021-03-04")
+
+
 @pytest.mark.parametrize(
     ("reply", "status", "kind", "taken"),
     [
         (Reply(0), 0, ResponseKind.RETRY, True),
         (Reply(200, b'{"status":"Ok"}', {"Content-Encoding": "gzip"}), 0, ResponseKind.DOUBT, True),
+        (Reply(200, b'{"status":"Ok"}', {"Content-Type": "text/html"}), 200, ResponseKind.SETTLED, True),
+        (Reply(200, b"<p>Ok</p>", {"Content-Type": "application/json"}), 200, ResponseKind.DOUBT, True),
         (Reply(200, b'{"a":"' + b"x" * 5_000_000 + b'"}'), 200, ResponseKind.DOUBT, True),
         (Reply(429, b"slow down", {"Retry-After": "7"}), 429, ResponseKind.RETRY, False),
     ],
-    ids=["lost", "truncated", "endless", "limited"],
+    ids=["lost", "truncated", "other-type", "only-the-type", "endless", "limited"],
 )
 def test_an_answer_may_have_taken_the_events_unless_it_says_otherwise(
     reply: Reply, status: int, kind: ResponseKind, taken: bool
 ) -> None:
     """A connection cut after the request, an answer that ends early, and one of which only the first bytes are read.
-    The header of a 429 becomes the floor of the next wait."""
+    The content type decides nothing. The header of a 429 becomes the floor of the next wait."""
     response, _ = send(scripted(reply))
     assert (response.kind, response.status, response.taken) == (kind, status, taken)
     assert response.retry_after == (7.0 if reply.headers.get("Retry-After") else 0.0)

@@ -18,7 +18,7 @@ from pipeline.errors import Differences, Unfinished, UnsafePlan, UsageError
 from pipeline.options import ApplyOptions, PlanOptions, VerifyOptions
 from tests.support.commands import Printed, calling
 from tests.support.crashes import copied, die_writing, write_files
-from tests.support.deliveries import Identity, identities, planned, row
+from tests.support.deliveries import COLUMNS, Identity, identities, planned, row
 from tests.support.file_size_limit import file_size_limit
 from tests.support.stores import Bucket, a_bucket, a_store_that_fails, a_store_that_replaces
 
@@ -175,11 +175,8 @@ def test_a_bucket_that_refuses_or_fails_is_not_taken_for_changed_files(
         assert f"the store refused: [Errno 13] AccessDenied: '{file}'" in verified.err
         assert "check what its credentials may do" in verified.two_lines[1]
         assert all("restore" not in printed.err for printed in (applied, verified))
-        for operation, part in (
-            ("HeadObject", "manifest.json"),
-            ("HeadObject", "00001"),
-            ("ListObjectsV2", "2-groups"),
-        ):
+        odd = ("HeadObject", "manifest.json"), ("HeadObject", "00001"), ("ListObjectsV2", "2-groups")
+        for operation, part in odd:
             with a_store_that_fails(operation, part, 400, "Odd"):
                 applied, verified = (call(verb, plan, "--to", bucket.url) for verb in ("apply", "verify"))
             assert verified.code == 3
@@ -281,8 +278,7 @@ def test_a_line_break_between_the_tokens_of_a_value_does_not_break_a_line(tmp_pa
     source.write_text(text.replace("[1, ", "[1,\r"), "utf-8", newline="")
     event = b'{"event":"a","properties":{"distinct_id":"b","list":[1,\n2]},"timestamp":"c","uuid":"d"}'
     assert b"\n" not in spell_lines([event])[0]
-    columns = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
-    pipeline.plan_export(source, tmp_path / "plan", PlanOptions(mapping="generic", settings=columns, dialect="posthog"))
+    pipeline.plan_export(source, tmp_path / "plan", PlanOptions(mapping="generic", settings=COLUMNS, dialect="posthog"))
     pipeline.apply_plan(tmp_path / "plan", f"file:{tmp_path / 'out'}")
     lines = lines_of(tmp_path / "out")
     assert b"\r" not in (tmp_path / "out/3-events/00001.jsonl").read_bytes()

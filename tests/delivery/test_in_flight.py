@@ -64,11 +64,8 @@ class Commits:
     ) -> Outcome:
         plan, place = open_plan(self._directory)
         destination = CallDestination(send)
-        self.ledger.open(plan.digest, "test", destination.address)
-        try:
+        with closing(self.ledger.open(plan.digest, "test", destination.address)):
             return applying(plan, place, destination, self.ledger, send_limits, workers, **asked).run()
-        finally:
-            self.ledger.close()
 
     def crash(self) -> None:
         """Let the directory be as it was after that commit; as it is where there were fewer."""

@@ -44,14 +44,8 @@ def planned(folder: Path, *, mixed: bool, persons: str = "all") -> Path:
     with (folder / "export.jsonl").open("w") as file:
         for number in range(PEOPLE * OF_EACH):
             person = number * 7 % 10 % PEOPLE if mixed else number // OF_EACH
-            row = {
-                "event": "Step",
-                "distinct_id": f"person-{person}",
-                "number": number,
-                "uuid": uuid(number),
-                "user": None,
-            }
-            file.write(json.dumps(row | {"timestamp": "2023-01-02T03:04:05Z"}) + "\n")
+            row = {"event": "Step", "distinct_id": f"person-{person}", "timestamp": "2023-01-02T03:04:05Z"}
+            file.write(json.dumps(row | {"number": number, "uuid": uuid(number), "user": None}) + "\n")
     visitors = {"distinct_id": "user", "anonymous_id": "distinct_id"} if persons == "identified" else {}
     asked = {"mapping": "generic", "settings": COLUMNS | visitors, "persons": persons}
     options = PlanOptions(**asked, workers=0, max_batch_events=BATCH)

@@ -84,9 +84,8 @@ def verdicts(asked: Asked, judge: Callable[[dict[str, Any]], str], **headers: st
 
 
 def states(directory: Path) -> dict[str, int]:
-    return dict(
-        in_ledger(directory, "select state, sum(last - first + 1) from batches where state != 'split' group by 1")
-    )
+    counted = "select state, sum(last - first + 1) from batches where state != 'split' group by 1"
+    return dict(in_ledger(directory, counted))
 
 
 # -- what leaves ------------------------------------------------------------------------------------------------
@@ -133,8 +132,7 @@ def test_the_same_events_land_by_either_endpoint(tmp_path: Path) -> None:
     there = {}
     for transport in ("v1", "batch"):
         directory = tmp_path / transport
-        settings = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
-        options = PlanOptions(mapping="generic", settings=settings, workers=0, dialect="posthog")
+        options = PlanOptions(mapping="generic", settings=COLUMNS, workers=0, dialect="posthog")
         pipeline.plan_export(source, directory, options)
         with service() as target:
             assert run(directory, target.url, transport=transport).balanced
@@ -171,15 +169,9 @@ def test_ids_without_an_identity_keep_their_flag(tmp_path: Path) -> None:
 def test_each_verdict_is_settled_refused_or_sent_again_by_itself(tmp_path: Path) -> None:
     """Of 40 events some are dropped, some warned of, some asked for again: those leave again, under their request."""
     directory = plan_of(tmp_path)
-    asked: list[Asked] = []
     faults = ("verdict:retry,one-in=4,retry-after=0", "verdict:drop,event=Step 1,rounds=9", "verdict:warning,one-in=5")
     with service(*faults) as target:
-
-        def relay(one: Asked) -> Reply:
-            asked.append(one)
-            return relayed(target.url, one)
-
-        with serving(relay) as server:
+        with serving(lambda one: relayed(target.url, one)) as server:
             outcome = run(directory, server.url, send_limits=ONE)
         there = landed(target)
         assert target.store.raw_count() == len(there)  # nothing was stored twice
@@ -195,7 +187,7 @@ def test_each_verdict_is_settled_refused_or_sent_again_by_itself(tmp_path: Path)
     assert events > 0
     assert example in {one[0] for one in there}
     requests: dict[str, list[Asked]] = {}
-    for one in asked:
+    for one in server.asked:
         if one.events:
             requests.setdefault(one.headers["posthog-request-id"], []).append(one)
     assert len(requests) == 2
@@ -261,9 +253,8 @@ def test_more_drops_than_allowed_stop_the_run(tmp_path: Path) -> None:
 
 
 def results(*pairs: tuple[str, Any]) -> bytes:
-    return json.dumps(
-        {"results": {key: {"result": one} if isinstance(one, str) else one for key, one in pairs}}
-    ).encode()
+    results = {key: {"result": one} if isinstance(one, str) else one for key, one in pairs}
+    return json.dumps({"results": results}).encode()
 
 
 def error(name: str) -> bytes:
@@ -286,10 +277,9 @@ STOPPED = {400: "missing_required_headers", 401: "invalid_api_token", 403: "forb
         (200, results((FIRST, "ok")), ResponseKind.DOUBT, None),
         (200, results((FIRST, "ok"), (SECOND, "ok"), (FIRST[:-1] + "9", "ok")), ResponseKind.DOUBT, None),
         (200, results((FIRST, {"result": 1}), (SECOND, "ok")), ResponseKind.DOUBT, None),
-        *(
-            (status, body, ResponseKind.DOUBT, None)
-            for status, body in ((200, b'{"status":"Ok"}'), (200, b"<"), (204, b""))
-        ),
+        (200, b'{"status":"Ok"}', ResponseKind.DOUBT, None),
+        (200, b"<", ResponseKind.DOUBT, None),
+        (204, b"", ResponseKind.DOUBT, None),
         (400, error("duplicate_event_uuid"), ResponseKind.POISON, "duplicate_event_uuid: why"),
         (400, b"no", ResponseKind.POISON, "no"),
         (400, error("invalid_header_value"), ResponseKind.STOP, "invalid_header_value: why"),
@@ -314,18 +304,12 @@ def test_a_lost_answer_is_in_doubt_and_the_same_request_leaves_again(tmp_path: P
     """The service stored it: the next run sends the same uuids under the same request id, and they land once."""
     directory = plan_of(tmp_path, 20)
     with service("lost,skip=1,times=1") as target:
-        asked: list[Asked] = []
-
-        def relay(one: Asked) -> Reply:
-            asked.append(one)
-            return relayed(target.url, one)
-
-        with serving(relay) as server:
+        with serving(lambda one: relayed(target.url, one)) as server:
             once = SendLimits(1, RetryPolicy(tries=0, first=0))
             assert run(directory, server.url, send_limits=once).counts.in_doubt == 20
             assert run(directory, server.url).balanced
         assert landed(target) == identities(20)
-    batches = [one for one in asked if one.events]
+    batches = [one for one in server.asked if one.events]
     assert len(batches) == 2
     assert len({(one.headers["posthog-request-id"], one.body) for one in batches}) == 1
 

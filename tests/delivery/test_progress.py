@@ -132,23 +132,18 @@ def test_a_run_knows_how_long_it_waited_and_will(tmp_path: Path) -> None:
     assert all(abs(idle + patience - 0.6) < 0.01 for idle, patience in failing if idle < 0.6)
 
 
-class Slow:
-    """A service that answers one request after another, each after a while, the tenth with a 503 for a second."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __call__(self, asked: Asked) -> Reply:
-        with self._lock:
-            time.sleep(0.05 if asked.number < 21 else 0)
-        return Reply(503, b"busy now", {"Retry-After": "1"}) if asked.number == 9 else Reply()
-
-
 def test_a_terminal_shows_it_live_and_leaves_nothing_behind(tmp_path: Path) -> None:
     """The line is drawn over and over with growing counts, and is gone at the end; --quiet leaves the terminal alone,
     and where there is none nothing is written in under 30 s, so that cron sends no mail."""
     directory = planned(tmp_path, 40, files=1, batch=2)
-    with serving(Slow()) as server:
+    one_by_one = threading.Lock()
+
+    def answer(asked: Asked) -> Reply:
+        with one_by_one:
+            time.sleep(0.05 if asked.number < 21 else 0)
+        return Reply(503, b"busy now", {"Retry-After": "1"}) if asked.number == 9 else Reply()
+
+    with serving(answer) as server:
         words = ["apply", directory, "--to", server.url, "--workers", "0", "--max-concurrency", "2"]
         code, said, _ = terminals.on_a_terminal(*words, columns=200, env=ENV, errors=True)
         forget(directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,6 @@ from tests.support.deliveries import (
     scripted,
     send,
     serving,
-    uuid,
 )
 from tests.support.tls_servers import Authority, serving_tls
 
@@ -100,14 +100,6 @@ def test_a_certificate_of_another_name_is_not_trusted(authority: Authority) -> N
         assert second.asked == []
 
 
-def test_a_whole_run_goes_through_a_redirect(tmp_path: Path) -> None:
-    """Every batch is sent on, and everything settles."""
-    directory = planned(tmp_path, 60)
-    with serving(scripted(Reply())) as second, serving(to(second.url + "/batch/", 302)) as first:
-        assert run(directory, first.url).balanced
-        assert {event["uuid"] for one in second.asked for event in one.events} == {uuid(number) for number in range(60)}
-
-
 def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> None:
     """The run stops with the option that would allow it, nothing in doubt; given that option, it finishes."""
     directory = planned(tmp_path, 20)
@@ -127,15 +119,11 @@ ONE = SendLimits(1, AT_ONCE)
 REQUESTS = 3
 
 
-def moved(address: str, status: int) -> Reply:
-    return Reply(status, b"", {"Location": address})
-
-
 @pytest.mark.parametrize(("status", "asked"), [(301, 1), (308, 1), (302, REQUESTS), (307, REQUESTS)])
 def test_a_permanent_redirect_is_asked_for_once_a_run(tmp_path: Path, status: int, asked: int) -> None:
     """Three batches: of 301 and 308 the first tells the others where to go; every other redirect is asked for anew."""
     directory = planned(tmp_path, 10 * REQUESTS, files=1)
-    with serving(lambda _: Reply()) as there, serving(lambda _: moved(f"{there.url}/new", status)) as here:
+    with serving(scripted(Reply())) as there, serving(to(f"{there.url}/new", status)) as here:
         outcome = run(directory, here.url, send_limits=ONE)
         assert (len(here.asked), len(there.asked)) == (asked, REQUESTS)
         sent = {event["uuid"] for one in there.asked for event in one.events}
@@ -145,7 +133,7 @@ def test_a_permanent_redirect_is_asked_for_once_a_run(tmp_path: Path, status: in
 
 def test_the_next_run_asks_the_first_address_again(tmp_path: Path) -> None:
     """Nothing of it is kept: the ledger is of the address that was given."""
-    with serving(lambda _: Reply()) as there, serving(lambda _: moved(f"{there.url}/new", 308)) as here:
+    with serving(scripted(Reply())) as there, serving(to(f"{there.url}/new", 308)) as here:
         for name in ("one", "two"):
             assert run(planned(tmp_path / name, 20, files=1), here.url, send_limits=ONE).balanced
         assert (len(here.asked), len(there.asked)) == (2, 4)
@@ -156,51 +144,42 @@ def test_the_next_run_asks_the_first_address_again(tmp_path: Path) -> None:
 def test_a_chain_is_remembered_hop_by_hop() -> None:
     """Its permanent hops are skipped, the passing one in the middle is asked every time."""
     with (
-        serving(lambda _: Reply()) as last,
-        serving(lambda _: moved(f"{last.url}/c", 301)) as third,
-        serving(lambda _: moved(f"{third.url}/b", 307)) as second,
-        serving(lambda _: moved(f"{second.url}/a", 308)) as first,
+        serving(scripted(Reply())) as last,
+        serving(to(f"{last.url}/c", 301)) as third,
+        serving(to(f"{third.url}/b", 307)) as second,
+        serving(to(f"{second.url}/a", 308)) as first,
+        closing(CaptureDestination(first.url, key=Secret(KEY))) as destination,
     ):
-        destination = CaptureDestination(first.url, key=Secret(KEY))
         assert [destination.send(request_of(b"{}")).kind for _ in range(3)] == [ResponseKind.SETTLED] * 3
-        destination.close()
         assert [len(one.asked) for one in (first, second, third, last)] == [1, 3, 1, 3]
 
 
-def test_a_permanent_loop_ends_every_time() -> None:
-    """Two addresses that name each other for good: more than five redirects, also for the second request."""
+def test_a_permanent_redirect_that_is_refused_is_refused_every_time() -> None:
+    """Two addresses that name each other for good are more than five redirects, also for the second request; another
+    host, which may not be followed to, is not remembered: no request ever goes there."""
     urls: list[str] = []
     with (
-        serving(lambda _: moved(f"{urls[1]}/batch/", 301)) as first,
-        serving(lambda _: moved(f"{urls[0]}/batch/", 301)) as second,
+        serving(scripted(Reply())) as elsewhere,
+        serving(lambda asked: to(f"{urls[1]}/batch/", 301)(asked)) as first,
+        serving(to(f"{first.url}/batch/", 301)) as second,
+        serving(to(elsewhere.url.replace("127.0.0.1", "localhost"), 308)) as away,
     ):
         urls += [first.url, second.url]
-        destination = CaptureDestination(first.url, key=Secret(KEY))
-        for _ in range(2):
-            response = destination.send(request_of(b"{}"))
-            assert (response.kind, response.taken) == (ResponseKind.STOP, False)
-            assert "more than 5 redirects" in response.detail
-        destination.close()
+        for url, reason in ((first.url, "more than 5 redirects"), (away.url, "localhost")):
+            with closing(CaptureDestination(url, key=Secret(KEY))) as destination:
+                for _ in range(2):
+                    response = destination.send(request_of(b"{}"))
+                    assert (response.kind, response.taken) == (ResponseKind.STOP, False)
+                    assert reason in response.detail
+        assert (len(away.asked), elsewhere.asked) == (2, [])
 
 
 def test_where_nobody_answers_any_more_the_first_address_is_asked_again(tmp_path: Path) -> None:
     """The new address goes away: the old one is asked where to go now, and nothing is lost."""
     directory = planned(tmp_path, 30, files=1)
-    with serving(lambda _: Reply()) as there, serving(lambda asked: Reply(0 if asked.number else 200)) as gone:
-        with serving(lambda asked: moved(f"{(there if asked.number else gone).url}/batch/", 301)) as here:
+    with serving(scripted(Reply())) as there, serving(lambda asked: Reply(0 if asked.number else 200)) as gone:
+        with serving(lambda asked: to(f"{(there if asked.number else gone).url}/batch/", 301)(asked)) as here:
             outcome = run(directory, here.url, send_limits=ONE)
         assert (len(here.asked), len(gone.asked), len(there.asked)) == (2, 2, 2)
     plan, _ = open_plan(directory)
     assert (outcome.balanced, outcome.counts.accepted) == (True, plan.events.made)
-
-
-def test_a_refused_host_is_refused_though_the_redirect_is_permanent() -> None:
-    """What may not be followed is not remembered: no request ever goes there."""
-    with serving(lambda _: Reply()) as there:
-        elsewhere = there.url.replace("127.0.0.1", "localhost")
-        with serving(lambda _: moved(elsewhere, 308)) as here:
-            destination = CaptureDestination(here.url, key=Secret(KEY))
-            for _ in range(2):
-                assert destination.send(request_of(b"{}")).kind is ResponseKind.STOP
-            destination.close()
-            assert (len(here.asked), there.asked) == (2, [])

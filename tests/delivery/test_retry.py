@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.batcher import Batch
+from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Destination, Response, ResponseKind
-from pipeline.delivery.retry import DOUBTFUL_TRIES, FailedTry, RetryPolicy, SendResult, backoff, send_with_retries
+from pipeline.delivery.retry import DOUBTFUL_TRIES, RetryPolicy, SendResult, backoff, send_with_retries
 from pipeline.delivery.throttle import RateController, Throttle
-from tests.support.deliveries import CallDestination, request_of
+from tests.support.deliveries import CallDestination, Reply, planned, request_of, run, scripted, serving
 
 RETRY = Response(ResponseKind.RETRY, 503, "later")
 SETTLED = Response(ResponseKind.SETTLED, 200)
@@ -39,26 +42,21 @@ def sent(script: Script, *, tries: int | None = None, seconds: float = 60.0) -> 
     return send_all(script, RetryPolicy(seconds=seconds, tries=tries, first=0), threading.Event())
 
 
-def send_all(
-    destination: Destination,
-    retry_policy: RetryPolicy,
-    stop: threading.Event,
-    *,
-    throttle: Throttle | None = None,
-    noted: list[FailedTry] | None = None,
-) -> SendResult:
-    throttle = throttle or Throttle(RateController(8))
-    return send_with_retries(
-        destination, request_of(b"body"), retry_policy, throttle, stop, (noted if noted is not None else []).append
-    )
+def send_all(destination: Destination, retry_policy: RetryPolicy, stop: threading.Event) -> SendResult:
+    throttle = Throttle(RateController(8))
+    return send_with_retries(destination, request_of(b"body"), retry_policy, throttle, stop, lambda failed: None)
 
 
-def test_a_batch_takes_exactly_retries_plus_one_requests() -> None:
-    """A limit of n retries makes n + 1 requests, all of the same bytes."""
-    for tries in (0, 1, 5):
-        script = Script(RETRY)
-        assert sent(script, tries=tries) == SendResult(RETRY, tries + 1, True, True)
-        assert script.bodies == [b"body"] * (tries + 1)
+@pytest.mark.parametrize(("status", "retries"), [(408, 0), (429, 1), (500, 4), (502, 0), (503, 1), (504, 4)])
+def test_a_passing_failure_takes_exactly_retries_and_one_requests(tmp_path: Path, status: int, retries: int) -> None:
+    """--max-retries N makes N + 1 requests for the batch, not one more, each with the same bytes; exit 6."""
+    directory = planned(tmp_path, 10, files=1)
+    with serving(scripted(Reply(status, b"later"))) as server:
+        outcome = run(directory, server.url, send_limits=SendLimits(1, RetryPolicy(tries=retries, first=0)))
+        assert len(server.asked) == retries + 1
+        assert len({one.body for one in server.asked}) == 1
+    assert outcome.problem is not None
+    assert (outcome.problem.exit_code, outcome.counts.in_doubt) == (6, 0 if status == 429 else 10)
 
 
 def test_an_answer_that_decides_is_asked_for_once() -> None:

@@ -180,7 +180,8 @@ def test_a_single_event_too_large_teaches_nothing(tmp_path: Path) -> None:
     with serving(answer) as server:
         outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
         sizes = Counter(len(batch) for batch in uuids(server.asked))
-    assert outcome.counts.refused == 1
+    assert (outcome.counts.accepted, outcome.counts.refused) == (79, 1)
+    assert in_ledger(directory, "select uuid, status from refused_events") == [(uuid(3), 413)]
     assert learned(directory) is None
     assert sizes[16] == 5
 

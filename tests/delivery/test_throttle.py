@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -32,11 +33,12 @@ Service = Callable[[float, int], tuple[float, Response]]
 """What a service does with a request at some time, with so many in flight: seconds until its answer, the answer."""
 
 
-class Log:
+class Log(NamedTuple):
     """One answer of a simulated run: when, what, and the limit after it."""
 
-    def __init__(self, at: float, response: Response, limit: int) -> None:
-        self.at, self.response, self.limit = at, response, limit
+    at: float
+    response: Response
+    limit: int
 
 
 def simulate(pacing: RateController, service: Service, seconds: float, *, events: int = 1) -> list[Log]:

@@ -180,20 +180,14 @@ def run_to(
 ) -> Outcome:
     """Apply a plan in this process to a destination of the caller's own."""
     plan, place = open_plan(directory)
-    with_ledger = Ledger(place.ledger).open(plan.digest, "test", destination.address)
-    try:
-        return applying(plan, place, destination, with_ledger, send_limits, **asked).run()
-    finally:
-        with_ledger.close()
+    with closing(Ledger(place.ledger).open(plan.digest, "test", destination.address)) as ledger:
+        return applying(plan, place, destination, ledger, send_limits, **asked).run()
 
 
 def send(url: str, **options: Any) -> Response:
     """What comes of one request to an address."""
-    destination = CaptureDestination(url, key=Secret(KEY), **options)
-    try:
+    with closing(CaptureDestination(url, key=Secret(KEY), **options)) as destination:
         return destination.send(request_of(BODY))
-    finally:
-        destination.close()
 
 
 def in_ledger(directory: Path, sql: str) -> list[tuple[Any, ...]]:
