@@ -1,4 +1,8 @@
-"""Kill a real `backcast apply` at many moments; the next run finishes the same set, and little is sent twice."""
+"""A run that is killed anywhere is finished by the next one: the same set lands, and little is sent twice.
+
+By the run's own SIGKILL at a step that it counts, a commit of the ledger or a side of a request, of which `make soak`
+tries all; by somebody else's while the service has one of its requests; or a real `backcast apply`, by any signal.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from pipeline.local_service import LocalService
 from tests.support.commands import in_process
-from tests.support.crashes import KEYS
+from tests.support.crashes import KEYS, SCENES, covering, die_at_point, die_at_request, points, spawned
 from tests.support.deliveries import (
     KEY,
     Asked,
@@ -32,6 +35,7 @@ from tests.support.deliveries import (
     serving,
     uuid,
 )
+from tests.support.scripted_server import Server
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +44,11 @@ BATCH = 10
 ROWS = 200
 IN_FLIGHT = 2 * CONCURRENCY * BATCH
 """Events begun and not settled at most: those on the wire, and as many whose answers are being written down."""
+BY_NAME = {scene.name: scene for scene in SCENES}
+STEPS = {
+    "open", "mark", "transport", "begin", "settle", "cut", "learn", "split", "try", "refuse", "divide", "warn", "finish"
+}  # fmt: skip
+"""Steps of the ledger, without those of sender processes."""
 
 
 def words(directory: Path, url: str, *options: str) -> list[str]:
@@ -84,40 +93,35 @@ class Run:
 @contextmanager
 def acting(
     service: LocalService, directory: Path, at: int, act: Callable[[Run], None], *options: str, most: int = 10_000
-) -> Iterator[tuple[str, Run, list[int]]]:
+) -> Iterator[tuple[Server, Run]]:
     """A run over a server that passes requests on, and does something to it at one of them, whose answer is lost where
-    it is killed. A request of more than `most` events is answered 413. Gives the server's address, the run, and how
-    many events each request had."""
+    it is killed. A request of more than `most` events is answered 413."""
     runs: list[Run] = []
-    sizes: list[int] = []
-    started, once = threading.Event(), threading.Lock()
+    started = threading.Event()
 
     def answer(asked: Asked) -> Reply:
         assert started.wait(30)
-        with once:
-            sizes.append(len(asked.events))
-            now = len(sizes) == at + 1
         if len(asked.events) > most:
             return Reply(413)
         reply = passed_on(service.url, asked.body)
-        if now:
+        if asked.number == at:
             act(runs[0])
-        return Reply(0) if now and act is Run.kill else reply
+        return Reply(0) if asked.number == at and act is Run.kill else reply
 
     with serving(answer) as server:
         runs.append(Run(directory, server.url, *options))
         started.set()
-        yield server.url, runs[0], sizes
+        yield server, runs[0]
 
 
 def test_a_killed_run_is_finished_by_the_next(tmp_path: Path) -> None:
     """SIGKILL after a batch is taken, of a run with workers: the same set lands, at most what was in flight twice."""
     directory = planned(tmp_path, ROWS, batch=BATCH, files=3)
-    with LocalService(keys=KEYS) as service, acting(service, directory, 7, Run.kill, "--workers", "2") as (url, run, _):
+    with LocalService(keys=KEYS) as service, acting(service, directory, 7, Run.kill, "--workers", "2") as (server, run):
         code, _, told = run.end()
         assert (code, told) == (-signal.SIGKILL, "")
         # Requests of the dead process may still be on their way through the server: the next run must stand them too.
-        again = resumed(directory, url)
+        again = resumed(directory, server.url)
         assert (again.returncode, again.stderr) == (0, "")
         assert landed(service) == identities(ROWS)
         twice = copies(service)
@@ -136,7 +140,7 @@ def test_one_interrupt_ends_in_order(tmp_path: Path) -> None:
         heard.set()
 
     heard = threading.Event()
-    with LocalService(keys=KEYS) as service, acting(service, directory, 5, interrupt) as (url, run, _):
+    with LocalService(keys=KEYS) as service, acting(service, directory, 5, interrupt) as (server, run):
         assert heard.wait(30)
         code, said, told = run.end()
         assert code == 130
@@ -146,7 +150,7 @@ def test_one_interrupt_ends_in_order(tmp_path: Path) -> None:
         ]
         assert '"in_doubt": 0' in said
         assert '"balanced": false' in said
-        assert resumed(directory, url).returncode == 0
+        assert resumed(directory, server.url).returncode == 0
         assert landed(service) == identities(ROWS)
         assert set(copies(service).values()) == {1}
 
@@ -164,10 +168,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
         assert over.wait(30)
 
     one = ("--max-concurrency", "1")
-    with (
-        LocalService(keys=KEYS) as service,
-        acting(service, directory, 3, interrupt, *one, most=8) as (url, run, sizes),
-    ):
+    with LocalService(keys=KEYS) as service, acting(service, directory, 3, interrupt, *one, most=8) as (server, run):
         try:
             assert run.process.wait(30) == 130
             told = run.process.stderr.read() if run.process.stderr else ""
@@ -176,11 +177,12 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
         run.end()
         said = [line for line in told.splitlines() if line]
         assert said == ["Error: interrupted; nothing is lost", "Try: run the same command again"]
-        first = list(sizes)
-        assert resumed(directory, url, *one).returncode == 0
+        before = len(server.asked)
+        assert resumed(directory, server.url, *one).returncode == 0
         assert landed(service) == identities(32)
         twice = [uuid for uuid, count in copies(service).items() if count > 1]
-    assert first == [32, 16, 8, 8]
+    sizes = [len(one.events) for one in server.asked]
+    assert sizes[:before] == [32, 16, 8, 8]
     assert len(twice) == 8
     assert max(sizes[4:]) <= 16
 
@@ -196,25 +198,15 @@ def test_a_killed_worker_is_exit_6_and_resumable(tmp_path: Path) -> None:
 
     with serving(answer) as server:
         run = Run(directory, server.url, "--workers", "1")
-        os.kill(_first_child(run.process.pid), signal.SIGKILL)
+        while not (workers := spawned(run.process.pid)):
+            continue
+        os.kill(workers[0], signal.SIGKILL)
         released.set()
         code, _, told = run.end()
         assert (code, told.splitlines()[0]) == (6, "Error: a worker process ended by itself (exit -9)")
         assert len(told.splitlines()) == 2
         assert resumed(directory, server.url).returncode == 0
         assert {event["uuid"] for one in server.asked for event in one.events} == {uuid(number) for number in range(60)}
-
-
-def _first_child(parent: int) -> int:
-    """The first worker process of a run, as soon as there is one."""
-    children = Path(f"/proc/{parent}/task/{parent}/children")
-    while True:
-        for child in children.read_text().split():
-            try:
-                if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    return int(child)
-            except FileNotFoundError:
-                continue
 
 
 def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path) -> None:
@@ -224,9 +216,8 @@ def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path) -> None:
     Where it lost all of the run, the ledger is refused as an older one, until a person says to go on without it.
     """
     directory = planned(tmp_path, 80, batch=BATCH)
-    with LocalService(keys=KEYS) as service, acting(service, directory, 4, Run.kill) as (url, run, _):
+    with LocalService(keys=KEYS) as service, acting(service, directory, 4, Run.kill) as (server, run):
         run.end()
-        port = urlsplit(url).port or 0
         before = {one[0] for one in landed(service)}
     for number, (share, tail, codes) in enumerate(
         [(0.0, b"", [4]), (0.5, b"", [0, 4]), (1.0, b"", [0]), (1.0, b"torn", [0]), (1.0, bytes(5_000), [0])]
@@ -235,13 +226,41 @@ def test_a_write_ahead_log_cut_short_loses_no_event(tmp_path: Path) -> None:
         shutil.copytree(directory, cut)
         log = cut / "ledger.sqlite-wal"
         log.write_bytes(log.read_bytes()[: int(log.stat().st_size * share)] + tail)
-        with serving(lambda asked: Reply(), port=port) as server:
-            again = resumed(cut, server.url)
+        with serving(lambda asked: Reply(), port=server.port) as later:
+            again = resumed(cut, later.url)
             assert again.returncode in codes, again.stderr
             if again.returncode == 4:
-                assert server.asked == []
+                assert later.asked == []
                 forget(cut)
-                assert resumed(cut, server.url).returncode == 0
-        sent = {event["uuid"] for one in server.asked for event in one.events}
+                assert resumed(cut, later.url).returncode == 0
+        sent = {event["uuid"] for one in later.asked for event in one.events}
         assert before | sent == {uuid(number) for number in range(80)}
         assert share < 1 or len(before & sent) <= IN_FLIGHT
+
+
+# -- at each kind of step, and from outside ---------------------------------------------------------------------------
+
+
+def test_a_run_killed_at_any_step_is_finished_by_the_next(tmp_path: Path) -> None:
+    """At each kind of step once: the planned set lands, and only what was in doubt twice."""
+    seen: set[tuple[str, str]] = set()
+    for name in ("halving", "bisecting", "verdicts"):
+        scene, plan = BY_NAME[name], BY_NAME[name].plan(tmp_path / name)
+        for number in covering(points(scene, plan, tmp_path / name / "whole"), seen):
+            die_at_point(scene, plan, tmp_path / name / str(number), number)
+    sides = {(side, step) for side in ("before", "after") for step in STEPS | {side}}
+    assert seen == sides | {("sending", "sending"), ("answered", "answered")}
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "after"), [("halving", 5, True), ("canary", 4, False), ("in order", 9, True)]
+)
+def test_a_run_killed_from_outside_is_finished_by_the_next(name: str, number: int, after: bool, tmp_path: Path) -> None:
+    """While a request is under way, before and after the service took it: also inside a canary, and where batches of
+    one person go one after the other."""
+    die_at_request(BY_NAME[name], BY_NAME[name].plan(tmp_path), tmp_path / "run", number, after=after)
+
+
+def test_senders_whose_parent_is_killed_are_finished_by_the_next_run(tmp_path: Path) -> None:
+    """They settle what is in flight, and nobody else sends meanwhile."""
+    die_at_request(BY_NAME["senders"], BY_NAME["senders"].plan(tmp_path), tmp_path / "run", 3, after=False)

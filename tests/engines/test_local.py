@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from pipeline.plan.sealed.contents import task_of, tasks
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.transform.block import make_batches
 from pipeline.transform.tasks import BatchedBlock
+from tests.support.crashes import spawned
 from tests.support.deliveries import COLUMNS, KEY, Asked, Reply, export, planned, scripted, serving
 
 
@@ -33,17 +35,6 @@ def applying(directory: Path, url: str, *words: str) -> subprocess.Popen[str]:
         [*command, *words], env=os.environ | {"BACKCAST_PROJECT_KEY": KEY}, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-
-
-def children(process: int) -> list[int]:
-    """The workers of a process, as far as they are started."""
-    found = []
-    for child in Path(f"/proc/{process}/task/{process}/children").read_text("utf-8").split():
-        try:
-            found += [int(child)] if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes() else []
-        except FileNotFoundError:
-            continue
-    return found
 
 
 def is_gone(group: int) -> bool:
@@ -80,7 +71,7 @@ def test_workers_that_are_configured_later_make_the_same(tmp_path: Path, count: 
         with outer as workers:
             workers.configure(config, Envelope(KEY))
             assert walked(workers, directory) == expected
-        assert children(os.getpid()) == []
+        assert spawned(os.getpid()) == []
     assert sum(made.events for made in expected) == 40
 
 
@@ -88,7 +79,7 @@ def test_a_worker_that_died_before_it_was_configured_ends_the_run(tmp_path: Path
     """The run ends, and the error has the exit code of the process."""
     config = transform_config_for(*open_plan(planned(tmp_path, 4)))
     with Workers(1) as workers:
-        while not (found := children(os.getpid())):
+        while not (found := spawned(os.getpid())):
             continue
         (child,) = found
         os.kill(child, signal.SIGKILL)
@@ -102,12 +93,9 @@ def test_a_second_apply_is_refused_and_its_idle_workers_end_quietly(tmp_path: Pa
     directory = planned(tmp_path, 20)
     plan, place = open_plan(directory)
     with serving(scripted(Reply())) as server:
-        first = Ledger(place.ledger).open(plan.digest, "test", server.url)
-        try:
+        with closing(Ledger(place.ledger).open(plan.digest, "test", server.url)):
             process = applying(directory, server.url)
             _, told = process.communicate(timeout=60)
-        finally:
-            first.close()
         assert server.asked == []
     assert (process.returncode, len(told.splitlines())) == (2, 2)
     assert told.startswith("Error: this plan is in use by another run: process ")
@@ -128,7 +116,7 @@ def test_an_interrupt_of_the_whole_group_is_the_parent_s_to_answer(tmp_path: Pat
         process = applying(directory, server.url)
         try:
             for _ in range(2):
-                while len(found := children(process.pid)) < 2:
+                while len(found := spawned(process.pid)) < 2:
                     assert process.poll() is None
                 for child in found:
                     os.kill(child, signal.SIGINT)

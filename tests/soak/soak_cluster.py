@@ -31,7 +31,7 @@ from pipeline.ledger import read_batches, read_totals
 from pipeline.options import PlanOptions
 from tests.golden import samples
 from tests.support.clusters import Cluster, a_cluster, dask, losing_workers
-from tests.support.crashes import await_end, sender_pids
+from tests.support.crashes import await_end, spawned
 from tests.support.deliveries import COLUMNS, KEY
 
 EVENTS = int(os.environ.get("SOAK_CLUSTER_EVENTS", "20000000"))
@@ -170,7 +170,7 @@ def test_a_cluster_that_loses_its_workers_sends_everything(tmp_path: Path) -> No
                     assert parent.poll() is None
                     time.sleep(0.1)
                 time.sleep(chance.uniform(0, 2))
-                senders = sender_pids(parent.pid)
+                senders = spawned(parent.pid)
                 os.kill(chance.choice(senders) if part == 1 else parent.pid, signal.SIGKILL)
                 if part == 1:  # as much as may be in flight of one process
                     doubtful += 2 * most_events(ledger)

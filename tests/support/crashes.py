@@ -332,11 +332,11 @@ def die_writing(plan: Path, folder: Path, at: int, bucket: str = "") -> Path:
     return folder / "out"
 
 
-# -- sender processes of another process --------------------------------------------------------------------------
+# -- processes of another process ---------------------------------------------------------------------------------
 
 
-def sender_pids(parent: int) -> list[int]:
-    """The sender processes of a `backcast apply` that has no worker processes of its own."""
+def spawned(parent: int) -> list[int]:
+    """The worker and sender processes of a process, as far as they are started."""
     try:
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text("ascii").split()
     except OSError:
