@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,9 +33,18 @@ from pipeline.plan.sealed.contents import find_parts, task_of, tasks
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.transform.block import make_batches
 from tests.golden import samples
-from tests.support.clusters import Cluster, a_cluster, change_a_row, dask, end_process, losing_workers, retained
+from tests.support.clusters import (
+    Cluster,
+    a_cluster,
+    change_a_row,
+    dask,
+    end_process,
+    losing_workers,
+    plan_sample,
+    retained,
+)
 from tests.support.commands import generic, process
-from tests.support.deliveries import AT_ONCE, COLUMNS, KEY, export, identities, planned, run
+from tests.support.deliveries import AT_ONCE, COLUMNS, KEY, copies, export, identities, landed, planned, run
 from tests.support.phased_plans import planned_in_phases
 from tests.support.stores import a_bucket
 
@@ -55,29 +63,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.mark.parametrize("name", ["mixpanel-people", "amplitude", "segment-warehouse", "rejects"])
 def test_a_sample_is_planned_the_same_on_a_cluster(name: str, cluster: Cluster, tmp_path: Path) -> None:
     """Lines, archives and tables; identities, profiles, rejects and counts: the digest seals all of it."""
-    sample = samples.GOLDEN[name]
-    files = [samples.SAMPLES / file for file in sample.files]
-    asked = {"as_of": samples.AS_OF, **sample.asked}
-    here = pipeline.plan_export(files, tmp_path / "here", PlanOptions(workers=0, **asked))
-    there = pipeline.plan_export(files, tmp_path / "there", PlanOptions(engine=dask(cluster), **asked))
+    here = plan_sample(name, tmp_path / "here", workers=0)
+    there = plan_sample(name, tmp_path / "there", engine=dask(cluster))
     assert there.digest == here.digest
 
 
 def test_a_cluster_started_here_plans_a_bucket_sends_it_and_ends(tmp_path: Path) -> None:
     """By commands: workers of its own, and none of them left behind; nothing is said on the way."""
     with a_bucket() as bucket, LocalService() as service:
-        for file in export(tmp_path / "export", 400, files=12).iterdir():
-            bucket.put(file.name, file.read_bytes())
+        source = bucket.copy(export(tmp_path / "export", 400, files=12), "export")
         asked = PlanOptions(mapping="generic", settings=COLUMNS, as_of=samples.AS_OF, workers=0)
-        here = pipeline.plan_export(bucket.url, tmp_path / "here", asked)
+        here = pipeline.plan_export(source, tmp_path / "here", asked)
         env = {"BACKCAST_PROJECT_KEY": service.capture_key, "MARK": str(tmp_path)}
-        words = ["plan", bucket.url, *generic(), "-o", tmp_path / "plan", "--as-of", "2026-01-01", "--json"]
+        words = ["plan", source, *generic(), "-o", tmp_path / "plan", "--as-of", "2026-01-01", "--json"]
         made = process(*words, "--engine", "dask", "--workers", 2, env=env)
         assert (made.returncode, made.stderr, json.loads(made.stdout)["digest"]) == (0, "", here.digest)
         words = ["apply", tmp_path / "plan", "--to", service.url, "--engine", "dask", "--workers", 1, "--json"]
         done = process(*words, env=env)
         assert (done.returncode, done.stderr, json.loads(done.stdout)["events"]["accepted"]) == (0, "", 400)
-        assert {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()} == identities(400)
+        assert landed(service) == identities(400)
     left = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
@@ -121,8 +125,8 @@ def test_workers_and_parents_that_die_change_no_plan_lose_and_double_nothing(
         outcome = run(directory, service.url, **limits)
         assert (outcome.problem, outcome.balanced) == (None, True)
         assert service.events() == expected
-        copies = Counter(str(uuid) for (uuid,) in service.select("select uuid from raw_events"))
-    assert sum(count - 1 for count in copies.values()) <= doubtful
+        twice = copies(service)
+    assert sum(count - 1 for count in twice.values()) <= doubtful
     assert killed
 
 

@@ -10,7 +10,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,11 +26,11 @@ from pipeline.plan.sealed.contents import task_of, tasks
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.transform.block import make_batches
 from tests.golden import samples
-from tests.support.clusters import Cluster, a_cluster, dask
+from tests.support.clusters import Cluster, a_cluster, dask, plan_sample
 from tests.support.deliveries import COLUMNS, KEY, export, planned, run
 from tests.test_extensions import Site, acme
 
-PEOPLE = samples.GOLDEN["mixpanel-people"]
+PEOPLE = "mixpanel-people"
 ME = r"the worker on \S+ \(process \d+\)"
 
 
@@ -50,11 +49,6 @@ def sent_by(cluster: Cluster, directory: Path) -> Outcome:
 def plan_by(cluster: Cluster, source: Path, directory: Path) -> pipeline.Plan:
     options = PlanOptions(mapping="generic", settings=COLUMNS, as_of=samples.AS_OF, engine=dask(cluster))
     return pipeline.plan_export(source, directory, options)
-
-
-def plan_of(sample: samples.Sample, directory: str | Path, **options: Any) -> pipeline.Plan:
-    files = [samples.SAMPLES / file for file in sample.files]
-    return pipeline.plan_export(files, directory, PlanOptions(as_of=samples.AS_OF, **options, **sample.asked))
 
 
 def with_people(folder: Path) -> Path:
@@ -77,11 +71,10 @@ def test_lookup_tables_on_disk_are_compared_as_well(
 ) -> None:
     """They may be missing, or be those of another plan; where they are the same the plan is the same."""
     monkeypatch.setattr(lookups, "MOST_ENTRIES", 0)
-    sample = samples.GOLDEN["customerio"]
-    plan = plan_of(sample, tmp_path / "plan", workers=0)
+    plan = plan_sample("customerio", tmp_path / "plan", workers=0)
     entries, missing = tmp_path / "plan" / "lookups.entries", tmp_path / "there" / "lookups.entries"
     with cluster.one_worker():
-        there = plan_of(sample, tmp_path / "there", engine=dask(cluster))
+        there = plan_sample("customerio", tmp_path / "there", engine=dask(cluster))
         assert there.digest == plan.digest
     with cluster.one_worker(mounts={entries: other_copy(entries, tmp_path / "stale", content=b"")}):
         problem = sent_by(cluster, tmp_path / "plan").problem
@@ -204,9 +197,9 @@ def test_a_worker_has_a_working_directory_of_its_own(
     monkeypatch.setattr(ranged_files, "MOST_BYTES", 1)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
-    here = plan_of(PEOPLE, "here", workers=0)
+    here = plan_sample(PEOPLE, "here", workers=0)
     with cluster.one_worker(folder=tmp_path / "elsewhere"):
-        there = plan_of(PEOPLE, "there", engine=dask(cluster))
+        there = plan_sample(PEOPLE, "there", engine=dask(cluster))
         assert there.digest == here.digest
         with_people(tmp_path)
         assert sent_by(cluster, Path("plan")).balanced
@@ -218,7 +211,7 @@ def test_the_directory_of_a_plan_need_not_be_seen(
     """What is in its files is then sent to the workers, or decided here; the plan is the same. An unfinished one that a
     worker has on its own disk at the same path is not this one: pieces are not read from there."""
     monkeypatch.setattr(ranged_files, "MOST_BYTES", 1)
-    here = plan_of(PEOPLE, tmp_path / "here", workers=0)
+    here = plan_sample(PEOPLE, tmp_path / "here", workers=0)
     left = tmp_path / "left" / "unfinished-plan"
     left.mkdir(parents=True)
     shutil.copy2(tmp_path / "here" / "blocks.jsonl", left)
@@ -226,7 +219,7 @@ def test_the_directory_of_a_plan_need_not_be_seen(
     for name, seen in (("empty", None), ("stale", left.parent)):
         (tmp_path / name).mkdir()
         with cluster.one_worker(mounts={tmp_path / name: seen}):
-            assert plan_of(PEOPLE, tmp_path / name, engine=dask(cluster)).digest == here.digest
+            assert plan_sample(PEOPLE, tmp_path / name, engine=dask(cluster)).digest == here.digest
 
 
 def assert_matches(problem: object, pattern: str) -> None:

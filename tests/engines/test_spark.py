@@ -31,8 +31,9 @@ from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from tests.golden import samples
+from tests.support.clusters import plan_sample
 from tests.support.commands import generic
-from tests.support.deliveries import COLUMNS, KEY, export, identities, planned
+from tests.support.deliveries import COLUMNS, KEY, export, identities, landed, planned
 from tests.support.required import require
 from tests.support.stores import a_bucket
 
@@ -72,11 +73,8 @@ def session(installed: None) -> Iterator[Any]:
 
 def test_a_sample_is_planned_the_same_by_spark(session: object, tmp_path: Path) -> None:
     """Identities, profiles and counts: the digest seals all of it."""
-    sample = samples.GOLDEN["mixpanel-people"]
-    files = [samples.SAMPLES / file for file in sample.files]
-    asked = {"as_of": samples.AS_OF, **sample.asked}
-    here = pipeline.plan_export(files, tmp_path / "here", PlanOptions(workers=0, **asked))
-    there = pipeline.plan_export(files, tmp_path / "there", PlanOptions(engine="spark", **asked))
+    here = plan_sample("mixpanel-people", tmp_path / "here", workers=0)
+    there = plan_sample("mixpanel-people", tmp_path / "there", engine="spark")
     assert there.digest == here.digest
 
 
@@ -85,20 +83,19 @@ def test_a_session_started_here_plans_sends_and_ends(tmp_path: Path) -> None:
     Spark's, and Ctrl-C is answered as before; a master that is not there is said."""
     to = tmp_path / "out"
     with a_bucket() as bucket, LocalService() as service:
-        for file in export(tmp_path / "export", 400, files=12).iterdir():
-            bucket.put(file.name, file.read_bytes())
-        here = pipeline.plan_export(bucket.url, tmp_path / "here", PlanOptions(workers=0, **OPTIONS))
-        code = f"from tests.engines.test_spark import commands; commands({bucket.url!r}, {str(to)!r}, {service.url!r})"
+        source = bucket.copy(export(tmp_path / "export", 400, files=12), "export")
+        here = pipeline.plan_export(source, tmp_path / "here", PlanOptions(workers=0, **OPTIONS))
+        code = f"from tests.engines.test_spark import commands; commands({source!r}, {str(to)!r}, {service.url!r})"
         folders = {"SPARK_LOCAL_DIRS": str(tmp_path), "LOOKED_AT": str(tmp_path)}  # workers are told another first
         env = folders | {"PYTHONPATH": str(ROOT), "BACKCAST_PROJECT_KEY": service.capture_key}
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | env, check=True
         )
-        landed = {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
+        arrived = landed(service)
     found, made, applied = map(json.loads, done.stdout.split("---\n"))
     assert "Error: no Spark session at no-such: " in done.stderr
     assert made["digest"] == here.digest
-    assert (applied["events"]["accepted"], landed) == (400, identities(400))
+    assert (applied["events"]["accepted"], arrived) == (400, identities(400))
     assert (len(found), {files > 0 for files, _ in found}) == (4, {True})
     assert [names for _, names in found] == [[]] * 4
 

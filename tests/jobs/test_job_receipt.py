@@ -13,18 +13,16 @@ from typing import Any
 import pytest
 
 from pipeline import api
-from pipeline.config import Secret
 from pipeline.errors import UsageError
 from pipeline.jobs.receipt_check import check_any_receipt
 from pipeline.local_service import LocalService
 from pipeline.options import ReceiptOptions
 from tests.proof.test_receipt import keys
 from tests.support.commands import in_process
-from tests.support.jobs import KEYS, PERSONAL_KEY, days, put, row, run, write_job
+from tests.support.jobs import KEYS, OWN, days, put, row, run, write_job
 
 pytestmark = pytest.mark.slow
 
-OWN = Secret(PERSONAL_KEY)
 CHECKS = ("signature", "rows", "events", "verification", "inputs", "plan", "ledger", "sums", "uuids")
 
 

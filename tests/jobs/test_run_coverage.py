@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -11,22 +10,17 @@ import pytest
 from pipeline import api
 from pipeline.config import Secret
 from pipeline.errors import UsageError
-from pipeline.jobs import load_job
 from pipeline.jobs.hooks import JobHooks
-from pipeline.jobs.run import run_due_windows
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
-from pipeline.options import RunOptions
 from tests.support.deliveries import KEY
 from tests.support.jobs import (
     KEYS,
-    LATE,
-    PERSONAL_KEY,
+    OWN,
     code,
     days,
     identities,
     landed,
-    micros,
     outcomes,
     put,
     ran,
@@ -40,19 +34,11 @@ from tests.support.services import running
 
 pytestmark = pytest.mark.slow
 
-OWN = Secret(PERSONAL_KEY)
 TWO = Keyring(
     (Project(1, "One", "phc_test_one"), Project(2, "Two", "phc_test_two")),
     {"phx_test_one": frozenset({"*"}), "phx_test_two": frozenset({"*"})},
     {"phx_test_one": frozenset({1}), "phx_test_two": frozenset({2})},
 )
-
-
-def run_with(job: Path, key: str, personal: str = "", warned: list[str] | None = None) -> Any:
-    hooks = JobHooks(warn=(warned if warned is not None else []).append)
-    return run_due_windows(
-        load_job(job), Secret(key), Secret(personal), RunOptions(workers=0), hooks, now=micros(LATE)
-    )  # fmt: skip
 
 
 def live(service: LocalService, moment: str) -> None:
@@ -131,9 +117,9 @@ def test_another_project_opens_all_windows(tmp_path: Path) -> None:
     with running(TWO) as service:
         job = write_job(tmp_path, service.url, until="2024-01-03")
         for key in ("one", "two", "one"):
-            done = run_with(job, f"phc_test_{key}", f"phx_test_{key}")
+            done = run(job, key=f"phc_test_{key}", personal_key=Secret(f"phx_test_{key}"))
             assert code(done) == 0, done.problem
         with pytest.raises(UsageError, match="the capture key is not the one"):
-            run_with(job, "phc_test_two")
+            run(job, key="phc_test_two")
         assert [len(service.events(project)) for project in (1, 2)] == [len(rows), len(rows)]
         assert (tmp_path / f"state/nightly/targets/{service.url[7:].replace(':', '-')}-2/state.sqlite").exists()

@@ -13,6 +13,7 @@ from pipeline.local_service import LocalService
 from tests.support.deliveries import Asked, Reply, passed_on, serving
 from tests.support.forked import Forked
 from tests.support.jobs import (
+    CRASHES,
     code,
     copies,
     counts,
@@ -32,20 +33,13 @@ from tests.support.jobs import (
 
 pytestmark = pytest.mark.slow
 
-AT = {
-    "planned": "reading=lambda window: dying(lambda rows, length: None)",
-    "before the ledger": "sending=lambda window, events: kill()",
-    "before it is recorded": "sending=lambda window, events: dying(lambda counts: None)",
-    "recorded": "ended=lambda ended: kill()",
-}
 
-
-@pytest.mark.parametrize("at", AT)
+@pytest.mark.parametrize("at", ["planned", "before the ledger", "before it is recorded", "recorded"])
 def test_a_run_killed_between_two_steps_is_finished_by_the_next(tmp_path: Path, service: LocalService, at: str) -> None:
     """SIGKILL: no event is lost, none is sent twice, though the file of what was sent is gone."""
     rows = days(tmp_path, 1, 2)
     job = write_job(tmp_path, service.url, until="2024-01-03")
-    assert crashed(job, AT[at]) == -signal.SIGKILL
+    assert crashed(job, CRASHES[at]) == -signal.SIGKILL
     if at in ("before it is recorded", "recorded"):
         assert service.count() == 10
         (tmp_path / "exports/2024/01/01/a.jsonl").unlink()

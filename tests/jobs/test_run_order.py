@@ -1,4 +1,4 @@
-"""What a plan keeps at its apply and verify, a job keeps too: rehearsal, endpoint, functions that are off, depth."""
+"""What a plan keeps at its apply and verify, a job keeps too: rehearsal, canary, endpoint, functions, depth."""
 
 from __future__ import annotations
 
@@ -7,25 +7,31 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.config import Secret
 from pipeline.errors import UsageError
 from pipeline.jobs.hooks import JobHooks, Reading
 from pipeline.ledger import read_summary
 from pipeline.local_service import LocalService, Settings
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.report.contents import NO_RESULTS, results_of
 from tests.support.commands import in_process
-from tests.support.deliveries import tamper
+from tests.support.deliveries import in_ledger, tamper
 from tests.support.forked import Forked
 from tests.support.jobs import (
     KEY,
     KEYS,
+    OWN,
     PERSONAL_KEY,
     code,
+    copies,
     days,
+    identities,
+    landed,
     outcomes,
     proofs,
     ran,
@@ -40,7 +46,6 @@ from tests.support.relays import relay
 
 pytestmark = pytest.mark.slow
 
-OWN = Secret(PERSONAL_KEY)
 UNTIL = {"until": "2024-01-03"}
 
 
@@ -133,6 +138,51 @@ def test_each_window_is_rehearsed_before_it_is_sent(tmp_path: Path, service: Loc
     assert not (plan / "rehearsal").exists()
 
 
+def test_every_window_has_a_canary_and_lands_once(tmp_path: Path, service: LocalService) -> None:
+    """What the sample sent is not sent again, and the report of the plan has it. Without a personal key nothing is
+    sent at all; the next run needs no canary."""
+    made = days(tmp_path, 1, 2)
+    job = write_job(tmp_path, service.url, until="2024-01-03", canary="4")
+    with pytest.raises(UsageError, match="needs the personal key"):
+        run(job)
+    done = run(job, personal_key=OWN)
+    assert (code(done), set(outcomes(done).values())) == (0, {"done"})
+    assert landed(service) == identities(made)
+    assert set(copies(service).values()) == {1}
+    for window in done.windows:
+        plan, directory = open_plan(window.plan)
+        canary = results_of(directory, plan, NO_RESULTS).canary
+        assert canary is not None
+        assert canary.proved
+        assert 0 < canary.size <= 4
+        assert in_ledger(directory.path, "select count(*) from batches") >= [(2,)]
+    assert run(job, personal_key=OWN).windows == []
+
+
+def test_a_canary_that_is_refused_or_differs_holds_the_window(tmp_path: Path) -> None:
+    """The rest stays unsent, run after run, until the sample is as it was sent or the key is taken out of the file."""
+    made = days(tmp_path, 1)
+    store = tmp_path / "store.duckdb"
+    with LocalService(store, keys=KEYS, faults=("poison,event=Step 1",)) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-02", canary="4")
+        assert code(run(job, personal_key=OWN)) == 5
+        assert len(landed(service)) < 4
+        refused = run(job, personal_key=OWN)
+        assert (code(refused), "of the canary" in str(refused.problem)) == (5, True)
+        arrived = landed(service)
+        port = service.port
+    with LocalService(store, keys=KEYS, port=port) as service:
+        tamper(service, "delete from accepted where uuid = (select min(uuid) from accepted)")
+        differs = run(job, personal_key=OWN)
+        assert (code(differs), "1 missing" in str(differs.problem)) == (7, True)
+        assert len(landed(service)) == len(arrived) - 1
+        done = run(write_job(tmp_path, service.url, until="2024-01-02"))
+        assert outcomes(done) == {"2024-01-01": "done"}
+        refused_and_lost = identities(made) - landed(service)
+        assert 1 < len(refused_and_lost) <= 4
+        assert set(copies(service).values()) == {1}
+
+
 @pytest.mark.parametrize("transport", ["v1", "batch"])
 def test_a_job_names_its_endpoint(tmp_path: Path, transport: str) -> None:
     """As `apply --transport` does."""
@@ -159,3 +209,12 @@ def test_a_job_compares_values_as_deep_as_it_says(
     hooks = JobHooks(ended=lambda window: tamper(service, changed))
     done = run(job, personal_key=OWN, hooks=hooks)
     assert (code(done), proofs(job)) == (ends, [said])
+
+
+def test_metrics_say_how_far_a_job_is_behind(tmp_path: Path, service: LocalService) -> None:
+    """The window that was sent last, of the first of January 2024, ended years ago."""
+    days(tmp_path, 1)
+    run(write_job(tmp_path, service.url, until="2024-01-02", metrics="run.prom"))
+    lines = dict(line.rsplit(" ", 1) for line in (tmp_path / "run.prom").read_text("utf-8").splitlines())
+    behind = float(lines["backcast_job_behind_seconds"])
+    assert abs(behind - (time.time() - datetime(2024, 1, 2, tzinfo=UTC).timestamp())) < 3600

@@ -17,12 +17,23 @@ from typing import Any
 import pytest
 
 from pipeline import api
-from pipeline.config import Secret
 from pipeline.jobs import load_job
 from pipeline.jobs.receipt_check import check_any_receipt
 from pipeline.local_service import LocalService
 from tests.support.deliveries import uuid
-from tests.support.jobs import KEYS, PERSONAL_KEY, code, copies, crashed, identities, landed, run, write_job
+from tests.support.jobs import (
+    CRASHES,
+    KEYS,
+    OWN,
+    PERSONAL_KEY,
+    code,
+    copies,
+    crashed,
+    identities,
+    landed,
+    run,
+    write_job,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -32,14 +43,6 @@ FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 LOOKBACK = 3
 DUE = timedelta(days=1, hours=49)
 """From the begin of a day to the night on which its window is due."""
-CRASHES = {
-    "planned": "reading=lambda window: dying(lambda rows, length: None)",
-    "before the ledger": "sending=lambda window, events: kill()",
-    "while it sends": "sending=lambda window, events: contextlib.nullcontext(lambda counts: kill())",
-    "before it is recorded": "sending=lambda window, events: dying(lambda counts: None)",
-    "recorded": "ended=lambda ended: kill()",
-    "read back": "proved=lambda proof: kill()",
-}
 
 
 class Year:
@@ -130,7 +133,7 @@ def simulate(folder: Path, nights: int, seed: int) -> None:
             if (at := year.crashes.get(night)) is not None:
                 assert crashed(path, CRASHES[at], now, PERSONAL_KEY) == -signal.SIGKILL, at
             else:
-                done = run(job, now, personal_key=Secret(PERSONAL_KEY))
+                done = run(job, now, personal_key=OWN)
                 ended[code(done)] += 1
                 assert code(done) in (0, 6), (seed, night, done.problem)
         absent = [day for day in year.missing if day - 1 not in year.double]  # else its folder has the day before

@@ -26,11 +26,10 @@ from pathlib import Path
 
 import numpy as np
 
-import pipeline
 from pipeline.ledger import read_batches, read_totals
-from pipeline.options import PlanOptions
 from tests.golden import samples
-from tests.support.clusters import Cluster, a_cluster, dask, losing_workers
+from tests.soak.soak_million import peak_of
+from tests.support.clusters import Cluster, a_cluster, dask, losing_workers, plan_sample
 from tests.support.crashes import await_end, spawned
 from tests.support.deliveries import COLUMNS, KEY
 
@@ -107,12 +106,7 @@ def watched(cluster: Cluster) -> Iterator[list[int]]:
     def look() -> None:
         while not over.wait(0.5):
             for worker in list(cluster.workers):
-                try:
-                    status = Path(f"/proc/{worker.pid}/status").read_text("ascii")
-                except (FileNotFoundError, ProcessLookupError):
-                    continue
-                if found := re.search(r"VmHWM:\s+(\d+) kB", status):
-                    peaks[0] = max(peaks[0], int(found[1]) << 10)
+                peaks[0] = max(peaks[0], peak_of(worker.pid))
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -126,14 +120,9 @@ def watched(cluster: Cluster) -> Iterator[list[int]]:
 def test_every_sample_is_planned_the_same_on_a_cluster(tmp_path: Path) -> None:
     """Every format, identities, profiles, rejects and counts: the digest seals all of it."""
     with a_cluster(tmp_path / "dask") as cluster:
-        for name, sample in samples.GOLDEN.items():
-            files = [samples.SAMPLES / file for file in sample.files]
-            here, there = (
-                pipeline.plan_export(
-                    files, tmp_path / name / place, PlanOptions(as_of=samples.AS_OF, **how, **sample.asked)
-                )
-                for place, how in (("here", {"workers": 0}), ("there", {"engine": dask(cluster)}))
-            )
+        for name in samples.GOLDEN:
+            here = plan_sample(name, tmp_path / name / "here", workers=0)
+            there = plan_sample(name, tmp_path / name / "there", engine=dask(cluster))
             assert there.digest == here.digest, name
 
 

@@ -20,6 +20,10 @@ from typing import Any
 
 import pytest
 
+import pipeline
+from pipeline.options import PlanOptions
+from tests.golden import samples
+
 
 @dataclass
 class Cluster:
@@ -91,6 +95,13 @@ class Cluster:
         worker.send_signal(signal.SIGKILL)
         worker.wait(20)
         self.workers.remove(worker)
+
+
+def plan_sample(name: str, directory: str | Path, **options: Any) -> pipeline.Plan:
+    """The plan of a sample that has a golden file."""
+    sample = samples.GOLDEN[name]
+    files = [samples.SAMPLES / file for file in sample.files]
+    return pipeline.plan_export(files, directory, PlanOptions(as_of=samples.AS_OF, **options, **sample.asked))
 
 
 def dask(cluster: Cluster) -> str:

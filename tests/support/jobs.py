@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +17,12 @@ from pipeline.local_service.keys import Project
 from pipeline.options import RunOptions
 from tests.support.commands import in_process
 from tests.support.deliveries import COLUMNS, KEY, Identity, uuid
+from tests.support.deliveries import copies as copies
+from tests.support.deliveries import landed as landed
 from tests.support.forked import PYTHON, Forked
 
 PERSONAL_KEY = "phx_testpersonal"
+OWN = Secret(PERSONAL_KEY)
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {PERSONAL_KEY: frozenset({"*"})})
 CRASHING = """
 import contextlib, os, signal
@@ -42,6 +44,15 @@ run_due_windows(
     load_job({job!r}), Secret({key!r}), Secret({personal!r}), RunOptions(workers=0), JobHooks({at}), now={now}
 )
 """
+CRASHES = {
+    "planned": "reading=lambda window: dying(lambda rows, length: None)",
+    "before the ledger": "sending=lambda window, events: kill()",
+    "while it sends": "sending=lambda window, events: contextlib.nullcontext(lambda counts: kill())",
+    "before it is recorded": "sending=lambda window, events: dying(lambda counts: None)",
+    "recorded": "ended=lambda ended: kill()",
+    "read back": "proved=lambda proof: kill()",
+}
+"""By moment: the hooks that kill a run there."""
 LATE = datetime(2024, 6, 1, tzinfo=UTC)
 """A moment at which every day of these exports is due."""
 
@@ -105,22 +116,12 @@ def identities(rows: Sequence[dict[str, Any]]) -> set[Identity]:
     return {(one["uuid"], one["event"], one["distinct_id"], one["timestamp"][:-1] + ".000000Z") for one in rows}
 
 
-def landed(service: LocalService) -> set[Identity]:
-    """What is at the service."""
-    return {(one.uuid, one.event, one.distinct_id, one.timestamp) for one in service.events()}
-
-
-def copies(service: LocalService) -> Counter[str]:
-    """How often each uuid arrived, before copies collapsed."""
-    return Counter(str(found) for (found,) in service.select("select uuid from raw_events"))
-
-
-def run(job: Path | Job, now: datetime = LATE, **asked: Any) -> JobRun:
+def run(job: Path | Job, now: datetime = LATE, *, key: str = KEY, **asked: Any) -> JobRun:
     """Run a job in this process."""
     found = job if isinstance(job, Job) else load_job(job)
     names = ("dry_run", "allow_firing")
     options = RunOptions(workers=0, **{name: asked.pop(name) for name in names if name in asked})
-    return run_due_windows(found, Secret(KEY), options=options, now=micros(now), **asked)
+    return run_due_windows(found, Secret(key), options=options, now=micros(now), **asked)
 
 
 def outcomes(done: JobRun) -> dict[str, str]:

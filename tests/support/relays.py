@@ -11,21 +11,25 @@ from tests.support.plain_http import PLAIN
 from tests.support.scripted_server import Asked, Said, serving
 
 Before = Callable[[str, str], None]
+Body = Callable[[Asked], bytes]
 
 
 @contextmanager
-def relay(to: str, before: Before = lambda *_: None, after: Before = lambda *_: None) -> Iterator[str]:
-    """A server that forwards every request; `before` and `after` are called with its method and path.
+def relay(
+    to: str, before: Before = lambda *_: None, after: Before = lambda *_: None, body: Body = lambda asked: asked.body
+) -> Iterator[str]:
+    """A server that forwards every request with this `body`; `before` and `after` are called with its method and path.
 
     One that raises a ConnectionError keeps the request, or its answer, from the other side.
     """
     with httpx.Client(base_url=to, timeout=30, **PLAIN) as client:
 
         def answer(asked: Asked) -> Said:
-            kept = {name: value for name, value in asked.headers.items() if name not in ("host", "connection")}
+            hop = ("host", "connection", "content-length")
+            kept = {name: value for name, value in asked.headers.items() if name not in hop}
             try:
                 before(asked.method, asked.target)
-                said = client.request(asked.method, asked.target, content=asked.body, headers=kept)
+                said = client.request(asked.method, asked.target, content=body(asked), headers=kept)
                 after(asked.method, asked.target)
             except (ConnectionError, httpx.TransportError):
                 return Said(0)

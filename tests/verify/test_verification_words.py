@@ -17,13 +17,8 @@ from pipeline.verify.findings import ExtraEvents, PeopleCheck, ValueCheck
 def result(*, values: ValueCheck | None = None, **counts: Any) -> VerifyResult:
     people = PeopleCheck(wrong={"merge_undone": 1}) if counts.pop("people", 0) else PeopleCheck()
     proved = not people.wrong and not {"missing", "altered", "extra"} & counts.keys()
-    return VerifyResult(
-        cells=CellCounts(),
-        events=FoundCounts(**counts),
-        values=values or ValueCheck("none"),
-        people=people,
-        proved=proved,
-    )
+    values = values or ValueCheck("none")
+    return VerifyResult(cells=CellCounts(), events=FoundCounts(**counts), values=values, people=people, proved=proved)
 
 
 def test_the_verdict_counts_every_kind() -> None:

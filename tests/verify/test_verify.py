@@ -68,36 +68,21 @@ def test_copies_that_collapse_are_no_difference(tmp_path: Path) -> None:
     assert (found.events["found"], found.events["copies"]) == (60, 30)
 
 
-def test_refused_events_are_not_expected(tmp_path: Path) -> None:
-    """What the service refused did not land, and that is as the ledger has it."""
-    directory, room = planned(tmp_path, 30), empty()
-
-    def answer(asked: Asked) -> Reply:
-        bad = any(event["uuid"] == uuid(4) for event in asked.events)
-        return Reply(400, b"no") if bad else passed_on(room.url, asked.body)
-
-    with serving(answer) as server:
-        run(directory, server.url, key=room.key())
-    found = Sent(directory, room, server.url).verify()
-    assert (found.proved, found.events["expected"]) == (True, 29)
-
-
-@pytest.mark.parametrize("taken", [True, False])
-def test_what_is_in_doubt_may_have_landed_or_not(tmp_path: Path, taken: bool) -> None:
-    """A batch without an answer is no difference either way."""
+@pytest.mark.parametrize(("status", "taken", "there"), [(400, False, 9), (0, True, 10), (0, False, 0)])
+def test_what_was_refused_or_is_in_doubt_is_no_difference(tmp_path: Path, status: int, taken: bool, there: int) -> None:
+    """A refused event did not land, as the ledger has it; a batch without an answer may have landed or not."""
     directory, room = planned(tmp_path, 10, files=1), empty()
 
     def answer(asked: Asked) -> Reply:
-        if taken:
-            passed_on(room.url, asked.body)
-        return Reply(0)
+        bad = status == 0 or any(event["uuid"] == uuid(4) for event in asked.events)
+        passed = passed_on(room.url, asked.body) if taken or not bad else Reply()
+        return Reply(status) if bad else passed
 
     with serving(answer) as server:
-        limits = SendLimits(1, RetryPolicy(tries=0, first=0))
-        assert run(directory, server.url, key=room.key(), send_limits=limits).counts.in_doubt == 10
+        outcome = run(directory, server.url, key=room.key(), send_limits=SendLimits(1, RetryPolicy(tries=0, first=0)))
+    assert (outcome.counts.refused, outcome.counts.in_doubt) == ((1, 0) if status else (0, 10))
     found = Sent(directory, room, server.url).verify()
-    assert found.proved
-    assert found.events["expected"] == found.events["found"] == (10 if taken else 0)
+    assert (found.proved, found.events["expected"], found.events["found"]) == (True, there, there)
 
 
 def test_a_plan_of_which_nothing_was_sent_is_not_proved(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 from pipeline import api
 from pipeline.verify.comparison import COUNTS
 from tests.support.deliveries import uuid
+from tests.support.people import mixpanel
+from tests.support.people import planned as planned_people
 from tests.support.phased_plans import planned_in_phases
 from tests.support.verification import COPY, sent, sent_rows
 
@@ -119,9 +121,6 @@ def test_people_are_named_with_their_lines(tmp_path: Path) -> None:
 
 def test_an_overwritten_profile_is_named(tmp_path: Path) -> None:
     """`$set` brought a value, and another one stands: with its line and the name of the property, never the value."""
-    from tests.support.people import mixpanel
-    from tests.support.people import planned as planned_people
-
     rows = [mixpanel(10, "u-1", _set={}), mixpanel(20, "u-2")]
     people = [{"$distinct_id": f"u-{each}", "$properties": {"plan": f"p{each}"}} for each in (1, 2)]
     planned_people(tmp_path, "mixpanel", rows, people, profile_policy="overwrite")

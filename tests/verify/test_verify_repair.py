@@ -166,17 +166,15 @@ def test_a_repair_that_is_killed_loses_and_doubles_nothing(tmp_path: Path, at: i
         nonlocal seen
         if asked.path.startswith("/api/"):
             return relayed(one.room.url, asked)
-        mine = seen == at
+        mine = seen == at and bool(victim)
         seen += 1
-        if mine and victim and not after:
+        reply = Reply(0)
+        if after or not mine:
+            taken.extend(event["uuid"] for event in asked.events)
+            reply = passed_on(one.room.url, asked.body)
+        if mine:
             os.kill(victim.pop(), signal.SIGKILL)
-            return Reply(0)
-        taken.extend(event["uuid"] for event in asked.events)
-        reply = passed_on(one.room.url, asked.body)
-        if mine and victim:
-            os.kill(victim.pop(), signal.SIGKILL)
-            return Reply(0)
-        return reply
+        return Reply(0) if mine else reply
 
     with serving(answer) as server:
         with closing(sqlite3.connect(one.directory / "ledger.sqlite")) as database, database:
