@@ -146,6 +146,7 @@ def test_a_2xx_settles_by_the_dialect_of_the_plan(tmp_path: Path, dialect: str, 
         outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME, transport="batch")
         assert (len(server.asked), len({one.body for one in server.asked})) == ((4, 4) if settles else (3, 1))
     counts = outcome.counts
+    assert outcome.balanced is settles
     assert (counts.accepted, counts.in_doubt, outcome.unsent) == ((40, 0, 0) if settles else (0, 10, 30))
     assert (outcome.problem.exit_code if outcome.problem else 0) == (0 if settles else 6)
     tried = in_ledger(directory, "select state, tries, status from batches where state = 'begun'")
@@ -154,7 +155,6 @@ def test_a_2xx_settles_by_the_dialect_of_the_plan(tmp_path: Path, dialect: str, 
 
 @pytest.mark.parametrize("status", [429, 503, 0])
 def test_a_passing_failure_is_retried_with_the_same_bytes(tmp_path: Path, status: int) -> None:
-    """The very same request again, until it settles."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply(status), Reply(status), Reply())) as server:
         outcome = run(directory, server.url)

@@ -31,6 +31,7 @@ from pipeline.plan.sealed.phases import PHASES
 from tests.support.commands import in_process
 from tests.support.crashes import ended, forked
 from tests.support.deliveries import (
+    ANY_ANSWERS,
     AT_ONCE,
     KEY,
     OK,
@@ -53,12 +54,10 @@ PLANNED = {"identities": 7, "groups": 12, "events": 40, "persons": 7}
 
 
 def applied(directory: Path, to: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """What `backcast apply` prints, and its exit code."""
     return in_process("apply", directory, "--to", to, "--workers", "0", *words, env={"BACKCAST_PROJECT_KEY": KEY})
 
 
 def status(directory: Path, *words: str) -> str:
-    """What `backcast status` prints."""
     done = in_process("status", directory, *words)
     assert done.returncode == 0
     return done.stdout
@@ -315,18 +314,7 @@ def test_merges_that_are_not_sent_now_need_no_approval(tmp_path: Path) -> None:
 
 # -- whatever happens -------------------------------------------------------------------------------------------
 
-REPLIES = st.sampled_from(
-    [
-        *[OK] * 6,
-        Response(ResponseKind.RETRY, 503),
-        Response(ResponseKind.RETRY, 0, taken=False),
-        Response(ResponseKind.UNREACHABLE, 0, taken=False),
-        Response(ResponseKind.DOUBT, 200),
-        Response(ResponseKind.POISON, 400, taken=False),
-        Response(ResponseKind.TOO_LARGE, 413),
-        Response(ResponseKind.STOP, 401, taken=False),
-    ]
-)
+ANSWERS = st.lists(st.sampled_from(ANY_ANSWERS), max_size=25)
 CHOICES = st.lists(st.sampled_from(PHASES), min_size=1, unique=True)
 
 
@@ -336,7 +324,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(script=st.lists(REPLIES, max_size=25), choices=st.lists(CHOICES, max_size=4), concurrency=st.integers(1, 4))
+@given(
+    script=ANSWERS,
+    choices=st.lists(CHOICES, max_size=4),
+    concurrency=st.integers(1, 4),
+)
 def test_every_run_of_some_phases_balances_and_resumes(
     small: Path, script: list[Response], choices: list[list[str]], concurrency: int
 ) -> None:

@@ -44,13 +44,11 @@ def export_of(folder: Path, people: dict[str, list[tuple[str, int]]], **asked: A
 
 
 def chosen(directory: Path, most: int, workers: int = 0) -> CanarySample:
-    """The sample of a plan."""
     plan, place = open_plan(directory)
     return choose_canary(plan, place, transform_config_for(plan, place), most, workers=workers)
 
 
 def canary_of(directory: Path) -> CanaryResult:
-    """What the report says of a canary."""
     plan, place = open_plan(directory)
     found = results_of(place, plan, NO_RESULTS).canary
     assert found is not None
@@ -58,7 +56,6 @@ def canary_of(directory: Path) -> CanaryResult:
 
 
 def send_canary(directory: Path, service: LocalService, most: int) -> CanaryResult:
-    """Send a canary and read it back."""
     options = ApplyOptions(canary=most, workers=0)
     api.apply_plan(directory, service.url, options, project_key=service.capture_key, personal_key=service.personal_key)
     return canary_of(directory)

@@ -21,9 +21,9 @@ from pipeline.errors import Refused, Unfinished
 from pipeline.plan.sealed.freshness import open_plan
 from tests.support.commands import in_process
 from tests.support.deliveries import (
-    AT_ONCE,
     KEY,
     OK,
+    ONE_AT_A_TIME,
     Asked,
     CallDestination,
     Reply,
@@ -46,7 +46,6 @@ pytestmark = pytest.mark.slow
 
 
 def nobody() -> str:
-    """An address of this machine where nobody listens."""
     with serving(scripted(Reply())) as server:
         return server.url
 
@@ -59,7 +58,7 @@ def nobody() -> str:
 def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str | None, words: str) -> None:
     """Where no connection ever stood each batch is tried five times, not for an hour; exit 6, and nothing in doubt."""
     directory = planned(tmp_path, 10, files=1)
-    outcome = run(directory, url or nobody(), send_limits=SendLimits(1, AT_ONCE))
+    outcome = run(directory, url or nobody(), send_limits=ONE_AT_A_TIME)
     assert isinstance(outcome.problem, Unfinished)
     assert words in str(outcome.problem)
     assert "cannot be reached" in str(outcome.problem)
@@ -92,6 +91,7 @@ GONE = Response(ResponseKind.UNREACHABLE, 0, "no connection: refused", taken=Fal
     "first",
     [
         OK,
+        ONE_AT_A_TIME,
         Response(ResponseKind.RETRY, 503),
         Response(ResponseKind.RETRY, 429, taken=False),
         Response(ResponseKind.RETRY, 0),
@@ -102,9 +102,7 @@ def test_a_host_that_answered_once_is_waited_for(tmp_path: Path, first: Response
     """After any answer, and after a request that may have arrived, an outage is waited out until the time is up."""
     directory = planned(tmp_path, 30, files=1)
     answers = iter([first, *[GONE] * (CONNECT_TRIES * 3)])
-    assert run_to(
-        directory, CallDestination(lambda body: next(answers, OK)), send_limits=SendLimits(1, AT_ONCE)
-    ).balanced
+    assert run_to(directory, CallDestination(lambda body: next(answers, OK)), send_limits=ONE_AT_A_TIME).balanced
 
 
 def test_a_host_that_answered_an_earlier_run_is_waited_for(tmp_path: Path) -> None:
@@ -112,11 +110,11 @@ def test_a_host_that_answered_an_earlier_run_is_waited_for(tmp_path: Path) -> No
     earlier windows were taken waits in the next one, too, though its ledger is new."""
     directory = planned(tmp_path, 30, files=1)
     first = iter([OK, Response(ResponseKind.STOP, 401, "no such key", taken=False)])
-    assert not run_to(directory, CallDestination(lambda body: next(first)), send_limits=SendLimits(1, AT_ONCE)).balanced
+    assert not run_to(directory, CallDestination(lambda body: next(first)), send_limits=ONE_AT_A_TIME).balanced
     for plan, known in ((directory, False), (planned(tmp_path / "next", 10, files=1), True)):
         answers = iter([GONE] * (CONNECT_TRIES * 3))
         destination = CallDestination(lambda body, answers=answers: next(answers, OK))
-        assert run_to(plan, destination, send_limits=SendLimits(1, AT_ONCE), target_known=known).balanced
+        assert run_to(plan, destination, send_limits=ONE_AT_A_TIME, target_known=known).balanced
 
 
 def test_an_untrusted_certificate_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +123,7 @@ def test_an_untrusted_certificate_stops_at_once(tmp_path: Path, monkeypatch: pyt
     authority = Authority(tmp_path)
     directory = planned(tmp_path, 10, files=1)
     with serving_tls(scripted(Reply()), authority) as server:
-        outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
+        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
         assert isinstance(outcome.problem, Refused)
         assert "its certificate is not trusted" in str(outcome.problem)
         assert "--ca-file" in outcome.problem.hint
@@ -139,7 +137,7 @@ def test_https_to_a_server_of_plain_http_is_told(tmp_path: Path) -> None:
     """No TLS there: a few tries, then exit 6 with words about https, nothing in doubt."""
     directory = planned(tmp_path, 10, files=1)
     with raw(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 100)) as url:
-        outcome = run(directory, url.replace("http", "https"), send_limits=SendLimits(1, AT_ONCE))
+        outcome = run(directory, url.replace("http", "https"), send_limits=ONE_AT_A_TIME)
     assert isinstance(outcome.problem, Unfinished)
     assert "no TLS" in str(outcome.problem)
     assert "https" in outcome.problem.hint
@@ -216,7 +214,7 @@ def test_a_reset_while_sending_is_tried_again(tmp_path: Path) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
     with raw(talk) as url:
-        outcome = run(directory, url, send_limits=SendLimits(1, AT_ONCE))
+        outcome = run(directory, url, send_limits=ONE_AT_A_TIME)
     assert outcome.balanced
     assert outcome.counts.batches_retried == 1
 
@@ -312,7 +310,7 @@ def test_every_try_that_settles_nothing_is_a_row(tmp_path: Path) -> None:
     directory = planned(tmp_path, 20, files=1)
     replies = scripted(Reply(503, b"busy"), Reply(0), Reply(429, b"slow"), Reply())
     with serving(replies) as server:
-        run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
+        run(directory, server.url, send_limits=ONE_AT_A_TIME)
     found = in_ledger(directory, "select first, last, run, try, status, detail, seconds from tries")
     times = [at for (at,) in in_ledger(directory, "select at from tries")]
     assert [row[:5] for row in found] == [(0, 9, 1, 1, 503), (0, 9, 1, 2, None), (0, 9, 1, 3, 429)]
@@ -329,7 +327,7 @@ def test_any_other_status_shows_address_and_body(tmp_path: Path, status: int, va
     """Exit 5 with what answered and what it said, the key blotted out; of a refused key the hint names the variable."""
     directory = planned(tmp_path, 10, files=1)
     with serving(scripted(Reply(status, b"you sent " + KEY.encode() + b", who are you?"))) as server:
-        outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
+        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
         assert len(server.asked) == 1
         assert isinstance(outcome.problem, Refused)
         assert str(outcome.problem) == f"{server.url} answered {status}: you sent ***, who are you?"

@@ -16,19 +16,13 @@ import pipeline
 from pipeline.encoder.encoded import spell_lines
 from pipeline.errors import Differences, Unfinished, UnsafePlan, UsageError
 from pipeline.options import ApplyOptions, PlanOptions, VerifyOptions
-from tests.support.commands import Printed, calling
+from tests.support.commands import Printed
 from tests.support.crashes import copied, die_writing, write_files
 from tests.support.deliveries import COLUMNS, Identity, identities, planned, row
 from tests.support.file_size_limit import file_size_limit
 from tests.support.stores import Bucket, a_bucket, a_store_that_fails, a_store_that_replaces
 
 ROWS = 90
-
-
-@pytest.fixture
-def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Printed]:
-    monkeypatch.delenv("BACKCAST_PROJECT_KEY", raising=False)
-    return calling(capfd, monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +46,6 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def written(tmp_path: Path, rows: int = 30, *, merges: int | None = None) -> tuple[Path, Path]:
-    """A plan and the folder that it was written to."""
     plan = planned(tmp_path, rows, dialect="posthog", links=merges is not None)
     pipeline.apply_plan(plan, f"file:{tmp_path / 'out'}", ApplyOptions(workers=0, approve_merges=merges))
     return plan, tmp_path / "out"
@@ -296,8 +289,11 @@ def test_a_disk_that_is_full_stops_the_run_and_loses_nothing(tmp_path: Path) -> 
     assert len(uuids) == len(set(uuids)) == 1_500
 
 
-def test_the_command_needs_no_key_and_asks_nothing(call: Callable[..., Printed], tmp_path: Path) -> None:
+def test_the_command_needs_no_key_and_asks_nothing(
+    call: Callable[..., Printed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its state is "written", its next step is to verify, and after that to import folder by folder."""
+    monkeypatch.delenv("BACKCAST_PROJECT_KEY")
     plan = planned(tmp_path, 30, links=True, target="us")
     to = f"file:{tmp_path / 'out'}"
     refused = call("apply", plan, "--to", to)

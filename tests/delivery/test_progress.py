@@ -208,7 +208,6 @@ def test_a_verification_shows_how_far_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("env", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
 def test_a_terminal_has_colors_unless_it_asks_for_none(tmp_path: Path, env: dict[str, str], colored: bool) -> None:
-    """NO_COLOR and a dumb terminal are respected."""
     directory = planned(tmp_path, 2, files=1)
     _, said, _ = terminals.on_a_terminal("status", directory, columns=80, env=env)
     assert ("\x1b[1;32m" in said, "State: ready" in said) == (colored, True)

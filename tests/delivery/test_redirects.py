@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from pipeline.config import Secret
-from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import ResponseKind
 from pipeline.errors import Refused
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.report.state import read_status
 from tests.support.deliveries import (
-    AT_ONCE,
     BODY,
     KEY,
+    ONE_AT_A_TIME,
     Asked,
     Reply,
     identities,
@@ -104,7 +103,7 @@ def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> N
     """The run stops with the option that would allow it, nothing in doubt; given that option, it finishes."""
     directory = planned(tmp_path, 20)
     with serving(scripted(Reply())) as second, serving(to(f"http://localhost:{second.port}/batch/")) as first:
-        outcome = run(directory, first.url, send_limits=SendLimits(1, AT_ONCE))
+        outcome = run(directory, first.url, send_limits=ONE_AT_A_TIME)
         assert isinstance(outcome.problem, Refused)
         assert "--allow-redirect-host localhost" in str(outcome.problem)
         assert (outcome.problem.exit_code, outcome.counts.in_doubt, outcome.unsent) == (5, 0, 20)
@@ -115,7 +114,6 @@ def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> N
 
 # -- redirects that hold for good: followed once a run, not once a request ----------------------------------------
 
-ONE = SendLimits(1, AT_ONCE)
 REQUESTS = 3
 
 
@@ -124,7 +122,7 @@ def test_a_permanent_redirect_is_asked_for_once_a_run(tmp_path: Path, status: in
     """Three batches: of 301 and 308 the first tells the others where to go; every other redirect is asked for anew."""
     directory = planned(tmp_path, 10 * REQUESTS, files=1)
     with serving(scripted(Reply())) as there, serving(to(f"{there.url}/new", status)) as here:
-        outcome = run(directory, here.url, send_limits=ONE)
+        outcome = run(directory, here.url, send_limits=ONE_AT_A_TIME)
         assert (len(here.asked), len(there.asked)) == (asked, REQUESTS)
         sent = {event["uuid"] for one in there.asked for event in one.events}
     assert outcome.balanced
@@ -135,7 +133,7 @@ def test_the_next_run_asks_the_first_address_again(tmp_path: Path) -> None:
     """Nothing of it is kept: the ledger is of the address that was given."""
     with serving(scripted(Reply())) as there, serving(to(f"{there.url}/new", 308)) as here:
         for name in ("one", "two"):
-            assert run(planned(tmp_path / name, 20, files=1), here.url, send_limits=ONE).balanced
+            assert run(planned(tmp_path / name, 20, files=1), here.url, send_limits=ONE_AT_A_TIME).balanced
         assert (len(here.asked), len(there.asked)) == (2, 4)
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and there.url.encode() in path.read_bytes()]
     assert kept == []
@@ -179,7 +177,7 @@ def test_where_nobody_answers_any_more_the_first_address_is_asked_again(tmp_path
     directory = planned(tmp_path, 30, files=1)
     with serving(scripted(Reply())) as there, serving(lambda asked: Reply(0 if asked.number else 200)) as gone:
         with serving(lambda asked: to(f"{(there if asked.number else gone).url}/batch/", 301)(asked)) as here:
-            outcome = run(directory, here.url, send_limits=ONE)
+            outcome = run(directory, here.url, send_limits=ONE_AT_A_TIME)
         assert (len(here.asked), len(gone.asked), len(there.asked)) == (2, 2, 2)
     plan, _ = open_plan(directory)
     assert (outcome.balanced, outcome.counts.accepted) == (True, plan.events.made)

@@ -58,13 +58,10 @@ def words(directory: Path, url: str, *options: str) -> list[str]:
 
 
 def resumed(directory: Path, url: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """A run after one that died."""
     return in_process(*words(directory, url, *options), env={"BACKCAST_PROJECT_KEY": KEY})
 
 
 class Run:
-    """A `backcast apply` process."""
-
     def __init__(self, directory: Path, url: str, *options: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pipeline", *words(directory, url, *options)],

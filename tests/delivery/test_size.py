@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.batcher import ENVELOPE_ROOM, Envelope, batch_ranges, even_ranges, pack, seal_batch, unpack
 from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.size import KeyedBatch, RequestSize, cut, halve
+from pipeline.delivery.size import KeyedBatch, RequestSize, cut
 from pipeline.ledger import BatchKey
 from pipeline.options import Limits
 from pipeline.plan.sealed.freshness import open_plan
@@ -39,6 +39,7 @@ from tests.support.deliveries import (
 TOO_LARGE = Response(ResponseKind.TOO_LARGE, 413)
 ENVELOPE = Envelope(KEY)
 BATCH = seal_batch([b"{}"], 0, ENVELOPE)
+HALVES = [KeyedBatch(BatchKey("events", 0, first, first + 4), BATCH) for first in (0, 5)]
 
 
 def learned(directory: Path) -> int | None:
@@ -89,9 +90,8 @@ def test_a_learned_size_is_used_well(tmp_path: Path, limit: int) -> None:
 def test_a_larger_request_that_settles_raises_what_was_learned() -> None:
     """What was begun before is sent as it stands: where it settles, that size is proved, below what was refused."""
     size = RequestSize(None)
-    halves = [KeyedBatch(BatchKey("events", 0, 0, 4), BATCH), KeyedBatch(BatchKey("events", 0, 5, 9), BATCH)]
-    size.refused(1_000, halves)
-    assert [size.settled(half.key, 500) for half in halves] == [None, 500]
+    size.refused(1_000, HALVES)
+    assert [size.settled(half.key, 500) for half in HALVES] == [None, 500]
     assert [size.settled(BatchKey("events", 1, 0, 0), bytes_) for bytes_ in (400, 700, 600, 1_000, 1_200)] == [
         None, 700, None, None, None,
     ]  # fmt: skip
@@ -200,12 +200,10 @@ def test_a_single_event_too_large_teaches_nothing(tmp_path: Path) -> None:
 def test_the_first_of_two_halves_is_no_proof() -> None:
     """One half that settles and one that is split again teach nothing."""
     size = RequestSize(None)
-    whole = BatchKey("events", 0, 0, 9)
-    halves = halve(whole, seal_batch([b'{"a":%d}' % n for n in range(10)], 0, ENVELOPE), ENVELOPE)
-    size.refused(1000, halves)
-    assert size.settled(halves[0].key, halves[0].batch.bytes) is None
-    size.ended(halves[1].key)
-    assert size.settled(halves[1].key, halves[1].batch.bytes) is None
+    size.refused(1_000, HALVES)
+    assert size.settled(HALVES[0].key, 500) is None
+    size.ended(HALVES[1].key)
+    assert size.settled(HALVES[1].key, 500) is None
     assert size.learned_bytes is None
 
 
@@ -214,10 +212,9 @@ def test_the_largest_request_that_settled_is_the_size() -> None:
     for before, expected in ((900, 900), (1_200, 500)):
         size = RequestSize(None)
         size.settled(BatchKey("events", 9, 0, 0), before)
-        halves = [KeyedBatch(BatchKey("events", 0, 0, 4), BATCH), KeyedBatch(BatchKey("events", 0, 5, 9), BATCH)]
-        size.refused(1_000, halves)
-        assert size.settled(halves[0].key, 480) is None
-        assert size.settled(halves[1].key, 500) == expected
+        size.refused(1_000, HALVES)
+        assert size.settled(HALVES[0].key, 480) is None
+        assert size.settled(HALVES[1].key, 500) == expected
 
 
 @settings(max_examples=40)

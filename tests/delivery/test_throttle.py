@@ -238,7 +238,6 @@ def test_a_pause_asked_of_one_batch_is_kept_by_the_run(tmp_path: Path) -> None:
 
 
 def at(text: str) -> datetime:
-    """An instant in UTC."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
@@ -271,7 +270,6 @@ def test_quiet_hours_are_those_of_their_zone() -> None:
     ["", "0", "-5", "fast", "5000@", "5000@8-18", "5000@08:00-08:00", "5TB", "5000,6000", "1e9", "2MB@25:00-26:00"],
 )
 def test_a_text_that_is_no_rate_is_an_error(text: str) -> None:
-    """Each says what may be written."""
     with pytest.raises(UsageError) as raised:
         ApplyOptions(rate=text)
     assert raised.value.hint

@@ -50,7 +50,6 @@ def is_gone(group: int) -> bool:
 
 
 def walked(workers: Workers, directory: Path) -> list[BatchedBlock]:
-    """What these workers make of the plan's rows."""
     plan, place = open_plan(directory)
     parts = transform_config_for(plan, place).parts
     return [made for _, made in workers.walk(make_batches, tasks(plan, place, parts, lambda one: task_of(plan, one)))]
@@ -76,7 +75,6 @@ def test_workers_that_are_configured_later_make_the_same(tmp_path: Path, count: 
 
 
 def test_a_worker_that_died_before_it_was_configured_ends_the_run(tmp_path: Path) -> None:
-    """The run ends, and the error has the exit code of the process."""
     config = transform_config_for(*open_plan(planned(tmp_path, 4)))
     with Workers(1) as workers:
         while not (found := spawned(os.getpid())):

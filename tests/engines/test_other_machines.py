@@ -86,7 +86,6 @@ def test_lookup_tables_on_disk_are_compared_as_well(
 
 
 def stopped(file: Path) -> bytes:
-    """The content of a file of the export with other names of events, which are as long."""
     return file.read_bytes().replace(b"Step", b"Stop")
 
 

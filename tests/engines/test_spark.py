@@ -176,7 +176,6 @@ def test_executors_without_backcast_are_refused(session: Any, tmp_path: Path, mo
 
 @pytest.fixture(scope="module")
 def engine(session: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
-    """The engine of the session, configured with some plan."""
     config = transform_config_for(*open_plan(planned(tmp_path_factory.mktemp("plan"), 4)))
     with open_engine("", None, 0) as engine:
         engine.configure(config)

@@ -22,7 +22,6 @@ ZONES = (
 
 
 def some(kind: str, zone: str, first: str, count: int) -> list[Window]:
-    """So many windows from a label on."""
     calendar = Calendar(kind, zone)
     return list(islice(calendar.from_(calendar.window(first)), count))
 
@@ -78,7 +77,6 @@ def test_days_and_hours_that_a_clock_skips_or_repeats() -> None:
 
 
 def test_what_is_no_window_says_how_one_is_written() -> None:
-    """An example stands in the hint."""
     days = [("day", text) for text in ("2024-02-30", "2024-01-01T05", "tomorrow", "0001-01-01")]
     for kind, text in [*days, ("hour", "2024-01-01T24")]:
         with pytest.raises(UsageError) as caught:
@@ -119,7 +117,6 @@ def test_a_template_spells_the_date_as_strftime_does_below_any_folder(tmp_path: 
     ],
 )
 def test_a_template_that_would_mix_windows_up_is_refused(text: str, kind: str, says: str) -> None:
-    """Before anything is read."""
     with pytest.raises(UsageError, match=says.replace("(", r"\(")) as caught:
         PathTemplate(text, kind)
     assert caught.value.hint

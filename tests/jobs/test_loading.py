@@ -42,7 +42,6 @@ to: http://127.0.0.1:1
 
 
 def loaded(folder: Path, text: str) -> object:
-    """The job of a text."""
     path = folder / "job.yaml"
     path.write_text(text, "utf-8")
     return load_job(path)

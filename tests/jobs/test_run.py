@@ -94,7 +94,6 @@ def test_a_window_without_files(
 
 
 def test_a_window_with_empty_files_is_done(tmp_path: Path, service: LocalService) -> None:
-    """They are there, and hold nothing."""
     put(tmp_path, 1, [])
     job = write_job(tmp_path, service.url, missing="stop", **ONE)
     assert (outcomes(run(job)), run(job).windows) == ({"2024-01-01": "done"}, [])

@@ -185,7 +185,6 @@ def test_a_canary_that_is_refused_or_differs_holds_the_window(tmp_path: Path) ->
 
 @pytest.mark.parametrize("transport", ["v1", "batch"])
 def test_a_job_names_its_endpoint(tmp_path: Path, transport: str) -> None:
-    """As `apply --transport` does."""
     rows = days(tmp_path, 1)
     with LocalService(keys=KEYS, settings=Settings(per_event="on")) as service:
         job = write_job(tmp_path, service.url, transport=transport, until="2024-01-02", dialect="posthog")

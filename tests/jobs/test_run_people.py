@@ -46,7 +46,6 @@ def both(day: int, user: str, device: str, hour: int = 10) -> dict[str, Any]:
 
 
 def plans(folder: Path) -> list[Path]:
-    """The plans of a job's windows."""
     return sorted((folder / "state/nightly/windows").glob("*/plan-*"))
 
 
@@ -57,7 +56,6 @@ def links(*directories: Path) -> list[tuple[str, str, str]]:
 
 
 def decisions(directory: Path) -> dict[tuple[str, str], tuple[str, str]]:
-    """What a plan decided on each pair, and why."""
     rows = pq.read_table(directory / "identities.parquet").to_pylist()
     return {(one["anonymous_id"], one["user_id"]): (one["decision"], one["reason"]) for one in rows}
 
@@ -197,7 +195,6 @@ def test_windows_merge_what_one_plan_would(
 
 
 def whole(folder: Path, name: str, earlier: Sequence[Path]) -> Plan:
-    """One plan over all windows."""
     settings = {column: column for column in (*COLUMNS, "anonymous_id")}
     options = PlanOptions(mapping="generic", timezone="UTC", earlier=earlier, settings=settings, workers=0,
                           person_properties="none")  # fmt: skip
@@ -215,7 +212,6 @@ def joined(found: Sequence[tuple[str, str, str]], ids: set[frozenset[str]]) -> s
 
 
 def snapshot(folder: Path, day: int, people: Snapshot) -> None:
-    """The profiles of a day, one a line."""
     put(folder, day, [{"$distinct_id": one, "$properties": said} for one, said in people.items()])
 
 

@@ -27,7 +27,6 @@ UUIDS = st.lists(st.tuples(HALF, HALF), unique=True)
 
 
 def sent(uuids: list[tuple[int, int]], content: int = 7) -> Any:
-    """SENT records of one block."""
     found = np.zeros(len(uuids), SENT)
     found["hi"], found["lo"] = [hi for hi, _ in uuids], [lo for _, lo in uuids]
     found["content"] = content
@@ -101,7 +100,6 @@ def test_a_place_in_the_ledger_is_a_place_among_the_uuids(
 
 
 def test_settled_merges_are_found_by_their_place(tmp_path: Path) -> None:
-    """They have blocks of their own."""
     place = Directory(tmp_path)
     place.uuids.touch()
     with LinesWriter(place.identities) as writer:

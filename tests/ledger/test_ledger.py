@@ -37,7 +37,6 @@ def begun(ledger: Ledger, place: BatchKey = PLACE, size: int = 100) -> None:
 
 
 def begin_twice(ledger: Ledger) -> None:
-    """Begin, settle and begin again, which is refused."""
     ledger.begin(PLACE, 100)
     ledger.settle(PLACE, 200)
     ledger.begin(PLACE, 100)
@@ -155,7 +154,6 @@ def _hold_and_die(path: Path) -> None:
 
 
 def test_a_killed_holder_holds_no_more(path: Path) -> None:
-    """The lock ends with its process, also by SIGKILL."""
     assert ended(forked(_hold_and_die, path)) == -signal.SIGKILL
     assert is_locked(path) is False
     Ledger(path).open("plan", "1", "there").close()
@@ -200,7 +198,6 @@ def test_a_full_disk_stops_the_run_resumable(ledger: Ledger, path: Path) -> None
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_directory_without_write_permission_is_a_usage_error(tmp_path: Path) -> None:
-    """A plan that may not be written says so, with exit 2."""
     tmp_path.chmod(0o500)
     with pytest.raises(UsageError, match="cannot write"):
         Ledger(tmp_path / "ledger.sqlite").open("plan", "1", "there")

@@ -16,20 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import Secret
-from pipeline.delivery.apply import Outcome, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.send import send_plan
 from pipeline.errors import UsageError
 from pipeline.ledger import Ledger, read_totals
-from pipeline.options import ApplyOptions
 from pipeline.plan.sealed.freshness import open_plan
 from tests.support.commands import in_process
 from tests.support.crashes import ended, forked
 from tests.support.deliveries import (
-    AT_ONCE,
     KEY,
     OK,
+    ONE_AT_A_TIME,
     Asked,
     CallDestination,
     Reply,
@@ -48,7 +44,6 @@ ROOT = os.geteuid() == 0
 
 
 def backcast(*words: object) -> subprocess.CompletedProcess[str]:
-    """What `backcast` prints."""
     return in_process(*words, env={"BACKCAST_PROJECT_KEY": KEY})
 
 
@@ -84,7 +79,7 @@ def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path) -> None:
     """Under another uid the apply is exit 2 before anything is sent, and status still reads what it may."""
     directory = planned(tmp_path, 20, files=1)
     with serving(scripted(Reply(), Reply(401))) as server:
-        run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
+        run(directory, server.url, send_limits=ONE_AT_A_TIME)
         before = len(server.asked)
         for folder in [tmp_path, *tmp_path.parents]:
             if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
@@ -146,29 +141,24 @@ def test_a_broken_ledger_is_exit_4_and_nothing_is_sent(tmp_path: Path) -> None:
 # -- another project ---------------------------------------------------------------------------------------
 
 
-def keyed(directory: Path, key: str, url: str, *, rotated: bool = False) -> Outcome:
-    options = ApplyOptions(max_concurrency=1, first_pause=0, workers=0, rotated_key=rotated)
-    return send_plan(*open_plan(directory), url, Secret(key), options)
-
-
 def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: Path) -> None:
     """After half of a history was sent another key is exit 4; said to be rotated, it is taken, and remembered."""
     directory = planned(tmp_path, 20, files=1)
     with serving(scripted(Reply(), Reply(401), Reply())) as server:
-        assert not keyed(directory, "phc_testONE", server.url).balanced
+        assert not run(directory, server.url, key="phc_testONE", send_limits=ONE_AT_A_TIME).balanced
         done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0")
         assert (done.returncode, len(server.asked)) == (4, 2)
         assert "--rotated-key" in done.stderr
         assert "phc_test" not in done.stderr
         done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0", "--rotated-key")
         assert done.returncode == 0
-        assert keyed(directory, KEY, server.url).balanced
+        assert run(directory, server.url).balanced
         assert backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0").returncode == 0
     # Where the first key was turned away nothing was sent, so another one is no danger.
     other = planned(tmp_path / "other", 20, files=1)
     with serving(scripted(Reply(401), Reply())) as server:
-        assert keyed(other, "phc_testWRONG", server.url).unsent == 20
-        assert keyed(other, "phc_testRIGHT", server.url).balanced
+        assert run(other, server.url, key="phc_testWRONG", send_limits=ONE_AT_A_TIME).unsent == 20
+        assert run(other, server.url, key="phc_testRIGHT").balanced
     held = b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
     assert b"phc_test" not in held
 
@@ -192,7 +182,7 @@ def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Pat
     ledger.open(plan.digest, "test", "a function")
     synced.clear()
     destination = CallDestination(lambda body: next(answers, OK))
-    outcome = applying(plan, place, destination, ledger, SendLimits(1, AT_ONCE)).run()
+    outcome = applying(plan, place, destination, ledger, ONE_AT_A_TIME).run()
     ledger.close()
     assert outcome.balanced
     assert synced == {"decides": {2}, "notes": {1}}
@@ -246,7 +236,7 @@ def test_status_tells_doubts_refusals_and_failures_while_a_run_goes(tmp_path: Pa
         return Reply()
 
     with serving(answer) as server:
-        outcome = run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
+        outcome = run(directory, server.url, send_limits=ONE_AT_A_TIME)
     assert outcome.balanced
     during = told[0]
     assert during["state"] == "sending"

@@ -41,13 +41,11 @@ LEDGER = ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm")
 
 
 def delete(directory: Path) -> None:
-    """Remove the ledger, as somebody who tidies up would."""
     for name in LEDGER:
         (directory / name).unlink(missing_ok=True)
 
 
 def truncate(directory: Path) -> None:
-    """Leave an empty file."""
     delete(directory)
     (directory / "ledger.sqlite").touch()
 

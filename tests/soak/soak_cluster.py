@@ -44,7 +44,6 @@ NUMBER = re.compile(rb'"number":(\d+)')
 
 
 def export(folder: Path) -> Path:
-    """Lines of JSON in some files, a uuid and a number in each."""
     folder.mkdir()
     for file in range(FILES):
         with (folder / f"part-{file:02d}.jsonl").open("w", encoding="ascii") as lines:
@@ -127,7 +126,6 @@ def test_every_sample_is_planned_the_same_on_a_cluster(tmp_path: Path) -> None:
 
 
 def most_events(ledger: Path) -> int:
-    """The most events of a request so far."""
     return max(place.events for place in read_batches(ledger, "settled"))
 
 

@@ -46,7 +46,6 @@ def identity(number: int) -> tuple[str, str, str, str]:
 
 
 def export(folder: Path, count: int) -> Path:
-    """JSON lines in a few files."""
     folder.mkdir()
     files = [(folder / f"part-{file}.jsonl").open("w", encoding="utf-8") for file in range(FILES)]
     for number in range(count):

@@ -47,7 +47,6 @@ def test_a_thousand_of_each_among_many_are_named_with_their_rows(tmp_path: Path)
 @pytest.mark.parametrize("at", range(4))
 @pytest.mark.parametrize("after", [False, True])
 def test_a_repair_that_is_killed_at_any_request_loses_and_doubles_nothing(tmp_path: Path, at: int, after: bool) -> None:
-    """Before the request is taken, or after it."""
     killed_at(tmp_path, at, after)
 
 

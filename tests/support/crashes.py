@@ -185,11 +185,6 @@ def go_once(directory: Path, url: str, scene: Scene, count: Counting, only: Rang
         destination.close()
 
 
-def start(directory: Path, url: str, scene: Scene, at: int | None = None) -> BaseProcess:
-    """The same in a process of its own."""
-    return forked(go, directory, url, scene, at)
-
-
 def forked(target: Callable[..., object], *args: object) -> BaseProcess:
     """A call in a process that is forked from one that has everything loaded."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or its threads would be lost in each fork
@@ -239,7 +234,7 @@ def die_at_point(scene: Scene, plan: Path, folder: Path, at: int) -> None:
     """Die at a point, by SIGKILL from within, and finish."""
     directory = copied(plan, folder)
     with scene.service() as service:
-        code = ended(start(directory, service.url, scene, at))
+        code = ended(forked(go, directory, service.url, scene, at))
         # A run may have fewer points than the one that was counted: a failure and what came of it in one moment.
         assert code in (-signal.SIGKILL, 0)
         finish(scene, directory, service)
@@ -261,7 +256,7 @@ def die_at_request(scene: Scene, plan: Path, folder: Path, at: int, *, after: bo
             return Reply(0) if mine else reply
 
         with serving(answer) as server:
-            process = start(directory, server.url, scene)
+            process = forked(go, directory, server.url, scene)
             started.set()
             assert ended(process) == (-signal.SIGKILL if hit.is_set() else 0)
             finish(scene, directory, service, server.url)

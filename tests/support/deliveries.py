@@ -43,6 +43,18 @@ COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
 AT_ONCE = RetryPolicy(seconds=60, first=0)
 ONE_AT_A_TIME = SendLimits(1, AT_ONCE)
 OK = Response(ResponseKind.SETTLED, 200)
+ANY_ANSWERS = [
+    *[OK] * 6,
+    Response(ResponseKind.RETRY, 503),
+    Response(ResponseKind.RETRY, 429, taken=False),
+    Response(ResponseKind.RETRY, 0, taken=False),
+    Response(ResponseKind.UNREACHABLE, 0, taken=False),
+    Response(ResponseKind.DOUBT, 200),
+    Response(ResponseKind.POISON, 400, taken=False),
+    Response(ResponseKind.TOO_LARGE, 413),
+    Response(ResponseKind.STOP, 401, taken=False),
+]
+"""Of every kind, and most of them good: for a service that answers by chance."""
 BODY = seal_batch([b'{"event":"a","uuid":"0188a5eb-0000-7000-8000-000000000001"}'], 0, Envelope(KEY)).body
 """A request of one event."""
 Identity = tuple[str, str, str, str]

@@ -101,7 +101,6 @@ def test_a_plan_of_which_nothing_was_sent_is_not_proved(tmp_path: Path) -> None:
 
 
 def test_every_difference_is_counted_and_few_are_named(tmp_path: Path) -> None:
-    """Of 100 missing events all are counted and 20 named."""
     one = sent_rows(tmp_path, 100)
     one.lose(*range(100))
     found = one.verify()
@@ -127,7 +126,6 @@ def test_more_events_than_a_page_are_read_page_by_page(tmp_path: Path) -> None:
 
 
 def test_pages_of_any_size_hold_every_row_once(tmp_path: Path) -> None:
-    """Small pages and several rows of one uuid: each row comes exactly once."""
     one = sent_rows(tmp_path, 40)
     one.change(COPY.format(uuid="uuid", event="'Twin'", time="timestamp", which=f"uuid < '{uuid(20)}'"))
     expected = one.landed()

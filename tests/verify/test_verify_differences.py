@@ -47,7 +47,6 @@ ALTERATIONS: dict[str, tuple[str, str, list[str], dict[str, int]]] = {
 
 
 def row_of(number: int, files: int = 2) -> tuple[str, int]:
-    """The file and row of an event of `planned`."""
     return f"part-{number % files}.jsonl", number // files + 1
 
 

@@ -25,7 +25,6 @@ def compared(sent: str, landed: str) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def test_another_value_is_altered() -> None:
-    """Whatever no service is known to make of it."""
     for sent, landed in (
         ("1", "2"), ('"a"', '"b"'), ("true", "1"), ("null", '""'), ("[1,2]", "[2,1]"), ('{"a":1}', '{"a":1,"b":2}'),
         ("9007199254740993", "9007199254740995"), ("1.10", "1.11"), ('"1"', "1"), ("0", "null"), ('"É"', '"e"'),
@@ -79,7 +78,6 @@ def test_what_only_looks_like_it_is_altered(sent: str, landed: str, altered: str
 
 
 def test_each_known_difference_has_a_source() -> None:
-    """Its page and heading exist."""
     for code, known in KNOWN.items():
         page, _, heading = known.source.partition("#")
         assert heading in anchors(page), code
@@ -124,7 +122,6 @@ def test_the_sample_does_not_depend_on_the_order(hashes: list[tuple[int, int]], 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 500))))
 def test_a_set_of_events_has_each_once_and_in_order(places: list[tuple[int, int, int]]) -> None:
-    """A bit for each."""
     events = EventSet(places)
     assert list(events) == sorted(set(places))
     assert len(events) == len(set(places))
