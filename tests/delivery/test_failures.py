@@ -91,7 +91,6 @@ GONE = Response(ResponseKind.UNREACHABLE, 0, "no connection: refused", taken=Fal
     "first",
     [
         OK,
-        ONE_AT_A_TIME,
         Response(ResponseKind.RETRY, 503),
         Response(ResponseKind.RETRY, 429, taken=False),
         Response(ResponseKind.RETRY, 0),
