@@ -275,15 +275,15 @@ def test_the_run_ends_in_order_when_its_time_is_over(tmp_path: Path) -> None:
     directory = planned(tmp_path, 100, files=1, batch=1)
 
     def answer(asked: Asked) -> Reply:
-        time.sleep(0.05)
+        time.sleep(0.08)
         return Reply()
 
     with serving(answer) as server:
         words = ["apply", directory, "--to", server.url, "--json", "--workers", "0", "--max-concurrency", "2"]
-        done = in_process(*words, "--quiet", "--max-duration", "1s", env={"BACKCAST_PROJECT_KEY": KEY})
+        done = in_process(*words, "--quiet", "--max-duration", "2s", env={"BACKCAST_PROJECT_KEY": KEY})
         events = json.loads(done.stdout)["events"]
         assert (done.returncode, events["in_doubt"]) == (6, 0)
-        assert done.stderr.startswith("Error: the run reached its time limit (--max-duration, 1 s)")
+        assert done.stderr.startswith("Error: the run reached its time limit (--max-duration, 2 s)")
         assert len(done.stderr.splitlines()) == 2
         assert 0 < events["accepted"] == len(server.asked) < 100
         assert run(directory, server.url).balanced
