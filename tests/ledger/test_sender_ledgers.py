@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.config import Secret
-from pipeline.errors import BrokenLedger, Busy
+from pipeline.errors import BrokenLedger, Busy, Unfinished
 from pipeline.ledger import (
     BatchKey,
     Ledger,
@@ -24,6 +24,7 @@ from pipeline.ledger import (
     read_refused_events,
     read_summary,
     read_totals,
+    sender_ledgers,
     state_digest,
 )
 from pipeline.ledger.schema import VERSION, read_meta
@@ -31,6 +32,10 @@ from pipeline.ledger.sender_ledgers import folder_of
 
 KEY = Secret("phc_testSENDERS")
 TO = "http://127.0.0.1:1"
+LOST = {
+    "older": "is an older copy, with 2 of the 3 runs",
+    "damaged": r"the ledger \S+senders/1-2/ledger.sqlite is damaged|ledger.sqlite, or one in \S+senders, is damaged",
+}
 ENDS = ("settled", "refused", "begun", "waiting", "split")
 
 
@@ -147,7 +152,7 @@ def test_one_that_is_lost_is_noticed_by_readers_and_by_the_next_run(tmp_path: Pa
     with closing(shared(made / "ledger.sqlite", ["settled", "settled"], 2)):
         one = folder_of(made / "ledger.sqlite") / "1-2" / "ledger.sqlite"
         older = one.read_bytes()
-    for lost in ("folder", "ledger", "marker", "older"):
+    for lost in ("folder", "ledger", "marker", "older", "damaged"):
         path = Path(shutil.copytree(made, tmp_path / lost)) / "ledger.sqlite"
         one = folder_of(path) / "1-2" / "ledger.sqlite"
         if lost == "older":
@@ -155,12 +160,25 @@ def test_one_that_is_lost_is_noticed_by_readers_and_by_the_next_run(tmp_path: Pa
             one.write_bytes(older)
         elif lost == "folder":
             shutil.rmtree(folder_of(path))
+        elif lost == "damaged":
+            one.write_bytes(one.read_bytes()[:4096] + b"x" * (one.stat().st_size - 4096))
         else:
             (one if lost == "ledger" else one.with_name("sent-to.json")).unlink()
-        message = "is an older copy, with 2 of the 3 runs" if lost == "older" else "of a sender process is missing"
+        message = LOST.get(lost, "of a sender process is missing")
         for look in (read_totals, read_summary, state_digest, opened):
             with pytest.raises(BrokenLedger, match=message):
                 look(path)
+
+
+def test_a_folder_that_cannot_be_made_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a full disk does; nothing is recorded."""
+    path = tmp_path / "ledger.sqlite"
+    monkeypatch.setattr(sender_ledgers, "remove", lambda folder: None)
+    with closing(opened(path)) as ledger:
+        folder_of(path).write_text("a file")
+        with pytest.raises(Unfinished, match=r"the folder \S+ cannot be made: Not a directory"):
+            ledger.add_senders(1, "test", KEY)
+        assert ledger.totals().batches_made == 0
 
 
 def test_a_plan_whose_sender_goes_on_is_in_use(tmp_path: Path) -> None:
