@@ -253,12 +253,12 @@ construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
         return NULL;
     }
     self->call = write_event;
-    self->reserved = names_only(reserved);
     self->tail = Py_NewRef(tail);
     self->tail_beside_ip = Py_NewRef(tail_beside_ip);
     self->ip = name_of(ip);
     Py_DECREF(ip);
-    if (self->ip == NULL || self->reserved == NULL)
+    self->reserved = self->ip == NULL ? NULL : names_only(reserved);
+    if (self->reserved == NULL)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
