@@ -1,0 +1,223 @@
+"""Cases in which the product differs from the models of instants and values, smallest first. Not collected: each moves
+into its test file when the product is corrected."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.models.instants import micros
+from tests.models.test_instants import Rows, compare_proof, compare_times
+from tests.models.test_values import compare
+from tests.models.values import Items, Row
+from tests.support.modelled import HEAD, sent
+
+SEEN: Row = [("name", '"Seen"'), ("user", '"u-1"'), ("at", "1600000000")]
+KEPT: dict[str, Any] = {"rest": "keep", "drop": ["name", "user", "at"]}
+
+
+def month(zone: str, first: datetime) -> Rows:
+    """Ten rows a day of a month, received eleven seconds later."""
+    moments = [first + timedelta(minutes=144 * at) for at in range(10 * 31)]
+    return [(moment, micros(moment.replace(tzinfo=ZoneInfo(zone))) + 11_000_000) for moment in moments]
+
+
+@pytest.mark.parametrize(
+    ("true", "candidate", "first"),
+    [
+        ("Europe/London", "UTC", datetime(2021, 3, 1)),
+        ("America/Chicago", "America/Mexico_City", datetime(2021, 11, 1)),
+        ("Europe/Berlin", "Africa/Algiers", datetime(2021, 3, 1)),
+        ("America/Denver", "America/Phoenix", datetime(2021, 11, 1)),
+        ("Africa/Casablanca", "Europe/London", datetime(2021, 5, 10)),
+        ("Australia/Sydney", "Australia/Brisbane", datetime(2021, 4, 1)),
+    ],
+)
+def test_18_a_wrong_zone_is_refused_where_few_days_of_a_month_show_it(
+    true: str, candidate: str, first: datetime
+) -> None:
+    """The days after a clock change contradict the zone, the other days of the month agree with it."""
+    compare_proof([row for row in month(true, first) if row[0].month == first.month], candidate)
+
+
+def test_18_a_few_late_rows_alone_in_a_month_do_not_stop_the_right_zone() -> None:
+    """Three rows that were received two hours late are no clock."""
+    late = [(datetime(2021, 7, 2, 9, minute), 0) for minute in range(3)]
+    zone = ZoneInfo("Europe/Berlin")
+    alone = [(moment, micros(moment.replace(tzinfo=zone)) + 7_200_000_000) for moment, _ in late]
+    compare_proof(month("Europe/Berlin", datetime(2021, 5, 1)) + alone, "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("%d %b %Y %I:%M %p", "13 Nov 2007 24:34 AM"),
+        ("%d %b %Y %I:%M %p", "13 Nov 2007 13:34 AM"),
+        ("%d %b %Y %I:%M %p", "13 Nov 2007 0:55 AM"),
+        ("%Y-%m-%d %H:%M %p", "2014-12-20 18:41 AM"),
+        ("%d %b %Y %I:%M %p", "11 Marraskuu 2021 01:54 AM"),
+        ("%d %b %Y %I:%M %p", "11 Maybe 2021 01:54 AM"),
+        ("%d %b %Y %I:%M %p", "11 Sept 2021 01:54 AM"),
+        ("%Y%m%d%H%M%S", "2016042415745"),
+    ],
+)
+def test_19_a_text_that_is_no_time_of_the_form_is_refused(form: str, text: str) -> None:
+    """Hours of thirteen, hours against their half of the day, words that begin like a month, a digit too few."""
+    compare_times(
+        [(form, text, None), (form, datetime(2021, 2, 3, 14, 5, 6).strftime(form), None)], [(date.min, "UTC")]
+    )
+
+
+def shipped(mapping: str, row: dict[str, Any], **options: Any) -> list[tuple[str, dict[str, str]]]:
+    """The times and properties that a shipped mapping makes of a row."""
+    made = sent(mapping, {"rows.json": json.dumps([row]).encode()}, **options)
+    return [(event.timestamp, event.told()) for event in made.events]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_20_a_gap_of_a_quarter_of_an_hour_is_not_the_offset_of_the_site(named: bool) -> None:
+    """Where the first action of a visit is missing, the named zone gives the time, and without one there is none."""
+    start = 1_705_280_700  # 01:05 UTC; the site is in Berlin, an hour ahead, and the action is 15 minutes after
+    visit: dict[str, Any] = {"idSite": "3", "idVisit": "7", "visitorId": "8f4d3e27dda1494c", "siteCurrency": "EUR"}
+    visit |= {"firstActionTimestamp": start, "lastActionTimestamp": start + 900}
+    visit["actionDetails"] = [{"timestamp": start + 4500, "type": "action", "url": "https://a.example/", "pageId": "9"}]
+    zone = ("Europe/Berlin",) if named else ()
+    made = shipped("matomo", visit, timezone=zone, max_rejects="100%")
+    assert [time for time, _ in made] == (["2024-01-15T01:20:00Z"] if named else [])
+
+
+def test_20_a_version_of_countly_keeps_its_four_parts() -> None:
+    """Colons stand for the dots of a version."""
+    row = {"_id": "i-1", "a": "x", "e": "[CLY]_custom", "n": "Seen", "uid": "1", "did": "d-1", "ts": 1711838400120}
+    ((_, properties),) = shipped("countly", row | {"c": 1, "up": {"av": "4:2:1:7"}})
+    assert properties["$app_version"] == '"4.2.1.7"'
+
+
+@pytest.mark.parametrize("currency", ["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"])
+def test_20_a_currency_with_three_decimals_counts_thousandths(currency: str) -> None:
+    """Intercom's amounts count the smallest unit of their currency."""
+    row = {"event_name": "placed-order", "created_at": 1389913941, "user_id": "u-1"}
+    ((_, properties),) = shipped("intercom", row | {"metadata": {"price": {"currency": currency, "amount": 2999}}})
+    assert properties["revenue"] == "2.999"
+
+
+def test_20_the_metadata_of_a_company_stays_beside_that_of_the_event() -> None:
+    """A row of Statsig may have both."""
+    row = {"user_id": "u-1", "timestamp": "2023-04-20 05:13:20.125", "event_name": "Seen", "event_value": "x"}
+    ((_, properties),) = shipped("statsig", row | {"event_metadata": {"a": "1"}, "company_metadata": {"price": "9.99"}})
+    assert '"9.99"' in "".join(properties.values())
+
+
+@pytest.mark.parametrize(
+    ("files", "content", "texts"),
+    [
+        ({"quotes": "none"}, b'name,user,at,a\nSeen,u-1,1,"x\nSeen,u-1,2,y\nSeen,u-1,3,z"\n', ['"x', "y", 'z"']),
+        ({"quotes": "none", "escape": "\\"}, b"name,user,at,a\nSeen,u-1,1,x\\,y\nSeen,u-1,2,z\n", ["x,y", "z"]),
+        ({"quotes": "'"}, b"name,user,at,a\nSeen,u-1,1,'x,y'\nSeen,u-1,2,z\n", ["x,y", "z"]),
+        ({"delimiter": "|"}, b"name|user|at|a\nSeen|u-1|1|x,y\nSeen|u-1|2|z\n", ["x,y", "z"]),
+        ({"encoding": "latin-1"}, b"name,user,at,a\nSeen,u-1,1,\xe9\nSeen,u-1,2,z\n", ["é", "z"]),
+        ({"encoding": "cp1252"}, b"name,user,at,a\nSeen,u-1,1,\x80\nSeen,u-1,2,z\n", ["€", "z"]),
+    ],
+)
+def test_21_a_file_with_a_header_is_read_as_declared(files: dict[str, str], content: bytes, texts: list[str]) -> None:
+    """Each declaration by itself."""
+    made = sent(HEAD | {"files": files, "properties": KEPT}, {"rows.csv": content})
+    assert [json.loads(event.told()["a"]) for event in made.events] == texts
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize(
+    ("mapping", "members"),
+    [
+        ({"properties": KEPT | {"set": {"a": {"const": "s"}}}}, "a shop_a"),
+        (
+            {"properties": KEPT | {"set": {"a": {"const": "s"}}}, "events": {"Seen": {"set": {"a": {"const": "r"}}}}},
+            "a",
+        ),
+        (
+            {"properties": KEPT | {"set": {"a": {"const": "s"}}}, "events": {"Seen": {"set": {"a": {"const": "r"}}}}},
+            "b",
+        ),
+        ({"properties": KEPT | {"rename": {"a": "b", "b": "a"}}}, "a b"),
+        ({"properties": KEPT | {"rename": {"a": "b", "b": "c"}}}, "a b"),
+        ({"properties": KEPT}, "$set shop_$set"),
+        ({"properties": KEPT}, "token shop_token"),
+        ({"properties": KEPT}, "distinct_id shop_distinct_id"),
+    ],
+    ids=["22-taken", "22-both", "22-no-own", "23-swap", "23-chain", "26-set", "26-token", "26-id"],
+)
+def test_22_23_26_no_value_is_lost_to_another(mapping: dict[str, Any], members: str, form: str) -> None:
+    """A value that makes room, names that are swapped, and names that the service reads."""
+    compare(mapping, [SEEN + [(name, f'"{at}"') for at, name in enumerate(members.split())]], form)
+
+
+@pytest.mark.parametrize(("one", "other", "events"), [
+    ("1.23456789012345671", "1.23456789012345672", 2),
+    ("123456789012345678901234567890.1", "123456789012345678901234567890.2", 2),
+    ("12345678901234567", "12345678901234567.0", 1),
+    ("1e30", "1000000000000000000000000000000", 1),
+])  # fmt: skip
+def test_24_canonical_content_is_exact(one: str, other: str, events: int) -> None:
+    """Numbers are one where they are equal as decimals."""
+    rows = "".join(f'{{"name":"Seen","user":"u-1","at":1600000000,"v":{value}}}\n' for value in (one, other))
+    assert len(sent(HEAD | {"key": {"of": [{"canonical": "/v"}]}}, {"rows.jsonl": rows.encode()}).events) == events
+
+
+@pytest.mark.parametrize(
+    ("decoder", "row"),
+    [
+        ({"nest": ["p"]}, [*SEEN, ("p", [("x", "1")]), ("p.x", "2")]),
+        (
+            {"loaded": "yes", "into": "p", "stay": ["name", "user", "at"], "names": ["$os"]},
+            [*SEEN, ("p", [("x", "1")]), ("x", "2")],
+        ),
+        ({"lower_names": ["ID"]}, [*SEEN, ("ID", "1"), ("id", "2")]),
+        ({"explode": "items"}, [*SEEN, ("x", "1"), ("items", Items([[("x", "2")]]))]),
+        ({"explode": "items", "prefix": "s_"}, [("x", "1"), ("items", Items([[*SEEN, ("s_x", "2")]]))]),
+    ],
+    ids=["nest", "loaded", "lower_names", "explode", "prefix"],
+)
+def test_25_of_two_members_with_one_name_none_goes_uncounted(decoder: dict[str, Any], row: Row) -> None:
+    """Both are sent, or the loss is a warning."""
+    opened = {"open": "/p", "rest": "drop"} if decoder.keys() & {"nest", "loaded"} else KEPT
+    compare({"decoder": decoder, "properties": opened}, [row])
+
+
+@pytest.mark.parametrize("opened", [{"open": "/p", "rest": "drop"}, {"rest": "drop", "set": {"x": "/p/x"}}])
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_25_a_name_twice_in_an_object_is_counted(opened: dict[str, Any], form: str) -> None:
+    """In an object of JSON, and in a struct of Parquet."""
+    content = b'{"name":"Seen","user":"u-1","at":1600000000,"p":{"x":1,"x":2}}'
+    if form == "parquet":
+        struct = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+        table = pa.table([["Seen"], ["u-1"], [1600000000], struct], ["name", "user", "at", "p"])
+        pq.write_table(table, made := io.BytesIO())
+        content = made.getvalue()
+    plan, events = sent(HEAD | {"properties": opened}, {f"rows.{form}": content})
+    both = {"1", "2"} <= {*events[0].told().values()}
+    assert both or plan.warnings.get("duplicate_key", 0) + plan.warnings.get("name_collision", 0)
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
+def test_26_bytes_that_are_no_text_reject_their_row_alone(kind: pa.DataType) -> None:
+    """The other row is sent, whatever the kind of the column."""
+    columns = [["Seen"] * 2, ["u-1"] * 2, [1600000000, 1600000001], pa.array([b"x", b"\xff"], kind)]
+    pq.write_table(pa.table(columns, ["name", "user", "at", "a"]), made := io.BytesIO())
+    plan, events = sent(HEAD | {"properties": KEPT}, {"rows.parquet": made.getvalue()}, max_rejects="1")
+    assert ([event.told() for event in events], plan.rejects) == ([{"a": '"x"'}], {"bad_utf8": 1})
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.list_view(pa.string())])
+def test_26_a_column_of_list_view_is_a_list(kind: pa.DataType) -> None:
+    """A list, however Parquet's reader holds it."""
+    columns = [["Seen"], ["u-1"], [1600000000], pa.array([["x"]], kind)]
+    pq.write_table(pa.table(columns, ["name", "user", "at", "a"]), made := io.BytesIO())
+    _, events = sent(HEAD | {"properties": KEPT}, {"rows.parquet": made.getvalue()})
+    assert [event.told() for event in events] == [{"a": '["x"]'}]

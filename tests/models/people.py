@@ -1,0 +1,215 @@
+"""Who is one person, and with which profile, from the rows and records of each tool that shows it.
+
+Written from the documents alone. *people* is docs/use/people-and-groups.md, *exports* docs/know/exports.md, *service*
+docs/know/service.md, *sources* the page of a tool below docs/use/sources, *reference* docs/use/mapping-reference.md,
+*design* the design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from tests.models.target import Target, as_text, illegal, key_as_text
+
+Row = Mapping[str, Any]
+
+
+class Shown(NamedTuple):
+    """What a row shows. `own` is the id that its event is sent under, or its profile where it is no event; `same` are
+    ids of one person."""
+
+    at: str
+    own: str = ""
+    is_event: bool = True
+    device: tuple[str, str] | None = None
+    """An anonymous id and its user."""
+    same: tuple[str, ...] = ()
+    writes: Row = MappingProxyType({})
+    """What it does to its person, as an event of the service says it."""
+    group: tuple[str, str, Row] | None = None
+    event: Row | None = None
+    """The event of the service, where the tool is the service."""
+
+
+def usable(name: object) -> str:
+    """The id, or "" where it names nobody (people#identity-resolution, exports#placeholder-values)."""
+    return name if isinstance(name, str) and name.strip() and not illegal(name) else ""
+
+
+def beside(at: str, user: object, device: object, **more: Any) -> Shown:
+    """A row with the id of a user, of a device, or both. An event keeps its next best id (exports#placeholder-values);
+    an e-mail address is no device (people#identity-resolution)."""
+    known, other = usable(user), usable(device)
+    pair = (other, known) if known and other and known != other and "@" not in other else None
+    return Shown(at, known or other, device=pair, **more)
+
+
+def amplitude(row: Row) -> Shown:
+    """sources/amplitude, exports#amplitude-events: EMPTY means nothing; initial_… are written once."""
+    given = {name: value for name, value in (row.get("user_properties") or {}).items() if value != "EMPTY"}
+    once = {f"${name}": value for name, value in given.items() if name.startswith("initial_")}
+    now = {name: value for name, value in given.items() if not name.startswith("initial_")}
+    writes = {**(row.get("event_properties") or {}), "$set": now, "$set_once": once}
+    return beside(row["event_time"], row["user_id"], row["device_id"], writes=writes)
+
+
+def segment(row: Row) -> Shown:
+    """sources/segment, exports#segment-events: an alias is a merge, a group call no event."""
+    if row["type"] == "alias":
+        return Shown(row["timestamp"], same=(usable(row["userId"]), usable(row["previousId"])))
+    if row["type"] == "group":
+        return Shown(row["timestamp"], group=("company", key_as_text(row["groupId"]), row["traits"]))
+    shown = beside(row["timestamp"], row["userId"], row["anonymousId"])
+    if row["type"] == "track":
+        return shown
+    return shown._replace(is_event=False, writes={"$set": row["traits"]})
+
+
+def braze(row: Row) -> Shown:
+    """sources/braze: Braze's id and the customer's are merged once; UserOrphan is a merge of two of Braze's ids."""
+    at, user = f"{row['time']:012}", row["user"]
+    if row["event_type"] == "users.UserOrphan":
+        return Shown(at, same=(usable(row["properties"]["orphaned_by_id"]), usable(user["user_id"])))
+    return beside(at, user["external_user_id"], user["user_id"])
+
+
+def mixpanel(row: Row) -> Shown:
+    """sources/mixpanel#people: the label of the cluster is merged into the user; the three rows are merges."""
+    name, given = row["event"], row["properties"]
+    at = f"{given['time']:012}"
+    if name == "$merge":
+        return Shown(at, same=tuple(map(usable, given["$distinct_ids"])))
+    if name == "$create_alias":
+        return Shown(at, same=(usable(given["distinct_id"]), usable(given["alias"])))
+    if name == "$identify":
+        return beside(at, given["$identified_id"], given["$anon_id"])._replace(own="")
+    once = {name: given[name] for name in ("$initial_referrer",) if name in given}
+    return beside(at, given.get("$user_id"), given["distinct_id"], writes={"$set_once": once})
+
+
+def kissmetrics(row: Row) -> Shown:
+    """sources/more-tools#kissmetrics-source: _p2 is one person with _p; a row of neither sets. A null is no value."""
+    at, more = f"{row['_t']:012}", {name: value for name, value in row.items() if name[0] != "_"}
+    if row.get("_p2"):
+        return Shown(at, same=(usable(row["_p2"]), usable(row["_p"])))
+    return Shown(at, usable(row["_p"]), bool(row.get("_n")), writes={} if row.get("_n") else {"$set": more})
+
+
+def heap(row: Row) -> Shown:
+    """sources/heap: migrations are merges; `identity` is one person with `user_id`, and each user has only one."""
+    if "from_user_id" in row:
+        return Shown(row["time"], same=(row["to_user_id"], row["from_user_id"]))
+    if "identity" in row:
+        at, same = row["last_modified"], (row["identity"], row["user_id"]) if row["identity"] else ()
+        return Shown(at, row["identity"] or row["user_id"], False, same=same, writes={"$set": {"plan": row["plan"]}})
+    return Shown(row["time"], row["user_id"])
+
+
+def countly(row: Row) -> Shown:
+    """sources/more-tools#countly-source: the person is `did`; those of one `uid` are one, whose number is no id."""
+    return Shown(str(row["ts"]), row["did"], same=(row["did"], f"#{row['uid']}"))
+
+
+def openpanel(row: Row) -> Shown:
+    """sources/more-tools#openpanel-source; an alias is one of the tables, so a record of two ids."""
+    if "alias" in row:
+        return Shown(row["created_at"], same=(row["profile_id"], row["alias"]))
+    return beside(row["created_at"], row["profile_id"], row["device_id"])
+
+
+def posthog(row: Row) -> Shown:
+    """sources/posthog: rows of the service itself."""
+    if "person_version" in row:
+        person = (as_text(row["distinct_id"]), f"#{row['person_id']}")
+        return Shown(row["created_at"], same=person, writes={"$set": row["properties"]})
+    event = {**row, "properties": row["properties"] | {"distinct_id": row["distinct_id"]}}
+    given = row["properties"]
+    if row["event"] == "$groupidentify":
+        group = (given["$group_type"], key_as_text(given["$group_key"]), given["$group_set"])
+        return Shown(row["created_at"], group=group)
+    states = row["event"] in ("$identify", "$create_alias", "$merge_dangerously")
+    own = "" if given.get("$process_person_profile") is False else row["distinct_id"]
+    return Shown(row["created_at"], own, not states, writes={**given, "event": row["event"]}, event=event)
+
+
+TOOLS: dict[str, Callable[[Row], Shown]] = {
+    "generic": lambda row: beside(row["at"], row["user"], row["device"]),
+    "amplitude": amplitude, "segment": segment, "rudderstack": segment, "braze": braze, "mixpanel": mixpanel,
+    "kissmetrics": kissmetrics, "heap": heap, "countly": countly, "openpanel": openpanel,
+    "posthog": posthog,
+}  # fmt: skip
+
+
+class People(NamedTuple):
+    """Persons, each by those of its ids that are sent, with their profiles; and groups by type and key."""
+
+    profiles: dict[frozenset[str], dict[str, Any]]
+    groups: dict[tuple[str, str], dict[str, Any]]
+
+
+def survivors(rows: Iterable[Row]) -> list[Row]:
+    """Of Segment's calls with one messageId the one that was received last; the others have no effect (design §6)."""
+    by_key: dict[object, Row] = {}
+    for row in rows:
+        key = row.get("messageId", id(row))
+        if key not in by_key or row["receivedAt"] > by_key[key]["receivedAt"]:
+            by_key[key] = row
+    return list(by_key.values())
+
+
+def joined(shown: Sequence[Shown], own_pairs: Mapping[str, str]) -> dict[str, set[str]]:
+    """Each id with all ids of its person, decided over the whole graph.
+
+    A device belongs to the user that it is first seen with, unless a pair of one's own says otherwise (people). What a
+    record of the tool names is one person, users too: the documents do not say it, and the tool does.
+    """
+    first: dict[str, str] = {}
+    for one in sorted(shown, key=lambda one: one.at):
+        if one.device:
+            first.setdefault(*one.device)
+    links: list[tuple[str, ...]] = [*(first | dict(own_pairs)).items(), *(one.same for one in shown if all(one.same))]
+    service = Target()  # what the service itself refused stays refused: its own rules decide over its own events
+    for one in sorted((one for one in shown if one.event), key=lambda one: one.at):
+        service.take(one.event or {})
+    of: dict[str, set[str]] = {}
+    for link in [*links, *(tuple(ids) for ids in service.persons())]:
+        together = set[str]().union(link, *(of.get(name, ()) for name in link))
+        of |= dict.fromkeys(together, together)
+    return of
+
+
+def people(
+    tool: str, rows: Sequence[Row], own_pairs: Mapping[str, str] | None = None, promoted: Collection[str] = ()
+) -> People:
+    """What has to be at the target after these rows; `promoted` are properties of which it keeps the final values."""
+    shown = [TOOLS[tool](row) for row in survivors(rows)]
+    of = joined(shown, own_pairs or {})
+    sent = {one.own for one in shown if one.own and one.is_event}
+    history, groups = Target(promoted=promoted), dict[tuple[str, str], dict[str, Any]]()
+    stated: dict[str, dict[str, Any]] = {}
+    for one in sorted(shown, key=lambda one: one.at):  # the last value by time, over the whole export (people)
+        if one.group:
+            groups.setdefault(one.group[:2], {}).update(one.group[2])
+        if one.own:
+            person = min(of.get(one.own, {one.own}))
+            about = {**one.writes, "distinct_id": person, "$anon_distinct_id": person, "alias": person}
+            history.take({"event": one.writes.get("event", "Seen"), "timestamp": one.at, "properties": about})
+            if promoted and one.writes.get("event") not in ("$exception", "$$heatmap"):
+                first = stated.setdefault(person, {})
+                first |= {k: v for k, v in values(one.writes.get("$set_once", {})).items() if k not in first}
+    persons = {}
+    for person, held in history.of.items():
+        # The first touch that the tool itself has goes before the one that its events show.
+        held.properties |= {k: v for k, v in stated.get(person, {}).items() if k.startswith("$initial_")}
+        ids = frozenset(of.get(person, {person}))
+        # Of a person without an event only the profile is sent, under an id that no document names.
+        if ids & sent or (len(ids) == 1 and values(held.properties)):
+            persons[ids & sent or ids] = values(held.properties)
+    return People(persons, groups)
+
+
+def values(properties: Row) -> dict[str, Any]:
+    """A profile without nulls: a stored null counts as absent (service#persons)."""
+    return {name: value for name, value in properties.items() if value is not None}

@@ -1,0 +1,115 @@
+"""Random schedules of a job against the model of its calendar: late files, holds, kills, a lost state."""
+
+import random
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from pipeline.config import Secret
+from tests.models.calendar import HOUR, LAG, Calendar, Export, Rows
+from tests.models.keys import DAY, START, Row, segment_call
+from tests.models.test_keys import a_copy, a_row, compare, same
+from tests.support.deliveries import Reply, passed_on, serving
+from tests.support.jobs import CRASHES, KEYS, PERSONAL_KEY, code, crashed, outcomes, put, run, write_job
+from tests.support.scripted_server import Asked
+from tests.support.services import running
+
+AT = {at: CRASHES[at] for at in ("planned", "before the ledger", "before it is recorded", "recorded")}
+SEEDS = range(6)
+ODD = "late changed copies clash devices hold kill lose groups types young reads profiles"
+"""What a schedule may have beside rows, people and windows; each has some of them."""
+Night = tuple[int, Export, bool, str, bool]
+"""The clock, the files as they are, whether merges are sent, what ends a run before (AT or "refused"), whether the
+state is lost afterwards."""
+
+
+def some(chance: random.Random, has: Collection[str], window: int, made: list[Row], first: Rows = ()) -> Rows:
+    """The rows of a file, with at least one that is new; a snapshot of profiles has one for each person."""
+    rows = list(first)
+    for last in [*[False] * chance.randint(0, 4), True]:
+        row = a_row(chance, has, window, len(made))
+        if "young" in has and chance.random() < 0.05:
+            row = replace(row, at=(window + 1) * DAY + chance.choice([HOUR // 2, 2 * HOUR]) + len(made))
+        if "copies" in has and not last and made and chance.random() < 0.3:
+            row = a_copy(chance, has, chance.choice(made), len(made))
+        made.append(row)
+        rows.append(row)
+    return tuple({one.user if one.kind == "profile" else n: one for n, one in enumerate(rows)}.values())
+
+
+def schedule(chance: random.Random, without: Collection[str] = ()) -> tuple[Calendar, list[Night], set[str]]:
+    """A job of three or four windows, its nights, and what is odd about it."""
+    has = {one for one in ODD.split() if chance.random() < 0.35} - set(without)
+    if "profiles" in has:  # in a job of their own; what is new of profiles that come again, the documents do not say
+        has &= {"profiles", "late", "kill", "lose", "reads"}
+    lookback = 9 if "profiles" in has else chance.choice([0, 1, 9])
+    changed = chance.choice(["", "stop", "send-new", "ignore"]) if "changed" in has else ""
+    job = Calendar(chance.randint(3, 4), lookback, changed, chance.choice(["wait", "wait", "done", "stop"]))
+    export, nights, made, due, now = dict[int, dict[str, Rows]](), list[Night](), list[Row](), 0, 0
+    for _ in range(chance.randint(2, 5)):
+        due = min(job.windows, due + chance.randint(not due, 2))
+        for window in range(due):
+            files, draw = export.setdefault(window, {}), chance.random()
+            if not files and draw < 0.85:
+                files["a.jsonl"] = some(chance, has, window, made)
+            elif files and "late" in has and draw < 0.25:
+                files[f"late-{len(files)}.jsonl"] = some(chance, has, window, made)
+            elif files and "changed" in has and draw > 0.8:
+                files["a.jsonl"] = some(chance, has, window, made, files["a.jsonl"][1:])
+        now = max(now, due * DAY + LAG + chance.choice([0, 5 * HOUR]))
+        merging, lost = "hold" not in has or chance.random() < 0.5, "lose" in has and chance.random() < 0.5
+        ends = chance.choice(["", *AT, *["refused"] * 4]) if "kill" in has else ""
+        nights.append((now, {window: {**files} for window, files in export.items()}, merging, ends, lost))
+    return job, nights, has
+
+
+def check(seed: int, without: Collection[str] = ()) -> None:
+    """Run a schedule night by night, and compare the target after each with the model."""
+    play(f"seed {seed}", *schedule(random.Random(seed), without))
+
+
+def play(title: str, job: Calendar, nights: list[Night], has: Collection[str] = ()) -> None:
+    """Each night in turn; what a kill or a refusal left is finished by a second run of the same night."""
+    left, reads = list[int](), "reads" in has
+
+    def answer(asked: Asked) -> Reply:
+        """What the service says; it has no quota after as many requests as `left` says."""
+        left[:] = [count - 1 for count in left]
+        return Reply(402, b"quota") if left and left[0] < 0 else passed_on(service.url, asked.body)
+
+    said = {"until": f"{START + timedelta(days=job.windows):%Y-%m-%d}", "set": "", "mapping": "segment"}
+    said |= {"lookback": str(job.lookback), "changed": job.changed, "missing": job.missing}
+    said |= {"mapping": "mixpanel", "persons": "{properties: final}"} if "profiles" in has else {}
+    with TemporaryDirectory() as path, running(KEYS) as service, serving(answer) as relay:
+        folder, personal = Path(path), {"personal_key": Secret(PERSONAL_KEY)} if reads else {}
+        for number, (clock, export, merging, ends, lost) in enumerate(nights):
+            for window, name, rows in ((day, *file) for day, files in export.items() for file in files.items()):
+                profiles = [{"$distinct_id": one.user, "$properties": dict(one.values)} for one in rows]
+                put(folder, window + 1, profiles if "profiles" in has else [*map(segment_call, rows)], name)
+            now, merges = START + timedelta(seconds=clock), "{up-to: 1000}" if merging else "hold"
+            file = write_job(folder, service.url if reads else relay.url, merges=merges, **said)
+            if ends in AT:
+                crashed(file, AT[ends], now, PERSONAL_KEY if reads else "")
+            elif ends:
+                left[:] = [random.Random(title).randint(0, 4)]
+                run(file, now, **personal)
+                left.clear()
+            done, expected = run(file, now, **personal), job.night(clock, export, merging)
+            where = f"{title}, night {number}" + (ends and f" after a run that ended: {ends}")
+            told = {int(window[-2:]) - 1: outcome for window, outcome in outcomes(done).items()}
+            told |= {window: "ignored" for window in told if expected.get(window) == "ignored"}
+            same(f"{where}: windows", told, told if ends else expected)
+            same(f"{where}: read back as it was sent, {done.problem}", code(done) != 7, True)
+            compare(where, service, job.target, once=ends not in AT)
+            for state in (folder / "state/nightly").glob("state.sqlite*") if lost else ():
+                state.unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_each_night_the_target_has_what_the_calendar_says(seed: int) -> None:
+    check(seed)
