@@ -165,9 +165,9 @@ def test_14_the_documented_job_takes_a_row_of_the_evening(tmp_path: Path) -> Non
             timezone="America/New_York",
             lag="49h",
         )
-        ended, said, told = ran(path)
-    assert "--allow-recent" not in said + told
-    assert "--until" not in said + told
+        ended, said, reported = ran(path)
+    assert "--allow-recent" not in said + reported
+    assert "--until" not in said + reported
     assert ended in (0, 4)
 
 

@@ -78,7 +78,7 @@ def test_19_a_text_that_is_no_time_of_the_form_is_refused(form: str, text: str) 
 def shipped(mapping: str, row: dict[str, Any], **options: Any) -> list[tuple[str, dict[str, str]]]:
     """The times and properties that a shipped mapping makes of a row."""
     made = sent(mapping, {"rows.json": json.dumps([row]).encode()}, **options)
-    return [(event.timestamp, event.told()) for event in made.events]
+    return [(event.timestamp, event.own_properties()) for event in made.events]
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -129,7 +129,7 @@ def test_20_the_metadata_of_a_company_stays_beside_that_of_the_event() -> None:
 def test_21_a_file_with_a_header_is_read_as_declared(files: dict[str, str], content: bytes, texts: list[str]) -> None:
     """Each declaration by itself."""
     made = sent(HEAD | {"files": files, "properties": KEPT}, {"rows.csv": content})
-    assert [json.loads(event.told()["a"]) for event in made.events] == texts
+    assert [json.loads(event.own_properties()["a"]) for event in made.events] == texts
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
@@ -201,7 +201,7 @@ def test_25_a_name_twice_in_an_object_is_counted(opened: dict[str, Any], form: s
         pq.write_table(table, made := io.BytesIO())
         content = made.getvalue()
     plan, events = sent(HEAD | {"properties": opened}, {f"rows.{form}": content})
-    both = {"1", "2"} <= {*events[0].told().values()}
+    both = {"1", "2"} <= {*events[0].own_properties().values()}
     assert both or plan.warnings.get("duplicate_key", 0) + plan.warnings.get("name_collision", 0)
 
 
@@ -211,7 +211,7 @@ def test_26_bytes_that_are_no_text_reject_their_row_alone(kind: pa.DataType) -> 
     columns = [["Seen"] * 2, ["u-1"] * 2, [1600000000, 1600000001], pa.array([b"x", b"\xff"], kind)]
     pq.write_table(pa.table(columns, ["name", "user", "at", "a"]), made := io.BytesIO())
     plan, events = sent(HEAD | {"properties": KEPT}, {"rows.parquet": made.getvalue()}, max_rejects="1")
-    assert ([event.told() for event in events], plan.rejects) == ([{"a": '"x"'}], {"bad_utf8": 1})
+    assert ([event.own_properties() for event in events], plan.rejects) == ([{"a": '"x"'}], {"bad_utf8": 1})
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.list_view(pa.string())])
@@ -220,4 +220,4 @@ def test_26_a_column_of_list_view_is_a_list(kind: pa.DataType) -> None:
     columns = [["Seen"], ["u-1"], [1600000000], pa.array([["x"]], kind)]
     pq.write_table(pa.table(columns, ["name", "user", "at", "a"]), made := io.BytesIO())
     _, events = sent(HEAD | {"properties": KEPT}, {"rows.parquet": made.getvalue()})
-    assert [event.told() for event in events] == [{"a": '["x"]'}]
+    assert [event.own_properties() for event in events] == [{"a": '["x"]'}]

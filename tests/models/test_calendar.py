@@ -100,9 +100,9 @@ def play(title: str, job: Calendar, nights: list[Night], has: Collection[str] = 
                 left.clear()
             done, expected = run(file, now, **personal), job.night(clock, export, merging)
             where = f"{title}, night {number}" + (ends and f" after a run that ended: {ends}")
-            told = {int(window[-2:]) - 1: outcome for window, outcome in outcomes(done).items()}
-            told |= {window: "ignored" for window in told if expected.get(window) == "ignored"}
-            same(f"{where}: windows", told, told if ends else expected)
+            reported = {int(window[-2:]) - 1: outcome for window, outcome in outcomes(done).items()}
+            reported |= {window: "ignored" for window in reported if expected.get(window) == "ignored"}
+            same(f"{where}: windows", reported, reported if ends else expected)
             same(f"{where}: read back as it was sent, {done.problem}", code(done) != 7, True)
             compare(where, service, job.target, once=ends not in AT)
             for state in (folder / "state/nightly").glob("state.sqlite*") if lost else ():

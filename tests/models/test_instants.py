@@ -59,17 +59,17 @@ def compare_times(times: list[tuple[str, str, int | None]], zones: Zones) -> Non
     mapping = HEAD | {"time": time, "received": {"from": "/r", "unit": "us"}}
     rows = [{"name": "Seen", "user": "u-1", "n": at, f"t{[*kinds].index(form)}": text, "r": received}
             for at, (form, text, received) in enumerate(times)]  # fmt: skip
-    told = tuple(name if day == date.min else f"{name}@{day}" for day, name in zones)
+    setting = tuple(name if day == date.min else f"{name}@{day}" for day, name in zones)
     content = "\n".join(map(json.dumps, rows)).encode()
-    plan, events = sent(mapping, {"rows.jsonl": content}, timezone=told, max_rejects="100%")
-    found = {int(event.told()["n"]): micros(datetime.fromisoformat(event.timestamp)) for event in events}
+    plan, events = sent(mapping, {"rows.jsonl": content}, timezone=setting, max_rejects="100%")
+    found = {int(event.own_properties()["n"]): micros(datetime.fromisoformat(event.timestamp)) for event in events}
     bad = [at for at, (right, _, plain) in read.items() if found.get(at) != right and (at in found or plain)]
     wrong = [f"{times[at]} is {found.get(at, 'refused')}, not {read[at][0] or 'refused'}" for at in bad]
     for code in ("ambiguous_time", "nonexistent_time"):  # exports.md and the table of codes differ on received rows
         warned = [times[at][2] is None for at in found if read[at][1] == code]
         if not wrong and not sum(warned) <= plan.warnings.get(code, 0) <= len(warned):
             wrong.append(f"{plan.warnings.get(code, 0)} warnings {code}, of {len(warned)} rows")
-    assert not wrong, f"{told}\n" + "\n".join(wrong)
+    assert not wrong, f"{setting}\n" + "\n".join(wrong)
 
 
 def some_times(chance: Random) -> tuple[list[tuple[str, str, int | None]], Zones]:

@@ -38,11 +38,11 @@ def difference(expected: Outcome, found: dict[str, str]) -> tuple[str, list[str]
         texts, got = [*map(text, values)], left.pop(name, "null")
         wrong += [] if got in texts else [f"{name} is {got}, none of {texts}"]
         spare += [(name, value, lost) for value in texts if value != got]
-    for base, value, told in spare:
+    for base, value, reported in spare:
         place = re.compile(rf"\w*({re.escape(base)}|{re.escape(base.removeprefix('$'))})(_\d+)?")
         other = next((name for name, got in left.items() if place.fullmatch(name) and got == value), "")
         if left.pop(other, None) is None:
-            told.append(f"{value} of {base} is lost")
+            reported.append(f"{value} of {base} is lost")
     return "; ".join(wrong + [f"{name} is {value}, which nothing asks for" for name, value in left.items()]), lost
 
 
@@ -62,8 +62,8 @@ def written(rows: Sequence[Row], form: str) -> bytes:
 def compare(mapping: dict[str, Any], rows: Sequence[Row], form: str = "jsonl") -> None:
     """Raise AssertionError where the product makes other properties of the rows than the model."""
     plan, events = sent(HEAD | mapping, {f"rows.{form}": written(rows, form)})
-    told = [(datetime.fromisoformat(event.timestamp).timestamp(), event.told()) for event in events]
-    found = {(at, properties.get("n")): properties for at, properties in told}
+    reported = [(datetime.fromisoformat(event.timestamp).timestamp(), event.own_properties()) for event in events]
+    found = {(at, properties.get("n")): properties for at, properties in reported}
     expected = [(outcome(mapping, one), one) for row in rows for one in decoded(mapping.get("decoder", {}), row)]
     counted = sum(plan.warnings.get(code, 0) for code in ("name_collision", "duplicate_key"))
     wrong, collisions = [], sum(made.collisions for made, _ in expected)
@@ -142,15 +142,15 @@ def compare_files(chance: Random) -> None:
     letters = "x\"'é7" + (f"{files['delimiter']}\\\n" if files["quotes"] != "none" or "escape" in files else "")
     names = ["name", "user", "at", "a", "b"]
     rows = [["Seen", "u-1", str(BASE + at), *("".join(chance.choices(letters, k=3)) for _ in "ab")] for at in range(12)]
-    told = files if chance.random() < 0.5 else files | {"columns": names, "header": "no"}
-    mapping = HEAD | {"files": told, "properties": {"rest": "keep", "drop": names[:3]}}
-    content = delimited([names, *rows][len(told) - len(files) and 1 :], files)
+    reported = files if chance.random() < 0.5 else files | {"columns": names, "header": "no"}
+    mapping = HEAD | {"files": reported, "properties": {"rest": "keep", "drop": names[:3]}}
+    content = delimited([names, *rows][len(reported) - len(files) and 1 :], files)
     plan, events = sent(mapping, {"rows.csv": content})
     found = [
-        {name: json.loads(value) for name, value in one.told().items()}
+        {name: json.loads(value) for name, value in one.own_properties().items()}
         for one in sorted(events, key=lambda one: one.timestamp)
     ]
-    assert found == [dict(zip("ab", row[3:], strict=True)) for row in rows], f"{told}\n{content!r}\n{plan.rejects}"
+    assert found == [dict(zip("ab", row[3:], strict=True)) for row in rows], f"{reported}\n{content!r}\n{plan.rejects}"
 
 
 def compare_copies(chance: Random) -> None:

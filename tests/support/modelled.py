@@ -38,7 +38,7 @@ class Event(msgspec.Struct):
     uuid: str
     properties: dict[str, msgspec.Raw]
 
-    def told(self) -> dict[str, str]:
+    def own_properties(self) -> dict[str, str]:
         """The properties of the row, each as the bytes that are sent."""
         return {name: bytes(value).decode() for name, value in self.properties.items() if name not in ADDED}
 
@@ -60,9 +60,9 @@ def sent(mapping: Mapping[str, Any] | str, files: Mapping[str, bytes], **options
         if not isinstance(mapping, str):
             (place / "mapping.yaml").write_text(json.dumps(mapping, ensure_ascii=False), "utf-8")
         chosen = mapping if isinstance(mapping, str) else str(place / "mapping.yaml")
-        told = PlanOptions(mapping=chosen, workers=0, as_of=AS_OF, dialect="posthog", **options)
+        chosen_options = PlanOptions(mapping=chosen, workers=0, as_of=AS_OF, dialect="posthog", **options)
         try:
-            plan = pipeline.plan_export(str(place / "export"), place / "plan", told)
+            plan = pipeline.plan_export(str(place / "export"), place / "plan", chosen_options)
         except BackcastError as error:
             raise AssertionError(f"the export is refused: {error}") from error
         if not plan.ready:
