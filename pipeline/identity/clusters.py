@@ -1,8 +1,8 @@
 """Clusters of ids that are one person, and the canonical id of each.
 
-A cluster is a connected component that has two users only where a record names both. Pairs are taken in one fixed
-order, and a pair that would join two persons is left out: the first user of a device keeps it. That is Kruskal's
-algorithm with at most one user in a component, so the order of rows cannot matter.
+A cluster is a connected component that has two users only if a record joins them. Pairs are taken in the order of time,
+which decides as it did at the source: the first user of a device keeps it. That is Kruskal's algorithm with a rule for
+each kind of pair, so the order of rows cannot matter.
 """
 
 from __future__ import annotations
@@ -15,36 +15,34 @@ from numpy.typing import NDArray
 
 from pipeline.identity.accumulators import NEVER
 from pipeline.identity.numbering import counts, marked
-from pipeline.identity.observed_pairs import ALIAS, IDENTIFY, MERGE, NAMED, SETTLED
+from pipeline.identity.observed_pairs import ALIAS, IDENTIFY, MERGE, NAMED, SERVICE, SETTLED
 from pipeline.identity.rules import PairArrays
 
 _AT_ONCE = 50_000
 _IDS_AT_ONCE = 200_000
 
 
-def components(pairs: PairArrays, open_: NDArray[np.bool_], users: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """By id: the number of one id of its component. Only pairs of `open_` join.
+def components(
+    pairs: PairArrays, open_: NDArray[np.bool_], users: NDArray[np.bool_], earliest: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """By id: the number of one id of its component. Only pairs of `open_` join. `earliest` is the first event of each.
 
-    1. Ids that earlier plans merged are one person.
-    2. Users join where a record or the operator names both; a record that absorbs an id counts only where it is the
-       first that absorbs it.
-    3. Then everything else, the operator's pairs first, by the time of the first row; a pair that would join two
-       users, or two persons of earlier plans, is left out.
+    Ids that earlier plans merged are one person. Then the operator's pairs join, and everything else by the time of its
+    first row, by the rule of its kind (docs/use/people-and-groups.md). No pair joins two persons of earlier plans, and
+    no record takes an id from the user that the operator gives it.
     """
-    anonymous, user, kinds = pairs.anonymous, pairs.user, pairs.kinds
-    settled = open_ & ((kinds & SETTLED) != 0)
-    survivors = marked(user[settled], len(users))
-    taken = open_ & ~_contested(pairs, open_)
+    named = open_ & ((pairs.kinds & NAMED) != 0)
+    directed = (pairs.kinds & (IDENTIFY | ALIAS | SERVICE)) != 0
+    taken = open_ & (named | ~directed | ~marked(pairs.anonymous[named], len(users))[pairs.anonymous])
+    survivors = marked(pairs.user[open_ & ((pairs.kinds & SETTLED) != 0)], len(users))
     parent = np.arange(len(users), dtype=np.int32)
     easy = taken & _easy(pairs, taken, users, survivors)
     _to_the_first(pairs, easy, parent)
-    forest = _Forest(parent, users, survivors)
-    del parent
-    both = users[anonymous] & users[user]
-    remaining = taken & ~settled & ~easy
-    forest.join(pairs, np.flatnonzero(settled), guarded=False)
-    forest.join(pairs, in_order(pairs, remaining & both), guarded=False, apart=True)
-    forest.join(pairs, in_order(pairs, remaining & ~both), guarded=True, apart=True)
+    since = earliest.copy()
+    np.minimum.at(since, pairs.user[easy], pairs.first[easy])
+    forest = _Forest(parent, users, survivors, since)
+    del parent, since
+    forest.join(pairs, in_order(pairs, taken & ~easy))
     return forest.roots()
 
 
@@ -53,14 +51,17 @@ def _easy(
 ) -> NDArray[np.bool_]:
     """Pairs of ids that can join nothing but their first partner, so that their order does not matter.
 
-    Such an id is no user, absorbed no id in any plan, and is paired with users alone, or only once.
+    Such an id is no user, absorbed no id in any plan, and is only once in a pair, or only in rows and records that give
+    a device to its first user. Records identify whom they keep, which counts for a later merge of the service.
     """
     size = len(users)
     open_to_others = marked(pairs.user[taken], size) | survivors
     open_to_others |= marked(pairs.anonymous[taken & ((pairs.kinds & SETTLED) != 0)], size) | users
-    device = ~users[pairs.user] & (counts(pairs.anonymous, size, taken)[pairs.anonymous] > 1)
-    open_to_others |= marked(pairs.anonymous[taken & device], size)
-    return np.asarray(~open_to_others[pairs.anonymous])
+    further = ~users[pairs.user] | ((pairs.kinds & (ALIAS | MERGE | SERVICE)) != 0)
+    further &= counts(pairs.anonymous, size, taken)[pairs.anonymous] > 1
+    open_to_others |= marked(pairs.anonymous[taken & further], size)
+    later = ((pairs.kinds & (NAMED | ALIAS | SERVICE)) != 0) & marked(pairs.anonymous[taken], size)[pairs.user]
+    return np.asarray(~open_to_others[pairs.anonymous] & ~later)
 
 
 def _to_the_first(pairs: PairArrays, easy: NDArray[np.bool_], parent: NDArray[np.int32]) -> None:
@@ -86,43 +87,54 @@ def in_order(pairs: PairArrays, some: NDArray[np.bool_]) -> NDArray[np.int64]:
     return places[np.lexsort((pairs.first[places], rank))]
 
 
-def _contested(pairs: PairArrays, open_: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Stated pairs that absorb an id which another stated pair absorbed before; records without order never do."""
-    directed = (pairs.kinds & (IDENTIFY | ALIAS | NAMED | SETTLED)) != 0
-    places = in_order(pairs, open_ & directed)
-    _, firsts = np.unique(pairs.anonymous[places], return_index=True)
-    lost = np.zeros(len(pairs), bool)
-    lost[places] = True
-    lost[places[firsts]] = False
-    return np.asarray(lost & ((pairs.kinds & (MERGE | SETTLED)) == 0))
-
-
-def _two_by_two(pairs: PairArrays, places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _one_by_one(pairs: PairArrays, places: NDArray[np.int64]) -> Iterator[tuple[int, int, int, int]]:
     for start in range(0, len(places), _AT_ONCE):
         some = places[start : start + _AT_ONCE]
-        yield from zip(pairs.anonymous[some].tolist(), pairs.user[some].tolist(), strict=True)
+        columns = (pairs.anonymous, pairs.user, pairs.kinds, pairs.first)
+        yield from zip(*(column[some].tolist() for column in columns), strict=True)
 
 
 class _Forest:
-    """Union-find over all ids; each tree's root knows whether a user or an earlier person is in it."""
+    """Union-find over all ids. Each tree's root knows whether a user or an earlier person is in it, whether the service
+    had identified its person, and since when it has a person at all."""
 
-    def __init__(self, parent: NDArray[np.int32], users: NDArray[np.bool_], survivors: NDArray[np.bool_]) -> None:
+    def __init__(
+        self,
+        parent: NDArray[np.int32],
+        users: NDArray[np.bool_],
+        survivors: NDArray[np.bool_],
+        since: NDArray[np.int64],
+    ) -> None:
         self._parent = array("i", parent.tobytes())
         self._users = bytearray(users.tobytes())
         self._survivors = bytearray(survivors.tobytes())
+        self._identified = bytearray(self._survivors)
+        self._since = array("q", since.tobytes())
 
-    def join(self, pairs: PairArrays, places: NDArray[np.int64], *, guarded: bool, apart: bool = False) -> None:
-        """Join the ids of pairs in this order. `guarded`: never two users; `apart`: never two earlier persons."""
-        users, survivors, parent, root = self._users, self._survivors, self._parent, self._root
-        for one, other in _two_by_two(pairs, places):
+    def join(self, pairs: PairArrays, places: NDArray[np.int64]) -> None:
+        """Join the ids of pairs in this order, by the rule of each pair's kind."""
+        users, survivors, identified, since = self._users, self._survivors, self._identified, self._since
+        parent, root = self._parent, self._root
+        for one, other, kinds, time in _one_by_one(pairs, places):
             one, other = root(one), root(other)
-            if one == other or (guarded and users[one] and users[other]):
-                continue
-            if apart and survivors[one] and survivors[other]:
-                continue
-            parent[one] = other
-            users[other] |= users[one]
-            survivors[other] |= survivors[one]
+            if kinds & SETTLED or one == other:
+                refused = False
+            elif survivors[one] and survivors[other]:
+                refused = True
+            elif kinds & (NAMED | ALIAS | MERGE):
+                refused = False
+            elif kinds & SERVICE:
+                refused = bool(identified[one]) and since[other] < time
+            else:
+                refused = bool(users[one] and users[other])
+            if not refused and one != other:
+                parent[one] = other
+                users[other] |= users[one]
+                survivors[other] |= survivors[one]
+                identified[other] |= identified[one]
+                since[other] = min(since[one], since[other], time)
+            if kinds & (NAMED | ALIAS | SERVICE):
+                identified[other] = 1
 
     def roots(self) -> NDArray[np.int32]:
         """By id: the root of its tree."""
@@ -157,7 +169,7 @@ def canonical_ids(
     tool's records keep and never absorb; one that they do not absorb; the one whose first event is the earliest; the
     least by its text. A tool's own number is taken only where the person has no other id.
     """
-    stated = joined & ((pairs.kinds & (IDENTIFY | ALIAS | NAMED | SETTLED)) != 0)
+    stated = joined & ((pairs.kinds & (IDENTIFY | ALIAS | SERVICE | NAMED | SETTLED)) != 0)
     absorbed = marked(pairs.anonymous[stated], len(roots))
     kept = marked(pairs.user[stated], len(roots))
     survivors = marked(pairs.user[(pairs.kinds & SETTLED) != 0], len(roots))

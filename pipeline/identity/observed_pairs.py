@@ -16,15 +16,18 @@ from pipeline.identity.accumulators import NEVER
 from pipeline.identity.aggregator import KINDS
 from pipeline.identity.database import Database, numbers, texts, write_batches
 
-ROW, IDENTIFY, ALIAS, MERGE, PERSON = (KINDS[kind] for kind in ("row", "identify", "alias", "merge", "person"))
+ROW, IDENTIFY, ALIAS, MERGE, SERVICE, PERSON = (
+    KINDS[kind] for kind in ("row", "identify", "alias", "merge", "service", "person")
+)
 NAMED, SETTLED, SETTLED_USER = 16, 32, 64
 """Why two ids are paired, as bits; the kinds of a pair are added up.
 
-ROW: an ordinary row has the id of a device and that of a user. IDENTIFY: a record states that `user` absorbs
+ROW: an ordinary row has the id of a device and that of a user. IDENTIFY: a record states that `user` absorbs the device
 `anonymous`. ALIAS: a record states that `user` is kept and `anonymous` is another id of the same person, whether users
-or not. MERGE: a record states that two ids are equal, without order. NAMED: the operator named the pair. SETTLED: an
-earlier plan merged the ids, with SETTLED_USER where `user` was a user's id. PERSON: `anonymous` is an id of the person
-with the tool's number `user` (`pipeline.models.Link`); these pairs are replaced when pairs are aggregated.
+or not; with IDENTIFY, `user` is a user's id. MERGE: a record states that two ids are equal, without order. SERVICE: a
+record of the service itself, which refused it if `anonymous` was identified before. NAMED: the operator named the pair.
+SETTLED: an earlier plan merged the ids, with SETTLED_USER if `user` was a user's id. PERSON: `anonymous` is an id of
+the person with the tool's number `user` (`pipeline.models.Link`); these pairs are replaced when pairs are aggregated.
 """
 EARLIER = SETTLED | SETTLED_USER
 PART_SHIFT = 40
@@ -131,7 +134,7 @@ class ObservedPairs:
             "  AS person, min(first) AS first, max(last) AS last, CAST(sum(events) AS BIGINT) AS events,"
             "  min(place) AS place FROM stated GROUP BY anonymous),"
             " users AS (SELECT DISTINCT owner AS id FROM observed"
-            f"  WHERE kinds & {ROW | IDENTIFY | NAMED | SETTLED_USER} <> 0),"
+            f"  WHERE kinds & {ROW | IDENTIFY | SERVICE | NAMED | SETTLED_USER} <> 0),"
             " near AS (SELECT latest.*, first_value(latest.id)"
             "  OVER (PARTITION BY person ORDER BY users.id IS NULL, latest.id) AS middle"
             "  FROM latest LEFT JOIN users ON users.id = latest.id)"

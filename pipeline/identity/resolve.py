@@ -49,11 +49,11 @@ def resolve(
     reasons, users = ruled.reasons, ruled.users
     release_memory()
     numbers = (numbering.flags & NUMBER) != 0
-    roots = components(pairs, reasons == 0, users)
+    roots = components(pairs, reasons == 0, users, activity.earliest)
     release_memory()
     while (large := _too_large(pairs, reasons, roots, numbers, most)).any():
         reasons[large] = Reason.TOO_MANY_IDS
-        roots = components(pairs, reasons == 0, users)
+        roots = components(pairs, reasons == 0, users, activity.earliest)
     joined = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
     canonical = canonical_ids(pairs, joined, roots, users, activity.earliest, numbers)
     owners = _owners(pairs, reasons, joined, canonical)

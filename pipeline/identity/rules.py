@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.identity.accumulators import NEVER
-from pipeline.identity.numbering import EMAIL, LONG, PLACEHOLDER, counts
-from pipeline.identity.observed_pairs import IDENTIFY, NAMED, ROW, SETTLED, SETTLED_USER
+from pipeline.identity.numbering import EMAIL, LONG, PLACEHOLDER, counts, marked
+from pipeline.identity.observed_pairs import IDENTIFY, NAMED, ROW, SERVICE, SETTLED, SETTLED_USER
 
 MAX_IDS_PER_PERSON = 50
 
@@ -35,9 +35,9 @@ class Reason(IntEnum):
     Merged because SAME_ROW, STATED, NAMED (by the operator), SETTLED (by an earlier plan). FIRST_USER: of the users of
     one id, this one came first. Refused: SELF_PAIR; JUNK_ID; LONG_ID, which the service would cut; EMAIL_AS_DEVICE and
     USER_AS_DEVICE, where a tool writes a person's id into the device's place; NEVER_ALONE: the id occurs on no event
-    without its user, so there is nothing to join (a server's id that changes with every call); TOO_MANY_USERS: the id
-    of a shared machine or a placeholder; TOO_MANY_IDS: more than --max-ids-per-person. Conflict: OTHER_USER came
-    first; SETTLED_APART: earlier plans made two persons of them, which the service no longer merges.
+    without its user and in no record, so there is nothing to join (a server's id that changes with every call);
+    TOO_MANY_USERS: the id of a shared machine or a placeholder; TOO_MANY_IDS: more than --max-ids-per-person. Conflict:
+    OTHER_USER came first; SETTLED_APART: earlier plans made two persons of them, which the service no longer merges.
     """
 
     SAME_ROW = 0
@@ -101,16 +101,23 @@ def apply_rules(
     refuse(free & ((either & PLACEHOLDER) != 0), Reason.JUNK_ID)
     refuse(free & ((either & LONG) != 0), Reason.LONG_ID)
     users = users.copy()
-    users[pairs.user[(reasons == 0) & ((pairs.kinds & (ROW | IDENTIFY | NAMED | SETTLED_USER)) != 0)]] = True
+    users[pairs.user[(reasons == 0) & ((pairs.kinds & (ROW | IDENTIFY | SERVICE | NAMED | SETTLED_USER)) != 0)]] = True
     device = soft & ((pairs.kinds & ~np.uint8(ROW | IDENTIFY)) == 0)
     refuse(device & ((flags[pairs.anonymous] & EMAIL) != 0), Reason.EMAIL_AS_DEVICE)
     row = soft & (pairs.kinds == ROW)
     refuse(row & users[pairs.anonymous], Reason.USER_AS_DEVICE)
-    refuse(row & (earliest[pairs.anonymous] == NEVER), Reason.NEVER_ALONE)
+    refuse(row & (earliest[pairs.anonymous] == NEVER) & ~_in_records(pairs, reasons, len(users)), Reason.NEVER_ALONE)
     of_device = soft & ~users[pairs.anonymous]
     refuse(of_device & _crowded(pairs.anonymous, of_device & (reasons == 0), most), Reason.TOO_MANY_USERS)
     refuse(of_device & _crowded(pairs.user, of_device & (reasons == 0), most), Reason.TOO_MANY_IDS)
     return RuleResult(reasons, users)
+
+
+def _in_records(pairs: PairArrays, reasons: NDArray[np.uint8], ids: int) -> NDArray[np.bool_]:
+    """By pair: whether its anonymous id is also in a pair that is no ordinary row's, and so may be a bridge."""
+    records = (pairs.kinds != ROW) & (reasons == 0)
+    found = marked(pairs.anonymous[records], ids) | marked(pairs.user[records], ids)
+    return np.asarray(found[pairs.anonymous])
 
 
 def _crowded(ids: NDArray[np.int32], counting: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:

@@ -26,6 +26,7 @@ from pipeline.options import ApplyOptions
 from pipeline.options.pace import RateLimit, read_hours, read_limits, read_rate
 from tests.support.commands import in_process
 from tests.support.deliveries import AT_ONCE, OK, Asked, Reply, identities, landed, planned, run, serving
+from tests.support.services import wait_for
 
 LIMITED = Response(ResponseKind.RETRY, 429, taken=False)
 DOWN = Response(ResponseKind.RETRY, 503)
@@ -314,12 +315,10 @@ def test_no_request_leaves_in_quiet_hours_and_they_are_no_lack_of_progress() -> 
     waiting = threading.Thread(target=lambda: entered.append(throttle.enter(1, 10, stop)))
     waiting.start()
     try:
-        waiting.join(0.1)
-        assert entered == []
-        assert throttle.controller.quiet() == 9.5 * 3600
+        wait_for(lambda: throttle.controller.quiet() == 9.5 * 3600)
         clock[0] = 34_000.0
-        waiting.join(0.1)
-        assert throttle.idle(0.0) == 0.0
+        wait_for(lambda: throttle.idle(0.0) == 0.0)
+        assert entered == []
         moment[0] = at("2026-01-05T18:00:00")
         clock[0] = 34_200.0
         waiting.join(10)

@@ -104,8 +104,18 @@ CASES = {
         asked={"most": 4},
     ),
     "a chain is a star, since the service refuses a chain at its second link": Case(
-        [Seen("a", "b", 5, "identify"), Seen("b", "c", 9, "identify")], {("c", "a"), ("c", "b")},
+        [alias("a", "b", 5), Seen("b", "c", 9, "user")], {("c", "a"), ("c", "b")},
         {("a", "b"): ("merge", "stated"), ("b", "c"): ("merge", "stated")},
+    ),
+    "who is identified is a user, whom no other absorbs as a device": Case(
+        [Seen("a", "b", 5, "identify"), Seen("b", "c", 9, "identify")], {("b", "a")},
+        {("b", "c"): ("conflict", "other_user")},
+    ),
+    "the service absorbed whom it had not identified yet, and nobody after that": Case(
+        [Seen("a", "b", 5, "service"), Seen("b", "c", 9, "service"), Seen("x", "y", 6, "service"),
+         Seen("y", "z", 5, "service"), Seen("n", "new", 1, "service"), Seen("n", "later", 2, "service")],
+        {("b", "a"), ("z", "x"), ("z", "y"), ("later", "n"), ("later", "new")},
+        {("b", "c"): ("conflict", "other_user")}, {"events": dict.fromkeys("abcnxyz", 0)},
     ),
     "a cycle is one person whose earliest id is kept": Case(
         [alias("a", "b"), alias("b", "c"), alias("c", "a")], {("b", "a"), ("b", "c")},
@@ -118,16 +128,17 @@ CASES = {
     "a user is kept over the device that Mixpanel's $create_alias keeps": Case(
         [alias("u-1", "device")], {("u-1", "device")}, asked={"users": ["u-1"]}, kind="identify",
     ),
-    "two users of devices that a tool merged stay two": Case(
-        [Seen("d1", "ann", 1), Seen("d2", "bob", 2), Seen("d1", "d2", 3, "merge")], {("ann", "d1"), ("bob", "d2")},
-        {("d1", "d2"): ("conflict", "other_user")},
+    "a row joins no two users, and a record of the tool does": Case(
+        [Seen("d1", "ann", 1), Seen("d2", "bob", 2), Seen("d2", "ann", 3), Seen("d3", "eve", 4), alias("d1", "d3", 5)],
+        {("ann", "d1"), ("ann", "d3"), ("ann", "eve"), ("bob", "d2")}, {("d2", "ann"): ("conflict", "other_user")},
     ),
-    "unless a record names both": Case(
-        [Seen("d1", "ann", 1), Seen("d2", "bob", 2), Seen("d1", "d2", 3, "merge"), alias("ann", "bob", 4)],
-        {("bob", "d1"), ("bob", "d2"), ("bob", "ann")},
+    "an id that two records absorb joins both, unless the operator gives it to one": Case(
+        [alias("x", "a", 9), alias("x", "b", 8), alias("y", "a", 1), Seen("y", "c", kind="named")],
+        {("a", "x"), ("a", "b"), ("c", "y")}, {("y", "a"): ("conflict", "other_user")},
     ),
-    "an id that two records absorb goes to the first": Case(
-        [alias("x", "a", 9), alias("x", "b", 8)], {("b", "x")}, {("x", "a"): ("conflict", "other_user")},
+    "an id that never comes alone is a bridge to what a record joins to it": Case(
+        [Seen("a", "u", 1), alias("z", "a", 2), Seen("n", "u", 3)], {("u", "a"), ("u", "z")},
+        {("n", "u"): ("refused", "never_alone")}, {"events": {"u": 1, "z": 0}, "users": ["u"]},
     ),
     "a merge without order goes to both": Case(
         [Seen("x", "a", 9, "merge"), Seen("x", "b", 8, "merge")], {("a", "x"), ("a", "b")}, asked={"events": {"a": 1}},
@@ -356,23 +367,16 @@ def test_the_service_takes_every_link_in_any_order_and_makes_the_persons_of_the_
 
 @settings(max_examples=15)
 @given(st.lists(SEEN, max_size=14), EVENTS)
-def test_two_users_are_one_person_only_where_a_record_names_both(pairs: list[Seen], events: dict[str, int]) -> None:
-    """Whatever devices they share: joined users are connected by records between users alone."""
+def test_two_users_are_one_person_only_if_a_record_joins_them(pairs: list[Seen], events: dict[str, int]) -> None:
+    """A person has at most one user more than records that join its ids."""
     found = resolved([pairs], events)
     users = {
         row["user_id"] for row in found.table if row["reason"] not in ("self_pair", "junk_id", "long_id")
         if any(one.kind in ("row", "identify") and one[:2] == (row["anonymous_id"], row["user_id"]) for one in pairs)
     }  # fmt: skip
-    near = {one: {one} for one in users}
-    for seen in pairs:
-        if seen.kind != "row" and {seen.anonymous, seen.user} <= users:
-            joined = near[seen.anonymous] | near[seen.user]
-            for one in joined:
-                near[one] = joined
-    for one in users:
-        for other in users:
-            if found.canonical[one] == found.canonical[other]:
-                assert other in near[one]
+    for ids in found.persons():
+        records = {one[:2] for one in pairs if one.kind in ("alias", "merge") and {*one[:2]} <= ids}
+        assert len(users & ids) <= 1 + len(records)
 
 
 @settings(max_examples=12)

@@ -17,17 +17,10 @@ from tests.models.test_people import (
     SETTINGS,
     Place,
     amplitude,
-    braze,
     call,
     compare,
     generic,
-    heap,
     iso,
-    kissmetrics,
-    migration,
-    mixpanel,
-    openpanel,
-    panel_alias,
     posthog,
 )
 from tests.models.test_target import compare as compare_target
@@ -35,41 +28,7 @@ from tests.support.deliveries import run
 from tests.support.people import AS_OF, write
 from tests.support.rehearsal import event, fresh
 
-
-def calls() -> list[Place]:
-    return [call(1, None, "z"), call(2, "u", "a"), call(3, "a", None, "alias", previousId="z")]
-
-
-SHARED = [posthog(1, "a"), posthog(2, "b"), posthog(3, "c")]
 CASES: dict[str, tuple[str, list[Place]]] = {
-    # An id that only comes with its user is the bridge to what a record joins to it.
-    "1 segment": ("segment", calls()),
-    "1 rudderstack": ("rudderstack", calls()),
-    "1 braze": ("braze", [braze(1, None, "b1"), braze(2, "u", "b2"), braze(3, None, "b1", "b2")]),
-    "1 mixpanel": ("mixpanel", [
-        mixpanel(1, distinct_id="z"), mixpanel(2, distinct_id="a", _user_id="u"),
-        mixpanel(3, "$merge", _distinct_ids=["a", "z"]),
-    ]),
-    "1 openpanel": ("openpanel", [openpanel(1, "z", "z"), openpanel(2, "u", "a"), panel_alias(3, "a", "z")]),
-    # An id that two records name.
-    "2 posthog": ("posthog", [
-        *SHARED, posthog(4, "b", "$create_alias", alias="a"), posthog(5, "c", "$merge_dangerously", alias="a"),
-    ]),
-    "2 kissmetrics": ("kissmetrics", [
-        *(kissmetrics(at, id_, _n="Seen") for at, id_ in enumerate("abc", 1)),
-        kissmetrics(4, "a", _p2="b"), kissmetrics(5, "a", _p2="c"),
-    ]),
-    "2 heap": ("heap", [heap(1, "1"), heap(2, "2"), heap(3, "3"), migration(4, "2", "1"), migration(5, "3", "1")]),
-    "2 segment": ("segment", [
-        call(1, "b", None), call(2, "c", None),
-        call(3, "b", None, "alias", previousId="a"), call(4, "c", None, "alias", previousId="a"),
-    ]),
-    "2 openpanel": ("openpanel", [
-        openpanel(1, "b", "b"), openpanel(2, "c", "c"), panel_alias(3, "b", "a"), panel_alias(4, "c", "a"),
-    ]),
-    "2 refused by the service itself": ("posthog", [
-        *SHARED, posthog(4, "b", "$identify", _anon_distinct_id="a"), posthog(5, "c", "$create_alias", alias="b"),
-    ]),
     "3 superseded, of the same user": ("segment", [
         call(1, None, "d"), call(2, "u1", "e"), call(2, "u1", "d", receivedAt=iso(0)),
     ]),
@@ -90,10 +49,6 @@ CASES: dict[str, tuple[str, list[Place]]] = {
     "8 a group's key": ("posthog", [
         posthog(at, "a", "$groupidentify", _group_type="company", _group_key=key, _group_set={"seats": at})
         for at, key in enumerate([7, 7.0], 1)
-    ]),
-    "new: an alias sets": ("posthog", [*SHARED, posthog(4, "b", "$create_alias", alias="a", _set={"plan": 1})]),
-    "new: a dangerous merge sets": ("posthog", [
-        *SHARED, posthog(4, "b", "$merge_dangerously", alias="a", _set={"plan": 1}),
     ]),
 }  # fmt: skip
 PROMOTED: dict[str, tuple[str, list[Place]]] = {

@@ -24,7 +24,7 @@ class Shown(NamedTuple):
     own: str = ""
     is_event: bool = True
     device: tuple[str, str] | None = None
-    """An anonymous id and its user."""
+    """An anonymous id, "" without one, and its user."""
     same: tuple[str, ...] = ()
     writes: Row = MappingProxyType({})
     """What it does to its person, as an event of the service says it."""
@@ -42,8 +42,8 @@ def beside(at: str, user: object, device: object, **more: Any) -> Shown:
     """A row with the id of a user, of a device, or both. An event keeps its next best id (exports#placeholder-values);
     an e-mail address is no device (people#identity-resolution)."""
     known, other = usable(user), usable(device)
-    pair = (other, known) if known and other and known != other and "@" not in other else None
-    return Shown(at, known or other, device=pair, **more)
+    pair = "" if "@" in other else other, known
+    return Shown(at, known or other, device=pair if known and known != other else None, **more)
 
 
 def amplitude(row: Row) -> Shown:
@@ -160,23 +160,22 @@ def survivors(rows: Iterable[Row]) -> list[Row]:
 
 
 def joined(shown: Sequence[Shown], own_pairs: Mapping[str, str]) -> dict[str, set[str]]:
-    """Each id with all ids of its person, decided over the whole graph.
+    """Each id with all ids of its person, decided over the whole graph in the order of time (people).
 
-    A device belongs to the user that it is first seen with, unless a pair of one's own says otherwise (people). What a
-    record of the tool names is one person, users too: the documents do not say it, and the tool does.
+    A device belongs to the user that it is first seen with, unless a pair of one's own says otherwise: a pair never
+    joins two users. What a record of the tool names is one person, users too.
     """
-    first: dict[str, str] = {}
-    for one in sorted(shown, key=lambda one: one.at):
-        if one.device:
-            first.setdefault(*one.device)
-    links: list[tuple[str, ...]] = [*(first | dict(own_pairs)).items(), *(one.same for one in shown if all(one.same))]
-    service = Target()  # what the service itself refused stays refused: its own rules decide over its own events
-    for one in sorted((one for one in shown if one.event), key=lambda one: one.at):
-        service.take(one.event or {})
+    users, service = {one.device[1] for one in shown if one.device}, Target()
+    ordered = sorted(shown, key=lambda one: one.at)
+    for one in ordered:  # what the service itself refused stays refused: its own rules decide over its own events
+        service.take(one.event or {"event": ""})
     of: dict[str, set[str]] = {}
-    for link in [*links, *(tuple(ids) for ids in service.persons())]:
-        together = set[str]().union(link, *(of.get(name, ()) for name in link))
-        of |= dict.fromkeys(together, together)
+    pairs = [(link, False) for link in own_pairs.items()] + [(ids, False) for ids in service.persons()]
+    for link, guarded in [*pairs, *((one.device or one.same, bool(one.device)) for one in ordered)]:
+        sides = [of.get(name, {name}) for name in link]
+        together = set[str]().union(*sides)
+        if all(link) and not (guarded and all(users & side for side in sides) and sides[0] != sides[1]):
+            of |= dict.fromkeys(together, together)
     return of
 
 

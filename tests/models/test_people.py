@@ -280,3 +280,51 @@ def check(seed: int) -> None:
 def test_exports(seed: int) -> None:
     """Who is one person, with which profile and in which groups, is what the model says."""
     check(seed)
+
+
+def calls() -> list[Place]:
+    return [call(1, None, "z"), call(2, "u", "a"), call(3, "a", None, "alias", previousId="z")]
+
+
+SHARED = [posthog(1, "a"), posthog(2, "b"), posthog(3, "c")]
+CASES: dict[str, tuple[str, list[Place]]] = {
+    # An id that only comes with its user is the bridge to what a record joins to it.
+    "a bridge of Segment": ("segment", calls()),
+    "a bridge of RudderStack": ("rudderstack", calls()),
+    "a bridge of Braze": ("braze", [braze(1, None, "b1"), braze(2, "u", "b2"), braze(3, None, "b1", "b2")]),
+    "a bridge of Mixpanel": ("mixpanel", [
+        mixpanel(1, distinct_id="z"), mixpanel(2, distinct_id="a", _user_id="u"),
+        mixpanel(3, "$merge", _distinct_ids=["a", "z"]),
+    ]),
+    "a bridge of OpenPanel": ("openpanel", [openpanel(1, "z", "z"), openpanel(2, "u", "a"), panel_alias(3, "a", "z")]),
+    # An id that two records name.
+    "two records of posthog": ("posthog", [
+        *SHARED, posthog(4, "b", "$create_alias", alias="a"), posthog(5, "c", "$merge_dangerously", alias="a"),
+    ]),
+    "two records of kissmetrics": ("kissmetrics", [
+        *(kissmetrics(at, id_, _n="Seen") for at, id_ in enumerate("abc", 1)),
+        kissmetrics(4, "a", _p2="b"), kissmetrics(5, "a", _p2="c"),
+    ]),
+    "two records of heap": ("heap", [
+        *(heap(at, str(at)) for at in (1, 2, 3)), migration(4, "2", "1"), migration(5, "3", "1"),
+    ]),
+    "two records of segment": ("segment", [
+        call(1, "b", None), call(2, "c", None),
+        call(3, "b", None, "alias", previousId="a"), call(4, "c", None, "alias", previousId="a"),
+    ]),
+    "two records of openpanel": ("openpanel", [
+        openpanel(1, "b", "b"), openpanel(2, "c", "c"), panel_alias(3, "b", "a"), panel_alias(4, "c", "a"),
+    ]),
+    "refused by the service itself": ("posthog", [
+        *SHARED, posthog(4, "b", "$identify", _anon_distinct_id="a"), posthog(5, "c", "$create_alias", alias="b"),
+    ]),
+    "an alias sets": ("posthog", [*SHARED, posthog(4, "b", "$create_alias", alias="a", _set={"plan": 1})]),
+    "a dangerous merge sets": ("posthog", [
+        *SHARED, posthog(4, "b", "$merge_dangerously", alias="a", _set={"plan": 1}),
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases(name: str) -> None:
+    compare(*CASES[name])

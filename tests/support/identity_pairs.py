@@ -18,7 +18,7 @@ from pipeline.identity.columns import IdColumns
 from pipeline.identity.database import Database
 from pipeline.identity.event_ids import find_activity
 from pipeline.identity.numbering import hashes
-from pipeline.identity.observed_pairs import EarlierLink, ObservedPair, ObservedPairs
+from pipeline.identity.observed_pairs import NAMED, EarlierLink, ObservedPair, ObservedPairs
 from pipeline.identity.pair_file import add_pair_file
 from pipeline.identity.resolve import resolve
 from pipeline.identity.summary import MergeSummary
@@ -116,7 +116,15 @@ def resolved(
             observed.add(
                 part,
                 (
-                    ObservedPair(one.anonymous, one.user, KINDS[one.kind], one.at, one.at, one.events, one.row)
+                    ObservedPair(
+                        one.anonymous,
+                        one.user,
+                        (KINDS | {"named": NAMED})[one.kind],
+                        one.at,
+                        one.at,
+                        one.events,
+                        one.row,
+                    )
                     for one in block
                 ),
             )
