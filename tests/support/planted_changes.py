@@ -4,10 +4,11 @@
     python -m tests.support.planted_changes choose .coverage > changes.jsonl    160 changes, from a seed
     python -m tests.support.planted_changes run .coverage changes.jsonl         a JSON object for each of them
 
-A change is tried in a copy of this tree, on the tests that execute its line, the fastest first, until one fails. A
-package gets changes in proportion to its lines. Lines that no test executes get none, since coverage counts them, and
-neither do lines that run only while a module is imported. Of the part in C it is not known which test executes a line:
-changes of it are tried on the tests that compare it with Python, and on the golden files.
+A change is tried in a copy of this tree, on the tests that execute its line, those of its package and the fastest
+first, until one fails that passes without the change. A package gets changes in proportion to its lines. Lines that no
+test executes get none, since coverage counts them, and neither do lines that run only while a module is imported. Of
+the part in C it is not known which test executes a line: changes of it are tried on the tests that compare it with
+Python, and on the golden files.
 """
 
 from __future__ import annotations
@@ -168,24 +169,27 @@ class Tree:
         original = path.read_text(encoding="utf-8")
         text = original.split("\n")
         text[change.line - 1] = change.after
-        path.write_text("\n".join(text), encoding="utf-8")
-        passed = 0
+        changed, passed = "\n".join(text), 0
         try:
-            if change.file.startswith(NATIVE) and not self._compiled():
+            if not self._holds(change, changed):
                 return "(does not compile)", 0
             for stage in STAGES:
                 names, tests = tests[:stage], tests[stage:]
-                if failed := self._first_failure(names):
-                    return failed, passed
+                while failed := self._first_failure(names):
+                    self._holds(change, original)
+                    if failed not in names or not self._first_failure([failed]):
+                        return failed, passed
+                    names.remove(failed)
+                    self._holds(change, changed)
                 passed += len(names)
             return "", passed
         finally:
-            path.write_text(original, encoding="utf-8")
-            if change.file.startswith(NATIVE):
-                self._compiled()
+            self._holds(change, original)
 
-    def _compiled(self) -> bool:
-        return self._run("-m", "pipeline.native.build").returncode == 0
+    def _holds(self, change: Change, text: str) -> bool:
+        """Write the file of a change; whether it compiles."""
+        (self._path / change.file).write_text(text, encoding="utf-8")
+        return not change.file.startswith(NATIVE) or self._run("-m", "pipeline.native.build").returncode == 0
 
     def _first_failure(self, names: list[str]) -> str:
         if not names:
@@ -236,6 +240,7 @@ def main() -> None:
     names = sorted({name for tests in lines.values() for names in tests.values() for name in names})
     native = [name for name in names if name.startswith(NATIVE_TESTS)]
     with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch).chmod(0o755)  # tests that drop to another user read it
         trees: Queue[Tree] = Queue()
         for job in range(asked.jobs):
             trees.put(Tree(Path(scratch, str(job))))
@@ -247,7 +252,9 @@ def main() -> None:
             tests = native if change.file.endswith(".c") else lines.get(change.file, {}).get(change.line, [])
             tree, started = trees.get(), time.monotonic()
             try:
-                by, passed = tree.notices(change, sorted(tests, key=lambda one: seconds.get(one, 1.0)))
+                near = "tests/" + change.file.split("/")[1].removesuffix(".py")
+                order = sorted(tests, key=lambda one: (not one.startswith(near), seconds.get(one, 1.0)))
+                by, passed = tree.notices(change, order)
             finally:
                 trees.put(tree)
             took = round(time.monotonic() - started, 1)
