@@ -215,10 +215,10 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     """A merge that a row states: `other` is absorbed by `distinct_id`. Never an event of its own.
 
     `kind` is `identify` (a device or anonymous id joins a user), `alias` (two ids of one person), `user` (the same, and
-    `distinct_id` is a user's id), `merge` (two ids of one person, without order), `service` (a merge that the service
-    itself made or refused by its rules) or `person`: `other` is an id of the person that `distinct_id` numbers, after
-    the version of that statement and SEPARATOR. The plan decides on links and dates them before the first event of
-    either id.
+    `distinct_id` is a user's id), `merge` (two ids of one person, without order), `seen` (the same, but never two
+    users), `service` (a merge that the service itself made or refused by its rules) or `person`: `other` is an id of
+    the person that `distinct_id` numbers, after the version of that statement and SEPARATOR. The plan decides on links
+    and dates them before the first event of either id.
     """
 
     kind: str

@@ -29,7 +29,7 @@ from pipeline.identity.property_updates import ABSENT, EXISTS, PersonNote, Prope
 from pipeline.models import GroupUpdate, Link, Note
 from pipeline.uuids import SEPARATOR
 
-KINDS = {"row": 1, "identify": 2, "alias": 4, "user": 6, "merge": 8, "service": 128, "person": 256}
+KINDS = {"row": 1, "identify": 2, "alias": 4, "user": 6, "merge": 8, "service": 128, "seen": 256, "person": 512}
 """The kinds of rows that pair two ids, as bits; `pipeline.identity.observed_pairs` describes them."""
 PLACE_SHIFT = 32
 """A place in the source is the number of a block, shifted left by this, plus a row in the block, from 0."""

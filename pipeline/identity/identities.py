@@ -155,7 +155,7 @@ class Identities:
     def release(self) -> None:
         """Release what only links, the table and the summary need; the person of an id can still be asked for."""
         none = np.zeros(0, np.int32)
-        pairs = PairArrays(none, none, none.astype(np.uint8), none.astype(np.int64), none.astype(np.uint32))
+        pairs = PairArrays(none, none, none.astype(np.uint16), none.astype(np.int64), none.astype(np.uint32))
         codes = none.astype(np.uint8)
         self._by_pair = PairDecisions(self._by_pair.path, pairs, codes, codes, none.astype(np.bool_))
         self._by_id.earliest, self._absorbed = none.astype(np.int64), none
@@ -249,7 +249,7 @@ class Identities:
     def summary(self, most: int = 20) -> MergeSummary:
         """What merging would change: counts, and the `most` largest persons, most shared and most crowded ids."""
         release_memory()
-        ours = (self._by_pair.pairs.kinds & ~np.uint8(EARLIER)) != 0
+        ours = (self._by_pair.pairs.kinds & ~np.uint16(EARLIER)) != 0
         codes = np.zeros(256, np.int64)
         for start in range(0, len(ours), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)

@@ -89,7 +89,7 @@ def _numbered(table: Path, size: int, numbering: Numbering) -> PairArrays:
     pairs = PairArrays(
         np.empty(size, np.int32),
         np.empty(size, np.int32),
-        np.empty(size, np.uint8),
+        np.empty(size, np.uint16),
         np.empty(size, np.int64),
         np.empty(size, np.uint32),
     )

@@ -66,7 +66,7 @@ class PairArrays(msgspec.Struct):
 
     anonymous: NDArray[np.int32]
     user: NDArray[np.int32]
-    kinds: NDArray[np.uint8]
+    kinds: NDArray[np.uint16]
     first: NDArray[np.int64]
     events: NDArray[np.uint32]
 
@@ -102,7 +102,7 @@ def apply_rules(
     refuse(free & ((either & LONG) != 0), Reason.LONG_ID)
     users = users.copy()
     users[pairs.user[(reasons == 0) & ((pairs.kinds & (ROW | IDENTIFY | SERVICE | NAMED | SETTLED_USER)) != 0)]] = True
-    device = soft & ((pairs.kinds & ~np.uint8(ROW | IDENTIFY)) == 0)
+    device = soft & ((pairs.kinds & ~np.uint16(ROW | IDENTIFY)) == 0)
     refuse(device & ((flags[pairs.anonymous] & EMAIL) != 0), Reason.EMAIL_AS_DEVICE)
     row = soft & (pairs.kinds == ROW)
     refuse(row & users[pairs.anonymous], Reason.USER_AS_DEVICE)

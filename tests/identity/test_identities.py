@@ -129,8 +129,10 @@ CASES = {
         [alias("u-1", "device")], {("u-1", "device")}, asked={"users": ["u-1"]}, kind="identify",
     ),
     "a row joins no two users, and a record of the tool does": Case(
-        [Seen("d1", "ann", 1), Seen("d2", "bob", 2), Seen("d2", "ann", 3), Seen("d3", "eve", 4), alias("d1", "d3", 5)],
-        {("ann", "d1"), ("ann", "d3"), ("ann", "eve"), ("bob", "d2")}, {("d2", "ann"): ("conflict", "other_user")},
+        [Seen("d1", "ann", 1), Seen("d2", "bob", 2), Seen("d2", "ann", 3), Seen("d3", "eve", 4), alias("d1", "d3", 5),
+         Seen("d1", "d2", 6, "seen")],
+        {("ann", "d1"), ("ann", "d3"), ("ann", "eve"), ("bob", "d2")},
+        {("d2", "ann"): ("conflict", "other_user"), ("d1", "d2"): ("conflict", "other_user")},
     ),
     "an id that two records absorb joins both, unless the operator gives it to one": Case(
         [alias("x", "a", 9), alias("x", "b", 8), alias("y", "a", 1), Seen("y", "c", kind="named")],

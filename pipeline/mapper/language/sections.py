@@ -118,9 +118,10 @@ class LinkRule(Keys):
     """When a row states that two ids are one person. `distinct_id` and `other` are candidates, best first."""
 
     kind: str = entry(
-        Choice(("identify", "alias", "user", "merge", "service", "person")),
+        Choice(("identify", "alias", "user", "merge", "seen", "service", "person")),
         "identify: a device joins its first user, never two users; alias: two ids of a person, users or not;"
         " user: the same, and `distinct_id` is a user's id; merge: the same as alias, without order;"
+        " seen: ids that an ordinary row has, without order, never two users;"
         " service: what the service itself refuses if `other` was identified before, and joins otherwise;"
         " person: `distinct_id` is the tool's number of a person, never an id, and `other` an id of that person",
     )
