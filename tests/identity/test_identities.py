@@ -142,6 +142,10 @@ CASES = {
         [Seen("a", "u", 1), alias("z", "a", 2), Seen("n", "u", 3)], {("u", "a"), ("u", "z")},
         {("n", "u"): ("refused", "never_alone")}, {"events": {"u": 1, "z": 0}, "users": ["u"]},
     ),
+    "a tool's own number of a person joins ids, and is never one that is kept or absorbed": Case(
+        [Seen("d", "\x1ftool 1", kind="seen"), alias("\x1ftool 1", "\x1ftool 2"), Seen("e", "\x1ftool 2", kind="seen")],
+        {("d", "e")}, asked={"events": {"d": 10, "e": 20}},
+    ),
     "a merge without order goes to both": Case(
         [Seen("x", "a", 9, "merge"), Seen("x", "b", 8, "merge")], {("a", "x"), ("a", "b")}, asked={"events": {"a": 1}},
     ),

@@ -23,7 +23,7 @@ from pipeline.identity.pair_file import add_pair_file
 from pipeline.identity.resolve import resolve
 from pipeline.identity.summary import MergeSummary
 from pipeline.plan.window_index import SIGHTING
-from pipeline.uuids import Hasher, namespace
+from pipeline.uuids import SEPARATOR, Hasher, namespace
 
 AS_OF = 1_704_067_200_000_000
 
@@ -58,8 +58,8 @@ class Resolved(NamedTuple):
         return {(link.distinct_id, link.other) for link in self.links}
 
     def persons(self) -> set[frozenset[str]]:
-        """The persons of several ids."""
-        whose = self.canonical.items()
+        """The persons of several ids, without the tool's own numbers."""
+        whose = [pair for pair in self.canonical.items() if pair[0][:1] != SEPARATOR]
         together = {frozenset(one for one, kept in whose if kept == who) for _, who in whose}
         return {ids for ids in together if len(ids) > 1}
 
