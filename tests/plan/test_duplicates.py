@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.options import PlanOptions
-from pipeline.plan.decisions import Decisions, copies_of, rows_out
+from pipeline.plan.decisions import DECISION, Decisions, copies_of, rows_out
 from pipeline.plan.duplicates import Decided, decide, decide_one
 from pipeline.plan.key_records import KeyRecords
 from pipeline.transform.event_keys import KEY, KEYLESS
@@ -94,6 +94,8 @@ def decided_in(place: Path, keys: list[Key], *, collapse: bool, most: int) -> tu
     counts = list(_all_decided(records, collapse))
     for one in counts:
         decisions.add(one.decisions)
+        on_disk = sum(path.stat().st_size for path in (place / "decisions").iterdir()) // DECISION.itemsize
+        assert decisions.count - on_disk <= most
     found = {}
     for block, some in decisions.by_block():
         for copy in copies_of(some):
