@@ -315,6 +315,10 @@ CASES: dict[str, tuple[str, list[Place]]] = {
     "two records of openpanel": ("openpanel", [
         openpanel(1, "b", "b"), openpanel(2, "c", "c"), panel_alias(3, "b", "a"), panel_alias(4, "c", "a"),
     ]),
+    "a row joins no two users, of devices that a record joined": ("segment", [
+        call(1, None, "a"), call(2, None, "b"), call(3, "a", None, "alias", previousId="b"),
+        call(4, "u1", "a"), call(5, "u2", "b"),
+    ]),
     "refused by the service itself": ("posthog", [
         *SHARED, posthog(4, "b", "$identify", _anon_distinct_id="a"), posthog(5, "c", "$create_alias", alias="b"),
     ]),
