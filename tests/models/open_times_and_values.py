@@ -93,28 +93,6 @@ def test_20_a_gap_of_a_quarter_of_an_hour_is_not_the_offset_of_the_site(named: b
     assert [time for time, _ in made] == (["2024-01-15T01:20:00Z"] if named else [])
 
 
-def test_20_a_version_of_countly_keeps_its_four_parts() -> None:
-    """Colons stand for the dots of a version."""
-    row = {"_id": "i-1", "a": "x", "e": "[CLY]_custom", "n": "Seen", "uid": "1", "did": "d-1", "ts": 1711838400120}
-    ((_, properties),) = shipped("countly", row | {"c": 1, "up": {"av": "4:2:1:7"}})
-    assert properties["$app_version"] == '"4.2.1.7"'
-
-
-@pytest.mark.parametrize("currency", ["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"])
-def test_20_a_currency_with_three_decimals_counts_thousandths(currency: str) -> None:
-    """Intercom's amounts count the smallest unit of their currency."""
-    row = {"event_name": "placed-order", "created_at": 1389913941, "user_id": "u-1"}
-    ((_, properties),) = shipped("intercom", row | {"metadata": {"price": {"currency": currency, "amount": 2999}}})
-    assert properties["revenue"] == "2.999"
-
-
-def test_20_the_metadata_of_a_company_stays_beside_that_of_the_event() -> None:
-    """A row of Statsig may have both."""
-    row = {"user_id": "u-1", "timestamp": "2023-04-20 05:13:20.125", "event_name": "Seen", "event_value": "x"}
-    ((_, properties),) = shipped("statsig", row | {"event_metadata": {"a": "1"}, "company_metadata": {"price": "9.99"}})
-    assert '"9.99"' in "".join(properties.values())
-
-
 @pytest.mark.parametrize(
     ("files", "content", "texts"),
     [
