@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.models.instants import micros
-from tests.models.test_instants import Rows, compare_proof, compare_times
+from tests.models.test_instants import Rows, compare_proof
 from tests.models.test_values import compare
 from tests.models.values import Items, Row
 from tests.support.modelled import HEAD, sent
@@ -53,26 +53,6 @@ def test_18_a_few_late_rows_alone_in_a_month_do_not_stop_the_right_zone() -> Non
     zone = ZoneInfo("Europe/Berlin")
     alone = [(moment, micros(moment.replace(tzinfo=zone)) + 7_200_000_000) for moment, _ in late]
     compare_proof(month("Europe/Berlin", datetime(2021, 5, 1)) + alone, "Europe/Berlin")
-
-
-@pytest.mark.parametrize(
-    ("form", "text"),
-    [
-        ("%d %b %Y %I:%M %p", "13 Nov 2007 24:34 AM"),
-        ("%d %b %Y %I:%M %p", "13 Nov 2007 13:34 AM"),
-        ("%d %b %Y %I:%M %p", "13 Nov 2007 0:55 AM"),
-        ("%Y-%m-%d %H:%M %p", "2014-12-20 18:41 AM"),
-        ("%d %b %Y %I:%M %p", "11 Marraskuu 2021 01:54 AM"),
-        ("%d %b %Y %I:%M %p", "11 Maybe 2021 01:54 AM"),
-        ("%d %b %Y %I:%M %p", "11 Sept 2021 01:54 AM"),
-        ("%Y%m%d%H%M%S", "2016042415745"),
-    ],
-)
-def test_19_a_text_that_is_no_time_of_the_form_is_refused(form: str, text: str) -> None:
-    """Hours of thirteen, hours against their half of the day, words that begin like a month, a digit too few."""
-    compare_times(
-        [(form, text, None), (form, datetime(2021, 2, 3, 14, 5, 6).strftime(form), None)], [(date.min, "UTC")]
-    )
 
 
 def shipped(mapping: str, row: dict[str, Any], **options: Any) -> list[tuple[str, dict[str, str]]]:

@@ -142,3 +142,23 @@ def check(seed: int) -> None:
 def test_a_time_is_the_instant_that_its_form_and_zone_say(seed: int) -> None:
     """Instants, refused texts and the zones that receive times allow are those of the model."""
     check(seed)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("%d %b %Y %I:%M %p", "13 Nov 2007 24:34 AM"),
+        ("%d %b %Y %I:%M %p", "13 Nov 2007 13:34 AM"),
+        ("%d %b %Y %I:%M %p", "13 Nov 2007 0:55 AM"),
+        ("%Y-%m-%d %H:%M %p", "2014-12-20 18:41 AM"),
+        ("%d %b %Y %I:%M %p", "11 Marraskuu 2021 01:54 AM"),
+        ("%d %b %Y %I:%M %p", "11 Maybe 2021 01:54 AM"),
+        ("%d %b %Y %I:%M %p", "11 Sept 2021 01:54 AM"),
+        ("%Y%m%d%H%M%S", "2016042415745"),
+    ],
+)
+def test_a_text_that_is_no_time_of_the_form_is_refused(form: str, text: str) -> None:
+    """An hour of 13 in a half of the day, one of the other half, words that begin like a month, a digit too few."""
+    compare_times(
+        [(form, text, None), (form, datetime(2021, 2, 3, 14, 5, 6).strftime(form), None)], [(date.min, "UTC")]
+    )

@@ -10,15 +10,20 @@ from pipeline.errors import UsageError
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import HOUR, MINUTE, SECOND, BadTime, Reading, wall_of
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+_NUMBER = re.compile("%[YymdHIMSf]")
+_SHORT = [month[:3] for month in _MONTHS]
 _DIRECTIVES = {
     "Y": r"(?P<Y>\d{4})",
     "y": r"(?P<y>\d\d)",
     "m": r"(?P<m>\d\d?)",
     "d": r"(?P<d>\d\d?)",
-    "b": r"(?P<b>[A-Za-z]{3})[a-z]*",
+    "b": "(?P<b>(?i:" + "|".join(f"{month[:3]}(?:{month[3:]})?" for month in _MONTHS) + "))",
     "H": r"(?P<H>\d\d?)",
-    "I": r"(?P<I>\d\d?)",
+    "I": r"(?P<I>1[0-2]|0?[1-9])",
     "p": r"(?P<p>[AaPp][Mm])",
     "M": r"(?P<M>\d\d)",
     "S": r"(?P<S>\d\d)",
@@ -34,8 +39,9 @@ MOST_DAYS = 10_000
 class TimeFormat:
     """A time format such as `%d/%m/%Y %H:%M`, read the same in every locale.
 
-    The directives are Python's: Y y m d H I p M S f z, and b for an English month (short or whole); unlike
-    Python's they ignore the locale. Raises UsageError for any other directive.
+    The directives are Python's: Y y m d H I p M S f z, and b for an English month (short or whole); unlike Python's
+    they ignore the locale, numbers that nothing separates have all of their digits, and an hour of 24 fits its AM or
+    PM. Raises UsageError for any other directive.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -56,6 +62,8 @@ class TimeFormat:
                 )
             directives.add(directive if directive != "%" else "")
             pieces.append(_DIRECTIVES[directive])
+            if _NUMBER.match(pattern, position + 2) or _NUMBER.fullmatch(pattern, max(0, position - 2), position):
+                pieces[-1] = pieces[-1].replace(r"\d\d?", r"\d\d").replace("0?", "0")  # nothing separates them
             position += 2
         if not directives & {"Y", "y"} or not directives & {"m", "b"} or "d" not in directives:
             raise UsageError(
@@ -88,10 +96,12 @@ class TimeFormat:
         part = match.groupdict()
         try:
             year = int(part.get("Y") or 0) or _century(int(part.get("y") or 0))
-            month = int(part.get("m") or 0) or 1 + _MONTHS.index((part.get("b") or "").lower())
-            hour = int(part.get("H") or 0)
+            month = int(part.get("m") or 0) or _SHORT.index((part.get("b") or "")[:3].lower()) + 1
+            hour, half = int(part.get("H") or 0), (part.get("p") or "").lower()
             if part.get("I"):
-                hour = int(part["I"]) % 12 + (12 if (part.get("p") or "").lower() == "pm" else 0)
+                hour = int(part["I"]) % 12 + (12 if half == "pm" else 0)
+            elif half and (half == "pm") != (hour >= 12):
+                raise ValueError(f"{hour} o'clock is not {half.upper()}")
             moment = datetime(year, month, int(part["d"]), hour, int(part.get("M") or 0), int(part.get("S") or 0))
         except ValueError as error:
             raise BadTime(f"no such time: {text[:60]!r} ({error})") from None
