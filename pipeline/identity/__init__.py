@@ -18,7 +18,7 @@ The steps:
    result (`identities`) is the table for people, the merges to send and the person of each id.
 
 With the persons known, `last_values` finds the last value of each property (last write wins), and `persons` and
-`groups` make one update of each person and group; `promotion` and `promoted_values` do the same for the event
+`groups` make one update of each person and group; `promotion` does the same for the event
 properties that the service copies to persons by itself. `settings` has the options about people, `database` the scratch
 database, in which everything lies that grows with the number of people.
 """

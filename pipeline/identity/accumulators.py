@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.identity.columns import Columns, pack_numbers, pair_columns, property_columns
-from pipeline.identity.property_updates import SET, SET_ONCE, json_of
+from pipeline.identity.property_updates import SET, json_of, once_kind
 from pipeline.native import AVAILABLE, native
 
 NEVER = 2**62
@@ -85,8 +85,8 @@ class PairAccumulator:
 class PropertyAccumulator:
     """Of each property of each owner the update that counts: the last that sets it, else the first that sets it once.
 
-    Of two updates of one instant the one received last counts as the later, and then the greater value. `bytes` is
-    roughly the size of its values.
+    A null that is set once counts only if nothing else is. Of two updates of one instant the one received last counts
+    as the later, and then the greater value. `bytes` is roughly the size of its values.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,8 @@ class PropertyAccumulator:
     def set_once(self, owner: str, values: Mapping[str, Any], at: int, got: int) -> None:
         """Add a row that sets these properties where they were not set before."""
         for name, value in values.items():
-            self._add(SET_ONCE, owner, name, json_of(value), at, got)
+            text = json_of(value)
+            self._add(once_kind(text), owner, name, text, at, got)
 
     def rows(self) -> list[tuple[str, str, int, int, int, int, bytes]]:
         """(owner, name, kind, time, received, latest, value) of each property: the fields of a `PropertyUpdate`."""

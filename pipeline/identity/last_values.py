@@ -9,22 +9,31 @@ decided on in pieces.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter, ne
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.accumulators import NEVER
-from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
+from pipeline.identity.property_updates import (
+    EXISTS,
+    NULL,
+    NULL_ONCE,
+    SEPARATES,
+    SET,
+    SET_ONCE,
+    SHOWN,
+    SHOWN_ONCE,
+    UNSET,
+    moments_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _IN_ORDER = itemgetter(1, 2, 3, 4, 5)
 """Name, time, receive time; then kind and value, so that ties have one answer."""
-_CLOSING = (None, None, NEVER, 0, EXISTS, b"", ABSENT)
 OwnerLookup = Callable[[Sequence[str]], Sequence[str]]
 """Returns for each owner the one that its properties are sent to (`Identities.owners`)."""
 
@@ -33,8 +42,8 @@ class LastValues(NamedTuple):
     """The last values of one owner, in the order of their names, as JSON.
 
     `set` has the properties that were set, `set_once` those that were only ever set once; `unset` names those whose
-    last update removed them. `time` is that of the owner's last update, `first` that of the earliest update that counts
-    (µs UTC).
+    last update removed them. `time` is that of the owner's last update (µs UTC). `shown` are all updates of the
+    properties that the service copies from events, which do not count above.
     """
 
     owner: str
@@ -42,7 +51,7 @@ class LastValues(NamedTuple):
     set: dict[str, bytes]
     set_once: dict[str, bytes]
     unset: tuple[str, ...]
-    first: int = ABSENT
+    shown: tuple[tuple[Any, ...], ...] = ()
 
 
 def last_values_in(batches: Sequence[pa.RecordBatch]) -> Iterator[LastValues]:
@@ -59,28 +68,47 @@ def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
 
     Rows are (owner, name, time, received, kind, value, latest), in any order: fields of a `PropertyUpdate`.
     """
+    ordered = sorted(rows, key=_IN_ORDER)
+    names = {row[1] for row in ordered if row[4] in (SHOWN, SHOWN_ONCE)}
+    shown = tuple(row for row in ordered if row[1] in names)
+    latest = max(row[6] for row in ordered)
+    return LastValues(owner, latest, *applied(row for row in ordered if row[4] not in (SHOWN, SHOWN_ONCE)), shown)
+
+
+def applied(ordered: Iterable[tuple[Any, ...]]) -> tuple[dict[str, bytes], dict[str, bytes], tuple[str, ...]]:
+    """What is set, set once and removed after the updates of one owner.
+
+    A null counts as absent for what is set once after it. What the tool itself sets once counts before what events
+    show first.
+    """
     set_: dict[str, bytes] = {}
     once: dict[str, bytes] = {}
-    first, latest = NEVER, ABSENT
     unset: list[str] = []
-    before: Any = None
-    kind, value = EXISTS, b""
-    for _, name, time, _, one, text, update_latest in (*sorted(rows, key=_IN_ORDER), _CLOSING):
-        if name != before:
-            if kind == SET:
-                set_[before] = value
-            elif kind == SET_ONCE:
-                once[before] = value
-            elif kind == UNSET:
-                unset.append(before)
-            before, kind, value = name, one, text
-        elif one in (SET, UNSET) or (one == SET_ONCE and kind in (EXISTS, UNSET)):
-            kind, value = one, text
-        if time < first:
-            first = time
-        if update_latest > latest:
-            latest = update_latest
-    return LastValues(owner, latest, set_, once, tuple(unset), first)
+    for name, rows in groupby(ordered, key=itemgetter(1)):
+        kind, value, first = EXISTS, NULL, NULL
+        for one, text in _one_by_one(rows):
+            if one == SHOWN_ONCE:
+                first = text if first == NULL else first
+            elif one >= SHOWN or kind == EXISTS or (one == SET_ONCE and (kind == UNSET or value == NULL)):
+                kind, value = one, text
+        if first != NULL and (kind == UNSET or value == NULL):
+            kind, value = SET_ONCE, first
+        if kind in (SHOWN, SET):
+            set_[name] = value
+        elif kind in (NULL_ONCE, SET_ONCE):
+            once[name] = value
+        elif kind == UNSET:
+            unset.append(name)
+    return set_, once, tuple(unset)
+
+
+def _one_by_one(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[int, bytes]]:
+    """The kind and value of each update of one property, in order, where one may stand for several rows."""
+    some = list(rows)
+    if not any(SEPARATES in row[5] for row in some):
+        return [(row[4], row[5]) for row in some]
+    moments = [(*moment[:2], row[4], moment[2]) for row in some for moment in moments_of(row[2], row[3], row[5])]
+    return [moment[2:] for moment in sorted(moments)]
 
 
 class _Rows(NamedTuple):
@@ -125,22 +153,22 @@ def _last_values(rows: _Rows) -> Iterator[LastValues]:
         most == SET, ~tied[last], (most == SET_ONCE) & ~tied[np.minimum(starts + 1, last)]
     )
     names = [rows.name[start] for start in starts.tolist()]
-    values = [rows.value[winner] for winner in np.where(most == SET, last, starts).tolist()]
+    values = [rows.value[winner].partition(SEPARATES)[0] for winner in np.where(most == SET, last, starts).tolist()]
     once = (most == SET_ONCE).tolist()
     owners = np.flatnonzero(another_owner)
     groups = np.searchsorted(starts, owners)
     bounds = zip(
         owners.tolist(), [*owners[1:].tolist(), count], groups.tolist(), [*groups[1:].tolist(), len(names)],
-        np.logical_and.reduceat(plain, groups).tolist(), np.minimum.reduceat(rows.time, owners).tolist(),
-        np.maximum.reduceat(rows.latest, owners).tolist(), strict=True,
+        np.logical_and.reduceat(plain, groups).tolist(), np.maximum.reduceat(rows.latest, owners).tolist(),
+        strict=True,
     )  # fmt: skip
-    for start, stop, first, upto, easy, time, latest in bounds:
+    for start, stop, first, upto, easy, latest in bounds:
         owner = rows.owner[start]
         if easy:
             values_by_kind: tuple[dict[str, bytes], dict[str, bytes]] = ({}, {})
             for group in range(first, upto):
                 values_by_kind[once[group]][names[group]] = values[group]
-            yield LastValues(owner, latest, *values_by_kind, (), time)
+            yield LastValues(owner, latest, *values_by_kind, ())
         else:
             some = rows.cut(start, stop)
             yield last_values_of(owner, zip(*(c if isinstance(c, list) else c.tolist() for c in some), strict=True))

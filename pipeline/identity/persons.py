@@ -6,19 +6,17 @@ as `$set_once`. `overwrite` writes properties that were set as `$set`, and those
 `$set_once`. `prefix=TEXT` writes all as `$set`, with TEXT before their names.
 
 Under `--promoted-properties final` the properties that the service copies from events by itself
-(`pipeline.identity.promotion`) get the values that events sent in the order of time would give them, whatever the order
-of their arrival. Properties that are set once are sent before all events (`initial_persons`), so that the first value
-is there before any event; those of a live profile stay. Properties that are set are sent with the profile update, after
-all events and as `$set` under every policy, because events would overwrite them anyway.
+(`pipeline.identity.promotion`) get the values that rows and events sent in the order of time would give them, whatever
+the order of their arrival. Properties that are set once are sent before all events (`initial_persons`), so that the
+first value is there before any event; those of a live profile stay. Properties that are set are sent with the profile
+update, after all events and as `$set` under every policy, because events would overwrite them anyway.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import merge
-from itertools import groupby, islice, repeat
-from operator import itemgetter
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -26,8 +24,8 @@ import xxhash
 from msgspec import Raw
 
 from pipeline.encoder.updates import EMPTY_OBJECT, SealedInitial, SealedPerson, encode_object
-from pipeline.identity.last_values import LastValues
-from pipeline.identity.property_updates import ABSENT
+from pipeline.identity.last_values import LastValues, applied
+from pipeline.identity.property_updates import SHOWN, SHOWN_ONCE
 from pipeline.identity.settings import ProfilePolicy
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_placeholder
@@ -35,7 +33,6 @@ from pipeline.validator.rules import MAX_ID
 
 _AT_ONCE = 500
 MOST_EXAMPLES = 5
-_NULL = b"null"
 
 
 class PersonCounts(msgspec.Struct):
@@ -78,25 +75,28 @@ def final_persons(
     counts: PersonCounts,
     *,
     wanted: Wanted | None = None,
-    promoted: Iterator[LastValues] | None = None,
     removes: bool = False,
 ) -> Iterator[SealedPerson]:
     """One record per person with properties, sorted by id. `counts` is filled on the way.
 
-    `finals` are the last values of each person, sorted (`pipeline.identity.last_values`); `promoted` are those that
-    events promote, sorted by person. With `removes`, what `overwrite` finds removed at the end is removed from a
-    live profile, too (`$unset`), which the contract does not know; otherwise it is counted and not sent.
+    `finals` are the last values of each person, sorted (`pipeline.identity.last_values`). With `removes`, what
+    `overwrite` finds removed at the end is removed from a live profile, too (`$unset`), which the contract does not
+    know, and so is what events write meanwhile; otherwise it is counted and not sent.
     """
-    together = _together(finals, promoted)
-    removes = removes and policy.name == "overwrite"
-    return _sealed("person", SealedPerson, _written(together, policy, counts, wanted, removes), hasher)
+    return _sealed("person", SealedPerson, _written(finals, policy, counts, wanted, removes), hasher)
 
 
 def initial_persons(
-    promoted: Iterable[LastValues], hasher: Hasher, counts: PersonCounts, *, wanted: Wanted | None = None
+    finals: Iterable[LastValues],
+    policy: ProfilePolicy,
+    hasher: Hasher,
+    counts: PersonCounts,
+    *,
+    wanted: Wanted | None = None,
 ) -> Iterator[SealedInitial]:
     """One record per person for whom its events would set something once, by id, dated when the first of them does."""
-    return _sealed("initial", SealedInitial, _written_first(iter(promoted), counts, wanted), hasher)
+    shown = (final for final in finals if final.shown)
+    return _sealed("initial", SealedInitial, _written_first(shown, policy, counts, wanted), hasher)
 
 
 class _Written(NamedTuple):
@@ -111,30 +111,36 @@ class _Written(NamedTuple):
 
 
 def _written(
-    together: Iterator[tuple[LastValues, LastValues | None]],
+    finals: Iterator[LastValues],
     policy: ProfilePolicy,
     counts: PersonCounts,
     wanted: Wanted | None,
     removes: bool,
 ) -> Iterator[_Written]:
-    while some := list(islice(together, _AT_ONCE)):
-        codes = _skip_codes([final.owner for final, _ in some], wanted)
-        for (final, added), code in zip(some, codes, strict=True):
+    removes_all = removes and policy.name == "overwrite"
+    while some := list(islice(finals, _AT_ONCE)):
+        for final, code in zip(some, _skip_codes([final.owner for final in some], wanted), strict=True):
             if code:
                 if final.set or final.set_once or final.unset:
                     counts.left_out[code] += 1
                 continue
-            if final.unset and not removes:
-                counts.left_out["unset_property"] += len(final.unset)
-                examples = counts.examples.setdefault("unset_property", [])
-                examples += [f"{name} of {final.owner}" for name in final.unset][: MOST_EXAMPLES - len(examples)]
             both = _both(final)
             written, once = _spelled(final, both, policy)
             names: Iterable[str] = both
-            if added is not None:
-                written, once = _after_events(added, written, once)
-                names = both.keys() | added.set.keys()
-            gone = [one for one in final.unset if removes and one not in written and one not in once]
+            gone = list(final.unset) if removes_all else []
+            if final.shown:
+                shown, first, unset = _shown(final, policy)
+                names = both.keys() | shown.keys()
+                once = {name: value for name, value in once.items() if name not in first and name not in shown}
+                written = dict(sorted((written | shown).items()))
+                gone = [name for name in gone if name not in first]
+                gone += [name for name in unset if removes and name not in gone]
+            if len(gone) < len(final.unset):
+                kept = [name for name in final.unset if name not in gone]
+                counts.left_out["unset_property"] += len(kept)
+                examples = counts.examples.setdefault("unset_property", [])
+                examples += [f"{name} of {final.owner}" for name in kept][: MOST_EXAMPLES - len(examples)]
+            gone = [one for one in gone if one not in written and one not in once]
             if not (written or once or gone):
                 continue
             counts.persons += 1
@@ -145,12 +151,16 @@ def _written(
             yield _Written(final.owner, final.time, encode_object(written), encode_object(once), removed)
 
 
-def _written_first(promoted: Iterator[LastValues], counts: PersonCounts, wanted: Wanted | None) -> Iterator[_Written]:
-    while some := list(islice(promoted, _AT_ONCE)):
+def _written_first(
+    finals: Iterator[LastValues], policy: ProfilePolicy, counts: PersonCounts, wanted: Wanted | None
+) -> Iterator[_Written]:
+    while some := list(islice(finals, _AT_ONCE)):
         for final, code in zip(some, _skip_codes([final.owner for final in some], wanted), strict=True):
-            if final.set_once and not code:
-                counts.initials += len(final.set_once)
-                yield _Written(final.owner, final.first, EMPTY_OBJECT, encode_object(final.set_once))
+            first = _shown(final, policy)[1]
+            if first and not code:
+                counts.initials += len(first)
+                time = min(row[2] for row in final.shown if row[4] in (SHOWN, SHOWN_ONCE))
+                yield _Written(final.owner, time, EMPTY_OBJECT, encode_object(first))
 
 
 def _skip_codes(owners: list[str], wanted: Wanted | None) -> list[str]:
@@ -162,27 +172,6 @@ def _skip_codes(owners: list[str], wanted: Wanted | None) -> list[str]:
     if wanted is None:
         return codes
     return [code or ("" if good else "anonymous_person") for code, good in zip(codes, wanted(owners), strict=True)]
-
-
-def _together(
-    finals: Iterator[LastValues], promoted: Iterator[LastValues] | None
-) -> Iterator[tuple[LastValues, LastValues | None]]:
-    """The last values of each person, and those that its events promote."""
-    if promoted is None:
-        yield from zip(finals, repeat(None))
-        return
-    both = merge(
-        ((final.owner, final, None) for final in finals),
-        ((added.owner, None, added) for added in promoted),
-        key=itemgetter(0),
-    )
-    for owner, some in groupby(both, key=itemgetter(0)):
-        own: LastValues | None = None
-        added: LastValues | None = None
-        for _, one, other in some:
-            own, added = own or one, added or other
-        final = own or LastValues(owner, ABSENT, {}, {}, ())
-        yield final._replace(time=max(final.time, ABSENT if added is None else added.time)), added
 
 
 def _spelled(
@@ -203,17 +192,15 @@ def _both(final: LastValues) -> dict[str, bytes]:
     return dict(sorted((final.set | final.set_once).items())) if final.set else final.set_once
 
 
-def _after_events(
-    added: LastValues, written: dict[str, bytes], once: dict[str, bytes]
-) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """The same with what events promote: set before what is written here, and in the way of what is set once.
-
-    To be set once, a null is as good as nothing (docs/know/service.md#persons).
-    """
-    promoted = {name: once.get(name, value) if value == _NULL else value for name, value in added.set.items()}
-    taken = promoted.keys() | added.set_once.keys()
-    remaining = {name: value for name, value in once.items() if name not in taken}
-    return dict(sorted((promoted | written).items())), remaining
+def _shown(final: LastValues, policy: ProfilePolicy) -> tuple[dict[str, bytes], dict[str, bytes], list[str]]:
+    """Of the properties that events show: the values to be set after all events, those to be set once before them, and
+    the names of those that are removed. What rows state counts with them, unless it goes under other names."""
+    rows = [row for row in final.shown if policy.name != "prefix" or row[4] in (SHOWN, SHOWN_ONCE)]
+    set_, once, unset = applied(rows)
+    last = {row[1] for row in rows if row[4] == SHOWN}
+    both = set_ | once
+    first = {name: value for name, value in both.items() if name not in last}
+    return {name: value for name, value in both.items() if name in last}, first, [one for one in unset if one in last]
 
 
 def _sealed(kind: str, record: type[P], written: Iterator[_Written], hasher: Hasher) -> Iterator[P]:

@@ -20,10 +20,11 @@ from msgspec import Raw
 from pipeline.encoder.encoded import has_profile, read_properties
 from pipeline.identity.accumulators import new_property_accumulator
 from pipeline.identity.aggregator import MAX_BYTES, MAX_ENTRIES
+from pipeline.identity.columns import PropertyColumns
+from pipeline.identity.property_updates import ABSENT, SET, SHOWN
 
 if TYPE_CHECKING:
     from pipeline.transform.events import Events
-from pipeline.identity.property_updates import ABSENT
 
 PROMOTED = frozenset(
     (
@@ -71,16 +72,12 @@ def count_promoted(events: Events) -> Counter[str]:
     return counted
 
 
-PromotedUpdate = tuple[str, int, int, int, bytes, int]
-"""An update of one property: name, time, receive time, kind, value, and the time of its latest update."""
-
-
 class PromotionAggregator:
     """Aggregates the promoted properties of each person over all blocks that one worker reads again.
 
     An event sets each under its own name and sets it once as `$initial_…`, unless its own `$set` or `$set_once` has
     the name. What is set last stays, and what is set once first; a null set once counts as nothing, as any later
-    value takes its place. An `$unset` of such a property is ignored.
+    value takes its place.
     """
 
     def __init__(self) -> None:
@@ -108,13 +105,11 @@ class PromotionAggregator:
         """Whether it is time to return the updates (`take`)."""
         return len(self._updates) > MAX_ENTRIES or self._updates.bytes > MAX_BYTES
 
-    def take(self) -> list[tuple[str, list[PromotedUpdate]]]:
-        """All updates since the last call, by distinct_id."""
-        by_owner: dict[str, list[PromotedUpdate]] = {}
-        for owner, name, kind, time, received, latest, value in self._updates.rows():
-            by_owner.setdefault(owner, []).append((name, time, received, kind, value, latest))
+    def take(self) -> PropertyColumns:
+        """All updates since the last call, as SHOWN and SHOWN_ONCE, by distinct_id."""
+        columns = PropertyColumns.of(self._updates.columns())
         self._updates = new_property_accumulator()
-        return list(by_owner.items())
+        return columns._replace(kind=(np.frombuffer(columns.kind, np.int64) + (SHOWN - SET)).tobytes())
 
 
 def _promoted_by(name: str, properties: _Values) -> tuple[_Values, _Values]:

@@ -6,8 +6,9 @@
 
 #include "native.h"
 
-#define UPDATE_SET_ONCE 1
-#define UPDATE_SET 2
+#define UPDATE_NULL_ONCE 1
+#define UPDATE_SET_ONCE 3
+#define UPDATE_SET 5
 
 /* What an accumulator stores of a key: the id; the anonymous and the user id of a pair; the owner and the name of a
  * property. The meaning of `numbers` and `kind` is given with each accumulate_ function. */

@@ -64,6 +64,9 @@ update(Accumulator *self, int32_t *guess, int kind, PyObject *owner, PyObject *n
         if (existing != NULL)
             existing = find_entry(self, number, owner, name);
     }
+    if (json != NULL && kind == UPDATE_SET_ONCE && PyBytes_GET_SIZE(json) == 4 &&
+        memcmp(PyBytes_AS_STRING(json), "null", 4) == 0)
+        kind = UPDATE_NULL_ONCE;
     Entry *entry = existing == NULL ? entry_of(self, 0, owner, name) : existing;
     if (entry == NULL) {
         Py_XDECREF(json);

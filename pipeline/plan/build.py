@@ -16,8 +16,8 @@ from msgspec import UNSET, UnsetType
 
 from pipeline.engines import Engine, Rest
 from pipeline.identity.aggregator import PLACE_SHIFT
+from pipeline.identity.columns import PropertyColumns
 from pipeline.identity.event_ids import EventIds, hot_ids
-from pipeline.identity.promotion import PromotedUpdate
 from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.models import Step
 from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
@@ -155,10 +155,10 @@ class _PlanBuilder:
                 raise
         return people
 
-    def promoted_updates(self) -> Iterator[list[tuple[str, list[PromotedUpdate]]]]:
+    def promoted_updates(self) -> Iterator[PropertyColumns]:
         """Read the source once more: the properties that the events to be sent promote to persons."""
         self.write_duplicates()
-        taken: list[list[tuple[str, list[PromotedUpdate]]]] = []
+        taken: list[PropertyColumns] = []
         engine = self.request.engine
         for _, updates in engine.walk(observe_promoted, self.planned_tasks(), Rest(take_promoted, taken.append)):
             if updates is not None:

@@ -22,15 +22,13 @@ from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.engines import Engine
-from pipeline.identity.columns import IdentityColumns
+from pipeline.identity.columns import IdentityColumns, PropertyColumns
 from pipeline.identity.event_ids import EventIds, IdActivity, count_one_day_people, find_activity, write_identified
 from pipeline.identity.groups import GroupCounts, Groups
 from pipeline.identity.last_values import OwnerLookup
 from pipeline.identity.no_identities import NoIdentities
 from pipeline.identity.persons import PersonCounts, Wanted, initial_persons
-from pipeline.identity.promoted_values import PromotedValues
-from pipeline.identity.promotion import PromotedUpdate
-from pipeline.identity.settings import choose_types
+from pipeline.identity.settings import choose_types, parse_policy
 from pipeline.identity.summary import MergeSummary
 from pipeline.plan.duplicates import Settled
 from pipeline.plan.pair_tasks import PairTask, aggregate_pairs
@@ -61,7 +59,7 @@ if TYPE_CHECKING:
 MAX_NAMES = 200
 """A plan lists this many property names, the most frequent."""
 T = TypeVar("T", SealedGroup, SealedPerson)
-Promoted = Callable[[], Iterable[list[tuple[str, list[PromotedUpdate]]]]]
+Promoted = Callable[[], Iterable[PropertyColumns]]
 
 
 class IdentityInputs(msgspec.Struct, frozen=True):
@@ -100,7 +98,6 @@ class PeopleBuilder:
         """What `add_block` got of blocks that come before the first one with a pair."""
         self._groups = Groups(directory.scratch / "updates-of-groups")
         self._promoted: Counter[str] = Counter()
-        self._promotes: PromotedValues | None = None
 
     # These load Arrow and DuckDB, which an export without pairs of ids and without persons does not need.
 
@@ -238,12 +235,12 @@ class PeopleBuilder:
 
     def _initials(self, promoted: Promoted, identities: Resolved, counts: PersonCounts) -> Iterator[SealedPerson]:
         """The properties set once for persons before all events. An event belongs to the person of its id."""
-        moves = identities.canonical if identities.moves else None
-        self._promotes = PromotedValues(self._directory.scratch / "promoted", moves)
         for updates in promoted():
-            self._promotes.add(updates)
-        self._promotes.aggregate()
-        initials = initial_persons(self._promotes.last_values(), self._mapper.hasher, counts, wanted=self._wanted())
+            if updates.kind:
+                self._persons.add(updates)
+        finals = self._persons.last_values(identities.owners if identities.moves else None)
+        policy = parse_policy(self._options.profile_policy)
+        initials = initial_persons(finals, policy, self._mapper.hasher, counts, wanted=self._wanted())
         return fitting(
             initials, encode_profile, counts.left_out, "large_person", self._encoder, self._options, self._rules
         )
@@ -291,19 +288,17 @@ class PeopleBuilder:
         options = self._options
         moves = identities.owners if identities.moves else None
         with LinesWriter(self._directory.persons) as writer:
-            if self._promotes is None and self._settled is None:
+            if self._settled is None:
                 processes = engine()
                 tasks = self._profile_tasks(moves, readable=processes.reads(self._directory.blocks))
                 for _, written in processes.walk(write_profiles, tasks):
                     writer.write_lines(written.lines)
                     counts.add(written.counts)
-            else:  # both are asked for a person at a time
-                promoted = None if self._promotes is None else self._promotes.last_values()
+            else:  # what is settled is asked for a person at a time
                 finals = self._persons.last_values(moves)
                 persons = profiles_of(
-                    finals, counts, self._mapper, self._encoder, options, self._rules,
-                    wanted=self._wanted(), promoted=promoted,
-                )  # fmt: skip
+                    finals, counts, self._mapper, self._encoder, options, self._rules, wanted=self._wanted()
+                )
                 writer.write_all(self._new(persons, "settled_person", warnings))
             files["persons.jsonl"] = writer.close()
         return PersonsSeal(

@@ -60,12 +60,11 @@ def profiles_of(
     rules: ValidationContext,
     *,
     wanted: Wanted | None = None,
-    promoted: Iterator[LastValues] | None = None,
 ) -> Iterator[SealedPerson]:
     """The profile updates that are sent, under the plan's policy. `counts` is filled on the way."""
     persons = final_persons(
         finals, parse_policy(options.profile_policy), mapper.hasher, counts,
-        wanted=wanted, promoted=promoted, removes=options.dialect == "posthog",
+        wanted=wanted, removes=options.dialect == "posthog",
     )  # fmt: skip
     return fitting(persons, encode_profile, counts.left_out, "large_person", encoder, options, rules)
 

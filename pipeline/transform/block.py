@@ -21,7 +21,8 @@ from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
 from pipeline.identity.aggregator import IdentityAggregator
-from pipeline.identity.promotion import PromotedUpdate, PromotionAggregator, count_promoted
+from pipeline.identity.columns import PropertyColumns
+from pipeline.identity.promotion import PromotionAggregator, count_promoted
 from pipeline.mapper.own_code import Cost
 from pipeline.models import Part
 from pipeline.transform.drift import DriftAggregator
@@ -189,7 +190,7 @@ def take_retained(transformer: BlockTransformer) -> Retained:
     return Retained(transformer.aggregator.take(), transformer.drift.take(), transformer.take_cost())
 
 
-def observe_promoted(transformer: BlockTransformer, task: Task) -> list[tuple[str, list[PromotedUpdate]]] | None:
+def observe_promoted(transformer: BlockTransformer, task: Task) -> PropertyColumns | None:
     """Read a block of a plan again, once its duplicates are decided, and aggregate the promoted properties.
 
     Returns the aggregate of all blocks of this process when it is full, else None (see `take_promoted`).
@@ -201,7 +202,7 @@ def observe_promoted(transformer: BlockTransformer, task: Task) -> list[tuple[st
     return transformer.promotion.take() if transformer.promotion.full else None
 
 
-def take_promoted(transformer: BlockTransformer) -> list[tuple[str, list[PromotedUpdate]]]:
+def take_promoted(transformer: BlockTransformer) -> PropertyColumns:
     """The promoted properties that this process has not handed over yet."""
     return transformer.promotion.take()
 

@@ -53,7 +53,7 @@ PROMOTING_CALLS = st.one_of(
     ),
     st.builds(
         lambda at, user, one, traits: segment(at, "identify", user, one, traits=traits),
-        st.integers(0, 30), USERS, IDS, st.one_of(TRAITS, PROMOTED),
+        st.integers(0, 30), USERS, IDS, TRAITS,
     ),
     CALLS,
 )  # fmt: skip

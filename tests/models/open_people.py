@@ -16,7 +16,6 @@ from tests.models.target import person_less_per_event
 from tests.models.test_people import (
     SETTINGS,
     Place,
-    amplitude,
     call,
     compare,
     generic,
@@ -35,29 +34,10 @@ CASES: dict[str, tuple[str, list[Place]]] = {
     "3 superseded by a later": ("segment", [
         call(1, None, "d"), call(2, "u1", "d"), call(2, "u2", "d", receivedAt=iso(9)),
     ]),
-    "4 set once null": ("posthog", [posthog(1, "a", _set_once={"plan": None}), posthog(2, "a", _set_once={"plan": 1})]),
-    "4 set null, then once": ("posthog", [
-        posthog(1, "a", _set={"plan": None}), posthog(2, "a", _set_once={"plan": 1}),
-    ]),
-    "4 initial_referrer": ("amplitude", [
-        amplitude(at, "u", None, user_properties={"initial_referrer": one}) for at, one in enumerate([None, "x"], 1)
-    ]),
-    "8 an exception sets": ("posthog", [posthog(1, "a"), posthog(2, "a", "$exception", _set={"plan": 1})]),
-    "8 an exception unsets": ("posthog", [
-        posthog(1, "a", _set={"plan": 1}), posthog(2, "a", "$exception", _unset=["plan"]),
-    ]),
     "8 a group's key": ("posthog", [
         posthog(at, "a", "$groupidentify", _group_type="company", _group_key=key, _group_set={"seats": at})
         for at, key in enumerate([7, 7.0], 1)
     ]),
-}  # fmt: skip
-PROMOTED: dict[str, tuple[str, list[Place]]] = {
-    "amplitude": ("amplitude", [
-        amplitude(1, "u", None, event_properties={"utm_source": "mail"}, user_properties={"initial_utm_source": "ad"}),
-    ]),
-    "posthog": ("posthog", [posthog(1, "a", utm_source="mail", _set_once={"$initial_utm_source": "ad"})]),
-    "later": ("posthog", [posthog(1, "a", utm_source="m"), posthog(2, "a", _set_once={"$initial_utm_source": "ad"})]),
-    "an old set": ("posthog", [posthog(1, "a", _set={"utm_source": "old"}), posthog(2, "a", utm_source="mail")]),
 }  # fmt: skip
 TARGET: dict[str, tuple[bool, list[dict[str, Any]]]] = {
     "7 placeholders of the per-event endpoint": (True, [event("Guest"), event("system", _set={"p": 1}), event("a")]),
@@ -68,12 +48,6 @@ TARGET: dict[str, tuple[bool, list[dict[str, Any]]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_people(name: str) -> None:
     compare(*CASES[name])
-
-
-@pytest.mark.parametrize("name", PROMOTED)
-def test_promoted(name: str) -> None:
-    """5: the tool's own first touch wins, and explicit values have their time."""
-    compare(*PROMOTED[name], final=True, profile_policy="overwrite")
 
 
 @pytest.mark.parametrize("name", TARGET)

@@ -186,22 +186,25 @@ def people(
     shown = [TOOLS[tool](row) for row in survivors(rows)]
     of = joined(shown, own_pairs or {})
     sent = {one.own for one in shown if one.own and one.is_event}
-    history, groups = Target(promoted=promoted), dict[tuple[str, str], dict[str, Any]]()
-    stated: dict[str, dict[str, Any]] = {}
+    history, own, groups = Target(promoted=promoted), Target(), dict[tuple[str, str], dict[str, Any]]()
+    first: dict[str, dict[str, Any]] = {}
     for one in sorted(shown, key=lambda one: one.at):  # the last value by time, over the whole export (people)
         if one.group:
             groups.setdefault(one.group[:2], {}).update(one.group[2])
         if one.own:
             person = min(of.get(one.own, {one.own}))
             about = {**one.writes, "distinct_id": person, "$anon_distinct_id": person, "alias": person}
-            history.take({"event": one.writes.get("event", "Seen"), "timestamp": one.at, "properties": about})
-            if promoted and one.writes.get("event") not in ("$exception", "$$heatmap"):
-                first = stated.setdefault(person, {})
-                first |= {k: v for k, v in values(one.writes.get("$set_once", {})).items() if k not in first}
+            event = {"event": one.writes.get("event", "Seen"), "timestamp": one.at, "properties": about}
+            history.take(event)
+            own.take(event)
+            for name in promoted if event["event"] not in ("$exception", "$$heatmap") else ():
+                if one.writes.get(name) is not None:
+                    first.setdefault(person, {}).setdefault(f"$initial_{name}", one.writes[name])
     persons = {}
     for person, held in history.of.items():
-        # The first touch that the tool itself has goes before the one that its events show.
-        held.properties |= {k: v for k, v in stated.get(person, {}).items() if k.startswith("$initial_")}
+        # The first touch that the tool itself has goes before the one that its events show (people).
+        stated = {k: v for k, v in values(own.of[person].properties).items() if k.startswith("$initial_")}
+        held.properties |= first.get(person, {}) | stated
         ids = frozenset(of.get(person, {person}))
         # Of a person without an event only the profile is sent, under an id that no document names.
         if ids & sent or (len(ids) == 1 and values(held.properties)):

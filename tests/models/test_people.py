@@ -180,6 +180,9 @@ def instance(chance: random.Random, times: Sequence[int]) -> Iterator[Place]:
     for number, at in enumerate(times):
         (id_, other), name = chance.sample(ids, 2), chance.choice(["Seen", "Seen", "$exception", "group", *merges])
         given: Row = {"_set": some(chance, names), "_set_once": some(chance, names)} if chance.random() < 0.6 else {}
+        for name in given.get("_set", ()):  # what an event that sets a null also sets once, no document says
+            if given["_set"][name] is None:
+                given["_set_once"].pop(name, None)
         if number < len(ids):
             name, id_ = "Seen", ids[number]
         elif name == "group":
@@ -326,9 +329,42 @@ CASES: dict[str, tuple[str, list[Place]]] = {
     "a dangerous merge sets": ("posthog", [
         *SHARED, posthog(4, "b", "$merge_dangerously", alias="a", _set={"plan": 1}),
     ]),
+    # The service takes a stored null for absent.
+    "a null, once": ("posthog", [posthog(1, "a", _set_once={"plan": None}), posthog(2, "a", _set_once={"plan": 1})]),
+    "a null, then once": ("posthog", [
+        posthog(1, "a", _set={"plan": None}), posthog(2, "a", _set_once={"plan": 1}),
+    ]),
+    "a first referrer of null": ("amplitude", [
+        amplitude(at, "u", None, user_properties={"initial_referrer": one}) for at, one in enumerate([None, "x"], 1)
+    ]),
+    "an exception sets": ("posthog", [posthog(1, "a"), posthog(2, "a", "$exception", _set={"plan": 1})]),
+    "an exception unsets": ("posthog", [
+        posthog(1, "a", _set={"plan": 1}), posthog(2, "a", "$exception", _unset=["plan"]),
+    ]),
+}  # fmt: skip
+PROMOTED: dict[str, tuple[str, list[Place]]] = {
+    "amplitude": ("amplitude", [
+        amplitude(1, "u", None, event_properties={"utm_source": "mail"}, user_properties={"initial_utm_source": "ad"}),
+    ]),
+    "posthog": ("posthog", [posthog(1, "a", utm_source="mail", _set_once={"$initial_utm_source": "ad"})]),
+    "later": ("posthog", [posthog(1, "a", utm_source="m"), posthog(2, "a", _set_once={"$initial_utm_source": "ad"})]),
+    "an old set": ("posthog", [posthog(1, "a", _set={"utm_source": "old"}), posthog(2, "a", utm_source="mail")]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_cases(name: str) -> None:
     compare(*CASES[name])
+
+
+def test_files() -> None:
+    """A profile does not depend on how its rows are cut into files."""
+    once = [posthog(at, "a", _set_once={"plan": plan}) for at, plan in [(1, "x"), (3, "x"), (4, "y"), (5, "x")]]
+    rows = [once[0], posthog(2, "a", _unset=["plan"]), once[1], once[2], once[3]]
+    compare("posthog", rows, pieces=2)
+
+
+@pytest.mark.parametrize("name", PROMOTED)
+def test_promoted(name: str) -> None:
+    """The tool's own first touch wins, and explicit values have their time."""
+    compare(*PROMOTED[name], final=True, profile_policy="overwrite")
