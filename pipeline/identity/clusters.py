@@ -38,10 +38,10 @@ def components(
     parent = np.arange(len(users), dtype=np.int32)
     easy = taken & _easy(pairs, taken, users, survivors)
     _to_the_first(pairs, easy, parent)
-    since = earliest.copy()
-    np.minimum.at(since, pairs.user[easy], pairs.first[easy])
-    forest = _Forest(parent, users, survivors, since)
-    del parent, since
+    forest = _Forest(parent, users, survivors)
+    if ((pairs.kinds & SERVICE) != 0).any():
+        forest.remember(earliest, pairs.user[easy], pairs.first[easy])
+    del parent
     forest.join(pairs, in_order(pairs, taken & ~easy))
     return forest.roots()
 
@@ -95,21 +95,22 @@ def _one_by_one(pairs: PairArrays, places: NDArray[np.int64]) -> Iterator[tuple[
 
 
 class _Forest:
-    """Union-find over all ids. Each tree's root knows whether a user or an earlier person is in it, whether the service
-    had identified its person, and since when it has a person at all."""
+    """Union-find over all ids. Each tree's root knows whether a user or an earlier person is in it; where the service's
+    own merges are, also whether it had identified the person, and since when there is one."""
 
-    def __init__(
-        self,
-        parent: NDArray[np.int32],
-        users: NDArray[np.bool_],
-        survivors: NDArray[np.bool_],
-        since: NDArray[np.int64],
-    ) -> None:
+    def __init__(self, parent: NDArray[np.int32], users: NDArray[np.bool_], survivors: NDArray[np.bool_]) -> None:
         self._parent = array("i", parent.tobytes())
         self._users = bytearray(users.tobytes())
         self._survivors = bytearray(survivors.tobytes())
-        self._identified = bytearray(self._survivors)
+        self._identified = bytearray()
+        self._since = array("q")
+
+    def remember(self, earliest: NDArray[np.int64], kept: NDArray[np.int32], times: NDArray[np.int64]) -> None:
+        """Keep what the service's own merges depend on; ids of `kept` have a person from these times on."""
+        since = earliest.copy()
+        np.minimum.at(since, kept, times)
         self._since = array("q", since.tobytes())
+        self._identified = bytearray(self._survivors)
 
     def join(self, pairs: PairArrays, places: NDArray[np.int64]) -> None:
         """Join the ids of pairs in this order, by the rule of each pair's kind."""
@@ -131,9 +132,10 @@ class _Forest:
                 parent[one] = other
                 users[other] |= users[one]
                 survivors[other] |= survivors[one]
-                identified[other] |= identified[one]
-                since[other] = min(since[one], since[other], time)
-            if kinds & (NAMED | ALIAS | SERVICE):
+                if since:
+                    identified[other] |= identified[one]
+                    since[other] = min(since[one], since[other], time)
+            if since and kinds & (NAMED | ALIAS | SERVICE):
                 identified[other] = 1
 
     def roots(self) -> NDArray[np.int32]:
