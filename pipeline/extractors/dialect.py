@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pipeline.extractors.csv_records import is_blank, records
+from pipeline.extractors.file_rules import NO_RULES, FileRules
+from pipeline.extractors.format import Sample
 from pipeline.extractors.header import column_names, values_in
 from pipeline.models import Dialect
 
@@ -44,41 +46,51 @@ class Table(NamedTuple):
 
 class _Reading(NamedTuple):
     fit: float
-    columns: int
-    delimiter: str
-    escape: str
+    dialect: Dialect
     header: list[str]
     rows: list[list[str]]
 
 
-def delimited(text: bytes, whole: bool, encoding: str, bom: bool, header: str = "") -> Table | None:
+def delimited(found: Sample) -> Table | None:
     """The dialect of a table of at least two columns, or None when the text is none.
 
-    `text` is without its byte order mark, and in UTF-8 when `encoding` is a UTF-16. A delimiter may be right
-    when half of the sampled rows have the header's number of cells, or when all of the header looks like
-    names; the best fit wins, then the most columns, then the order of `DELIMITERS`. `header` is yes or no where
-    people say whether there is one.
+    A delimiter may be right when half of the sampled rows have the header's number of cells, or when all of the header
+    looks like names; the best fit wins, then the most columns, then the order of `DELIMITERS`. What the rules declare
+    is not judged; what they declare of files with their columns says nothing of a file with another header.
     """
-    if encoding == "utf-8" and not bom:
-        encoding = _encoding_of(text)
-    single = "utf-8" if encoding.startswith("utf") else encoding
+    header, text, whole = found.rules.header, found.text, found.whole
+    of_layout = header != "yes" and (found.rules.columns or found.rules.columns_from)
+    rules = NO_RULES if of_layout else found.rules
+    declared = declared_dialect(rules, found.encoding, found.bom)
+    if not (rules.encoding or found.bom) and declared.encoding == "utf-8":
+        declared = replace(declared, encoding=_encoding_of(text))
+    single = replace(declared, encoding="utf-8") if declared.encoding.startswith("utf") else declared
     sample = text if whole or b"\n" not in text else text[: text.rindex(b"\n") + 1]
-    escapes = ("", "\\") if b'\\"' in sample else ("",)
+    escapes = (rules.escape,) if rules.escape or b'\\"' not in sample else ("", "\\")
     readings = [
         reading
         for escape in escapes
-        for delimiter in DELIMITERS
-        if (reading := _read(sample, Dialect(delimiter=delimiter, escape=escape, encoding=single), whole, header))
+        for delimiter in rules.delimiter or DELIMITERS
+        if delimiter != declared.quote
+        and (reading := _read(sample, replace(single, delimiter=delimiter, escape=escape), whole, header))
         and (reading.fit >= 0.5 or all(map(_LIKE_A_NAME.fullmatch, reading.header)))
     ]
     if not readings:
         return None
-    best = max(readings, key=lambda reading: (reading.fit, reading.columns))
+    best = max(readings, key=lambda reading: (reading.fit, len(reading.header)))
     values = values_in(best.header, best.rows) if not header else ""
-    dialect = Dialect(delimiter=best.delimiter, escape=best.escape, encoding=encoding, bom=bom)
+    dialect = replace(best.dialect, encoding=declared.encoding, bom=found.bom)
     if header == "no" or values:
-        return Table(replace(dialect, header=column_names(best.columns), headless=True), (), values)
+        return Table(replace(dialect, header=column_names(len(best.header)), headless=True), (), values)
     return Table(replace(dialect, header=unique(best.header)), tuple(best.header))
+
+
+def declared_dialect(rules: FileRules, encoding: str, bom: bool) -> Dialect:
+    """The dialect that rules declare, of a text in this encoding."""
+    quote = {"": '"', "none": ""}.get(rules.quotes, rules.quotes)
+    if encoding == "utf-8" and not bom:
+        encoding = rules.encoding or encoding
+    return Dialect(rules.delimiter or ",", quote, rules.escape, encoding)
 
 
 def unique(header: list[str]) -> tuple[str, ...]:
@@ -124,7 +136,7 @@ def _read(sample: bytes, dialect: Dialect, whole: bool, asked: str) -> _Reading 
         return None
     if sum(map(_is_name, header)) * 2 < len(header) and asked != "no" and not values_in(header, rows):
         return None
-    return _Reading(good / total if total else 1.0, len(header), dialect.delimiter, dialect.escape, header, rows)
+    return _Reading(good / total if total else 1.0, dialect, header, rows)
 
 
 def _decoded(cells: list[str], dialect: Dialect) -> list[str]:

@@ -11,7 +11,7 @@ from itertools import islice
 
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.csv_records import is_blank, records
-from pipeline.extractors.dialect import unique
+from pipeline.extractors.dialect import declared_dialect, unique
 from pipeline.extractors.file_rules import FileRules
 from pipeline.extractors.format import Sample
 from pipeline.extractors.patterns import matches
@@ -50,7 +50,7 @@ def dialect_of(sample: Sample, rules: FileRules, *, named: bool) -> Dialect | No
             )
     if len(columns) < 2:
         return None
-    dialect = _dialect(rules, sample.encoding)
+    dialect = declared_dialect(rules, sample.encoding, sample.bom)
     text = sample.text if sample.whole else sample.text[: sample.text.rfind(b"\n") + 1]
     rows = [
         row.cells
@@ -71,18 +71,11 @@ def _is_like(kind: str, values: list[str]) -> bool:
     return sum(KINDS[kind].fullmatch(value.strip()) is not None for value in present) >= _FIT * len(present)
 
 
-def _dialect(rules: FileRules, encoding: str) -> Dialect:
-    quote = {"": '"', "none": ""}.get(rules.quotes, rules.quotes)
-    if encoding == "utf-8":
-        encoding = rules.encoding or encoding
-    return Dialect(rules.delimiter or ",", quote, rules.escape, encoding)
-
-
 def _names(header: bytes, rules: FileRules) -> tuple[str, ...]:
     """The column names in the file beside: its first row, or its rows where each has one cell."""
     rows = [
         row.cells
-        for row in records(header, _dialect(rules, "utf-8"), final=True)
+        for row in records(header, declared_dialect(rules, "utf-8", False), final=True)
         if row.cells and not is_blank(row.cells)
     ]
     return tuple(rows[0]) if rows and len(rows[0]) > 1 else tuple(row[0] for row in rows)

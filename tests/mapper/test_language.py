@@ -118,12 +118,13 @@ def test_an_error_has_its_place_and_the_nearest_name(
         ("{delimiter: '\"'}", (7, 20), "'delimiter' cannot be '\"': that is the quotation mark", "`quotes: none`"),
         ("{escape: ','}", (7, 17), "'escape' cannot be ',': that is the delimiter", "the character before"),
         ("{escape: '\"'}", (7, 17), "'escape' cannot be '\"': that is the quotation mark", "delete 'escape'"),
+        ("{encoding: utf-9}", (7, 19), "there is no encoding 'utf-9'", "write latin-1"),
     ],
 )
-def test_a_character_of_delimited_files_is_one_that_a_reader_can_take(
+def test_what_is_declared_of_delimited_files_is_what_a_reader_can_take(
     files: str, place: tuple[int, int], message: str, hint: str
 ) -> None:
-    """One character of ASCII that ends no line and has one meaning; the error has its place and what to write."""
+    """One character of ASCII that ends no line and has one meaning, a known encoding; the error has its place."""
     error = fault(f"{HEAD}files: {files}\n")
     assert message in str(error)
     assert (error.line, error.column) == place

@@ -73,23 +73,6 @@ def test_20_a_gap_of_a_quarter_of_an_hour_is_not_the_offset_of_the_site(named: b
     assert [time for time, _ in made] == (["2024-01-15T01:20:00Z"] if named else [])
 
 
-@pytest.mark.parametrize(
-    ("files", "content", "texts"),
-    [
-        ({"quotes": "none"}, b'name,user,at,a\nSeen,u-1,1,"x\nSeen,u-1,2,y\nSeen,u-1,3,z"\n', ['"x', "y", 'z"']),
-        ({"quotes": "none", "escape": "\\"}, b"name,user,at,a\nSeen,u-1,1,x\\,y\nSeen,u-1,2,z\n", ["x,y", "z"]),
-        ({"quotes": "'"}, b"name,user,at,a\nSeen,u-1,1,'x,y'\nSeen,u-1,2,z\n", ["x,y", "z"]),
-        ({"delimiter": "|"}, b"name|user|at|a\nSeen|u-1|1|x,y\nSeen|u-1|2|z\n", ["x,y", "z"]),
-        ({"encoding": "latin-1"}, b"name,user,at,a\nSeen,u-1,1,\xe9\nSeen,u-1,2,z\n", ["é", "z"]),
-        ({"encoding": "cp1252"}, b"name,user,at,a\nSeen,u-1,1,\x80\nSeen,u-1,2,z\n", ["€", "z"]),
-    ],
-)
-def test_21_a_file_with_a_header_is_read_as_declared(files: dict[str, str], content: bytes, texts: list[str]) -> None:
-    """Each declaration by itself."""
-    made = sent(HEAD | {"files": files, "properties": KEPT}, {"rows.csv": content})
-    assert [json.loads(event.own_properties()["a"]) for event in made.events] == texts
-
-
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 @pytest.mark.parametrize(
     ("mapping", "members"),
@@ -114,18 +97,6 @@ def test_21_a_file_with_a_header_is_read_as_declared(files: dict[str, str], cont
 def test_22_23_26_no_value_is_lost_to_another(mapping: dict[str, Any], members: str, form: str) -> None:
     """A value that makes room, names that are swapped, and names that the service reads."""
     compare(mapping, [SEEN + [(name, f'"{at}"') for at, name in enumerate(members.split())]], form)
-
-
-@pytest.mark.parametrize(("one", "other", "events"), [
-    ("1.23456789012345671", "1.23456789012345672", 2),
-    ("123456789012345678901234567890.1", "123456789012345678901234567890.2", 2),
-    ("12345678901234567", "12345678901234567.0", 1),
-    ("1e30", "1000000000000000000000000000000", 1),
-])  # fmt: skip
-def test_24_canonical_content_is_exact(one: str, other: str, events: int) -> None:
-    """Numbers are one where they are equal as decimals."""
-    rows = "".join(f'{{"name":"Seen","user":"u-1","at":1600000000,"v":{value}}}\n' for value in (one, other))
-    assert len(sent(HEAD | {"key": {"of": [{"canonical": "/v"}]}}, {"rows.jsonl": rows.encode()}).events) == events
 
 
 @pytest.mark.parametrize(

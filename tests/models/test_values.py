@@ -155,7 +155,7 @@ def compare_files(chance: Random) -> None:
 
 def compare_copies(chance: Random) -> None:
     """Rows are copies where the canonical content of their key is one: as many events as there are contents."""
-    numbers = "1 1.0 0.1 0.10 1e2 100 12345678901234567 12345678901234567.0 1.23456789012345671 1.23456789012345672"
+    numbers = "1 1.0 0 -0.0 0.10 1e2 100 12345678901234567 12345678901234567.0 1.23456789012345671 1.23456789012345672"
     forms = ('{"x":%s,"y":%s}', '{"y":%s,"x":%s}', "[%s,%s]")
     keys = [chance.choice(forms) % (*chance.choices(numbers.split(), k=2),) for _ in range(30)]
     rows = [f'{{"name":"Seen","user":"u-1","at":{BASE},"v":{value}}}' for value in keys]

@@ -125,7 +125,8 @@ def canonical(value: Any) -> str:
         return "{" + ",".join(f"{json.dumps(name)}:{canonical(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(canonical, value)) + "]"
-    return re.sub(r"\.?0+$", "", f"{value:f}") if value % 1 else f"{value:.0f}"
+    digits = f"{value or abs(value):f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
 def delimited(rows: Iterable[list[str]], files: Mapping[str, str]) -> bytes:

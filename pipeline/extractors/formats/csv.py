@@ -29,7 +29,7 @@ def _recognize(sample: Sample) -> Recognized | None:
         )
     if (dialect := _layout(sample)) is not None:
         return Recognized(dialect)
-    table = delimited(text, sample.whole, sample.encoding, sample.bom, sample.rules.header)
+    table = delimited(sample)
     return None if table is None else Recognized(table.dialect, table.raw_header, table.values)
 
 

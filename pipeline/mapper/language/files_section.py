@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import lookup
 from collections.abc import Mapping as Map
 
 from pipeline.extractors.layouts import KINDS
@@ -17,10 +18,12 @@ class Files(Keys):
     )
     columns_from: str = entry(TEXT, "the name of a file in the same folder or archive that has the columns' names", "")
     like: Map[str, str] = entry(TableOf(Choice(tuple(KINDS))), "what the values of some columns are like", dict)
-    delimiter: str = entry(Character(), "what separates cells; a comma when left out", "")
+    delimiter: str = entry(Character(), "what separates cells; left out: a comma, recognised under a header", "")
     quotes: str = entry(Character(none="none"), 'the quotation mark, or none; " when left out', "")
     escape: str = entry(Character(), "the character before a delimiter, line end or itself that belongs to a value", "")
-    encoding: str = entry(TEXT, "the encoding of files without a byte order mark; utf-8 when left out", "")
+    encoding: str = entry(
+        TEXT, "the encoding of files without a byte order mark; left out: utf-8, recognised under a header", ""
+    )
     rows: str = entry(TEXT, "the list of rows in JSON pages; none: objects are rows, whatever lists they have", "")
     only: tuple[str, ...] = entry(NAMES, "patterns of paths: files of other paths do not count", ())
     skip: tuple[str, ...] = entry(NAMES, "patterns of paths: such files do not count", ())
@@ -34,6 +37,10 @@ class Files(Keys):
     def conflict(self) -> tuple[str, str, str] | None:
         """The key of a character that has another meaning too, what is wrong with it, and what to write instead."""
         delimiter, quotes = self.delimiter or ",", self.quotes or '"'
+        try:
+            lookup(self.encoding or "utf-8")
+        except LookupError:
+            return "encoding", f"there is no encoding {self.encoding!r}", "write latin-1, cp1252 or the like"
         if delimiter == quotes:
             key = "quotes" if self.quotes else "delimiter"
             hint = "write `quotes: none` if the files have no quotes, or another `delimiter`"

@@ -27,7 +27,7 @@ value = partial(verb, "value")
 
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
-_decode_any = msgspec.json.Decoder(strict=True).decode
+_decode_any = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 @value(
@@ -116,7 +116,7 @@ def _compact(value: Raw, changes: dict[str, Callable[[Any], Any]], blanks: froze
 
 @value(
     "canonical",
-    'one spelling of a value, for keys: the members of objects sorted, 2, 2.0 and "2" the same',
+    'one spelling of a value, for keys: the members of objects sorted, 2, 2.0 and "2" the same; numbers are exact',
     canonical=Field(VALUE, "the value", True),
 )
 def canonical(build: Builder, call: Call) -> Value:
@@ -124,6 +124,7 @@ def canonical(build: Builder, call: Call) -> Value:
 
 
 _FRACTION = re.compile(r"(-?[0-9]+)\.([0-9]*?)0*")
+_SMALLEST = -400
 
 
 @function(needs=1)
@@ -143,7 +144,9 @@ def _canonical(value: Any) -> Any:
         return [_canonical(item) for item in value]
     if value is None or isinstance(value, bool):
         return value
-    text = value if isinstance(value, str) else repr(value)
+    # The digits of an exponent that is far below those of a double would be too many.
+    plain = isinstance(value, Decimal) and value.adjusted() > _SMALLEST
+    text = f"{value:f}" if plain else str(value)
     if match := _FRACTION.fullmatch(text):
-        return f"{match[1]}.{match[2]}" if match[2] else match[1]
-    return text
+        text = f"{match[1]}.{match[2]}" if match[2] else match[1]
+    return "0" if text == "-0" else text
