@@ -7,7 +7,7 @@ Group updates are sent before all other events. The first are one of each type, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,8 @@ from msgspec import Raw
 
 from pipeline.encoder.updates import SealedGroup, encode_object, group_distinct_id
 from pipeline.identity.columns import PropertyColumns
-from pipeline.identity.last_values import LastValues
+from pipeline.identity.last_values import IN_ORDER, LastValues, last_values_of
+from pipeline.identity.property_updates import SET
 from pipeline.identity.settings import GroupTypes
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_placeholder
@@ -32,11 +33,32 @@ MAX_KEY = 400
 
 
 class GroupCounts(msgspec.Struct):
-    """Groups and properties written. `left_out` counts groups by code: `junk_group`, `long_group`, `other_type`."""
+    """Groups and properties written. `left_out` counts groups by code: `junk_group`, `long_group`, `other_type`.
+    `unchanged` groups are as an earlier plan of the series sent them."""
 
     groups: int = 0
     properties: int = 0
     left_out: Counter[str] = msgspec.field(default_factory=Counter)
+    unchanged: int = 0
+
+
+class GroupState(msgspec.Struct, frozen=True, array_like=True):
+    """A group as the plans of a series showed it until now. `content` is the digest of the properties that were sent
+    last, `uuid` that of their update. `updates` are the last ones of each property: its name, µs UTC of the row and of
+    its receipt, and the value."""
+
+    owner: str
+    content: str
+    uuid: str
+    updates: list[tuple[str, int, int, Raw]]
+
+
+class GroupHistory(msgspec.Struct, frozen=True):
+    """The groups of a series: `find` returns the state of a group before this plan, by its type and key, joined by
+    SEPARATOR; `write` is given the one after it."""
+
+    find: Callable[[str], GroupState | None]
+    write: Callable[[GroupState], None]
 
 
 class Groups:
@@ -63,33 +85,51 @@ class Groups:
             self._updates.close()
 
     def last_values(
-        self, types: GroupTypes, hasher: Hasher, counts: GroupCounts, *, by_content: bool = False
+        self,
+        types: GroupTypes,
+        hasher: Hasher,
+        counts: GroupCounts,
+        *,
+        by_content: bool = False,
+        history: GroupHistory | None = None,
     ) -> Iterator[SealedGroup]:
         """One record per group of the chosen types: the first of each type, in their order, then all others.
 
         `by_content`: an earlier plan may have sent the group with other properties. They are part of the uuid then, so
-        that this is another update and no copy of the first.
+        that this is another update and no copy of the first. With a `history` the last values are those of all plans
+        of a series, and a group without a change is left out.
         """
         first: set[tuple[str, str]] = set()
         for type_ in types.chosen:
-            groups = self._of(type_)
-            group = next((one for one in groups if not _skip_code(*_names(one))), None)
+            groups = self._of(type_, history)
+            group = next((one for one in groups if not _skip_code(*_names(one[0]))), None)
             groups.close()
             if group is not None:
-                first.add(_names(group))
-                yield _sealed(group, hasher, counts, by_content)
+                first.add(_names(group[0]))
+                yield from _sealed(*group, hasher, counts, by_content, history)
         for type_ in types.chosen:
-            for group in self._of(type_):
-                code = _skip_code(*_names(group))
+            for values, state in self._of(type_, history):
+                code = _skip_code(*_names(values))
                 if code:
                     counts.left_out[code] += 1
-                elif _names(group) not in first:
-                    yield _sealed(group, hasher, counts, by_content)
+                elif _names(values) not in first:
+                    yield from _sealed(values, state, hasher, counts, by_content, history)
         for type_ in types.left_out:
             counts.left_out["other_type"] += self._updates.owners(_range_of(type_))
 
-    def _of(self, type_: str) -> Generator[LastValues, None, None]:
-        return self._updates.last_values(among=_range_of(type_))
+    def _of(
+        self, type_: str, history: GroupHistory | None
+    ) -> Generator[tuple[LastValues, GroupState | None], None, None]:
+        """The groups of a type, with the state of each before this plan and the updates with it."""
+        if history is None:
+            yield from ((group, None) for group in self._updates.last_values(among=_range_of(type_)))
+            return
+        for owner, rows in self._updates.by_owner(among=_range_of(type_)):
+            before = history.find(owner) or GroupState(owner, "", "", [])
+            rows += [(owner, name, at, got, SET, bytes(value), at) for name, at, got, value in before.updates]
+            valued = sorted((row for row in rows if row[4] == SET), key=IN_ORDER)
+            last = {name: (name, at, got, Raw(value)) for _, name, at, got, _, value, _ in valued}
+            yield last_values_of(owner, rows), msgspec.structs.replace(before, updates=[*last.values()])
 
 
 def _range_of(type_: str) -> tuple[str, str]:
@@ -110,14 +150,29 @@ def _skip_code(type_: str, key: str) -> str:
     return ""
 
 
-def _sealed(group: LastValues, hasher: Hasher, counts: GroupCounts, by_content: bool) -> SealedGroup:
+def _sealed(
+    group: LastValues,
+    state: GroupState | None,
+    hasher: Hasher,
+    counts: GroupCounts,
+    by_content: bool,
+    history: GroupHistory | None,
+) -> Iterator[SealedGroup]:
     type_, key = _names(group)
     properties = dict(sorted((group.set | group.set_once).items()))
+    written = encode_object(properties)
+    before = "" if state is None else state.uuid  # a value that returns is another update than the first
+    uuid = group_uuid(hasher, type_, key, written + before.encode() if by_content else None)
+    if history is not None and state is not None:
+        content = xxhash.xxh3_128_hexdigest(written)
+        if state.content == content:
+            history.write(state)
+            counts.unchanged += 1
+            return
+        history.write(msgspec.structs.replace(state, content=content, uuid=uuid))
     counts.groups += 1
     counts.properties += len(properties)
-    written = encode_object(properties)
-    uuid = group_uuid(hasher, type_, key, written if by_content else None)
-    return SealedGroup(type_, key, max(0, group.time), uuid, Raw(written))
+    yield SealedGroup(type_, key, max(0, group.time), uuid, Raw(written))
 
 
 def group_uuid(hasher: Hasher, type_: str, key: str, written: bytes | None) -> str:

@@ -32,7 +32,7 @@ from pipeline.identity.property_updates import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_IN_ORDER = itemgetter(1, 2, 3, 4, 5)
+IN_ORDER = itemgetter(1, 2, 3, 4, 5)
 """Name, time, receive time; then kind and value, so that ties have one answer."""
 OwnerLookup = Callable[[Sequence[str]], Sequence[str]]
 """Returns for each owner the one that its properties are sent to (`Identities.owners`)."""
@@ -68,7 +68,7 @@ def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
 
     Rows are (owner, name, time, received, kind, value, latest), in any order: fields of a `PropertyUpdate`.
     """
-    ordered = sorted(rows, key=_IN_ORDER)
+    ordered = sorted(rows, key=IN_ORDER)
     names = {row[1] for row in ordered if row[4] in (SHOWN, SHOWN_ONCE)}
     shown = tuple(row for row in ordered if row[1] in names)
     latest = max(row[6] for row in ordered)
@@ -111,6 +111,13 @@ def _one_by_one(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[int, bytes]]:
     return [moment[2:] for moment in sorted(moments)]
 
 
+def rows_in(batches: Sequence[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    """The updates of a piece as `last_values_of` takes them, in the order of owner, name, time and receive time."""
+    from pipeline.identity.ranged_files import sorted_by
+
+    return _rows_of(sorted_by(batches, "owner", "name", "time", "received")).rows() if batches else iter(())
+
+
 class _Rows(NamedTuple):
     """Updates as columns, in the order of owner, name, time and receive time."""
 
@@ -124,6 +131,9 @@ class _Rows(NamedTuple):
 
     def cut(self, start: int, stop: int) -> _Rows:
         return _Rows._make(column[start:stop] for column in self)
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        return zip(*(column if isinstance(column, list) else column.tolist() for column in self), strict=True)
 
 
 def _rows_of(batch: pa.RecordBatch) -> _Rows:
@@ -170,5 +180,4 @@ def _last_values(rows: _Rows) -> Iterator[LastValues]:
                 values_by_kind[once[group]][names[group]] = values[group]
             yield LastValues(owner, latest, *values_by_kind, ())
         else:
-            some = rows.cut(start, stop)
-            yield last_values_of(owner, zip(*(c if isinstance(c, list) else c.tolist() for c in some), strict=True))
+            yield last_values_of(owner, rows.cut(start, stop).rows())

@@ -39,8 +39,9 @@ class GroupTypes(NamedTuple):
     left_out: tuple[str, ...]
 
 
-def choose_types(rows: Counter[str], wanted: Sequence[str] = ()) -> GroupTypes:
-    """The order of group types: that of `--group-types`, else the most frequent first, equal ones by name.
+def choose_types(rows: Counter[str], wanted: Sequence[str] = (), known: Sequence[str] = ()) -> GroupTypes:
+    """The order of group types: that of `--group-types`, else those that earlier windows sent (`known`), then the most
+    frequent first, equal ones by name.
 
     Raises UsageError where more than five are wanted, or one twice. A wanted type that no row has keeps its place.
     """
@@ -50,5 +51,5 @@ def choose_types(rows: Counter[str], wanted: Sequence[str] = ()) -> GroupTypes:
             hint=f"name up to {MAX_TYPES} different ones, with commas, the most important first",
         )
     ordered = sorted(rows, key=lambda type_: (-rows[type_], type_))
-    chosen = tuple(wanted) if wanted else tuple(ordered)
+    chosen = tuple(wanted) if wanted else tuple(dict.fromkeys((*known, *ordered)))
     return GroupTypes(chosen, tuple(one for one in ordered if one not in chosen))

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from pipeline.identity.columns import PropertyColumns
 from pipeline.identity.database import blob_column, number_column, text_column, texts
-from pipeline.identity.last_values import LastValues, OwnerLookup, last_values_in
+from pipeline.identity.last_values import LastValues, OwnerLookup, last_values_in, rows_in
 from pipeline.identity.ranged_files import Fan, Files, RangedFiles, TextRange, distinct, in_order, place_of
 
 UPDATES = pa.schema([
@@ -46,6 +49,12 @@ class StoredUpdates:
         """
         for batches in self._batches(moves) if among is None else self._among(*among, moves):
             yield from last_values_in(batches)
+
+    def by_owner(self, among: tuple[str, str]) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+        """The same with the updates of each owner, as `last_values_of` takes them."""
+        for batches in self._among(*among):
+            for owner, rows in groupby(rows_in(batches), itemgetter(0)):
+                yield owner, list(rows)
 
     def owners(self, among: tuple[str, str]) -> int:
         """How many owners there are from the first text up to, but not including, the second."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import count, islice
 from pathlib import Path
 
@@ -64,22 +65,7 @@ class StoredIdentities:
     def pairs(self, ids: Iterable[NDArray[np.uint64]], *, pending_merges: bool) -> Iterator[WindowPair]:
         """Every pair that a path of pairs joins to one of these ids; with `pending_merges`, those held back, too."""
         with translated_errors(self._path):
-            self._database.execute("delete from reached")
-            for some in ids:
-                for start in range(0, len(some), AT_ONCE):
-                    self._request(some[start : start + AT_ONCE])
-                    for side, _ in _DIRECTIONS:
-                        self._reach(f"select hash, 0 from requested_ids cross join {{}}.pairs on {side} = hash")
-            if pending_merges:
-                self._reach("select one, 0 from {}.pairs where owed")
-            for step in count():
-                queries = (
-                    f"select {far}, {step + 1} from reached cross join {{}}.pairs on {near} = reached.hash"
-                    f" where step = {step}"
-                    for near, far in _DIRECTIONS
-                )
-                if not sum(map(self._reach, queries)):
-                    break
+            self._fill_reached(ids, pending_merges=pending_merges)
             for schema in self._schemas:
                 rows = self._database.execute(
                     f"select anonymous, owner, kinds, first from reached cross join {schema}.pairs on one = hash"
@@ -87,10 +73,30 @@ class StoredIdentities:
                 yield from (WindowPair(*row) for row in rows)
             self._database.execute("delete from reached")
 
+    def _fill_reached(self, ids: Iterable[NDArray[np.uint64]], *, pending_merges: bool = False) -> None:
+        """Fill the table `reached` with the ids of pairs that a path of pairs joins to one of these ids."""
+        self._database.execute("delete from reached")
+        for some in ids:
+            for start in range(0, len(some), AT_ONCE):
+                self._request(some[start : start + AT_ONCE])
+                for side, _ in _DIRECTIONS:
+                    self._reach(f"select hash, 0 from requested_ids cross join {{}}.pairs on {side} = hash")
+        if pending_merges:
+            self._reach("select one, 0 from {}.pairs where owed")
+        for step in count():
+            queries = (
+                f"select {far}, {step + 1} from reached cross join {{}}.pairs on {near} = reached.hash"
+                f" where step = {step}"
+                for near, far in _DIRECTIONS
+            )
+            if not sum(map(self._reach, queries)):
+                break
+
     def _request(self, ids: NDArray[np.uint64]) -> None:
-        """Fill the table `requested_ids`."""
-        with self._database:
-            self._database.execute("begin")
+        """Fill the table `requested_ids`, inside the caller's transaction if there is one."""
+        with nullcontext() if self._database.in_transaction else self._database:
+            if not self._database.in_transaction:
+                self._database.execute("begin")
             self._database.execute("delete from requested_ids")
             self._database.executemany("insert or ignore into requested_ids values (?)", ((id,) for id in _signed(ids)))
 
@@ -118,14 +124,14 @@ class StoredIdentities:
             users = _signed(hashes(pair.user for pair in some))
             self._database.executemany(
                 "insert into main.pairs values (?, ?, ?, ?, ?, ?, ?) on conflict (one, other, anonymous, owner)"
-                " do update set kinds = kinds | excluded.kinds, first = min(first, excluded.first),"
-                " owed = max(owed, excluded.owed)",
+                " do update set kinds = kinds | excluded.kinds, first = min(first, excluded.first)",
                 # Sorted, because neighbours are on one page of the table.
-                (
-                    (*ids, *pair, index.pending_merges)
-                    for *ids, pair in sorted(zip(anonymous, users, some, strict=True))
-                ),
+                ((*ids, *pair, False) for *ids, pair in sorted(zip(anonymous, users, some, strict=True))),
             )
+        if index.pending_merges:  # a merge may be of a pair that an earlier plan had, and that needed none then
+            self._fill_reached(index.ids())
+            self._database.execute("update main.pairs set owed = 1 where one in (select hash from reached)")
+            self._database.execute("delete from reached")
 
 
 def _signed(hashed: NDArray[np.uint64]) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import Field, fields
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +18,7 @@ from pipeline.jobs.calendar import Calendar
 from pipeline.jobs.job import RULES, Job
 from pipeline.jobs.template import PathTemplate
 from pipeline.mapper.language.loader import Reader, nearest
-from pipeline.option_types import Checked, Option, option_of, zones_of
+from pipeline.option_types import Checked, Option, option_of, read_names, zones_of
 from pipeline.options import ApplyOptions, PauseOptions, PlanOptions, VerifyOptions
 from pipeline.timestamps import HOUR
 
@@ -355,6 +356,7 @@ _READERS: Mapping[str, Callable[[_Table, str, Path], Any]] = {
     "mapping": lambda table, key, folder: table.value(key, lambda text: _mapping(text, folder)),
     "timezone": _timezone,
     "settings": lambda table, key, folder: table.texts(key),
+    "group_types": lambda table, key, folder: tuple(chain.from_iterable(table.values(key, read_names))),
     "max_rejects": lambda table, key, folder: table.value(key, _allowed),
     "max_unmapped": lambda table, key, folder: table.value(key, _allowed),
 }

@@ -74,7 +74,8 @@ def prove(
             project = find_project(client, project_key)
             if project.known:
                 named = project_of(str((project.record or {}).get("name") or ""), job.to)
-                outcome, detail = _compare(job, plan, directory, config, client, workers, named, recent=age < LANDING)
+                recent = age < LANDING
+                outcome, detail = _compare(job, state, plan, directory, config, client, workers, named, recent=recent)
             else:
                 outcome, detail = "pending", project.check.detail
     except (UsageError, UnsafePlan, StalePlan, UnreadableExport) as error:
@@ -83,8 +84,8 @@ def prove(
 
 
 def _compare(
-    job: Job, plan: Plan, directory: Directory, config: TransformConfig, client: ManagementClient, workers: int | None,
-    project: Project | None, *, recent: bool,
+    job: Job, state: State, plan: Plan, directory: Directory, config: TransformConfig, client: ManagementClient,
+    workers: int | None, project: Project | None, *, recent: bool,
 ) -> tuple[str, str]:  # fmt: skip
     """(outcome, detail) of a window; a final outcome is written to its report, too."""
     from pipeline.report.contents import Results, earlier_verification
@@ -95,7 +96,7 @@ def _compare(
 
     workers = workers_for(workers, config.parts)
     earlier = earlier_verification(directory, plan)
-    depth = Depth(fields=job.verify.fields, among_others=True, earlier=earlier)  # type: ignore[arg-type]
+    depth = Depth(fields=job.verify.fields, among_others=True, latest=state.is_latest, earlier=earlier)  # type: ignore[arg-type]
     verification = verify(plan, directory, config, client, workers=workers, depth=depth)
     result = verify_result(verification, to=address_of(job.to))
     counts, wrong = result.events, by_kind(result)

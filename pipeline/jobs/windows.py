@@ -219,8 +219,12 @@ class WindowRunner:
                     self.check_interrupted()  # nothing was sent yet, so the run may end at any row
                     progress(rows, length)
 
-                series = Series(self.state.settled, self.state.identities, self.job.most_merges)
-                plan = create_plan(files, directory.path, options, progress=read, series=series)
+                state = self.state
+                series = Series(
+                    state.settled, state.identities, self.job.most_merges, state.group, state.group_types(), {*files}
+                )
+                source = self.job.source.pattern(window.wall, self.job.folder)
+                plan = create_plan([source], directory.path, options, progress=read, series=series)
         except (UnreadableExport, UnfitExport) as error:
             unreadable = UnreadableExport(error.message, hint=error.hint)
             self._stop(label, error.message, unreadable, attempt, done=bool(again))

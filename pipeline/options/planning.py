@@ -233,6 +233,7 @@ class PlanOptions(Checked):
     group_types: Sequence[str] = option(
         (), "--group-types", metavar="A,B,C", read=read_names,
         help="Up to five group types, in the order of their numbers.",
+        job="group_types", job_help="up to five group types, in the order of their numbers",
     )  # fmt: skip
     earlier: Sequence[PathText] | None = option(
         None, "--earlier", many=True, path="folder", exists=False, metavar="DIR",

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -158,10 +158,12 @@ def prepare_request(
     excluded = _excluded_ids(options.exclude_ids, work)
     sealed = _seal(options, mapping, digest_file(work.excluded) if excluded else "")
     notices: list[tuple[str, str, str]] = []
-    if series is None:
+    if series is None:  # no window sees the files of another, so a job says such a setting itself
         sealed, notices = detect_settings(source.parts, mapping, sealed)
     notices += broken_plugins(mappings=not options.mapping)
     parts = check_first_rows(source.parts, mapping, sealed)
+    if series is not None:
+        parts = tuple(replace(part, index=index) for index, part in enumerate(series.only_new(parts)))
     lookups = read_lookups(source, mapping, work)
     files = save_lookups(work, mapping, lookups)
     references = required_references(mapping, sealed, of_tool(mapping.tool))

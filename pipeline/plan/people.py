@@ -42,7 +42,7 @@ from pipeline.plan.sealed.manifest import (
     PersonsSeal,
     ProfilesSeal,
 )
-from pipeline.plan.series import Series, new_links, unsettled
+from pipeline.plan.series import Series, group_history, new_links, unsettled
 from pipeline.plan.window_index import EARLIER, earlier_pairs, write_window_index
 from pipeline.transform.events import Mapper
 from pipeline.transform.tasks import BlockStats, TransformConfig
@@ -251,12 +251,19 @@ class PeopleBuilder:
         """Write the groups and, after them, `initials`. Returns the groups' seal and the number of `initials`."""
         options, counts = self._options, GroupCounts()
         rows = self._groups.types
-        types = choose_types(rows, options.group_types)
+        known = () if self._series is None else self._series.group_types
+        types = choose_types(rows, options.group_types, known)
         with LinesWriter(self._directory.groups) as writer:
             follows = self._series is not None or self._inputs.follows
-            groups = self._groups.last_values(types, self._mapper.hasher, counts, by_content=follows)
-            small = fitting(groups, encode_group, counts.left_out, "large_group", self._encoder, options, self._rules)
-            writer.write_all(self._new(small, "settled_group", warnings))
+            with group_history(self._directory, self._series, files) as history:
+                groups = self._groups.last_values(
+                    types, self._mapper.hasher, counts, by_content=follows, history=history
+                )
+                left_out = counts.left_out
+                small = fitting(groups, encode_group, left_out, "large_group", self._encoder, options, self._rules)
+                writer.write_all(self._new(small, "settled_group", warnings))
+            if counts.unchanged:
+                warnings["settled_group"] += counts.unchanged
             count = writer.count
             writer.write_all(self._new(initials, "settled_person", warnings) if initials is not None else ())
             files["groups.jsonl"] = writer.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Protocol, TypeVar
 from uuid import UUID
@@ -12,8 +13,11 @@ import msgspec
 import numpy as np
 
 from pipeline.encoder.updates import SealedLink
+from pipeline.identity.groups import GroupHistory, GroupState
+from pipeline.models import Part
 from pipeline.plan.duplicates import Settled
-from pipeline.plan.window_index import IdentityIndex
+from pipeline.plan.sealed.directory import Directory, LinesWriter
+from pipeline.plan.window_index import GROUPS, IdentityIndex
 
 AT_ONCE = 5_000
 
@@ -27,15 +31,35 @@ T = TypeVar("T", bound=_Sealed)
 
 
 class Series(msgspec.Struct, frozen=True):
-    """The other plans of the series: `settled` are the events they settled, which are left out, and `ids` their
-    ids and pairs of ids.
+    """The other plans of the series: `settled` are the events they settled, which are left out, `ids` their ids and
+    pairs of ids, and `groups` finds their groups (`GroupHistory`), of `group_types` in the order of their numbers.
 
-    More merges than `max_merges` stop the plan; None withholds all merges.
+    More merges than `max_merges` stop the plan; None withholds all merges. Of the files of an export only the `files`
+    are read: the others were before, and decide with them how they are read.
     """
 
     settled: Settled
     ids: IdentityIndex
     max_merges: int | None
+    groups: Callable[[str], GroupState | None]
+    group_types: Sequence[str]
+    files: Collection[str]
+
+    def only_new(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """The parts that are read."""
+        return (part for part in parts if part.file in self.files)
+
+
+@contextmanager
+def group_history(directory: Directory, series: Series | None, files: dict[str, str]) -> Iterator[GroupHistory | None]:
+    """The groups of a series for a plan of it, which writes its own into a table, durably. `files` receives its
+    digest. None for a plan that is alone."""
+    if series is None:
+        yield None
+        return
+    with LinesWriter(directory.path / GROUPS) as writer:
+        yield GroupHistory(series.groups, writer.write)
+        files[GROUPS] = writer.close()
 
 
 def new_links(

@@ -1,10 +1,12 @@
-"""The ids and pairs of one plan of a series, sealed with it for the plans that follow.
+"""The ids, pairs and groups of one plan of a series, sealed with it for the plans that follow.
 
-A merge depends on all rows about two ids: a device may be alone in one window and paired with its user in another. So
-every plan of a series writes two tables, sorted, with each id and each pair once:
+A merge depends on all rows about two ids: a device may be alone in one window and paired with its user in another. And
+the last value of a group's property may be in any window. So every plan of a series writes three tables, with each id,
+pair and group once:
 
-sightings.bin   each id that has an event: its hash, its first event, whether it is a user's
-paired.jsonl    each pair of ids that its rows show: [anonymous, user, kinds, first]
+sightings.bin   each id that has an event: its hash, its first event, whether it is a user's; sorted
+paired.jsonl    each pair of ids that its rows show: [anonymous, user, kinds, first]; sorted
+known.jsonl     each group that its rows show, with the last values of all windows until this one (`GroupState`)
 
 `earlier_pairs` reads what the other plans have about the ids of this plan.
 """
@@ -23,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.identity.event_ids import EventIds
+from pipeline.identity.groups import GroupState
 from pipeline.identity.numbering import hashes
 from pipeline.plan.sealed.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.sealed.manifest import Plan
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
 SIGHTING = np.dtype([("person", "<u8"), ("time", "<i8"), ("user", "<u4")])
 """One id: xxh3-64 of it, µs UTC of its first event, and not 0 where an event names it as a user's."""
-SIGHTINGS, PAIRED = "sightings.bin", "paired.jsonl"
+SIGHTINGS, PAIRED, GROUPS = "sightings.bin", "paired.jsonl", "known.jsonl"
 EARLIER = "an earlier window"
 """Shown as the file of a pair that only other plans of the series have."""
 AT_ONCE = 200_000
@@ -77,18 +80,12 @@ def earlier_pairs(directory: Directory, index: IdentityIndex, *, pending_merges:
     """
     from pipeline.identity.observed_pairs import ObservedPair
 
-    def hashed_ids() -> Iterator[NDArray[np.uint64]]:
-        yield from (chunk["person"] for chunk in _sightings(directory))
-        pairs = _pairs(directory)
-        while some := list(islice(pairs, AT_ONCE)):
-            yield hashes(one for pair in some for one in pair[:2])
-
-    for pair in index.pairs(hashed_ids(), pending_merges=pending_merges):
+    for pair in index.pairs(WindowIndex(directory).ids(), pending_merges=pending_merges):
         yield ObservedPair(*pair, last=None, events=0, row=0)
 
 
 class WindowIndex(msgspec.Struct, frozen=True):
-    """The tables of a plan, read back.
+    """The tables of a plan, read back. `unfinished`: its rest is never sent.
 
     `pending_merges`: merges of its pairs were held back. `sent_merges`: merges held back before were sent with it.
     """
@@ -96,6 +93,7 @@ class WindowIndex(msgspec.Struct, frozen=True):
     directory: Directory
     pending_merges: bool = False
     sent_merges: bool = False
+    unfinished: bool = False
 
     @staticmethod
     def from_plan(plan: Plan, directory: Directory) -> WindowIndex:
@@ -105,7 +103,7 @@ class WindowIndex(msgspec.Struct, frozen=True):
     @staticmethod
     def from_unfinished_plan(directory: Directory) -> WindowIndex:
         """The tables of a plan whose rest is never sent: none of its merges can be relied upon."""
-        return WindowIndex(directory, pending_merges=True)
+        return WindowIndex(directory, pending_merges=True, unfinished=True)
 
     def sightings(self) -> Iterator[NDArray[np.void]]:
         """SIGHTING records, sorted by hash, some at a time."""
@@ -114,6 +112,18 @@ class WindowIndex(msgspec.Struct, frozen=True):
     def pairs(self) -> Iterator[WindowPair]:
         """The pairs, sorted by both ids."""
         return _pairs(self.directory)
+
+    def groups(self) -> Iterator[GroupState]:
+        """The groups after this plan."""
+        if not self.unfinished and (self.directory.path / GROUPS).exists():
+            yield from read_lines(self.directory.path / GROUPS, GroupState)
+
+    def ids(self) -> Iterator[NDArray[np.uint64]]:
+        """The hashes of all ids of both tables."""
+        yield from (chunk["person"] for chunk in self.sightings())
+        pairs = self.pairs()
+        while some := list(islice(pairs, AT_ONCE)):
+            yield hashes(one for pair in some for one in pair[:2])
 
 
 def _sightings(directory: Directory) -> Iterator[NDArray[np.void]]:

@@ -7,7 +7,7 @@ MOST_SAMPLED are compared, those with the smallest hashes of their uuids, or all
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -32,6 +32,7 @@ MOST_SAMPLED = 10_000
 """Merges, and profiles, and groups that a sample compares."""
 SHOWN = 20
 """Differences of each kind that a result lists."""
+Latest = Callable[[str, str, str], bool]
 _PHASES = ("identities", "groups", "persons")
 _NO_BACKSLASH = "ids with a backslash, which a query cannot ask for"
 
@@ -61,8 +62,12 @@ def check_people(
     *,
     every: bool,
     progress: Step,
+    latest: Latest = lambda type_, key, uuid: True,
 ) -> PeopleCheck:
-    """Compare merges in effect, identified persons, profile values and groups with the settled lines of a plan."""
+    """Compare merges in effect, identified persons, profile values and groups with the settled lines of a plan.
+
+    `latest` says of a group's type, key and uuid whether no other plan updated the group after that.
+    """
     journal = Journal(session, "people.jsonl", _Chunk)
     unknown = ""
     number = 0
@@ -73,7 +78,7 @@ def check_people(
         for chunk in _chunks(lines):
             if number >= journal.done:
                 try:
-                    journal.add(_compare(client, chunk))
+                    journal.add(_compare(client, chunk, latest))
                 except Refused as error:
                     if error.status != 400:
                         raise
@@ -145,13 +150,13 @@ def _chunks(lines: Iterable[_Line]) -> Iterator[list[_Line]]:
         yield chunk
 
 
-def _compare(client: ManagementClient, chunk: Sequence[_Line]) -> _Chunk:
+def _compare(client: ManagementClient, chunk: Sequence[_Line], latest: Latest) -> _Chunk:
     found = _Chunk({}, [])
     first = chunk[0].sealed
     if isinstance(first, SealedLink):
         _compare_merges(client, chunk, found)
     elif isinstance(first, SealedGroup):
-        _compare_groups(client, chunk, found)
+        _compare_groups(client, chunk, found, latest)
     else:
         _compare_profiles(client, chunk, found)
     return found
@@ -211,8 +216,9 @@ def _compare_profiles(client: ManagementClient, chunk: Sequence[_Line], found: _
                 )
 
 
-def _compare_groups(client: ManagementClient, chunk: Sequence[_Line], found: _Chunk) -> None:
-    sealed = [(line, line.sealed) for line in chunk if isinstance(line.sealed, SealedGroup)]
+def _compare_groups(client: ManagementClient, chunk: Sequence[_Line], found: _Chunk, latest: Latest) -> None:
+    groups = ((line, line.sealed) for line in chunk if isinstance(line.sealed, SealedGroup))
+    sealed = [(line, one) for line, one in groups if latest(one.type, one.key, one.uuid)]
     keys = sorted({group.key for _, group in sealed if _can_ask(group.key)})
     stand = {
         (str(type_), str(key)): landed_properties(properties)

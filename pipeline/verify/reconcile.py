@@ -43,7 +43,7 @@ from pipeline.verify.landed import (
     landed_events,
     landed_pages,
 )
-from pipeline.verify.people import check_people, person_differences
+from pipeline.verify.people import Latest, check_people, person_differences
 from pipeline.verify.provenance import having, provenance_of
 from pipeline.verify.rows import SealedPlan, name_differences
 from pipeline.verify.session import Cells, Pages, Session
@@ -65,7 +65,8 @@ Settled = Mapping[tuple[str, int], Ranges]
 class Depth(NamedTuple):
     """How much is compared. `whole`: the service has this plan's events alone, so any other is extra. `among_others`:
     the plan is one of many of its import, so only events with its uuids are compared, and only on the days of its
-    events. `ask_all`: every missing event is asked for once more, since it is to be sent again. What a deeper
+    events; `latest` says of a group's type, key and uuid whether no later plan of it updated the group.
+    `ask_all`: every missing event is asked for once more, since it is to be sent again. What a deeper
     verification found, `earlier`, stays.
     """
 
@@ -73,6 +74,7 @@ class Depth(NamedTuple):
     fields: Fields = "none"
     whole: bool = False
     among_others: bool = False
+    latest: Latest = lambda type_, key, uuid: True
     ask_all: bool = False
     earlier: Earlier | None = None
 
@@ -118,7 +120,8 @@ def verify(
     marks = {} if depth.whole else provenance_of(plan)
     settled = _settled(directory)
     age = settled_for(directory.ledger)
-    key = plan.digest, client.base_url, client.project_id, marks, depth._replace(earlier=None), [*settled.items()]
+    asked = depth._replace(earlier=None, latest=UUIDS.latest)
+    key = plan.digest, client.base_url, client.project_id, marks, asked, [*settled.items()]
     with Session(directory, *key) as session:
         one = _Verifying(plan, directory, config, client, depth, workers, session, progress, Cells(), settled)
         found = with_earlier(_verify(one, marks, missing, keep), depth.earlier, keep)
@@ -162,8 +165,9 @@ def _verify(
     people, warnings = PeopleCheck(), WarningCheck()
     if depth.fields != "none":
         people = check_people(
-            client, one.session, one.directory, one.settled, every=depth.fields == "all", progress=one.progress
-        )
+            client, one.session, one.directory, one.settled, every=depth.fields == "all", progress=one.progress,
+            latest=depth.latest,
+        )  # fmt: skip
         warnings = read_warnings(client, expected, sealed, names)
     differences = name_differences(
         client, comparison, values.altered, sealed, names, person_differences(one.session), one.progress, keep
