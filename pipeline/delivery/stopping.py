@@ -115,6 +115,6 @@ def gave_up(address: str, sent: SendResult, retry: RetryPolicy) -> Unfinished:
 
 def _out_of_time(seconds: float) -> Unfinished:
     return Unfinished(
-        f"the run reached its time limit (--max-duration, {seconds:,.0f} s); {SETTLED}",
+        f"the run reached its time limit (--max-duration, {f'{seconds:,.3f}'.rstrip('0').rstrip('.')} s); {SETTLED}",
         hint="run the same command again to resume",
     )

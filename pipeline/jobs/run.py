@@ -25,6 +25,7 @@ from pipeline.jobs.job import Job
 from pipeline.jobs.opening import open_state
 from pipeline.jobs.proof import Proof, check_ready, difference, prove
 from pipeline.jobs.windows import WindowRunner
+from pipeline.jobs.wording import error_in_job_words, in_job_words
 from pipeline.options import RunOptions
 from pipeline.preflight.run import PreflightRequest
 
@@ -61,6 +62,8 @@ def run_due_windows(
     """
     now = time.time_ns() // 1_000 if now is None else now
     hooks = hooks or JobHooks()
+    warn = hooks.warn
+    hooks = msgspec.structs.replace(hooks, warn=lambda line: warn(in_job_words(line)))
     read_back = bool(personal_key) and not options.dry_run
     if job.apply.canary is not None and not (read_back or options.dry_run):
         raise UsageError(
@@ -97,4 +100,7 @@ def run_due_windows(
             fatal = error
         if (differs := difference(job, proofs)) is not None:
             runner.problems.append(differs)
-        return JobRun(job.name, options.dry_run, runner.runs, fatal or runner.most_urgent_problem(), proofs)
+        problem = fatal or runner.most_urgent_problem()
+        if problem is not None:
+            problem = error_in_job_words(problem)
+        return JobRun(job.name, options.dry_run, runner.runs, problem, proofs)

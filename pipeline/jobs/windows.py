@@ -31,6 +31,7 @@ from pipeline.jobs.canary import send_canary
 from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job, plan_directory, windows_folder
 from pipeline.jobs.state import EXPORTED_AGAIN, Attempt, State, plan_counts
+from pipeline.jobs.wording import in_job_words
 from pipeline.ledger import read_totals, was_ever_applied
 from pipeline.options import RehearseOptions, RunOptions
 from pipeline.plan.create import create_plan
@@ -377,6 +378,7 @@ class WindowRunner:
     ) -> None:  # fmt: skip
         """Record and report a window that cannot be sent as it is; the run goes on with others. `done`: what it had
         before was sent."""
+        detail = in_job_words(detail)
         self.state.stop(label, detail, attempt, done=done)
         self.problems.append(error)
         self._report(label, "stopped", detail, attempt and self.state.attempt(attempt.id), plan)

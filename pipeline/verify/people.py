@@ -62,7 +62,7 @@ def check_people(
     *,
     every: bool,
     progress: Step,
-    latest: Latest = lambda type_, key, uuid: True,
+    latest: Latest | None = None,
 ) -> PeopleCheck:
     """Compare merges in effect, identified persons, profile values and groups with the settled lines of a plan.
 
@@ -150,7 +150,7 @@ def _chunks(lines: Iterable[_Line]) -> Iterator[list[_Line]]:
         yield chunk
 
 
-def _compare(client: ManagementClient, chunk: Sequence[_Line], latest: Latest) -> _Chunk:
+def _compare(client: ManagementClient, chunk: Sequence[_Line], latest: Latest | None) -> _Chunk:
     found = _Chunk({}, [])
     first = chunk[0].sealed
     if isinstance(first, SealedLink):
@@ -216,9 +216,9 @@ def _compare_profiles(client: ManagementClient, chunk: Sequence[_Line], found: _
                 )
 
 
-def _compare_groups(client: ManagementClient, chunk: Sequence[_Line], found: _Chunk, latest: Latest) -> None:
+def _compare_groups(client: ManagementClient, chunk: Sequence[_Line], found: _Chunk, latest: Latest | None) -> None:
     groups = ((line, line.sealed) for line in chunk if isinstance(line.sealed, SealedGroup))
-    sealed = [(line, one) for line, one in groups if latest(one.type, one.key, one.uuid)]
+    sealed = [(line, one) for line, one in groups if latest is None or latest(one.type, one.key, one.uuid)]
     keys = sorted({group.key for _, group in sealed if _can_ask(group.key)})
     stand = {
         (str(type_), str(key)): landed_properties(properties)

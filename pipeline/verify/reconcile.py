@@ -74,7 +74,7 @@ class Depth(NamedTuple):
     fields: Fields = "none"
     whole: bool = False
     among_others: bool = False
-    latest: Latest = lambda type_, key, uuid: True
+    latest: Latest | None = None
     ask_all: bool = False
     earlier: Earlier | None = None
 
@@ -120,7 +120,7 @@ def verify(
     marks = {} if depth.whole else provenance_of(plan)
     settled = _settled(directory)
     age = settled_for(directory.ledger)
-    asked = depth._replace(earlier=None, latest=UUIDS.latest)
+    asked = depth._replace(earlier=None, latest=None)
     key = plan.digest, client.base_url, client.project_id, marks, asked, [*settled.items()]
     with Session(directory, *key) as session:
         one = _Verifying(plan, directory, config, client, depth, workers, session, progress, Cells(), settled)
