@@ -25,7 +25,7 @@ LIBRARIES = {
         "click": "cli",
         "httpx": "delivery.http_library",
         "tenacity": "delivery.retry",
-        "sqlite3": "ledger jobs.state jobs.settled_uuids jobs.identity_index jobs.database",
+        "sqlite3": "ledger jobs.state jobs.settled_uuids jobs.identity_index jobs.group_index jobs.database",
         "adbc_driver_manager": "fetch.database",
         "fsspec": "storage",
         "dask": "engines.dask",

@@ -173,6 +173,8 @@ def run(arguments: list[str] | None = None) -> int:
         return _print_error(message, f"{error.hint}, then run the same command again", UnreadableExport.exit_code)
     except OSError as error:
         who, fix = "system", "free disk space or fix the permission"
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            fix = "bring that file back or correct the path"
         if is_remote(str(error.filename or "")):
             who, fix = "store", "check what its credentials may do"
         return _print_error(f"the {who} refused: {error}", f"{fix}, then run the same command again", 2)

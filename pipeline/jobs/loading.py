@@ -358,6 +358,7 @@ _READERS: Mapping[str, Callable[[_Table, str, Path], Any]] = {
     "settings": lambda table, key, folder: table.texts(key),
     "group_types": lambda table, key, folder: tuple(chain.from_iterable(table.values(key, read_names))),
     "max_rejects": lambda table, key, folder: table.value(key, _allowed),
+    "max_already_there": lambda table, key, folder: table.value(key, _allowed),
     "max_unmapped": lambda table, key, folder: table.value(key, _allowed),
 }
 """By the name of an option: how to read it, where its declaration does not describe that."""

@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline.errors import UnsafePlan, UsageError
-from pipeline.jobs.job import Job, state_file, windows_folder
+from pipeline.jobs.job import Job, plan_directory, state_file, windows_folder
 from pipeline.jobs.state import State, plan_counts
-from pipeline.ledger import lock_file, read_totals, unlock, was_ever_applied
+from pipeline.ledger import lock_file, read_summary, read_totals, unlock, was_ever_applied
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.manifest import Plan, load
+from pipeline.plan.sealed.manifest import load
+from pipeline.report.state import read_status
 from pipeline.targets import address_of
 
 
@@ -67,29 +68,43 @@ def _is_lost(job: Job) -> bool:
 
 
 def _rebuild(job: Job, path: Path, belongs: dict[str, str]) -> None:
-    """Record every plan that was sent, in whole or in part. Raises UnsafePlan, BrokenLedger."""
+    """Record every plan that was sent, in whole or in part, in the order in which they were. Raises UnsafePlan,
+    BrokenLedger."""
     new = path.with_name(path.name + ".new")  # an incomplete state must not remain under the final name
     for stale in path.parent.glob(new.name + "*"):
         stale.unlink()
     with closing(State.open(new, belongs)) as state:
-        for window in sorted(windows_folder(job.state).iterdir()):
-            sent = list(_sent_plans(window))
-            for number, directory, plan in sent:
-                planned = datetime.fromtimestamp(int(directory.plan.stat().st_mtime), UTC)
-                started = planned.isoformat().replace("+00:00", "Z")
-                attempt = state.update(state.begin(window.name, number), started=started, **plan_counts(plan))
-                totals = read_totals(directory.ledger)
+        windows = sorted(windows_folder(job.state).iterdir())
+        sent = sorted(one for window in windows for one in _sent_plans(window))
+        last = {window: number for _, _, window, number in sorted(sent, key=lambda one: one[2:])}
+        for _, planned, window, number in sent:
+            directory = plan_directory(job.state, window, number)
+            plan = load(directory)
+            attempt = state.update(state.begin(window, number), started=_utc(planned), **plan_counts(plan))
+            totals = read_totals(directory.ledger)
+            try:
                 if totals.settled + totals.refused == plan.events.made and not totals.in_doubt:
-                    state.record(attempt, plan, directory, job.folder)
-                elif number != sent[-1][0]:
+                    attempt = state.record(attempt, plan, directory, job.folder)
+                    if (verification := read_status(plan, directory).results.verification) is not None:
+                        state.update(attempt, proof="proved" if verification.proved else "differs")
+                elif number != last[window]:
                     state.replace(attempt, directory, "its files changed while it was being sent")
                 else:
                     state.send(attempt)
+            except FileNotFoundError as error:
+                raise UnsafePlan(
+                    f"{error.filename} is missing, so {path}, which is lost, cannot be built again from the plans",
+                    hint=f"restore {windows_folder(job.state)} or {path} from a copy",
+                ) from None
+            if plan.options.until is not None:  # no other cut is made of a window
+                first = min(plan.options.until, int(state.facts().get("first_live", plan.options.until)))
+                state.remember(first_live=str(first))
     new.replace(path)
 
 
-def _sent_plans(window: Path) -> Iterator[tuple[int, Directory, Plan]]:
-    """The plans of a window that were sent, or had nothing to send, by number."""
+def _sent_plans(window: Path) -> Iterator[tuple[str, int, str, int]]:
+    """The plans of a window that were sent, or had nothing to send: (when its sending began, when it was written in ns,
+    window, number)."""
     matches = [(re.fullmatch(r"plan-(\d+)", path.name), path) for path in window.iterdir()]
     for number, path in sorted((int(match[1]), path) for match, path in matches if match):
         directory = Directory(path)
@@ -101,4 +116,9 @@ def _sent_plans(window: Path) -> Iterator[tuple[int, Directory, Plan]]:
                 raise
             continue  # an incomplete plan
         if sent or (plan.ready and not plan.events.made):
-            yield number, directory, plan
+            written, history = directory.plan.stat().st_mtime_ns, read_summary(directory.ledger, most=0).history
+            yield _utc(written) if history is None else history.began, written, window.name, number
+
+
+def _utc(ns: int) -> str:
+    return datetime.fromtimestamp(ns // 10**9, UTC).isoformat().replace("+00:00", "Z")

@@ -6,6 +6,8 @@ next run reads it again; after that it is a difference. The window is done all t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from pipeline.management import ManagementClient
     from pipeline.plan.sealed.manifest import Plan
     from pipeline.report.contents import Project
-    from pipeline.transform.tasks import TransformConfig
 
 LANDING = HOUR
 """How long, in µs, events may take to become visible."""
@@ -52,6 +53,26 @@ def check_ready(request: PreflightRequest) -> list[str]:
     return [f"{check.name}: {check.detail}" for check in preflight.checks if check.level == "warning"]
 
 
+def already_there(
+    request: PreflightRequest, plan: Plan, directory: Directory, *, alone: bool, warn: Callable[[str], None]
+) -> Iterator[str]:
+    """Why a plan that was never sent must not be, because the target has its events already; what could not be asked is
+    a warning. `alone`: nothing of its window was sent, so events that are the same but for the uuid count, too."""
+    from pipeline.preflight.check import registered_checks
+    from pipeline.preflight.checks.already_there import ALREADY_THERE
+    from pipeline.preflight.target import Target
+
+    asked = msgspec.structs.replace(request, options=replace(request.options, events=True))
+    with Target(asked, plan, directory) as target:
+        check = next(one for one in registered_checks() if one.name == ALREADY_THERE)
+        for found in check.results(target):
+            if found.level == "stop" and (alone or found.name == ALREADY_THERE):
+                yield f"{found.detail}; if another plan sent them, name it: `earlier: [DIR]`"
+            elif found.level == "unknown":
+                warn(f"whether the target has events of {directory.name} already: {found.detail}")
+        target.forget_answers()
+
+
 def prove(
     job: Job, state: State, attempt: Attempt, now: int, project_key: Secret, personal_key: Secret, workers: int | None
 ) -> Proof:
@@ -68,14 +89,13 @@ def prove(
     age = now - int(datetime.fromisoformat(attempt.ended or attempt.started).timestamp()) * SECOND
     try:
         plan, _ = open_plan(directory.path)
-        config = transform_config_for(plan, directory)
         address = management_address(job.to, job.checks.api)
         with ManagementClient(address, personal_key, job.checks.project) as client:
             project = find_project(client, project_key)
             if project.known:
                 named = project_of(str((project.record or {}).get("name") or ""), job.to)
                 recent = age < LANDING
-                outcome, detail = _compare(job, state, plan, directory, config, client, workers, named, recent=recent)
+                outcome, detail = _compare(job, state, plan, directory, client, workers, named, recent=recent)
             else:
                 outcome, detail = "pending", project.check.detail
     except (UsageError, UnsafePlan, StalePlan, UnreadableExport) as error:
@@ -84,8 +104,8 @@ def prove(
 
 
 def _compare(
-    job: Job, state: State, plan: Plan, directory: Directory, config: TransformConfig, client: ManagementClient,
-    workers: int | None, project: Project | None, *, recent: bool,
+    job: Job, state: State, plan: Plan, directory: Directory, client: ManagementClient, workers: int | None,
+    project: Project | None, *, recent: bool,
 ) -> tuple[str, str]:  # fmt: skip
     """(outcome, detail) of a window; a final outcome is written to its report, too."""
     from pipeline.report.contents import Results, earlier_verification
@@ -94,9 +114,10 @@ def _compare(
     from pipeline.report.verification_words import by_kind, listed
     from pipeline.verify import Depth, verify
 
+    config = transform_config_for(plan, directory)
     workers = workers_for(workers, config.parts)
     earlier = earlier_verification(directory, plan)
-    depth = Depth(fields=job.verify.fields, among_others=True, latest=state.is_latest, earlier=earlier)  # type: ignore[arg-type]
+    depth = Depth(fields=job.verify.fields, among_others=True, latest=state.groups.is_latest, earlier=earlier)  # type: ignore[arg-type]
     verification = verify(plan, directory, config, client, workers=workers, depth=depth)
     result = verify_result(verification, to=address_of(job.to))
     counts, wrong = result.events, by_kind(result)

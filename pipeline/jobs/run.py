@@ -75,8 +75,7 @@ def run_due_windows(
     project = project_of_keys(request)
     job = at_target(job, project, project_key, hooks.warn)
     with open_state(job, dry_run=options.dry_run) as (state, root):
-        reader = personal_key if read_back else NO_KEY
-        runner = WindowRunner(job, state, root, project_key, options, hooks, reader=reader)
+        runner = WindowRunner(job, state, root, project_key, options, hooks, request)
         proofs: list[Proof] = []
         fatal: BackcastError | None = None
         try:

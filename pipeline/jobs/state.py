@@ -11,7 +11,6 @@ It may be read, also while the job runs: `sqlite3 -readonly state.sqlite 'select
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -21,9 +20,10 @@ from typing import Any
 import msgspec
 
 from pipeline.errors import BrokenLedger, UsageError
-from pipeline.identity.groups import GroupState
 from pipeline.jobs.arrivals import RecordedPart, parts_of
 from pipeline.jobs.database import BUSY_SECONDS, REBUILD, connect, read_only_uri, translated_errors
+from pipeline.jobs.group_index import SCHEMA as GROUP_SCHEMA
+from pipeline.jobs.group_index import StoredGroups
 from pipeline.jobs.identity_index import SCHEMA as IDENTITY_SCHEMA
 from pipeline.jobs.identity_index import StoredIdentities
 from pipeline.jobs.settled_uuids import SCHEMA as SETTLED_SCHEMA
@@ -33,7 +33,6 @@ from pipeline.plan.event_uuids import all_uuids, settled_uuids
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.window_index import WindowIndex
-from pipeline.uuids import SEPARATOR
 
 VERSION = "3"
 EXPORTED_AGAIN = "exported again after it was sent"
@@ -53,7 +52,7 @@ _SCHEMA = (
     " digest text not null, primary key (window, path)) without rowid",
     *SETTLED_SCHEMA,
     *IDENTITY_SCHEMA,
-    "create table groups (owner text primary key, state blob not null) without rowid",
+    *GROUP_SCHEMA,
 )
 
 
@@ -106,9 +105,9 @@ class State:
     def __init__(self, path: Path, database: sqlite3.Connection, schemas: tuple[str, ...] = ("main",)) -> None:
         self.path = path
         self._database = database
-        self._schemas = schemas
         self.settled = SettledIndex(path, database, schemas)
         self.identities = StoredIdentities(path, database, schemas)
+        self.groups = StoredGroups(database, schemas)
 
     # -- opening -------------------------------------------------------------------------------------
 
@@ -132,8 +131,8 @@ class State:
             database.execute("attach ? as earlier", (read_only_uri(path),))
             _check(database, "earlier", path, belongs)
             _prepare(database, scratch, belongs)
-            for table in ("windows", "attempts", "parts", "meta"):
-                database.execute(f"insert or replace into main.{table} select * from earlier.{table}")
+            for table in ("windows", "attempts", "parts"):
+                database.execute(f"insert into main.{table} select * from earlier.{table}")
             return State(path, database, ("main", "earlier"))
 
     def close(self) -> None:
@@ -167,23 +166,6 @@ class State:
     def has_sent(self, window: str) -> bool:
         """Whether the target accepted events of a window."""
         return any(attempt.sent for attempt in _attempts(self._database, "where window = ?", window))
-
-    def group(self, owner: str) -> GroupState | None:
-        """What the windows showed of a group until now."""
-        for schema in self._schemas:
-            for (state,) in self._database.execute(f"select state from {schema}.groups where owner = ?", (owner,)):
-                return msgspec.json.decode(state, type=GroupState)
-        return None
-
-    def is_latest(self, type_: str, key: str, uuid: str) -> bool:
-        """Whether no later update of a group was sent than that with this uuid."""
-        group = self.group(type_ + SEPARATOR + key)
-        return group is None or group.uuid == uuid
-
-    def group_types(self) -> list[str]:
-        """The group types of all windows, in the order in which they were sent."""
-        types: list[str] = json.loads(self.facts().get("group_types", "[]"))
-        return types
 
     def attempt(self, id: int) -> Attempt:
         """One attempt."""
@@ -270,8 +252,6 @@ class State:
         parts = ((attempt.window, *part) for part in parts_of(plan, folder))
         with self.transaction():
             sent = self._settle(attempt, directory, WindowIndex.from_plan(plan, directory), "done", dry_run=dry_run)
-            types = [one.type for one in plan.people.groups.types if one.sent]
-            self._remember({"group_types": json.dumps([*dict.fromkeys((*self.group_types(), *types))])})
             self._database.executemany("insert or replace into parts values (?, ?, ?, ?, ?)", parts)
             self._update(attempt, {"proof": "pending" if read_back and sent else ""})
             self._set_window(attempt.window, "done", "")
@@ -287,7 +267,7 @@ class State:
     def remember(self, **facts: str) -> None:
         """Keep facts about the job."""
         with self.transaction():
-            self._remember(facts)
+            self._database.executemany("insert or replace into meta values (?, ?)", facts.items())
 
     def mark(self, window: str, state: str, detail: str) -> None:
         """Set the state of a window that has no plan."""
@@ -301,16 +281,10 @@ class State:
         totals, batches = read_totals(directory.ledger), read_batches(directory.ledger, "settled")
         self.settled.add(all_uuids(directory) if dry_run else settled_uuids(directory, batches), attempt.id)
         self.identities.add(index)
-        self._database.executemany(
-            "insert or replace into main.groups values (?, ?)",
-            ((group.owner, msgspec.json.encode(group)) for group in index.groups()),
-        )
+        self.groups.add(index)
         counts = {"sent": totals.settled, "refused": totals.refused}
         self._update(attempt, {"state": state, "ended": _now(), **counts})
         return totals.settled
-
-    def _remember(self, facts: dict[str, str]) -> None:
-        self._database.executemany("insert or replace into main.meta values (?, ?)", facts.items())
 
     def _update(self, attempt: Attempt, columns: dict[str, Any]) -> None:
         names = ", ".join(f"{name} = :{name}" for name in columns)

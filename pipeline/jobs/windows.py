@@ -30,6 +30,7 @@ from pipeline.jobs.calendar import Window
 from pipeline.jobs.canary import send_canary
 from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job, plan_directory, windows_folder
+from pipeline.jobs.proof import already_there
 from pipeline.jobs.state import EXPORTED_AGAIN, Attempt, State, plan_counts
 from pipeline.jobs.wording import in_job_words
 from pipeline.ledger import read_totals, was_ever_applied
@@ -39,6 +40,7 @@ from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.series import Series
+from pipeline.preflight.run import PreflightRequest
 from pipeline.rehearsal import rehearse, report_rehearsal
 from pipeline.report.machine import update_report, write_report
 from pipeline.report.rejects import refusal
@@ -60,13 +62,20 @@ _URGENCY: tuple[type[BackcastError], ...] = (UnsafePlan, UnreadableExport, Refus
 class WindowRunner:
     """Processes the windows of one run, with their plans below `root`.
 
-    `runs` is what was done about each; `problems` are the errors of windows that did not end the run. `reader` is the
+    `runs` is what was done about each; `problems` are the errors of windows that did not end the run. `request` has the
     personal key, if any, with which what is sent is compared with what landed (`pipeline.jobs.proof`). `before_sending`
     is called with each plan that is about to be sent. Events from `until` on (µs UTC) are left out.
     """
 
     def __init__(
-        self, job: Job, state: State, root: Path, key: Secret, options: RunOptions, hooks: JobHooks, *, reader: Secret
+        self,
+        job: Job,
+        state: State,
+        root: Path,
+        key: Secret,
+        options: RunOptions,
+        hooks: JobHooks,
+        request: PreflightRequest,
     ) -> None:
         self.job = job
         self.state = state
@@ -76,7 +85,8 @@ class WindowRunner:
         self.hooks = hooks
         self.before_sending: BeforeSending = lambda plan, directory: None
         self.until: int | None = None
-        self.reader = reader
+        self.reader = request.personal_key
+        self.request = request
         self.runs: list[WindowRun] = []
         self.problems: list[BackcastError] = []
 
@@ -110,10 +120,11 @@ class WindowRunner:
             label = window.label
             if label == unfinished:
                 continue
+            noticed = before[label].detail if label in done and before[label].exported_again else ""
             if label in finished:
-                self._look_again(window, before[label].detail if before[label].exported_again else "")
+                self._look_again(window, noticed)
             else:
-                self._process(window, done=label in done)
+                self._process(window, noticed, done=label in done)
 
     def check_interrupted(self) -> None:
         """Raise Interrupted once a person asked for an end."""
@@ -130,7 +141,8 @@ class WindowRunner:
             self._send(attempt, *open_plan(plan_directory(self.root, attempt.window, attempt.number).path))
         return ""
 
-    def _process(self, window: Window, *, done: bool) -> None:
+    def _process(self, window: Window, noticed: str, *, done: bool) -> None:
+        """Plan what is new of a window; `noticed` was reported before of one that is done."""
         label = window.label
         recorded = self.state.parts(label)
         try:
@@ -140,11 +152,11 @@ class WindowRunner:
             return
         self._refresh(label, arrivals)
         if done and arrivals.files and arrivals.replaced and self.job.changed:
-            self._apply_rule(self.job.changed, window, arrivals)
+            self._apply_rule(self.job.changed, window, arrivals, noticed)
         elif arrivals.files:
             self._plan(window, arrivals.files)
         elif done:
-            return
+            self._end_notice(label, noticed)
         elif (arrivals.absent and not recorded) or self.state.was_replaced(label):
             self._miss(label, arrivals.absent or "its changed files are gone")
         else:
@@ -164,8 +176,13 @@ class WindowRunner:
         self._refresh(label, arrivals)
         if arrivals.files:
             self._apply_rule(self.job.changed or "stop", window, arrivals, noticed)
-        elif noticed:
-            self.state.mark(label, "done", "")  # its files are as they were
+        else:
+            self._end_notice(label, noticed)
+
+    def _end_notice(self, label: str, noticed: str) -> None:
+        """The files of a finished window are as they were."""
+        if noticed:
+            self.state.mark(label, "done", "")
 
     def _refresh(self, label: str, arrivals: Arrivals) -> None:
         if arrivals.touched:
@@ -220,9 +237,8 @@ class WindowRunner:
                     self.check_interrupted()  # nothing was sent yet, so the run may end at any row
                     progress(rows, length)
 
-                state = self.state
                 series = Series(
-                    state.settled, state.identities, self.job.most_merges, state.group, state.group_types(), {*files}
+                    self.state.settled, self.state.identities, self.job.most_merges, self.state.groups, {*files}
                 )
                 source = self.job.source.pattern(window.wall, self.job.folder)
                 plan = create_plan([source], directory.path, options, progress=read, series=series)
@@ -239,6 +255,9 @@ class WindowRunner:
             return
         if not (stops or self.options.dry_run or not plan.events.made):
             stops += self._rehearse(plan, directory)
+            if self.reader and not self.state.was_replaced(label):  # of one that was, events are in doubt
+                alone, warn = not self.state.has_sent(label), self.hooks.warn
+                stops += already_there(self.request, plan, directory, alone=alone, warn=warn)
         events = plan.events.phases.get("events", 0)
         if self.job.plan.person_properties == "final" and events:
             # The oldest value would win: a later window never corrects what fill-only wrote.

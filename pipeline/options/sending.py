@@ -42,6 +42,7 @@ class PreflightOptions(Checked):
     max_already_there: str = option(
         "0.1%", "--max-already-there", metavar="N|P%", shown=True,
         help="Maximum events of the plan that the target may have already.",
+        job="gates.max_already_there", job_help="events that the target may have already, such as 0.1%",
     )  # fmt: skip
     allow_already_there: bool = option(
         False, "--allow-already-there", help="Go on although the target has more events of the plan already than that."

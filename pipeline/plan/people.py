@@ -251,7 +251,7 @@ class PeopleBuilder:
         """Write the groups and, after them, `initials`. Returns the groups' seal and the number of `initials`."""
         options, counts = self._options, GroupCounts()
         rows = self._groups.types
-        known = () if self._series is None else self._series.group_types
+        known = () if self._series is None else self._series.groups.types()
         types = choose_types(rows, options.group_types, known)
         with LinesWriter(self._directory.groups) as writer:
             follows = self._series is not None or self._inputs.follows

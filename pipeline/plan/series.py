@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Protocol, TypeVar
@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 
 from pipeline.encoder.updates import SealedLink
-from pipeline.identity.groups import GroupHistory, GroupState
+from pipeline.identity.groups import GroupHistory
 from pipeline.models import Part
 from pipeline.plan.duplicates import Settled
 from pipeline.plan.sealed.directory import Directory, LinesWriter
-from pipeline.plan.window_index import GROUPS, IdentityIndex
+from pipeline.plan.window_index import GROUPS, GroupIndex, IdentityIndex
 
 AT_ONCE = 5_000
 
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=_Sealed)
 
 class Series(msgspec.Struct, frozen=True):
     """The other plans of the series: `settled` are the events they settled, which are left out, `ids` their ids and
-    pairs of ids, and `groups` finds their groups (`GroupHistory`), of `group_types` in the order of their numbers.
+    pairs of ids, and `groups` their groups.
 
     More merges than `max_merges` stop the plan; None withholds all merges. Of the files of an export only the `files`
     are read: the others were before, and decide with them how they are read.
@@ -41,8 +41,7 @@ class Series(msgspec.Struct, frozen=True):
     settled: Settled
     ids: IdentityIndex
     max_merges: int | None
-    groups: Callable[[str], GroupState | None]
-    group_types: Sequence[str]
+    groups: GroupIndex
     files: Collection[str]
 
     def only_new(self, parts: Iterable[Part]) -> Iterator[Part]:
@@ -58,7 +57,7 @@ def group_history(directory: Directory, series: Series | None, files: dict[str, 
         yield None
         return
     with LinesWriter(directory.path / GROUPS) as writer:
-        yield GroupHistory(series.groups, writer.write)
+        yield GroupHistory(series.groups.find, writer.write)
         files[GROUPS] = writer.close()
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -63,6 +63,18 @@ class IdentityIndex(Protocol):
         ...
 
 
+class GroupIndex(Protocol):
+    """The groups of the other plans of a series (`pipeline.jobs.group_index`)."""
+
+    def find(self, owner: str) -> GroupState | None:
+        """A group by its type and key, joined by SEPARATOR."""
+        ...
+
+    def types(self) -> Sequence[str]:
+        """Their types, in the order in which they were sent."""
+        ...
+
+
 def write_window_index(directory: Directory, observed: ObservedPairs, ids: EventIds, files: dict[str, str]) -> None:
     """Write both tables, durably. `files` receives their digests."""
     files[SIGHTINGS] = _write_sightings(directory.path / SIGHTINGS, ids)
@@ -85,7 +97,7 @@ def earlier_pairs(directory: Directory, index: IdentityIndex, *, pending_merges:
 
 
 class WindowIndex(msgspec.Struct, frozen=True):
-    """The tables of a plan, read back. `unfinished`: its rest is never sent.
+    """The tables of a plan, read back. `unfinished`: its rest is never sent. `group_types` are those that it sends.
 
     `pending_merges`: merges of its pairs were held back. `sent_merges`: merges held back before were sent with it.
     """
@@ -94,11 +106,14 @@ class WindowIndex(msgspec.Struct, frozen=True):
     pending_merges: bool = False
     sent_merges: bool = False
     unfinished: bool = False
+    group_types: tuple[str, ...] = ()
 
     @staticmethod
     def from_plan(plan: Plan, directory: Directory) -> WindowIndex:
         """The tables of a plan that was sent to its end."""
-        return WindowIndex(directory, bool(plan.warnings.get("held_link")), bool(plan.events.phases.get("identities")))
+        types = tuple(one.type for one in plan.people.groups.types if one.sent)
+        merges = bool(plan.events.phases.get("identities"))
+        return WindowIndex(directory, bool(plan.warnings.get("held_link")), merges, group_types=types)
 
     @staticmethod
     def from_unfinished_plan(directory: Directory) -> WindowIndex:
