@@ -121,10 +121,10 @@ def job_keys() -> dict[str, str]:
 def _options(kind: type[Checked], table: _Table, folder: Path) -> dict[str, Any]:
     """The options that the file gives, by the names of their fields."""
     inner: dict[str, list[str]] = {}
-    for key, _, _ in _declared(kind):
+    for key in (key for step in STEPS for key, _, _ in _declared(step)):  # several steps may have keys of one table
         outer, dot, name = key.partition(".")
-        if dot:
-            inner.setdefault(outer, []).append(name)
+        if dot and name not in inner.setdefault(outer, []):
+            inner[outer].append(name)
     tables = {
         outer: table.below(outer, (), (*names, *_REFUSED.get(outer, ())))
         for outer, names in inner.items()
@@ -355,6 +355,9 @@ def _merges(table: _Table) -> int | None:
 _READERS: Mapping[str, Callable[[_Table, str, Path], Any]] = {
     "mapping": lambda table, key, folder: table.value(key, lambda text: _mapping(text, folder)),
     "timezone": _timezone,
+    "earlier": lambda table, key, folder: tuple(
+        one if "://" in one else str(folder / one) for one in table.values(key, _filled)
+    ),
     "settings": lambda table, key, folder: table.texts(key),
     "group_types": lambda table, key, folder: tuple(chain.from_iterable(table.values(key, read_names))),
     "max_rejects": lambda table, key, folder: table.value(key, _allowed),

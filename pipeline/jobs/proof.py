@@ -67,7 +67,7 @@ def already_there(
         check = next(one for one in registered_checks() if one.name == ALREADY_THERE)
         for found in check.results(target):
             if found.level == "stop" and (alone or found.name == ALREADY_THERE):
-                yield f"{found.detail}; if another plan sent them, name it: `earlier: [DIR]`"
+                yield f"{found.detail}; name the plan that sent them: `earlier: [DIR]`"
             elif found.level == "unknown":
                 warn(f"whether the target has events of {directory.name} already: {found.detail}")
         target.forget_answers()

@@ -19,6 +19,7 @@ from pipeline.config import Secret
 from pipeline.errors import BackcastError, UsageError
 from pipeline.files import private
 from pipeline.jobs.coverage import at_target, find_first_live, project_of_keys, remember_target
+from pipeline.jobs.earlier import add_earlier
 from pipeline.jobs.functions import functions_off
 from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job
@@ -83,6 +84,7 @@ def run_due_windows(
                 remember_target(state, project, project_key)
             for warning in check_ready(request) if read_back else []:
                 hooks.warn(warning)
+            add_earlier(job, state, options.workers)
             runner.until = find_first_live(job, state, request, now, hooks.warn)
             off = (
                 nullcontext(runner.before_sending)

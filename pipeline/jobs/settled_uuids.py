@@ -57,7 +57,10 @@ class SettledIndex:
         return settled, contents
 
     def add(self, chunks: Iterable[NDArray[np.void]], attempt: int) -> int:
-        """Add SENT records (`pipeline.plan.event_uuids`) inside the caller's transaction. Returns how many were new."""
+        """Add SENT records (`pipeline.plan.event_uuids`) inside the caller's transaction. Returns how many were new.
+
+        `attempt` 0 is a plan from before the job.
+        """
         before = self._database.total_changes
         for chunk in chunks:
             hi, lo = chunk["hi"].astype(np.uint64), chunk["lo"].astype(np.uint64)
@@ -71,9 +74,9 @@ class SettledIndex:
 
 
 def digest_uuids(database: sqlite3.Connection) -> tuple[int, str]:
-    """How many uuids are settled, and the sha256 of their 16 bytes each, in their order."""
+    """How many uuids the job settled, and the sha256 of their 16 bytes each, in their order."""
     digest, count = hashlib.sha256(), 0
-    for (uuid,) in database.execute("select uuid from settled order by uuid"):
+    for (uuid,) in database.execute("select uuid from settled where attempt > 0 order by uuid"):
         digest.update(uuid)
         count += 1
     return count, digest.hexdigest()

@@ -34,7 +34,7 @@ from pipeline.jobs.proof import already_there
 from pipeline.jobs.state import EXPORTED_AGAIN, Attempt, State, plan_counts
 from pipeline.jobs.wording import in_job_words
 from pipeline.ledger import read_totals, was_ever_applied
-from pipeline.options import RehearseOptions, RunOptions
+from pipeline.options import PathText, RehearseOptions, RunOptions
 from pipeline.plan.create import create_plan
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import open_plan
@@ -306,12 +306,12 @@ class WindowRunner:
         else:
             shutil.rmtree(directory.rehearsal, ignore_errors=True)  # its results are in the report
 
-    def _earlier_plans(self) -> list[Path]:
+    def _earlier_plans(self) -> list[PathText]:
         """The plans whose merges a new one must not contradict; none where merges are held back."""
         if self.job.most_merges is None:
             return []
         plans = sorted(windows_folder(self.job.state).glob("*/plan-*"))
-        return [path for path in plans if was_ever_applied(Directory(path).ledger)]
+        return [*(self.job.plan.earlier or ()), *(path for path in plans if was_ever_applied(Directory(path).ledger))]
 
     # -- sending -------------------------------------------------------------------------------------
 

@@ -239,6 +239,7 @@ class PlanOptions(Checked):
         None, "--earlier", many=True, path="folder", exists=False, metavar="DIR",
         help="An earlier plan whose merges are already applied; repeat."
         "  [default: those beside -o for the same target]",
+        job="earlier", job_help="plans of the same target that were sent before: nothing of them is sent again",
     )  # fmt: skip
     replay: PathText | None = option(
         None, "--replay", path="folder", exists=False, metavar="DIR",

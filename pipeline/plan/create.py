@@ -73,7 +73,7 @@ def create_plan(
 
     replay = open_replay(options)
     if replay is not None:
-        options = inherited(options, replay)
+        options = inherited(options, replay.plan, replay.directory)
     _check_options(options)
     target_directory = Directory(directory)
     with staged_plan(target_directory) as work:

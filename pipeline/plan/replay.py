@@ -164,10 +164,10 @@ def _target(plan: Plan, history: Any) -> str:
     return (history.to if history is not None else "") or plan.target or "URL"
 
 
-def inherited(options: PlanOptions, replay: Replay) -> PlanOptions:
+def inherited(options: PlanOptions, plan: Plan, directory: Directory) -> PlanOptions:
     """The options, with those of the earlier plan where none was given: two plans of one export have the same uuids
     where their options are the same. Raises UsageError."""
-    plan, directory, sealed = replay.plan, replay.directory, replay.plan.options
+    sealed = plan.options
     if sealed.identities and options.identities is None:
         raise UsageError(
             f"{directory.name} was planned with --identities, whose file is not part of a plan",

@@ -98,6 +98,46 @@ def test_a_part_of_another_table_is_new_though_its_bytes_are_known(tmp_path: Pat
     assert [Path(file).name for file in arrivals.files] == ["screens.csv"]
 
 
+SHOP = """
+format: backcast.mapping/1
+tool: shop
+title: Names of things stand in a file of their own
+lookup_files:
+  things: {file: "things*", key: /id, value: /name}
+event: {lookup: /thing, table: things}
+distinct_id: /user
+time: {from: /at}
+key: {of: /id, needs: /id}
+"""
+PAGE = (
+    "id,anonymous_id,user_id,timestamp,received_at,url\n{},a,u,2024-01-01 09:00:00,2024-01-01 09:00:01,https://x.y/\n"
+)
+
+
+def test_a_late_part_is_read_with_the_lookup_files_of_its_folder(tmp_path: Path, service: LocalService) -> None:
+    """As a plan of the folder reads it, although these were read before."""
+    (tmp_path / "shop.yaml").write_text(SHOP, "utf-8")
+    job = write_job(tmp_path, service.url, set="", until="2024-01-02", mapping="shop.yaml", lookback="9", timezone="")
+    put(tmp_path, 1, [{"id": 1, "name": "Shoes"}], "things.jsonl")
+    for name in ("sold", "late"):
+        put(tmp_path, 1, [{"id": name, "thing": 1, "user": "u", "at": "2024-01-01T01:00:00Z"}], f"{name}.jsonl")
+        assert outcomes(run(job)) == {"2024-01-01": "done"}
+    assert [one.event for one in service.events()] == ["Shoes", "Shoes"]
+
+
+def test_a_late_part_knows_its_table_by_its_folder(tmp_path: Path, service: LocalService) -> None:
+    folder = tmp_path / "exports/2024/01/01/pages"
+    folder.mkdir(parents=True)
+    source = json.dumps("exports/{date:%Y/%m/%d}/*/*.csv")
+    job = write_job(
+        tmp_path, service.url, set="", until="2024-01-02", mapping="segment-warehouse", source=source, lookback="9"
+    )
+    for name in ("000", "001"):
+        (folder / f"{name}.csv").write_text(PAGE.format(name), "utf-8")
+        assert outcomes(run(job)) == {"2024-01-01": "done"}
+    assert [one.event for one in service.events()] == ["$pageview"] * 2
+
+
 # -- a finished window that is exported again ------------------------------------------------------------------
 
 
@@ -146,10 +186,11 @@ def test_a_job_sends_what_is_new_of_a_changed_export_where_it_says_so(
     assert sent_once(service, [*rows, row(1, 60)])
 
 
-def test_a_job_ignores_a_changed_export_where_it_says_so(tmp_path: Path, service: LocalService) -> None:
+@pytest.mark.parametrize("lookback", ["0", "9"])
+def test_a_job_ignores_a_changed_export_where_it_says_so(tmp_path: Path, service: LocalService, lookback: str) -> None:
     """It says so once, and never reads it."""
     rows = days(tmp_path, 1, 2)
-    job = write_job(tmp_path, service.url, changed="ignore", until="2024-01-03")
+    job = write_job(tmp_path, service.url, changed="ignore", lookback=lookback, until="2024-01-03")
     run(job)
     exported_again(tmp_path)
     done = run(job)

@@ -102,6 +102,23 @@ def test_a_dry_run_of_a_job_that_never_ran_makes_no_folder(tmp_path: Path) -> No
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.parametrize(("zone", "ended"), [("", 4), ("America/New_York", 0)])
+def test_a_row_of_the_evening_is_in_the_window_of_its_calendar(
+    tmp_path: Path, service: LocalService, zone: str, ended: int
+) -> None:
+    """20:30 in New York is the next day in UTC; what a job says of that names keys of its file."""
+    seen = {"time": 1704141000, "distinct_id": "u", "$insert_id": "a", "mp_processing_time_ms": 1704159005000}
+    put(tmp_path, 1, [{"event": "Visited", "properties": seen}])
+    job = write_job(
+        tmp_path, service.url, set="", until="2024-01-02", mapping="mixpanel", timezone="America/New_York", lag="49h",
+        window_timezone=zone,
+    )  # fmt: skip
+    code, said, reported = ran(job)
+    assert code == ended
+    assert not re.findall("--[a-z]", said + reported)
+    assert ("`window_timezone`" in reported) == bool(ended)
+
+
 def test_an_end_that_is_asked_for_comes_at_once_or_between_two_windows(tmp_path: Path, service: LocalService) -> None:
     """Exit 130: planning is given up, a window that is sent is finished; the next run goes on."""
     rows = days(tmp_path, 1)

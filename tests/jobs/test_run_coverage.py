@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import httpx
@@ -13,11 +14,13 @@ from pipeline.errors import UsageError
 from pipeline.jobs.hooks import JobHooks
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
-from tests.support.deliveries import KEY
+from pipeline.options import ApplyOptions, PlanOptions
+from tests.support.deliveries import COLUMNS, KEY
 from tests.support.jobs import (
     KEYS,
     OWN,
     code,
+    copies,
     days,
     identities,
     landed,
@@ -67,8 +70,29 @@ def test_a_job_fills_up_to_the_first_live_event_and_remembers_it(tmp_path: Path,
     receipt = api.write_job_receipt(tmp_path / "state/nightly")
     assert receipt.coverage["first_live"] == "2024-01-02T10:00:05Z"
     assert (receipt.sums.settled, receipt.sums.skipped) == (16, 15)
-    run(write_job(tmp_path, service.url, name="other", until="2024-01-03", live="allow"), personal_key=OWN)
+    said = {"until": "2024-01-03", "live": "allow", "gates": "{max_already_there: 100%}"}
+    run(write_job(tmp_path, service.url, name="other", **said), personal_key=OWN)
     assert landed(service) >= identities(rows[:20])
+
+
+def test_what_a_plan_sent_before_is_never_sent_again(tmp_path: Path, service: LocalService) -> None:
+    """With a personal key the target is asked (`already_there`); with `earlier` the job knows what that plan settled,
+    and which devices came alone in it."""
+    put(tmp_path, 1, [row(1, 1), row(1, 2, distinct_id="", anonymous_id="phone")])
+    settings = COLUMNS | {"anonymous_id": "anonymous_id"}
+    options = PlanOptions(mapping="generic", settings=settings, timezone="UTC", workers=0)
+    api.plan_export(tmp_path / "exports", tmp_path / "plan", options)
+    api.apply_plan(tmp_path / "plan", service.url, ApplyOptions(workers=0), project_key=KEY)
+    said = {"set": json.dumps(settings), "merges": "{up-to: 9}"}
+    done = run(write_job(tmp_path, service.url, until="2024-01-02", **said), personal_key=OWN)
+    assert (code(done), outcomes(done)) == (4, {"2024-01-01": "stopped"})
+    assert "sent them: `earlier: [DIR]`" in str(done.problem)
+    put(tmp_path, 2, [row(2, 3, anonymous_id="phone")])
+    done = run(write_job(tmp_path, service.url, until="2024-01-03", earlier="[plan]", **said), personal_key=OWN)
+    assert (code(done), outcomes(done)) == (0, {"2024-01-01": "done", "2024-01-02": "done"})
+    assert set(copies(service).values()) == {1}
+    assert api.write_job_receipt(tmp_path / "state/nightly").uuids == 1 + 1  # an event and a merge
+    assert {"phone", "person-3"} in [{*one.distinct_ids} for one in service.persons()]
 
 
 def test_windows_that_were_filled_before_live_events_were_known_are_named(

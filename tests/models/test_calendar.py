@@ -1,7 +1,7 @@
 """Random schedules of a job against the model of its calendar: late files, holds, kills, a lost state."""
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -107,6 +107,72 @@ def play(title: str, job: Calendar, nights: list[Night], has: Collection[str] = 
             compare(where, service, job.target, once=ends not in AT)
             for state in (folder / "state/nightly").glob("state.sqlite*") if lost else ():
                 state.unlink()
+
+
+def event(key: str, day: int, hour: int, user: str = "", device: str = "", name: str = "Seen") -> Row:
+    """An event with a value of its own."""
+    at = day * DAY + hour * HOUR
+    return Row("event", key, at, at + 1, user, device, name, values=(("value", at),))
+
+
+def group(key: str, day: int, hour: int, plan: str, kind: str = "company") -> Row:
+    """What a group is from a moment on."""
+    at = day * DAY + hour * HOUR
+    return Row("group", key, at, at + 1, "u0", group=(kind, "g0"), values=(("plan", plan),))
+
+
+def job(
+    *windows: Rows, late: Mapping[int, tuple[int, Rows]] = {}, holds: str = "", lost: str = ""
+) -> tuple[Calendar, list[Night]]:
+    """A night for each window; `late` are files by the night of their coming, with their window. `holds` and `lost`
+    have a letter for each night on which merges are held (h), or after which the state is lost (x)."""
+    nights: list[Night] = []
+    files: dict[int, dict[str, Rows]] = {}
+    for number in range(max(len(windows), *(night + 1 for night in late), 0)):
+        arrived = [(number, windows[number])] if number < len(windows) else []
+        for window, rows in (*arrived, *([late[number]] if number in late else [])):
+            if rows:
+                files.setdefault(window, {})[f"{number}.jsonl"] = rows
+        now = min(number + 1, len(windows)) * DAY + LAG
+        export = {window: {**parts} for window, parts in files.items()}
+        nights.append((now, export, holds[number : number + 1] != "h", "", lost[number : number + 1] == "x"))
+    return Calendar(len(windows), 9), nights
+
+
+PAIR, ALONE, OTHER = event("k1", 0, 1, "u0", "d0"), event("k2", 1, 1, "", "d0"), event("k3", 2, 1, "u1")
+AGAIN = replace(PAIR, at=PAIR.at + HOUR, values=(("value", 1),))
+OLD, NEW, LATER = group("k4", 0, 1, "a"), group("k5", 0, 9, "b"), group("k6", 1, 1, "b")
+SIX = [group(f"k{number}", number // 3, number, "a", f"type{number}") for number in range(6)]
+SENT = (event("k8", 1, 2, "u2", "d2"), event("k9", 1, 1, "", "d2"))
+SCHEDULES = {
+    "held, of a pair that came when nothing was held": job((PAIR,), (ALONE,), (OTHER,), holds=" h "),
+    "held in an older window than what was sent, and lost": job(
+        (),
+        SENT,
+        (),
+        (replace(OTHER, at=3 * DAY),),
+        late={2: (0, (PAIR, replace(ALONE, at=0)))},
+        holds="  h",
+        lost="  x",
+    ),
+    "a group's value that returns": job((OLD,), (LATER,), (group("k7", 2, 1, "a"),), lost=" x"),
+    "a late file with an older value of a group": job((NEW,), late={1: (0, (OLD,))}),
+    "an older window with an older value of a group": job((), (LATER,), late={2: (0, (OLD,))}, lost=" x"),
+    "a sixth group type": job(tuple(SIX[:3]), tuple(SIX[3:])),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule(name: str) -> None:
+    play(name, *SCHEDULES[name])
+
+
+@pytest.mark.slow
+def test_a_group_that_changed_is_read_back() -> None:
+    """Of two windows that one night sends."""
+    found, nights = job((OLD, PAIR), (LATER, ALONE))
+    play("read back", found, nights[-1:], {"reads"})
 
 
 @pytest.mark.slow
