@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from os import fspath
 from pathlib import Path
 from typing import NamedTuple
@@ -38,13 +39,14 @@ class Arrivals(NamedTuple):
     """The new or changed files of a window. `absent` says why there is no file at all, "" where there are some.
 
     `replaced` are recorded parts that are gone, or have another content now; `touched` those that have the same content
-    under the same name, with another time.
+    under the same name, with another time. `content` is a digest of what is new of a window that was recorded before.
     """
 
     files: tuple[str, ...] = ()
     absent: str = ""
     replaced: tuple[str, ...] = ()
     touched: tuple[RecordedPart, ...] = ()
+    content: str = ""
 
 
 def may_have_changed(job: Job, window: Window, recorded: Mapping[str, RecordedPart]) -> bool:
@@ -99,6 +101,7 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
 
     found: set[str] = set()
     touched = []
+    content = sha256()
 
     def is_new(part: Part) -> bool:
         name = name_of(part.file, part.member, job.folder)
@@ -112,10 +115,14 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
         if before is not None and before.digest == digest:
             found.add(name)
             touched.append(RecordedPart(name, part.bytes, part.mtime_ns, digest))
-        return (digest, table_in_path(names_in(part), tables)) not in digests
+        if (digest, table_in_path(names_in(part), tables)) in digests:
+            return False
+        content.update(f"{name} {digest}\n".encode())
+        return True
 
     files = tuple(dict.fromkeys(part.file for part in source.parts if is_new(part)))
-    return Arrivals(files, replaced=tuple(name for name in recorded if name not in found), touched=tuple(touched))
+    replaced = tuple(name for name in recorded if name not in found)
+    return Arrivals(files, replaced=replaced, touched=tuple(touched), content=content.hexdigest())
 
 
 def parts_of(plan: Plan, folder: Path) -> Iterator[RecordedPart]:

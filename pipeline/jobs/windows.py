@@ -199,8 +199,9 @@ class WindowRunner:
             if rule == "send-new":
                 gone = [name for name in arrivals.replaced if not is_there(name, self.job.folder)]
                 self.state.forget(window.label, gone)
-        elif noticed != (ignored := f"{detail}; ignored"):
-            self._mark(window.label, "done", ignored)
+        elif not noticed or self.state.facts().get(f"ignored {window.label}") != arrivals.content:
+            self.state.remember(**{f"ignored {window.label}": arrivals.content})
+            self._mark(window.label, "done", f"{detail}; ignored")
 
     def _miss(self, label: str, why: str) -> None:
         """No file is at the window's path."""

@@ -84,6 +84,8 @@ class Calendar:
     target: Target = field(default_factory=Target)
     read: dict[int, dict[str, Rows]] = field(default_factory=dict)
     """The windows that are done, and their files as they were read."""
+    told: dict[int, dict[str, Rows]] = field(default_factory=dict)
+    """Files of done windows that were ignored; known until `state.sqlite` is lost, since no plan has them."""
     owed: set[int] = field(default_factory=set)
     """Done windows of which a late file was stopped: the next run plans it again (jobs.md, A check stops a window)."""
 
@@ -95,6 +97,7 @@ class Calendar:
         for window in range(min(self.windows, (now - LAG) // DAY)):
             files, known = export.get(window, {}), self.read.get(window)
             new = {name: rows for name, rows in sorted(files.items()) if rows not in (known or {}).values()}
+            untold = {name: rows for name, rows in new.items() if self.told.get(window, {}).get(name) != rows}
             rows = tuple(one for part in new.values() for one in part)
             # Files come late within the lookback. A change of older windows, and of files that were read where the job
             # says so, is not expected (jobs.md, Exported again).
@@ -109,7 +112,9 @@ class Calendar:
                 self.owed.discard(window)
                 continue
             elif odd and self.changed == "ignore":
-                outcomes[window] = "ignored"
+                outcomes |= {window: "ignored"} if untold else {}
+                self.told.setdefault(window, {}).update(new)
+                continue
             elif odd and self.changed != "send-new":
                 outcomes[window] = "stopped"
                 continue
