@@ -19,7 +19,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from pipeline.uuids import SEPARATOR
-from pipeline.validator.placeholder_ids import is_placeholder
+from pipeline.validator.placeholder_ids import is_person_less, is_placeholder, trimmed
 from pipeline.validator.rules import MAX_ID
 
 if TYPE_CHECKING:
@@ -43,21 +43,25 @@ def hashes(ids: Iterable[str], seed: int = 0) -> NDArray[np.uint64]:
     return np.fromiter((short(one.encode(), seed) for one in ids), np.uint64)
 
 
-def flags_of(ids: Sequence[str]) -> list[int]:
-    """The flags of each id, added up."""
+def flags_of(ids: Sequence[str], per_event: bool = False) -> list[int]:
+    """The flags of each id, added up. `per_event`: by the rules of the per-event endpoint too."""
     return [
-        (PLACEHOLDER if is_placeholder(one) else 0)
-        | (LONG if len(one) > MAX_ID or "\0" in one else 0)
+        (PLACEHOLDER if is_placeholder(one) or (per_event and is_person_less(one)) else 0)
+        | (LONG if len(one) > MAX_ID or "\0" in one or (per_event and _changed_per_event(one)) else 0)
         | (EMAIL if "@" in one and _EMAIL.fullmatch(one.strip()) else 0)
         | (NUMBER if one.startswith(SEPARATOR) else 0)
         for one in ids
     ]
 
 
+def _changed_per_event(one: str) -> bool:
+    return one != trimmed(one) or (not one.isascii() and len(one.encode()) > MAX_ID)
+
+
 class Numbering:
     """The ids of table `pairs`. `hashed[n]` is the seedless hash of id n, `flags[n]` its flags."""
 
-    def __init__(self, database: Database, directory: Path) -> None:
+    def __init__(self, database: Database, directory: Path, per_event: bool = False) -> None:
         self._files = [directory / f"ids.{name}" for name in ("text", "ends", "hashed", "order", "seeded")]
         self._seed = 0
         parts: list[NDArray[np.uint64]] = []
@@ -66,7 +70,7 @@ class Numbering:
         with self._files[0].open("wb") as text, self._files[1].open("wb") as ends:
             for ids in _all_ids(database):
                 parts.append(hashes(ids))
-                flags.append(np.array(flags_of(ids), np.uint8))
+                flags.append(np.array(flags_of(ids, per_event), np.uint8))
                 encoded = [one.encode() for one in ids]
                 text.write(b"".join(encoded))
                 upto = np.cumsum(np.fromiter(map(len, encoded), np.int64)) + end

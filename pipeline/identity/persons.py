@@ -28,7 +28,7 @@ from pipeline.identity.last_values import LastValues, applied
 from pipeline.identity.property_updates import SHOWN, SHOWN_ONCE
 from pipeline.identity.settings import ProfilePolicy
 from pipeline.uuids import SEPARATOR, Hasher
-from pipeline.validator.placeholder_ids import is_placeholder
+from pipeline.validator.placeholder_ids import is_person_less, is_placeholder
 from pipeline.validator.rules import MAX_ID
 
 _AT_ONCE = 500
@@ -76,14 +76,16 @@ def final_persons(
     *,
     wanted: Wanted | None = None,
     removes: bool = False,
+    per_event: bool = False,
 ) -> Iterator[SealedPerson]:
     """One record per person with properties, sorted by id. `counts` is filled on the way.
 
     `finals` are the last values of each person, sorted (`pipeline.identity.last_values`). With `removes`, what
     `overwrite` finds removed at the end is removed from a live profile, too (`$unset`), which the contract does not
-    know, and so is what events write meanwhile; otherwise it is counted and not sent.
+    know, and so is what events write meanwhile; otherwise it is counted and not sent. `per_event`: ids that the
+    per-event endpoint takes for placeholders get no profile either.
     """
-    return _sealed("person", SealedPerson, _written(finals, policy, counts, wanted, removes), hasher)
+    return _sealed("person", SealedPerson, _written(finals, policy, counts, wanted, removes, per_event), hasher)
 
 
 def initial_persons(
@@ -93,10 +95,11 @@ def initial_persons(
     counts: PersonCounts,
     *,
     wanted: Wanted | None = None,
+    per_event: bool = False,
 ) -> Iterator[SealedInitial]:
     """One record per person for whom its events would set something once, by id, dated when the first of them does."""
     shown = (final for final in finals if final.shown)
-    return _sealed("initial", SealedInitial, _written_first(shown, policy, counts, wanted), hasher)
+    return _sealed("initial", SealedInitial, _written_first(shown, policy, counts, wanted, per_event), hasher)
 
 
 class _Written(NamedTuple):
@@ -116,10 +119,11 @@ def _written(
     counts: PersonCounts,
     wanted: Wanted | None,
     removes: bool,
+    per_event: bool,
 ) -> Iterator[_Written]:
     removes_all = removes and policy.name == "overwrite"
     while some := list(islice(finals, _AT_ONCE)):
-        for final, code in zip(some, _skip_codes([final.owner for final in some], wanted), strict=True):
+        for final, code in zip(some, _skip_codes([final.owner for final in some], wanted, per_event), strict=True):
             if code:
                 if final.set or final.set_once or final.unset:
                     counts.left_out[code] += 1
@@ -152,10 +156,10 @@ def _written(
 
 
 def _written_first(
-    finals: Iterator[LastValues], policy: ProfilePolicy, counts: PersonCounts, wanted: Wanted | None
+    finals: Iterator[LastValues], policy: ProfilePolicy, counts: PersonCounts, wanted: Wanted | None, per_event: bool
 ) -> Iterator[_Written]:
     while some := list(islice(finals, _AT_ONCE)):
-        for final, code in zip(some, _skip_codes([final.owner for final in some], wanted), strict=True):
+        for final, code in zip(some, _skip_codes([final.owner for final in some], wanted, per_event), strict=True):
             first = _shown(final, policy)[1]
             if first and not code:
                 counts.initials += len(first)
@@ -163,10 +167,14 @@ def _written_first(
                 yield _Written(final.owner, time, EMPTY_OBJECT, encode_object(first))
 
 
-def _skip_codes(owners: list[str], wanted: Wanted | None) -> list[str]:
+def _skip_codes(owners: list[str], wanted: Wanted | None, per_event: bool) -> list[str]:
     """Why each of them gets no profile; "" for those that do."""
     codes = [
-        "junk_person" if is_placeholder(owner) else "long_person" if len(owner) > MAX_ID or "\0" in owner else ""
+        "junk_person"
+        if is_placeholder(owner) or (per_event and is_person_less(owner))
+        else "long_person"
+        if len(owner) > MAX_ID or "\0" in owner
+        else ""
         for owner in owners
     ]
     if wanted is None:

@@ -26,17 +26,19 @@ def resolve(
     *,
     most: int = MAX_IDS_PER_PERSON,
     earlier: Iterable[EarlierLink] = (),
+    per_event: bool = False,
 ) -> Identities:
     """Decide on every pair. The result has to be closed after use.
 
     `find_activity` returns what the events of ids show, given the hashes of ids and the order that sorts them
     (`pipeline.identity.event_ids.find_activity`). `most` is --max-ids-per-person. `earlier` are the links that earlier
     plans for the same target sealed: a pair that is settled is not sent or dated again, one in doubt keeps its date,
-    and an id that absorbed others stays the canonical one.
+    and an id that absorbed others stays the canonical one. `per_event`: what the per-event endpoint never merges is
+    refused too.
     """
     in_doubt = _add_earlier(observed, earlier)
     observed.aggregate()
-    numbering = Numbering(observed.database, scratch)
+    numbering = Numbering(observed.database, scratch, per_event)
     table = scratch / "pairs.arrow"
     size = observed.move_to(table)
     release_memory()

@@ -214,7 +214,10 @@ class PeopleBuilder:
         from pipeline.identity.resolve import resolve
 
         most, earlier = self._options.max_ids_per_person, self._inputs.earlier
-        return resolve(self._observed, activity_of, self._directory.scratch, most=most, earlier=earlier)
+        return resolve(
+            self._observed, activity_of, self._directory.scratch,
+            most=most, earlier=earlier, per_event=self._rules.per_event,
+        )  # fmt: skip
 
     # -- one table each ------------------------------------------------------------------------------
 
@@ -240,7 +243,9 @@ class PeopleBuilder:
                 self._persons.add(updates)
         finals = self._persons.last_values(identities.owners if identities.moves else None)
         policy = parse_policy(self._options.profile_policy)
-        initials = initial_persons(finals, policy, self._mapper.hasher, counts, wanted=self._wanted())
+        initials = initial_persons(
+            finals, policy, self._mapper.hasher, counts, wanted=self._wanted(), per_event=self._rules.per_event
+        )
         return fitting(
             initials, encode_profile, counts.left_out, "large_person", self._encoder, self._options, self._rules
         )

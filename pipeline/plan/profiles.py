@@ -64,7 +64,7 @@ def profiles_of(
     """The profile updates that are sent, under the plan's policy. `counts` is filled on the way."""
     persons = final_persons(
         finals, parse_policy(options.profile_policy), mapper.hasher, counts,
-        wanted=wanted, removes=options.dialect == "posthog",
+        wanted=wanted, removes=options.dialect == "posthog", per_event=rules.per_event,
     )  # fmt: skip
     return fitting(persons, encode_profile, counts.left_out, "large_person", encoder, options, rules)
 

@@ -24,6 +24,7 @@ _ANY_CASE = (
 _EXACT = ("[object Object]", "NaN", "None", "none", "null", "0", "undefined")
 _DEVICE = "$device:"
 _NIL_UUID = "00000000-0000-0000-0000-000000000000"
+_BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
 def _quoted(words: tuple[str, ...]) -> frozenset[str]:
@@ -39,6 +40,22 @@ _SPELLINGS.update(dict.fromkeys(_quoted(_ANY_CASE), _ALWAYS))
 SPELLINGS = frozenset(_SPELLINGS)
 """The words in small letters, quoted and not: an ASCII id that begins with a letter or a digit is no placeholder unless
 it is one of these in some case."""
+
+PERSON_LESS = frozenset(word.lower() for word in (*_ANY_CASE, *_EXACT, _NIL_UUID)) | {
+    "anonymous-user", "backend", "nan", "system", "user"
+}  # fmt: skip
+"""The ids, in small letters, of which the per-event endpoint takes events without a person
+(docs/know/service.md#per-event-endpoint)."""
+
+
+def is_person_less(text: str) -> bool:
+    """Whether the per-event endpoint takes events of this id without a person, whatever its case."""
+    return len(text) < 50 and trimmed(text).lower() in PERSON_LESS
+
+
+def trimmed(text: str) -> str:
+    """An id as the per-event endpoint stores it."""
+    return text.strip(_BLANKS)
 
 
 def is_placeholder(text: str) -> bool:

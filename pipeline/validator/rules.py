@@ -21,6 +21,7 @@ import msgspec
 from pipeline.models import GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
 from pipeline.timestamps import format_utc
+from pipeline.validator.placeholder_ids import PERSON_LESS, is_person_less, trimmed  # noqa: F401 (the fast test names PERSON_LESS)
 
 MAX_NAME = 200
 MAX_ID = 200
@@ -45,7 +46,8 @@ class ValidationContext(msgspec.Struct, frozen=True):
 
     `as_of` is the plan's instant, `newest` the latest event time that may be sent; the window is [`since`, `until`).
     `event_bytes` is the limit of an encoded event, which may still grow by `room` bytes. `excluded` are distinct_ids of
-    people who asked to be forgotten.
+    people who asked to be forgotten. `per_event`: the plan may be sent to the per-event endpoint, which has rules of
+    its own (docs/know/service.md#per-event-endpoint).
     """
 
     as_of: int
@@ -55,6 +57,7 @@ class ValidationContext(msgspec.Struct, frozen=True):
     event_bytes: int = Limits().event_bytes
     excluded: frozenset[str] = frozenset()
     room: int = 0
+    per_event: bool = False
 
     @property
     def leave_out(self) -> bool:
@@ -76,6 +79,7 @@ class ValidationContext(msgspec.Struct, frozen=True):
             event_bytes=limits.event_bytes,
             excluded=excluded,
             room=NO_PROFILE_BYTES if options.persons == "identified" else 0,
+            per_event=options.dialect == "posthog",
         )
 
 
@@ -112,7 +116,11 @@ RULES: list[Rule] = []
 _NAME = "True"
 """The rule looks at the event's name alone: the fast test is used only for names of which an event passed every rule,
 those of the level `warning` included."""
-_ID = f"distinct_id and len(distinct_id) <= {MAX_ID} and distinct_id[0] > ' ' and distinct_id.isprintable()"
+_ID = (
+    f"distinct_id and len(distinct_id) <= {MAX_ID} and distinct_id[0] > ' ' < distinct_id[-1]"
+    f" and distinct_id.isprintable() and (distinct_id.isascii() or len(distinct_id) <= {MAX_ID // 4})"
+    " and distinct_id.lower() not in PERSON_LESS"
+)
 _TIME = f"time.__class__ is int and {OLD} <= time <= newest"
 
 
@@ -135,7 +143,9 @@ def missing_event(draft: UnvalidatedEvent, context: ValidationContext) -> str | 
 def long_event(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
     """The service cuts a name to 200 UTF-16 units."""
     length = len((draft.event or "").encode("utf-16-le", "surrogatepass")) // 2
-    return f"the event name has {length} characters; the limit is {MAX_NAME}" if length > MAX_NAME else None
+    if length > MAX_NAME:
+        return f"the event name has {length} characters; the limit is {MAX_NAME}"
+    return _too_many_bytes("event name", draft.event, context)
 
 
 @rule("junk_distinct_id", REJECT, "every id of the row is a placeholder such as null or anonymous", fast=_ID)
@@ -154,7 +164,9 @@ def missing_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> 
 def long_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
     """The service cuts an id to 200 characters."""
     length = len(draft.distinct_id or "")
-    return f"the distinct_id has {length} characters; the limit is {MAX_ID}" if length > MAX_ID else None
+    if length > MAX_ID:
+        return f"the distinct_id has {length} characters; the limit is {MAX_ID}"
+    return _too_many_bytes("distinct_id", draft.distinct_id, context)
 
 
 @rule("bad_value", REJECT, "a value is not of the kind that the mapping expects, or cannot be sent as JSON", fast=_ID)
@@ -198,6 +210,29 @@ def recent_timestamp(draft: UnvalidatedEvent, context: ValidationContext) -> str
 def old_timestamp(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
     if isinstance(draft.time, int) and draft.time < OLD:
         return f"{format_utc(draft.time)}; is it 0, or seconds and milliseconds mistaken for each other?"
+    return None
+
+
+@rule("padded_id", WARNING, "an id with blanks around it, which the per-event endpoint removes", fast=_ID)
+def padded_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    distinct_id = draft.distinct_id or ""
+    if context.per_event and distinct_id != trimmed(distinct_id):
+        return f"{distinct_id[:60]!r} becomes the same person as {trimmed(distinct_id)[:60]!r}, and no merge names it"
+    return None
+
+
+@rule("person_less_id", WARNING, "the per-event endpoint takes events of this id without a person", fast=_ID)
+def person_less_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    if context.per_event and is_person_less(draft.distinct_id or ""):
+        return f"{draft.distinct_id!r} is a placeholder there: no merge, no profile"
+    return None
+
+
+def _too_many_bytes(what: str, text: str | None, context: ValidationContext) -> str | None:
+    """The per-event endpoint drops what has more than 200 bytes in UTF-8."""
+    length = len((text or "").encode("utf-8", "surrogatepass"))
+    if context.per_event and length > MAX_ID:
+        return f"the {what} has {length} bytes; the limit of the per-event endpoint is {MAX_ID}"
     return None
 
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.identity.promotion import INITIAL, PROMOTED
+from pipeline.validator.placeholder_ids import is_person_less
 
 _SERVICE = "docs/know/service.md"
 
@@ -46,6 +47,9 @@ SENT_AT = _known("sent_at", "the time of sending is stored as $sent_at", "ids-an
 NO_SKEW = _known(
     "no_skew_correction", "the per-event endpoint stores the option as $ignore_sent_at", "per-event-endpoint"
 )
+NO_PERSON = _known(
+    "no_person", "the per-event endpoint takes events of a placeholder id without a person", "per-event-endpoint"
+)
 PROMOTION = _known("promoted", "the service adds properties to $set and $set_once by itself", "persons")
 NO_PROFILE = _known("no_profile", "$set, $set_once and $unset are removed from events without a profile", "persons")
 GROUP_NUMBER = _known("group_number", "the groups of an event are stored once more as $group_0 to $group_4", "groups")
@@ -66,7 +70,7 @@ _GROUP_NUMBER = re.compile(r"\$group_[0-4]")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SETS = ("$set", "$set_once")
-_ABSENT, _TRUE = Raw(b""), Raw(b"true")
+_ABSENT, _TRUE, _FALSE = Raw(b""), Raw(b"true"), Raw(b"false")
 
 
 def landed_properties(text: object) -> dict[str, Raw] | None:
@@ -142,13 +146,20 @@ def _added(name: str, sent: Mapping[str, Raw], value: Raw) -> str | None:
         return SENT_AT
     if name == "$ignore_sent_at" and value == _TRUE:
         return NO_SKEW
+    if name == "$process_person_profile" and value == _FALSE and _is_person_less(sent):
+        return NO_PERSON
     return GROUP_NUMBER if "$groups" in sent and _GROUP_NUMBER.fullmatch(name) else None
+
+
+def _is_person_less(sent: Mapping[str, Raw]) -> bool:
+    distinct_id = _decoded(sent["distinct_id"]) if "distinct_id" in sent else None
+    return isinstance(distinct_id, str) and is_person_less(distinct_id)
 
 
 def _removed(name: str, sent: Mapping[str, Raw]) -> str | None:
     if name == "distinct_id":
         return OWN_COLUMN
-    without = sent.get("$process_person_profile") == Raw(b"false")
+    without = sent.get("$process_person_profile") == _FALSE or _is_person_less(sent)
     return NO_PROFILE if without and name in (*_SETS, "$unset") else None
 
 

@@ -15,9 +15,9 @@ import pytest
 import pipeline
 from pipeline.options import PlanOptions
 from tests.models.people import TOOLS, People, people, values
-from tests.models.target import Target
+from tests.models.target import Target, person_less_per_event
 from tests.support.deliveries import run
-from tests.support.people import AS_OF, JANUARY
+from tests.support.people import AS_OF, JANUARY, write
 from tests.support.rehearsal import Room, fresh
 
 pytestmark = pytest.mark.slow
@@ -368,3 +368,18 @@ def test_files() -> None:
 def test_promoted(name: str) -> None:
     """The tool's own first touch wins, and explicit values have their time."""
     compare(*PROMOTED[name], final=True, profile_policy="overwrite")
+
+
+@pytest.mark.parametrize("name", ["system", "NULL", "Nan", "anonymous-user", "u7 ", "é" * 120])
+def test_the_other_endpoint(name: str, tmp_path: Path) -> None:
+    """A plan for the per-event endpoint plans no merge that cannot happen there, nor what is dropped there."""
+    rows = [generic(1, None, "d")[1], generic(2, name, "d")[1], generic(3, name.strip(), None)[1]]
+    options = PlanOptions(mapping="generic", dialect="posthog", as_of=AS_OF, workers=0, settings=SETTINGS)
+    plan = pipeline.plan_export(write(tmp_path / "export", rows), tmp_path / "plan", options)
+    if not plan.ready:
+        return  # that it stops is right as well
+    room = fresh(per_event="on")
+    outcome = run(tmp_path / "plan", room.url, key=room.key())
+    assert outcome.counts.refused == 0
+    assert plan.events.phases["identities"] == 0 or not person_less_per_event(name)
+    assert name == name.strip() or plan.warnings, "two ids become one person without a word"

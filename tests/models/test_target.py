@@ -129,7 +129,7 @@ def check(seed: int) -> None:
     compare(history(chance), seed % 3 == 2, seed % 2 == 1)
 
 
-@pytest.mark.parametrize("seed", [*range(0, 30, 3), *range(1, 30, 3), 5])
+@pytest.mark.parametrize("seed", range(30))
 def test_histories(seed: int) -> None:
     """Persons, groups, types and refusals of a random history are the model's."""
     check(seed)

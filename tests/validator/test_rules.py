@@ -114,8 +114,14 @@ def test_every_rule_has_a_code_of_its_own_or_says_bad_value() -> None:
     assert [rule.code for rule in RULES] == [
         "missing_event", "long_event", "junk_distinct_id", "missing_distinct_id", "long_distinct_id",
         "bad_value", "missing_timestamp", "bad_timestamp", "ancient_timestamp", "future_timestamp",
-        "recent_timestamp", "old_timestamp",
+        "recent_timestamp", "old_timestamp", "padded_id", "person_less_id",
     ]  # fmt: skip
+    codes = [
+        code_of({name: "é" * 101}, dialect=form)
+        for name in ("event", "distinct_id")
+        for form in ("contract", "posthog")
+    ]
+    assert codes == ["", "long_event", "", "long_distinct_id"]
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,8 @@ def _judge(
     if text[:1] != b"{":
         raise _Dropped("malformed_event_properties")
     options = _options(event.options)
+    if distinct_id.lower() in ILLEGAL_IDS:
+        options["process_person_profile"] = False
     now = events.created_at
     if not options.get("disable_skew_correction"):
         instant -= sent_at - now
