@@ -1,14 +1,17 @@
-"""How far a clock stands from UTC, measured month by month from rows that also tell their true receive time.
+"""How far a clock stands from UTC, measured day by day from rows that also tell their true receive time.
 
 A tool that writes local clock readings as if they were UTC gives itself away: clock minus receive time is the
-zone's offset, less some seconds of latency (docs/know/exports.md#mixpanel-time-zone). The most frequent difference of a
-month is what the zone had; late mobile rows and wrong clocks are only tails. A survey shows it, a plan holds a zone
-against it.
+zone's offset, less some seconds of latency (docs/know/exports.md#mixpanel-time-zone). The most frequent difference is
+what the zone had; late mobile rows and wrong clocks are only tails. A survey shows it by month, a plan holds a zone
+against it by day.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +23,13 @@ QUARTER = 900_000_000
 """Offsets are told apart to a quarter of an hour, in µs."""
 LATENCY = 30_000_000
 """Rows arrive some seconds after they happen: so much is added before rounding, in µs."""
+WEST, EAST = -12 * 3600, 14 * 3600
+"""No zone is further from UTC, in seconds: a greater distance is a row that arrived late, not an offset."""
 ENOUGH = 3
 """A month in which fewer rows agree proves and contradicts nothing."""
+
+
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 class MonthOffset(NamedTuple):
@@ -34,12 +42,15 @@ class MonthOffset(NamedTuple):
 
 
 def count_offsets(walls: NDArray[np.int64], received: NDArray[np.int64]) -> Counter[tuple[int, int]]:
-    """Count (month since 1970, offset in seconds) over clock readings and the receive times beside them, µs UTC."""
+    """Count (day since 1970, offset in seconds) over clock readings and the receive times beside them, µs UTC.
+
+    What is beyond the offsets of zones is counted as one distance, so that there are few.
+    """
     quarters = (walls - received + LATENCY + QUARTER // 2) // QUARTER
-    months = (walls // DAY).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    quarters = np.clip(quarters, WEST // 900 - 1, EAST // 900 + 1)
     low = quarters.min(initial=0)
     span = quarters.max(initial=0) - low + 1
-    found, counts = np.unique(months * span + (quarters - low), return_counts=True)
+    found, counts = np.unique(walls // DAY * span + (quarters - low), return_counts=True)
     return Counter(
         {
             (both // int(span), (both % int(span) + int(low)) * 900): n
@@ -48,18 +59,35 @@ def count_offsets(walls: NDArray[np.int64], received: NDArray[np.int64]) -> Coun
     )
 
 
+def by_day(evidence: Counter[tuple[int, int]]) -> Iterator[tuple[int, Counter[int]]]:
+    """Each day in order, and how many of its rows show each offset."""
+    for day, offsets in groupby(sorted(evidence.items()), key=lambda item: item[0][0]):
+        yield day, Counter({offset: count for (_, offset), count in offsets})
+
+
+def is_possible(offset: int) -> bool:
+    """Whether a zone may be so many seconds from UTC."""
+    return WEST <= offset <= EAST
+
+
 def most_frequent(evidence: Counter[tuple[int, int]]) -> list[MonthOffset]:
     """The offset that each month shows, in order; months with fewer than ENOUGH rows of one offset are left out."""
     by_month: dict[int, Counter[int]] = {}
-    for (month, offset), count in evidence.items():
-        by_month.setdefault(month, Counter())[offset] += count
+    for (day, offset), count in evidence.items():
+        by_month.setdefault(month_of(day), Counter())[offset] += count
     months = []
     for month, offsets in sorted(by_month.items()):
         # Equal counts: the greater offset, since latency only ever makes it smaller.
-        count, offset = max((count, offset) for offset, count in offsets.items())
+        count, offset = max(((count, one) for one, count in offsets.items() if is_possible(one)), default=(0, 0))
         if count >= ENOUGH:
             months.append(MonthOffset(month, offset, count, offsets.total()))
     return months
+
+
+def month_of(day: int) -> int:
+    """The month, counted from January 1970, of a day since 1970-01-01."""
+    shown = date.fromordinal(_EPOCH + day)
+    return (shown.year - 1970) * 12 + shown.month - 1
 
 
 def month_name(month: int) -> str:

@@ -1,28 +1,29 @@
-"""The check of the declared time zone: the offsets measured in the data, month by month.
+"""The check of the declared time zone: the offsets measured in the data, day by day.
 
 A tool that exports local clock readings as if they were UTC shifts years of history by hours when believed
 (docs/know/exports.md#mixpanel-time-zone; docs/know/peers.md#time-zones). `pipeline.clock_offsets` measures how far the
-clock of the rows stands from UTC; the most frequent offset of a month must be one that the declared zone had in that
-month.
+clock of the rows stands from UTC. Zones that differ for some days around a change of clocks alone are told apart by
+these days.
 """
 
 from __future__ import annotations
 
-from calendar import monthrange
 from collections import Counter
-from datetime import datetime
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from pipeline.clock_offsets import month_name, most_frequent
+from pipeline.clock_offsets import ENOUGH, by_day, is_possible, month_name, month_of, most_frequent
 from pipeline.plan.sealed.facts import MonthEvidence
-from pipeline.timestamps import DAY, ZoneClock, wall_of
+from pipeline.timestamps import DAY, ZoneClock
 
-WEST, EAST = -12 * 3600, 14 * 3600
-"""No zone is further from UTC, in seconds: a greater distance is a row that arrived late, not an offset."""
 SHARE = 10
-"""A month in which fewer than one row in so many shows the offset proves and contradicts nothing: history that was
-imported into the tool in bulk arrives at any distance from its own time."""
+"""A day or a month in which fewer than one row in so many shows the offset proves and contradicts nothing: history that
+was imported into the tool in bulk arrives at any distance from its own time. A day contradicts a zone if at most one
+row in so many agrees with it."""
+MANY = 8
+"""So many rows of days that follow each other, all off alike, are no rows that came late by chance."""
 
 
 class ZoneVerdict(msgspec.Struct, frozen=True):
@@ -40,27 +41,70 @@ class ZoneVerdict(msgspec.Struct, frozen=True):
         return bool(self.months) and not self.contradictions
 
 
+class _Day(NamedTuple):
+    """A day that contradicts the zone: in `rows` rows the clock stood `offset` seconds east of UTC, not `expected`."""
+
+    day: int
+    offset: int
+    rows: int
+    expected: tuple[int, ...]
+
+    @property
+    def error(self) -> int:
+        return self.offset - self.expected[0]
+
+
 def judge_zone(evidence: Counter[tuple[int, int]], zones: tuple[tuple[str, str], ...]) -> ZoneVerdict:
-    """Compare measured offsets, counted by (month since 1970, seconds), with the declared zones; none means UTC."""
+    """Compare measured offsets, counted by (day since 1970, seconds), with the declared zones; none means UTC."""
     clock = ZoneClock(zones)
     of: Counter[int] = Counter()
-    possible: Counter[tuple[int, int]] = Counter()
-    for (month, offset), count in evidence.items():
-        of[month] += count
-        if WEST <= offset <= EAST:
-            possible[month, offset] = count
+    expected: dict[int, set[int]] = {}
+    for day, offsets in by_day(evidence):
+        of[month_of(day)] += offsets.total()
+        expected.setdefault(month_of(day), set()).update(_offsets_on(day, clock))
+    against: dict[int, list[_Day]] = {}
+    for wrong in _contradicting(evidence, clock):
+        against.setdefault(month_of(wrong.day), []).append(wrong)
     months = []
-    for month, offset, rows, _ in most_frequent(possible):
-        if rows * SHARE >= of[month]:
-            expected = _offsets_in(month, clock)
-            months.append(MonthEvidence(month_name(month), offset, rows, of[month], expected, offset in expected))
+    for month, offset, rows, _ in most_frequent(evidence):
+        allowed = tuple(sorted(expected[month]))
+        if days := against.get(month):
+            offset, allowed, rows = days[0].offset, days[0].expected, sum(one.rows for one in days)
+            months.append(MonthEvidence(month_name(month), offset, rows, of[month], allowed, False))
+        elif rows * SHARE >= of[month] and offset in allowed:
+            months.append(MonthEvidence(month_name(month), offset, rows, of[month], allowed, True))
     name = ", ".join(f"{zone}@{since}" if since else zone for zone, since in zones) or "UTC"
     return ZoneVerdict(name, tuple(months))
 
 
-def _offsets_in(month: int, clock: ZoneClock) -> tuple[int, ...]:
-    """Every offset the zone has in a month of its own calendar, in seconds."""
-    year, number = 1970 + month // 12, month % 12 + 1
-    start, days = wall_of(datetime(year, number, 1)), monthrange(year, number)[1]
-    walls = [*(start + day * DAY for day in range(days)), start + days * DAY - 1]
+def _contradicting(evidence: Counter[tuple[int, int]], clock: ZoneClock) -> Iterator[_Day]:
+    """The days that contradict the zone, in order: those that follow each other, all off alike, if they have MANY rows,
+    or ENOUGH that are one in SHARE of all."""
+    all_rows = sum(count for (_, offset), count in evidence.items() if is_possible(offset))
+    run: list[_Day] = []
+    for one in [*_days(evidence, clock), None]:
+        if run and (one is None or one.error != run[0].error):
+            rows = sum(day.rows for day in run)
+            if rows >= MANY or (rows >= ENOUGH and rows * SHARE >= all_rows):
+                yield from run
+            run = []
+        if one is not None and one.rows:
+            run.append(one)
+
+
+def _days(evidence: Counter[tuple[int, int]], clock: ZoneClock) -> Iterator[_Day]:
+    """The days that contradict the zone, and with no rows those that agree with it; others say nothing."""
+    for day, offsets in by_day(evidence):
+        expected = _offsets_on(day, clock)
+        right = max(offsets[one] for one in expected)
+        rows, offset = max(((count, one) for one, count in offsets.items() if is_possible(one)), default=(0, 0))
+        if right >= rows:
+            yield _Day(day, expected[0], 0, expected)
+        elif right * SHARE <= rows and rows * SHARE >= offsets.total():
+            yield _Day(day, offset, rows, expected)
+
+
+def _offsets_on(day: int, clock: ZoneClock) -> tuple[int, ...]:
+    """The offsets that the zone has on a day of its own calendar, in seconds: two if the clocks change."""
+    walls = day * DAY, day * DAY + DAY - 1
     return tuple(sorted({round((wall - clock.to_utc(wall)[0]) / 1_000_000) for wall in walls}))

@@ -5,54 +5,18 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.models.instants import micros
-from tests.models.test_instants import Rows, compare_proof
 from tests.models.test_values import compare
 from tests.models.values import Items, Row
 from tests.support.modelled import HEAD, sent
 
 SEEN: Row = [("name", '"Seen"'), ("user", '"u-1"'), ("at", "1600000000")]
 KEPT: dict[str, Any] = {"rest": "keep", "drop": ["name", "user", "at"]}
-
-
-def month(zone: str, first: datetime) -> Rows:
-    """Ten rows a day of a month, received eleven seconds later."""
-    moments = [first + timedelta(minutes=144 * at) for at in range(10 * 31)]
-    return [(moment, micros(moment.replace(tzinfo=ZoneInfo(zone))) + 11_000_000) for moment in moments]
-
-
-@pytest.mark.parametrize(
-    ("true", "candidate", "first"),
-    [
-        ("Europe/London", "UTC", datetime(2021, 3, 1)),
-        ("America/Chicago", "America/Mexico_City", datetime(2021, 11, 1)),
-        ("Europe/Berlin", "Africa/Algiers", datetime(2021, 3, 1)),
-        ("America/Denver", "America/Phoenix", datetime(2021, 11, 1)),
-        ("Africa/Casablanca", "Europe/London", datetime(2021, 5, 10)),
-        ("Australia/Sydney", "Australia/Brisbane", datetime(2021, 4, 1)),
-    ],
-)
-def test_18_a_wrong_zone_is_refused_where_few_days_of_a_month_show_it(
-    true: str, candidate: str, first: datetime
-) -> None:
-    """The days after a clock change contradict the zone, the other days of the month agree with it."""
-    compare_proof([row for row in month(true, first) if row[0].month == first.month], candidate)
-
-
-def test_18_a_few_late_rows_alone_in_a_month_do_not_stop_the_right_zone() -> None:
-    """Three rows that were received two hours late are no clock."""
-    late = [(datetime(2021, 7, 2, 9, minute), 0) for minute in range(3)]
-    zone = ZoneInfo("Europe/Berlin")
-    alone = [(moment, micros(moment.replace(tzinfo=zone)) + 7_200_000_000) for moment, _ in late]
-    compare_proof(month("Europe/Berlin", datetime(2021, 5, 1)) + alone, "Europe/Berlin")
 
 
 def shipped(mapping: str, row: dict[str, Any], **options: Any) -> list[tuple[str, dict[str, str]]]:

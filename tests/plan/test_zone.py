@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def test_a_plan_that_is_not_ready_is_written_and_is_never_applied(tmp_path: Path
     assert caught.value.exit_code == 4
 
 
-JULY_2021 = (2021 - 1970) * 12 + 6
+JULY_2021 = (date(2021, 7, 1) - date(1970, 1, 1)).days
 
 
 def judged(counts: dict[int, int], zone: str = "UTC") -> list[tuple[int, int, int]]:
@@ -143,7 +143,7 @@ def test_a_small_share_of_a_month_proves_and_contradicts_nothing() -> None:
 
 def test_months_are_judged_in_order_each_by_itself() -> None:
     """A project's zone may have been changed: ZONE@DATE holds from that day."""
-    counts = Counter({(JULY_2021 + 1, 0): 5, (JULY_2021, 7_200): 5})
+    counts = Counter({(JULY_2021 + 31, 0): 5, (JULY_2021, 7_200): 5})
     verdict = judge_zone(counts, (("Europe/Berlin", ""), ("UTC", "2021-08-01")))
     assert [(one.month, one.agrees) for one in verdict.months] == [("2021-07", True), ("2021-08", True)]
     assert verdict.zone == "Europe/Berlin, UTC@2021-08-01"
@@ -151,15 +151,15 @@ def test_months_are_judged_in_order_each_by_itself() -> None:
 
 
 def test_a_zone_that_held_for_some_days_only_is_one_of_its_month() -> None:
-    """Every day of the month is looked at, not only its ends."""
+    """Each day is held against the zone that it had."""
     zones = (("UTC", ""), ("Asia/Kolkata", "2021-07-10"), ("UTC", "2021-07-20"))
-    (month,) = judge_zone(Counter({(JULY_2021, 19_800): 5}), zones).months
+    (month,) = judge_zone(Counter({(JULY_2021 + 12, 19_800): 5, (JULY_2021 + 25, 0): 4}), zones).months
     assert (month.expected, month.agrees) == ((0, 19_800), True)
 
 
 def test_the_gate_speaks_of_the_month_with_the_most_rows_against_the_zone() -> None:
     """So that a person sees the strongest reason first."""
-    counts = Counter({(JULY_2021, 19_800): 4, (JULY_2021 + 1, 19_800): 9})
+    counts = Counter({(JULY_2021, 19_800): 4, (JULY_2021 + 31, 19_800): 9})
     (finding,) = run_checks(facts(zone=judge_zone(counts, ())))
     told = "in 2021-08 timestamps look like UTC+05:30 in 9 of 9 rows; the expected offset of UTC is UTC+00:00; 2 of 2"
     assert told in finding.detail

@@ -21,10 +21,11 @@ class PluginSeal(msgspec.Struct, frozen=True):
 
 
 class MonthEvidence(msgspec.Struct, frozen=True):
-    """The evidence of one month: `offset` is the most frequent one, in seconds east of UTC, in `rows` of `of` rows.
+    """The evidence of one month: in `rows` of `of` rows the clock stands `offset` seconds east of UTC.
 
-    `expected` are the offsets that the declared zone had in that month: two where the clocks changed. `agrees` where
-    the offset is one of them.
+    `expected` are the offsets that the declared zone had in that month: two if the clocks changed. `agrees`: the offset
+    is the most frequent one, and one of them; otherwise it is that of the days that contradict the zone, and `expected`
+    what the zone had on them.
     """
 
     month: str
