@@ -22,8 +22,9 @@ binary                             the text it is in UTF-8; if it is none, the r
 fixed-size binary                  of 16 bytes: a UUID's text; of another size: lower-case hex
 dictionary, extension              the value that it encodes
 list, struct, map                  JSON text of the same by this table: struct members in order, null too;
-                                   a map is an object with keys as text; the last of equal keys wins, with the
-                                   warning `duplicate_key`; NaN inside is null, with its warning
+                                   a map is an object with keys as text; the last of equal keys, or of members with
+                                   one name, wins, with the warning `duplicate_key`; NaN inside is null, with its
+                                   warning
 =================================  =========================================================================
 
 Years outside 1 to 9999 reject the row (`bad_value`). Columns are converted one at a time, which is four times
@@ -48,6 +49,9 @@ from msgspec import Raw
 from pipeline.models import BrokenRow
 
 _encode = msgspec.json.Encoder().encode
+_TEXTS_OR_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_string_view)
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+_LIST_VIEWS = (pa.types.is_list_view, pa.types.is_large_list_view)
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31, in days since 1970."""
 _UNITS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
@@ -113,13 +117,13 @@ class ColumnReader:
             return column.cast(pa.int64()).to_pylist()
         if pa.types.is_fixed_size_binary(kind):
             return [value if value is None else _hex(value) for value in column.to_pylist()]
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        if any(test(kind) for test in _TEXTS_OR_BYTES):
             return self._texts(column.cast(pa.large_binary()), rows)
         if pa.types.is_struct(kind):
             return self._structs(column, rows)
         if pa.types.is_map(kind):
             return self._maps(column, rows)
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        if any(test(kind) for test in (*_LISTS, *_LIST_VIEWS)):
             return self._lists(column, rows)
         return column.cast(pa.string()).to_pylist()
 
@@ -211,6 +215,10 @@ class ColumnReader:
             converted = [dict(zip(names, values, strict=True)) for values in zip(*members, strict=True)]
         else:
             converted = [{} for _ in range(len(column))]
+        if len(set(names)) < len(names):
+            detail = f"{self._name} has a member more than once; the last value wins"
+            present = _true_at(column.is_valid())
+            self.warnings += ((int(rows[position]), "duplicate_key", detail) for position in present)
         return _with_nulls(converted, column)
 
     def _lists(self, column: pa.Array, rows: Any) -> list[Any]:
@@ -252,6 +260,13 @@ def _unfolded(column: pa.Array, rows: Any) -> tuple[pa.Array, list[int], Any]:
         cuts = np.arange(len(column) + 1) * size
         start = column.offset * size
         child = column.values.slice(start, len(column) * size)
+    elif any(test(column.type) for test in _LIST_VIEWS):  # Arrow's own cast to a list loses values
+        sizes = np.from_dlpack(column.sizes).astype(np.int64)
+        sizes[_true_at(column.is_null())] = 0
+        cuts = np.concatenate(([0], np.cumsum(sizes)))
+        places = np.repeat(np.from_dlpack(column.offsets) - cuts[:-1], sizes) + np.arange(cuts[-1])
+        buffers = [None, pa.py_buffer(places.astype(np.int64))]
+        child = column.values.take(pa.Array.from_buffers(pa.int64(), len(places), buffers))
     else:
         offsets = np.from_dlpack(column.offsets)
         start = int(offsets[0]) if len(offsets) else 0

@@ -23,7 +23,7 @@ import msgspec
 from pipeline import models, uuids, values
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
-from pipeline.mapper.codegen import groups, runtime
+from pipeline.mapper.codegen import groups, runtime, taken_names
 from pipeline.mapper.codegen.native_rows import NativeEmitter, NotNative, OddMembers
 from pipeline.mapper.codegen.steps import StepEmitter
 from pipeline.mapper.language.parsed import place_of
@@ -199,8 +199,9 @@ def _native(built: Program, clock: ZoneClock, map_row: MapRow) -> MapRow | None:
 def load_source(emitter: StepEmitter, source: str, clock: ZoneClock, **more: Any) -> MapRow:
     """The function of a mapper's source, with the constants that it names."""
     names: dict[str, Any] = {**_NAMES, **emitter.constants, **more}
-    names["collided"] = partial(runtime.collided, emitter.program.tool)
-    names["keep_taken"] = partial(runtime.keep_taken, emitter.program.tool)
+    names["collided"] = partial(taken_names.collided, emitter.program.tool)
+    names["renamed"] = emitter.renamed
+    names["keep_taken"] = partial(taken_names.keep_taken, emitter.program.tool)
     names["to_utc"], names["offsets"] = clock.to_utc, clock.offsets
     exec(_code_of(source, emitter.program.tool), names)
     map_row: MapRow = names["map_row"]
@@ -287,7 +288,7 @@ _NAMES: dict[str, Any] = {
     "Skip": models.Skip,
     "TRUNCATED": runtime.TRUNCATED,
     "add_groups": groups.add_groups,
-    "apply_overrides": runtime.apply_overrides,
+    "apply_overrides": taken_names.apply_overrides,
     "clean_uuid": runtime.clean_uuid,
     "decode_int": msgspec.json.Decoder(int).decode,
     "decode_object": msgspec.json.Decoder(dict[str, msgspec.Raw]).decode,
@@ -297,7 +298,7 @@ _NAMES: dict[str, Any] = {
     "incomplete": runtime.incomplete,
     "incomplete_list": runtime.incomplete_list,
     "is_placeholder": is_placeholder,
-    "keep_columns": runtime.keep_columns,
+    "keep_columns": taken_names.keep_columns,
     "links_of": runtime.links_of,
     "members_of": runtime.members_of,
     "names_of": runtime.names_of,
@@ -306,8 +307,7 @@ _NAMES: dict[str, Any] = {
     "own_groups": groups.own_groups,
     "person_number": runtime.person_number,
     "read_iso": read_iso,
-    "rename_present": runtime.rename_present,
-    "renamed": runtime.renamed,
+    "rename_present": taken_names.rename_present,
     "sentence": runtime.sentence,
     "text_of": runtime.text_of,
     "update_of_group": groups.update_of_group,

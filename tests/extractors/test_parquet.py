@@ -102,10 +102,22 @@ TABLE: dict[str, tuple[pa.Array, list[Any]]] = {
     "time ns outside a day": (pa.array([2**62, 1], pa.time64("ns")), ["bad_value", "00:00:00.000000001"]),
     "duration": (pa.array([5, None], pa.duration("us")), [5, None]),
     "binary": (pa.array(["é".encode(), b"", None, b"\xff"]), ["é", "", None, "bad_utf8"]),
+    "binary view": (pa.array(["é".encode(), None, b"\xff"], pa.binary_view()), ["é", None, "bad_utf8"]),
+    "string view": (pa.array(["é", None], pa.string_view()), ["é", None]),
     "uuid": (pa.array([bytes(range(16)), None], pa.binary(16)), ["00010203-0405-0607-0809-0a0b0c0d0e0f", None]),
     "fixed-size binary": (pa.array([b"\x00\xff", None], pa.binary(2)), ["00ff", None]),
     "null": (pa.array([None, None]), [None, None]),
     "list": (pa.array([[1, None], [], None]), [("json", "[1,null]"), ("json", "[]"), None]),
+    "list view": (
+        pa.ListViewArray.from_arrays(
+            pa.array([2, 0, 0], pa.int32()), pa.array([1, 2, 0], pa.int32()), pa.array([1, 2, 3])
+        ),
+        [("json", "[3]"), ("json", "[1,2]"), ("json", "[]")],
+    ),
+    "large list view": (
+        pa.array([["a"], None, ["b"]], pa.large_list_view(pa.string())),
+        [("json", '["a"]'), None, ("json", '["b"]')],
+    ),
     "struct": (
         pa.array([{"b": 1, "a": None}, None], pa.struct([("b", pa.int64()), ("a", pa.string())])),
         [("json", '{"b":1,"a":null}'), None],
@@ -163,13 +175,14 @@ def test_what_an_object_of_json_cannot_hold_is_warned_of(tmp_path: Path) -> None
     """NaN is no number of JSON and is read as absent; an object has each key once, and the last value wins. The warning
     names row and column."""
     keys = pa.array([[("a", 1)], [("k", 1), ("k", 2)], []], pa.map_(pa.string(), pa.int64()))
-    table = pa.table({"x": [1.0, math.nan, None], "y": [[1.0], [2.0, 3.0], [math.nan, 4.0]], "z": keys})
+    twice = pa.StructArray.from_arrays([[1, 2, 3], [4, 5, 6]], names=["k", "k"], mask=pa.array([True, False, True]))
+    table = pa.table({"x": [1.0, math.nan, None], "y": [[1.0], [2.0, 3.0], [math.nan, 4.0]], "z": keys, "w": twice})
     (rows,) = all_rows(part_of(tmp_path / "a", table))
     records = [row for row in rows if not isinstance(row, BrokenRow)]
     assert [row["x"] for row in records] == [1.0, None, None]
     assert (records[2]["y"], records[1]["z"]) == (Raw(b"[null,4.0]"), Raw(b'{"k":2}'))
     told = [(row, code, detail[0]) for row, code, detail in rows.warnings]
-    assert told == [(1, "duplicate_key", "z"), (1, "nan_value", "x"), (2, "nan_value", "y")]
+    assert told == [(1, "duplicate_key", "w"), (1, "duplicate_key", "z"), (1, "nan_value", "x"), (2, "nan_value", "y")]
 
 
 def test_blocks_are_rows_of_one_row_group(tmp_path: Path) -> None:

@@ -37,32 +37,6 @@ def test_20_a_gap_of_a_quarter_of_an_hour_is_not_the_offset_of_the_site(named: b
     assert [time for time, _ in made] == (["2024-01-15T01:20:00Z"] if named else [])
 
 
-@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
-@pytest.mark.parametrize(
-    ("mapping", "members"),
-    [
-        ({"properties": KEPT | {"set": {"a": {"const": "s"}}}}, "a shop_a"),
-        (
-            {"properties": KEPT | {"set": {"a": {"const": "s"}}}, "events": {"Seen": {"set": {"a": {"const": "r"}}}}},
-            "a",
-        ),
-        (
-            {"properties": KEPT | {"set": {"a": {"const": "s"}}}, "events": {"Seen": {"set": {"a": {"const": "r"}}}}},
-            "b",
-        ),
-        ({"properties": KEPT | {"rename": {"a": "b", "b": "a"}}}, "a b"),
-        ({"properties": KEPT | {"rename": {"a": "b", "b": "c"}}}, "a b"),
-        ({"properties": KEPT}, "$set shop_$set"),
-        ({"properties": KEPT}, "token shop_token"),
-        ({"properties": KEPT}, "distinct_id shop_distinct_id"),
-    ],
-    ids=["22-taken", "22-both", "22-no-own", "23-swap", "23-chain", "26-set", "26-token", "26-id"],
-)
-def test_22_23_26_no_value_is_lost_to_another(mapping: dict[str, Any], members: str, form: str) -> None:
-    """A value that makes room, names that are swapped, and names that the service reads."""
-    compare(mapping, [SEEN + [(name, f'"{at}"') for at, name in enumerate(members.split())]], form)
-
-
 @pytest.mark.parametrize(
     ("decoder", "row"),
     [
@@ -96,21 +70,3 @@ def test_25_a_name_twice_in_an_object_is_counted(opened: dict[str, Any], form: s
     plan, events = sent(HEAD | {"properties": opened}, {f"rows.{form}": content})
     both = {"1", "2"} <= {*events[0].own_properties().values()}
     assert both or plan.warnings.get("duplicate_key", 0) + plan.warnings.get("name_collision", 0)
-
-
-@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()])
-def test_26_bytes_that_are_no_text_reject_their_row_alone(kind: pa.DataType) -> None:
-    """The other row is sent, whatever the kind of the column."""
-    columns = [["Seen"] * 2, ["u-1"] * 2, [1600000000, 1600000001], pa.array([b"x", b"\xff"], kind)]
-    pq.write_table(pa.table(columns, ["name", "user", "at", "a"]), made := io.BytesIO())
-    plan, events = sent(HEAD | {"properties": KEPT}, {"rows.parquet": made.getvalue()}, max_rejects="1")
-    assert ([event.own_properties() for event in events], plan.rejects) == ([{"a": '"x"'}], {"bad_utf8": 1})
-
-
-@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.list_view(pa.string())])
-def test_26_a_column_of_list_view_is_a_list(kind: pa.DataType) -> None:
-    """A list, however Parquet's reader holds it."""
-    columns = [["Seen"], ["u-1"], [1600000000], pa.array([["x"]], kind)]
-    pq.write_table(pa.table(columns, ["name", "user", "at", "a"]), made := io.BytesIO())
-    _, events = sent(HEAD | {"properties": KEPT}, {"rows.parquet": made.getvalue()})
-    assert [event.own_properties() for event in events] == [{"a": '["x"]'}]

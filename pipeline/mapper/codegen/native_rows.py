@@ -12,7 +12,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from pipeline.mapper.codegen import conversions, runtime
+from pipeline.mapper.codegen import conversions, runtime, taken_names
 from pipeline.mapper.codegen.steps import StepEmitter
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
@@ -26,11 +26,11 @@ MOST_RENAMES = 30_000
 _AS_DICT = "return map_dict(row.as_dict(), observe, scan)"
 
 
-def _blanks_of(blanks: dict[str, frozenset[str]]) -> Callable[[Any, Any], Any]:
+def _blanks_of(renamed: taken_names.Renamed, blanks: dict[str, frozenset[str]]) -> Callable[[Any, Any], Any]:
     """A function of properties and warnings that leaves out the blank ones. `native.Blanks` compare no text with a dict
     or a list, as which a reader may pass an object."""
     if any(text[:1] in ("{", "[") for texts in blanks.values() for text in texts):
-        return partial(runtime.rename_present, {}, blanks)
+        return partial(taken_names.rename_present, renamed, {}, blanks)
     names_of: dict[frozenset[str], list[str]] = {}
     for name, texts in blanks.items():
         names_of.setdefault(texts, []).append(name)
@@ -184,7 +184,7 @@ class NativeEmitter(StepEmitter):
     def _set_properties(self, steps: Sequence[Any]) -> None:
         names = tuple((one.name, isinstance(one, program.FillProperty), getattr(one, "column", None)) for one in steps)
         values = "".join(f", {self.value(one.value)}" for one in steps if not isinstance(one, program.CopyColumn))
-        call = self.const(native.Sets(names, partial(runtime.collided, self.program.tool)))
+        call = self.const(native.Sets(names, partial(taken_names.collided, self.program.tool)))
         self.line(f"w = {call}(p, w, row{values})")
 
     def _convert_numbers(self, steps: Sequence[Any]) -> None:
@@ -219,7 +219,7 @@ class NativeEmitter(StepEmitter):
         spreader = runtime.spreader(spread)
         texts = frozenset(spread.blank)
         blanks = native.Blanks(texts, texts, frozenset()) if texts else None
-        collided = partial(runtime.collided, self.program.tool)
+        collided = partial(taken_names.collided, self.program.tool)
         slow = partial(spread_slowly, spreader, collided)
         return self.const(native.Spread(spreader.new_name, blanks, collided, slow), ("native spread", spread))
 
@@ -303,20 +303,15 @@ class NativeEmitter(StepEmitter):
 
     def _renames(self, changes: tuple[program.RenameProperty, ...], blanks: dict[str, frozenset[str]]) -> str:
         """The name of the `native.Renames` that applies all changes in one call, in the order that a dict would."""
-        new: set[str | None] = set()
-        for change in changes:
-            if change.old in new and not change.read:
-                raise NotNative  # renamed twice: the one call reads only the names that the row came with
-            new.add(change.new)
         if len(changes) > MOST_RENAMES:
             raise NotNative
-        table = tuple((change.old, change.new, change.read) for change in changes)
-        return self.const(native.Renames(table, runtime.renamed, frozenset(blanks), _blanks_of(blanks)))
+        table = tuple((change.old, change.new, change.read or change.first) for change in changes)
+        return self.const(native.Renames(table, self.renamed, frozenset(blanks), _blanks_of(self.renamed, blanks)))
 
     def override_properties(self, step: program.OverrideProperties) -> None:
-        sets, fills = self._pairs(step.set), self._pairs(step.fill)
+        sets, fills = self._sets(step), self._pairs(step.fill)
         changes = dict.fromkeys(step.drop) | {old: new for old, new in step.rename if old not in step.drop}
-        renames = self._renames(tuple(program.RenameProperty(old, new) for old, new in changes.items()), {})
+        renames = self._renames(tuple(program.RenameProperty(old, new, first=True) for old, new in changes.items()), {})
         self.line(f"overrides = ({sets}, {fills}, {renames})")
 
     def apply_overrides(self) -> None:
@@ -325,8 +320,9 @@ class NativeEmitter(StepEmitter):
             self.line("w = renames(p, w)")
             with self.block("for k, v in fills:"):
                 self.line("if v is not None: p.setdefault(k, v)")
-            with self.block("for k, v in sets:"):
-                self.line("if v is not None and p.setdefault(k, v) is not v: w = collided(k, v, p, w)")
+            with self.block("for k, v, before in sets:"):
+                self.line("if v is not None and before is not None: p[k] = v")
+                self.line("elif v is not None and p.setdefault(k, v) is not v: w = collided(k, v, p, w)")
 
     def keep_columns(self, step: program.KeepColumns) -> None:
         call = f"{self.const(native.Columns(frozenset(step.named), step.prefix))}(row, p)"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pipeline import uuids
-from pipeline.mapper.codegen import conversions, runtime
+from pipeline.mapper.codegen import conversions, runtime, taken_names
 from pipeline.mapper.codegen.clocks import write_time
 from pipeline.mapper.codegen.values import Emitter
 from pipeline.mapper.program import expressions
@@ -23,6 +24,8 @@ class StepEmitter(Emitter):
         super().__init__(source)
         self._observes_groups = any(isinstance(step, program.ObserveGroups) for step in source.steps)
         self._extra_events: list[tuple[str, str]] = []
+        (names,) = (step for step in source.steps if isinstance(step, program.RenameProperties))
+        self.renamed = partial(taken_names.renamed, source.tool, names.reserved())
 
     def source(self) -> str:
         """The source of the function `map_row`. With `observe` it also returns the updates and notes for a plan, and
@@ -183,23 +186,27 @@ class StepEmitter(Emitter):
         blanks = {name: frozenset(texts) for name, texts in step.blanks}
         if changes or blanks:
             names = self.const(frozenset(changes) | frozenset(blanks))
-            arguments = f"{self.const(changes)}, {self.const(blanks)}, p, w"
+            arguments = f"renamed, {self.const(changes)}, {self.const(blanks)}, p, w"
             self.line(f"if not {names}.isdisjoint(p): w = rename_present({arguments})")
+        removed = {rename.old: self.local("r") for rename in step.common if rename.first}
+        for old, name in removed.items():
+            self.line(f"{name} = pop({old!r}, None)")
         for rename in step.common:
             if not rename.read and rename.new is None:
                 self.line(f"pop({rename.old!r}, None)")
-            elif not rename.read:
-                self.line(f"if (v := pop({rename.old!r}, None)) is not None: {_renaming(rename, 'v')}")
             elif rename.new is not None:
-                value = self.value(expressions.Property(rename.old))
-                self.line(f"if {value} is not None: {_renaming(rename, value)}")
+                taken = self.value(expressions.Property(rename.old)) if rename.read else removed.get(rename.old)
+                value = taken or "v"
+                with self.block(f"if {taken or f'(v := pop({rename.old!r}, None))'} is not None:"):
+                    self.line(f"if {rename.new!r} in p: w = renamed({rename.old!r}, {rename.new!r}, {value}, p, w)")
+                    self.line(f"else: p[{rename.new!r}] = {value}")
 
     def override_properties(self, step: program.OverrideProperties) -> None:
-        sets, fills = self._pairs(step.set), self._pairs(step.fill)
+        sets, fills = self._sets(step), self._pairs(step.fill)
         self.line(f"overrides = ({sets}, {fills}, {self.const(dict(step.rename))}, {self.const(step.drop)})")
 
     def apply_overrides(self) -> None:
-        self.line(f"if overrides is not None: w = apply_overrides({self.program.tool!r}, overrides, p, w)")
+        self.line(f"if overrides is not None: w = apply_overrides({self.program.tool!r}, renamed, overrides, p, w)")
 
     def copy_column(self, name: str, column: str) -> None:
         self.set_property(name, self.value(expressions.NotNull(expressions.Column(column))), False)
@@ -372,6 +379,12 @@ class StepEmitter(Emitter):
     def _pairs(self, table: NamedValues) -> str:
         return "(" + "".join(f"({name!r}, {self.value(value)}), " for name, value in table) + ")"
 
+    def _sets(self, step: program.OverrideProperties) -> str:
+        """What a rule sets: name, value, and the value that the mapping sets for all events, None without one."""
+        before = {name: self.value(value) for name, value in step.before}
+        each = (f"({name!r}, {self.value(value)}, {before.get(name)}), " for name, value in step.set)
+        return "(" + "".join(each) + ")"
+
     def _types(self, chosen: tuple[str, ...]) -> str:
         return self.const(frozenset(chosen), ("set", chosen))
 
@@ -403,8 +416,3 @@ class StepEmitter(Emitter):
         if self._observes_groups:
             self.line("if group_updates: return [result, *(further or ()), *group_updates]")
         self.line("return result if further is None else [result, *further]")
-
-
-def _renaming(rename: program.RenameProperty, value: str) -> str:
-    setting = f"p.setdefault({rename.new!r}, {value})"
-    return f"w = w if {setting} is {value} else renamed({rename.old!r}, {rename.new!r}, {value}, p, w)"

@@ -201,11 +201,13 @@ class Changes(Keys):
     """Changes of properties: of every row, or of the rows of one event."""
 
     rename: Map[str, str] = entry(
-        TEXTS, "old name: new name; where the new name is taken, the old one stays, with a warning", dict
+        TEXTS, "old name: new name, all at once; if the new name is taken, the old one stays, with a warning", dict
     )
     drop: tuple[Call, ...] = entry(VALUES, "properties left out", ())
     set: Map[str, Call] = entry(
-        VALUE_TABLE, "name: value; a row's own value of that name moves to TOOL_name, with a warning", dict
+        VALUE_TABLE,
+        "name: value; a row's own value of that name moves to TOOL_name (or TOOL_name_2 and so on), with a warning",
+        dict,
     )
     fill: Map[str, Call] = entry(VALUE_TABLE, "name: value, only where the row has no such property", dict)
 

@@ -21,7 +21,7 @@ from pipeline.mapper.program.lookup_table import StoredTable, in_memory
 from pipeline.mapper.program.opened_object import opened_object
 from pipeline.mapper.program.operations import Let, Program, Step
 from pipeline.mapper.program.references import definition_of, path_steps, references_in
-from pipeline.mapper.program.renaming import kept_properties, rename_properties
+from pipeline.mapper.program.renaming import in_order, kept_properties, rename_properties
 from pipeline.models import SealedOptions
 
 HASH_KEY = "BACKCAST_HASH_KEY"
@@ -166,12 +166,7 @@ class Builder:
         steps.append(program.ReadTime("time", tuple(self._clock(clock, True) for clock in mapping.time)))
         self.time_is_set = True
         steps += self._keys()
-        steps.append(
-            program.SetDistinctId(
-                tuple(map(self.text, mapping.distinct_id.first)),
-                self.junk,
-            )
-        )
+        steps.append(program.SetDistinctId(tuple(map(self.text, mapping.distinct_id.first)), self.junk))
         steps += (program.AddLinks(self._merge(rule), self._optional(rule.when)) for rule in mapping.links)
         changes = self._changes(steps)
         steps += self._by_rule(self._merges(rule) for rule in mapping.events.values())
@@ -349,13 +344,18 @@ class Builder:
         """Add the steps that evaluate the values of the changes; returns the steps that change, without the renames."""
         properties, groups = self._mapping.properties, self._mapping.groups
         sets: list[Step] = []
+        replaced = {name for rule in self._mapping.events.values() for name in rule.set}
+        values: dict[str, Variable] = {}
         for name, call in properties.set.items():
             value = self.present(call)
             match value:
-                case expressions.NotNull(expressions.Column(column)) if column != self._opened_column:
+                case expressions.NotNull(expressions.Column(column)) if (
+                    column != self._opened_column and name not in replaced
+                ):
                     sets.append(program.CopyColumn(name, column))
                 case _:
-                    sets.append(program.SetProperty(name, self._let(steps, "set", value), name in references_in(call)))
+                    values[name] = self._let(steps, "set", value)
+                    sets.append(program.SetProperty(name, values[name], name in references_in(call)))
         fills = [
             program.FillProperty(name, self._let(steps, "fill", self.present(call)))
             for name, call in properties.fill.items()
@@ -364,7 +364,7 @@ class Builder:
             program.SpreadProperties(self._let(steps, "spread", self._spread(spread))) for spread in properties.spread
         ]
         grouped = self._groups(steps, groups) if groups is not None else []
-        rules = tuple(self._by_rule(self._overrides(rule) for rule in self._mapping.events.values()))
+        rules = tuple(self._by_rule(self._overrides(rule, values) for rule in self._mapping.events.values()))
         steps += rules
         return [
             *spreads,
@@ -377,10 +377,7 @@ class Builder:
         ]
 
     def _groups(self, steps: list[Step], groups: language.Groups) -> list[Step]:
-        types = [
-            (name, self._let(steps, "group", self.present(call)))
-            for name, call in groups.types.items()
-        ]  # fmt: skip
+        types = [(name, self._let(steps, "group", self.present(call))) for name, call in groups.types.items()]
         for name in filter(None, self.options.settings.get(groups.setting, "").split(",")):
             types.append((name, self._let(steps, "group", expressions.not_null(self.reference(name)))))
         chosen = self.options.group_types
@@ -389,7 +386,7 @@ class Builder:
         opened = self._let(steps, "groups", self.present(groups.open)) if groups.open is not None else None
         return [program.SetGroups(opened, tuple(dict(types).items()), chosen)] if types or opened else []
 
-    def _overrides(self, rule: EventRule) -> tuple[Step, ...]:
+    def _overrides(self, rule: EventRule, before: Map[str, Variable]) -> tuple[Step, ...]:
         if not (rule.set or rule.fill or rule.rename or rule.drop):
             return ()
         return (
@@ -397,7 +394,8 @@ class Builder:
                 set=self._presents(rule.set),
                 fill=self._presents(rule.fill),
                 drop=self.dropped(rule.drop),
-                rename=tuple(rule.rename.items()),
+                rename=tuple((old, rule.rename[old]) for old in in_order(rule.rename)[0]),
+                before=tuple((name, before[name]) for name in rule.set if name in before),
             ),
         )
 

@@ -150,12 +150,13 @@ class GiveLinks(Operation, frozen=True):
 
 
 class OverrideProperties(Operation, frozen=True):
-    """Evaluate what one event's own rule changes, for `ApplyOverrides`."""
+    """Evaluate what one event's own rule changes, for `ApplyOverrides`; `before` is what `set` replaces."""
 
     drop: tuple[str, ...]
     rename: tuple[tuple[str, str], ...]
     fill: NamedValues
     set: NamedValues
+    before: NamedValues = ()
 
 
 class RuleSteps(Operation, frozen=True):
@@ -230,11 +231,14 @@ class KeepProperties(Operation, frozen=True):
 
 
 class RenameProperty(Operation, frozen=True):
-    """A new name, or None to leave the property out. `read`: it was taken out when it was read."""
+    """A new name, or None to leave the property out. `read`: it was taken out when it was read; `first`: it is taken
+    out before the others; `kept`: it never keeps its name, which the service reads."""
 
     old: str
     new: str | None
     read: bool = False
+    first: bool = False
+    kept: bool = False
 
 
 class RenameProperties(Operation, frozen=True):
@@ -246,6 +250,10 @@ class RenameProperties(Operation, frozen=True):
     blanks: tuple[tuple[str, tuple[str, ...]], ...]
     rare: tuple[RenameProperty, ...]
     common: tuple[RenameProperty, ...]
+
+    def reserved(self) -> frozenset[str]:
+        """The names that never stay."""
+        return frozenset(change.old for change in (*self.rare, *self.common) if change.kept)
 
 
 class SpreadProperties(Operation, frozen=True):

@@ -84,8 +84,9 @@ def spelt(value: Any) -> str:
             return f"present({spelt(inner)})"
         case expressions.Apply(function, arguments):
             return f"{function}({', '.join(map(spelt, arguments))})"
-        case program.RenameProperty(old, new, read):
-            return f"{_quoted(old)} -> {_quoted(new) if new is not None else 'nothing'}{' when read' if read else ''}"
+        case program.RenameProperty(old, new, read, first):
+            when = " when read" if read else " at once" if first else ""
+            return f"{_quoted(old)} -> {_quoted(new) if new is not None else 'nothing'}{when}"
         case program.EventCase(event, _, _, skip, warning) if skip:
             return f"{_quoted(event)} -> skip {_quoted(skip)}{' with a warning' if warning else ''}"
         case program.EventCase(event, rename, rule):

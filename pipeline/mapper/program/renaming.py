@@ -7,6 +7,7 @@ that are neither read anyway nor listed as `common`) come first, behind one test
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Mapping as Map
 
 from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.program import expressions
@@ -69,11 +70,36 @@ def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[S
     for name in waiting:
         if name not in properties.common and (properties.common or len(waiting) > STRAIGHT):
             rare[name] = leaving[name]
+    changes, swapped = in_order({**rare, **leaving})
+    late: list[str] = []
+    for old, new in changes.items():
+        if old not in rare or old in swapped or new in late:
+            late.append(old)
     return program.RenameProperties(
         blanks=tuple(blanks.items()),
-        rare=tuple(RenameProperty(old, new) for old, new in rare.items()),
-        common=tuple(RenameProperty(old, new, old in taken_out) for old, new in leaving.items() if old not in rare),
+        rare=tuple(RenameProperty(old, new, kept=old in reserved) for old, new in changes.items() if old not in late),
+        common=tuple(
+            RenameProperty(old, changes[old], old in taken_out, old in swapped - taken_out, old in reserved)
+            for old in late
+        ),
     )
+
+
+def in_order(changes: Map[str, str | None]) -> tuple[dict[str, str | None], set[str]]:
+    """The changes in an order by which each name has moved away before another takes its place, and the names that
+    cannot, because they take each other's."""
+    ordered: dict[str, str | None] = {}
+    swapped: set[str] = set()
+    for first in changes:
+        chain: list[str] = []
+        name: str | None = first
+        while name is not None and name in changes and name not in ordered and name not in chain:
+            chain.append(name)
+            name = changes[name]
+        if name in chain:
+            swapped.update(chain[chain.index(name) :])
+        ordered.update((old, changes[old]) for old in reversed(chain))
+    return ordered, swapped
 
 
 def always_read(operation: object) -> Iterator[str]:
