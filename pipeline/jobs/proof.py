@@ -67,7 +67,10 @@ def already_there(
         check = next(one for one in registered_checks() if one.name == ALREADY_THERE)
         for found in check.results(target):
             if found.level == "stop" and (alone or found.name == ALREADY_THERE):
-                yield f"{found.detail}; name the plan that sent them: `earlier: [DIR]`"
+                way = "name the plan that sent them: `earlier: [DIR]`"
+                if found.name != ALREADY_THERE:
+                    way = "begin after the import that sent them: `from`"
+                yield f"{found.detail}; {way}; or accept them: `gates: {{max_already_there: 100%}}`"
             elif found.level == "unknown":
                 warn(f"whether the target has events of {directory.name} already: {found.detail}")
         target.forget_answers()
