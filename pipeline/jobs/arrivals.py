@@ -39,7 +39,7 @@ class Arrivals(NamedTuple):
     """The new or changed files of a window. `absent` says why there is no file at all, "" where there are some.
 
     `replaced` are recorded parts that are gone, or have another content now; `touched` those that have the same content
-    under the same name, with another time. `content` is a digest of what is new of a window that was recorded before.
+    under the same name, with another time. `content` is a digest of those that have another content now.
     """
 
     files: tuple[str, ...] = ()
@@ -117,12 +117,21 @@ def find_arrivals(job: Job, window: Window, recorded: Mapping[str, RecordedPart]
             touched.append(RecordedPart(name, part.bytes, part.mtime_ns, digest))
         if (digest, table_in_path(names_in(part), tables)) in digests:
             return False
-        content.update(f"{name} {digest}\n".encode())
+        if before is not None:
+            content.update(f"{name} {digest}\n".encode())
         return True
 
     files = tuple(dict.fromkeys(part.file for part in source.parts if is_new(part)))
     replaced = tuple(name for name in recorded if name not in found)
     return Arrivals(files, replaced=replaced, touched=tuple(touched), content=content.hexdigest())
+
+
+def late_files(arrivals: Arrivals, folder: Path) -> tuple[str, ...]:
+    """The files that are neither recorded ones nor may be recorded ones under another name."""
+    if not all(is_there(name, folder) for name in arrivals.replaced):
+        return ()
+    changed = {name.partition("!")[0] for name in arrivals.replaced}
+    return tuple(file for file in arrivals.files if name_of(file, "", folder) not in changed)
 
 
 def parts_of(plan: Plan, folder: Path) -> Iterator[RecordedPart]:

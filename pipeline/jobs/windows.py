@@ -25,7 +25,7 @@ from pipeline.errors import (
     UnreadableExport,
     UnsafePlan,
 )
-from pipeline.jobs.arrivals import Arrivals, find_arrivals, is_there, may_have_changed, name_of
+from pipeline.jobs.arrivals import Arrivals, find_arrivals, is_there, late_files, may_have_changed, name_of
 from pipeline.jobs.calendar import Window
 from pipeline.jobs.canary import send_canary
 from pipeline.jobs.hooks import JobHooks, WindowRun
@@ -152,7 +152,11 @@ class WindowRunner:
             return
         self._refresh(label, arrivals)
         if done and arrivals.files and arrivals.replaced and self.job.changed:
-            self._apply_rule(self.job.changed, window, arrivals, noticed)
+            late = late_files(arrivals, self.job.folder) if self.job.changed == "ignore" else ()
+            changed = tuple(file for file in arrivals.files if file not in late)
+            self._apply_rule(self.job.changed, window, arrivals._replace(files=changed), noticed)
+            if late:
+                self._plan(window, late)
         elif arrivals.files:
             self._plan(window, arrivals.files)
         elif done:
@@ -199,7 +203,7 @@ class WindowRunner:
             if rule == "send-new":
                 gone = [name for name in arrivals.replaced if not is_there(name, self.job.folder)]
                 self.state.forget(window.label, gone)
-        elif not noticed or self.state.facts().get(f"ignored {window.label}") != arrivals.content:
+        elif (f"{detail}; ignored", arrivals.content) != (noticed, self.state.facts().get(f"ignored {window.label}")):
             self.state.remember(**{f"ignored {window.label}": arrivals.content})
             self._mark(window.label, "done", f"{detail}; ignored")
 

@@ -92,16 +92,21 @@ class Calendar:
     def night(self, now: int, export: Export, merging: bool) -> dict[int, str]:
         """What comes of each window that there is anything to do for: the oldest first, and one that is stopped keeps
         no other from going on (jobs.md, What a job does when)."""
-        outcomes = {}
+        outcomes: dict[int, str] = {}
         late = {*(sorted(self.read)[-self.lookback :] if self.lookback else ()), *self.owed}
         for window in range(min(self.windows, (now - LAG) // DAY)):
             files, known = export.get(window, {}), self.read.get(window)
             new = {name: rows for name, rows in sorted(files.items()) if rows not in (known or {}).values()}
-            untold = {name: rows for name, rows in new.items() if self.told.get(window, {}).get(name) != rows}
-            rows = tuple(one for part in new.values() for one in part)
             # Files come late within the lookback. A change of older windows, and of files that were read where the job
             # says so, is not expected (jobs.md, Exported again).
-            odd = known is not None and (window not in late or bool(self.changed and new.keys() & known.keys()))
+            names = set(new) if window not in late else new.keys() & known.keys() if known and self.changed else set()
+            odd = known is not None and bool(names)
+            if odd and self.changed == "ignore":  # a file next to those is late all the same
+                told = self.told.setdefault(window, {})
+                outcomes |= {window: "ignored"} if any(told.get(name) != new[name] for name in names) else {}
+                told |= {name: new.pop(name) for name in names}
+                odd = False
+            rows = tuple(one for part in new.values() for one in part)
             if known is None and not files:
                 outcomes[window] = "done" if self.missing == "done" else "waiting"
                 if self.missing == "stop":
@@ -110,10 +115,6 @@ class Calendar:
                     continue
             elif known is not None and not new:
                 self.owed.discard(window)
-                continue
-            elif odd and self.changed == "ignore":
-                outcomes |= {window: "ignored"} if untold else {}
-                self.told.setdefault(window, {}).update(new)
                 continue
             elif odd and self.changed != "send-new":
                 outcomes[window] = "stopped"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def play(title: str, job: Calendar, nights: list[Night], has: Collection[str] = 
     said |= {"lookback": str(job.lookback), "changed": job.changed, "missing": job.missing}
     said |= {"mapping": "mixpanel", "persons": "{properties: final}"} if "profiles" in has else {}
     with TemporaryDirectory() as path, running(KEYS) as service, serving(answer) as relay:
-        folder, personal = Path(path), {"personal_key": Secret(PERSONAL_KEY)} if reads else {}
+        folder, personal = Path(path), dict[str, Any](personal_key=Secret(PERSONAL_KEY)) if reads else {}
         for number, (clock, export, merging, ends, lost) in enumerate(nights):
             for window, name, rows in ((day, *file) for day, files in export.items() for file in files.items()):
                 profiles = [{"$distinct_id": one.user, "$properties": dict(one.values)} for one in rows]
