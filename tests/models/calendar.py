@@ -85,9 +85,15 @@ class Calendar:
     read: dict[int, dict[str, Rows]] = field(default_factory=dict)
     """The windows that are done, and their files as they were read."""
     told: dict[int, dict[str, Rows]] = field(default_factory=dict)
-    """Files of done windows that were ignored; known until `state.sqlite` is lost, since no plan has them."""
+    """Files of done windows that were ignored."""
     owed: set[int] = field(default_factory=set)
     """Done windows of which a late file was stopped: the next run plans it again (jobs.md, A check stops a window)."""
+
+    def lose(self) -> None:
+        """`state.sqlite` is lost. It is built again from plans: windows that count as empty are open then, and a change
+        that is ignored is told again (jobs.md, What a job does when)."""
+        self.told.clear()
+        self.read = {window: files for window, files in self.read.items() if files}
 
     def night(self, now: int, export: Export, merging: bool) -> dict[int, str]:
         """What comes of each window that there is anything to do for: the oldest first, and one that is stopped keeps

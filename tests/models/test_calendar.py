@@ -110,7 +110,7 @@ def play(title: str, job: Calendar, nights: list[Night], has: Collection[str] = 
             compare(where, service, job.target, once=ends not in AT)
             for state in (folder / "state/nightly").glob("state.sqlite*") if lost else ():
                 state.unlink()
-                job.told.clear()
+                job.lose()
 
 
 def event(key: str, day: int, hour: int, user: str = "", device: str = "", name: str = "Seen") -> Row:
