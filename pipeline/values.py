@@ -108,6 +108,13 @@ def opened(value: Value) -> Record | None:
     return members
 
 
+def put(record: Record, name: str, value: Any) -> None:
+    """Set a member; if another value has its name, as NAME_2, NAME_3, …"""
+    new, number = name, 2
+    while record.setdefault(new, value) is not value and record[new] != value:
+        new, number = f"{name}_{number}", number + 1
+
+
 def items(value: Value) -> list[Value] | None:
     """A list's members, unchanged; a text of a JSON list is opened too. None when absent.
 

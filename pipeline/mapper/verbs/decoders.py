@@ -45,7 +45,10 @@ def exploded(row: Record, column: str, prefix: str) -> list[Record | RejectReaso
         if inside is None:
             records.append(RejectReason("bad_value", f"column {column!r}: a list of objects was expected"))
         else:
-            records.append({**shared, **inside})
+            record = {**shared, **inside}
+            for name in [] if shared.keys().isdisjoint(inside) else shared:
+                values.put(record, name, shared[name])
+            records.append(record)
     return records
 
 
@@ -61,12 +64,14 @@ def lower_names(_build: Builder, call: Call) -> Decode:
 @decoding
 @only_with(lambda *columns: columns)
 def with_lower_names(row: Record, *columns: str) -> list[Record]:
-    """The row, its names in lower case if it has one of `columns`; where two names become one, a value wins over none
-    and then the first."""
+    """The row, its names in lower case if it has one of `columns`; where two names become one, a value wins over none,
+    and then the first has the name."""
     if row.keys().isdisjoint(columns):
         return [row]
     lowered: Record = {}
     for name, value in row.items():
         if lowered.get(name.lower()) is None:
             lowered[name.lower()] = value
+        elif value is not None:
+            values.put(lowered, name.lower(), value)
     return [lowered]

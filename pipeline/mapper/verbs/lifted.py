@@ -74,7 +74,10 @@ def nested(row: Record, *columns: str) -> list[Record]:
         kept = value.__class__ is str or value.__class__ is Raw
         found.setdefault(column, {})[member] = value if kept else Raw(encode(value))
     for column, members in found.items():
-        row[column] = {**members, **(values.opened(row.get(column)) or {})}  # type: ignore[assignment]
+        whole = {**members, **(own := values.opened(row.get(column)) or {})}
+        for member in [] if members.keys().isdisjoint(own) else members:
+            values.put(whole, member, members[member])
+        row[column] = whole  # type: ignore[assignment]
     return [row]
 
 

@@ -94,11 +94,9 @@ def loaded_row(row: Record, into: str, staying: str, stripped: str, *words: str)
     for name, tools in _members(columns, into, stay, names):
         value = row[name]
         # A text stays one: as JSON it would be read again.
-        members[name if tools in members else tools] = (
-            value if value.__class__ is str or value.__class__ is Raw else values.raw(value)
-        )
-    kept = {name: row[name] for name in stay if name in row}
-    return [{**kept, into: members}]  # type: ignore[dict-item]
+        kept = value if value.__class__ is str or value.__class__ is Raw else values.raw(value)
+        values.put(members, name if tools in members else tools, kept)
+    return [{**{name: row[name] for name in stay if name in row}, into: members}]  # type: ignore[dict-item]
 
 
 @lru_cache(256)
