@@ -77,6 +77,16 @@ def text(value: Value) -> str | None:
     return _encode(value).decode()
 
 
+def key_text(value: Value) -> str | None:
+    """The key of a group as text. At the service numbers have passed through JavaScript, in which 7.0 is 7
+    (docs/know/service.md#stored-values); the digits of a whole number stay."""
+    given = text(value)
+    if given is None or type(value) is str or given[:1] not in "-0123456789" or bytes(_encode(value))[0] == _QUOTE:
+        return given
+    number = repr(float(given)) if not given.isdigit() and set(given) & set(".eE") else given
+    return given if "e" in number else number.removesuffix(".0")
+
+
 def opened(value: Value) -> Record | None:
     """An object's members, values unchanged; a text of a JSON object is opened too.
 

@@ -28,6 +28,7 @@ from pipeline.identity.columns import (
 from pipeline.identity.property_updates import ABSENT, EXISTS, PersonNote, PropertyUpdate, condense, json_of
 from pipeline.models import GroupUpdate, Link, Note
 from pipeline.uuids import SEPARATOR
+from pipeline.values import key_text
 
 KINDS = {"row": 1, "identify": 2, "alias": 4, "user": 6, "merge": 8, "service": 128, "seen": 256, "person": 512}
 """The kinds of rows that pair two ids, as bits; `pipeline.identity.observed_pairs` describes them."""
@@ -188,5 +189,5 @@ def _groups_named(text: bytes) -> tuple[tuple[str, str], ...]:
         if key[:1] == b'"':
             named.append((kind, _text(key)))
         elif key[:1] not in b"[{tfn":
-            named.append((kind, key.decode()))
+            named.append((kind, key_text(value) or ""))
     return tuple(named)

@@ -44,7 +44,7 @@ def add_groups(groups: dict[str, Value], properties: dict[str, Any], chosen: fro
     left_out: list[str] = []
     for kind, value in groups.items():
         listed = values.items(value)
-        key = text_of(listed[0]) if listed else None
+        key = values.key_text(listed[0]) if listed else None
         if key is None or not key.strip():
             continue
         if chosen and kind not in chosen:
@@ -93,13 +93,14 @@ def observed_groups(
 
 def update_of_group(
     kind: str | None,
-    key: str | None,
+    key: Value,
     value: Value,
     time: int | RejectReason | None,
     received: int | None,
     warnings: Warnings,
 ) -> list[GroupUpdate | Skip]:
     """The update of one group. Raises BadValue where its properties are no object."""
-    if not kind or not key or kind.isspace() or key.isspace():
+    name = values.key_text(key)
+    if not kind or not name or kind.isspace() or name.isspace():
         return [Skip("empty_group_update")]
-    return [GroupUpdate(kind, key, time, opened(value) or {}, received, warnings)]
+    return [GroupUpdate(kind, name, time, opened(value) or {}, received, warnings)]

@@ -305,8 +305,8 @@ class Builder:
         group = rule.group
         if group.open is not None:
             return (program.GiveGroupUpdates(self.present(group.open), Missing(), Missing(), Missing()),)
-        kind, key = (self.text(call) if call is not None else Missing() for call in (group.type, group.key))
-        properties = self.present(group.set) if group.set is not None else Missing()
+        kind = self.text(group.type) if group.type is not None else Missing()
+        key, properties = (self.present(call) if call is not None else Missing() for call in (group.key, group.set))
         return (program.GiveGroupUpdates(None, kind, key, properties),)
 
     def _profiles(self, profiles: language.Profiles) -> Step:
