@@ -201,7 +201,7 @@ class PersonUpdate(msgspec.Struct, gc=False):
 
 
 class GroupUpdate(msgspec.Struct, gc=False):
-    """A row that updates a group and nothing else. Never an event of its own."""
+    """A row that updates a group and nothing else. Never an event of its own. `distinct_id` is the row's person."""
 
     type: str
     key: str
@@ -209,6 +209,7 @@ class GroupUpdate(msgspec.Struct, gc=False):
     set: Map[str, Any]
     received: int | None = None
     warnings: tuple[tuple[str, str], ...] = ()
+    distinct_id: str | None = None
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):

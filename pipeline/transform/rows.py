@@ -338,7 +338,7 @@ class RowTransformer:
     def check_update(self, row: int, update: PersonUpdate | GroupUpdate) -> str:
         """Check the update of a person or a group. Returns the code of a skip, else "". Raises RowRejected."""
         person = update if type(update) is PersonUpdate else None
-        code = skip_code(update.time, (person.distinct_id if person is not None else None,), self.context)
+        code = skip_code(update.time, (update.distinct_id,), self.context)
         if code:
             return code
         require_sendable_update(update, self.context)

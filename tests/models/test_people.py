@@ -17,7 +17,7 @@ from pipeline.options import PlanOptions
 from tests.models.people import TOOLS, People, people, values
 from tests.models.target import Target, person_less_per_event
 from tests.support.deliveries import run
-from tests.support.people import AS_OF, JANUARY, write
+from tests.support.people import AS_OF, JANUARY, planned, write
 from tests.support.rehearsal import Room, fresh
 
 pytestmark = pytest.mark.slow
@@ -337,9 +337,14 @@ CASES: dict[str, tuple[str, list[Place]]] = {
     "a first referrer of null": ("amplitude", [
         amplitude(at, "u", None, user_properties={"initial_referrer": one}) for at, one in enumerate([None, "x"], 1)
     ]),
+    "a null is no event": ("kissmetrics", [kissmetrics(1, "a", _n=None, plan=1)]),
     "an exception sets": ("posthog", [posthog(1, "a"), posthog(2, "a", "$exception", _set={"plan": 1})]),
     "an exception unsets": ("posthog", [
         posthog(1, "a", _set={"plan": 1}), posthog(2, "a", "$exception", _unset=["plan"]),
+    ]),
+    "a number as the key of a group": ("posthog", [
+        posthog(at, "a", "$groupidentify", _group_type="company", _group_key=key, _group_set={"seats": at})
+        for at, key in enumerate([7, 7.0], 1)
     ]),
 }  # fmt: skip
 PROMOTED: dict[str, tuple[str, list[Place]]] = {
@@ -383,3 +388,19 @@ def test_the_other_endpoint(name: str, tmp_path: Path) -> None:
     assert outcome.counts.refused == 0
     assert plan.events.phases["identities"] == 0 or not person_less_per_event(name)
     assert name == name.strip() or plan.warnings, "two ids become one person without a word"
+
+
+def test_groups_of_anonymous_events(tmp_path: Path) -> None:
+    """Groups that are lost with `--persons identified` are counted."""
+    rows = [call(1, None, "d", context={"groupId": "acme"})[1]]
+    options = PlanOptions(mapping="segment", persons="identified", as_of=AS_OF, workers=0)
+    plan = pipeline.plan_export(write(tmp_path / "export", rows), tmp_path / "plan", options)
+    assert any("group" in code for code in [*plan.warnings, *plan.skips, *(gate.name for gate in plan.gates)])
+
+
+def test_the_group_call_of_a_person_to_forget(tmp_path: Path) -> None:
+    """Whoever is among --exclude-ids makes no group either."""
+    rows = [call(1, "u", None)[1], call(2, "u", None, "group", groupId="acme", traits={"seats": 1})[1]]
+    (tmp_path / "gone.txt").write_text("u\n")
+    plan = planned(tmp_path, "segment", rows, exclude_ids=tmp_path / "gone.txt")
+    assert (plan.events.made, plan.skips) == (0, {"excluded_id": 2})

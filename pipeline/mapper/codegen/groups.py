@@ -60,18 +60,26 @@ def add_groups(groups: dict[str, Value], properties: dict[str, Any], chosen: fro
 
 
 def updates_of_groups(
-    groups: Value, time: int | RejectReason | None, received: int | None, warnings: Warnings
+    groups: Value,
+    time: int | RejectReason | None,
+    received: int | None,
+    warnings: Warnings,
+    distinct_id: str | None = None,
 ) -> list[GroupUpdate | Skip]:
     """One update for each key in an object of type → key → properties. Raises BadValue for other shapes."""
     updates: list[GroupUpdate | Skip] = []
     for kind, keys in (opened(groups) or {}).items():
         for key, value in (opened(keys) or {}).items():
-            updates += update_of_group(kind, key, value, time, received, warnings)
+            updates += update_of_group(kind, key, value, time, received, warnings, distinct_id)
     return updates or [Skip("empty_group_update")]
 
 
 def observed_groups(
-    groups: Value, time: int | RejectReason | None, received: int | None, warnings: Warnings
+    groups: Value,
+    time: int | RejectReason | None,
+    received: int | None,
+    warnings: Warnings,
+    distinct_id: str | None = None,
 ) -> tuple[list[GroupUpdate], Warnings]:
     """The group updates of a row that is an event too, from an object of type → key → properties, and the warnings.
 
@@ -85,7 +93,7 @@ def observed_groups(
             if not properties or not kind.strip() or not key.strip():
                 continue
             if can_be_sent(f"${kind}_{key}"):
-                updates.append(GroupUpdate(kind, key, time, properties, received))
+                updates.append(GroupUpdate(kind, key, time, properties, received, (), distinct_id))
             else:
                 warnings += (("bad_value", f"of a group that cannot be sent: {kind[:40]!r} {key[:40]!r}"),)
     return updates, warnings
@@ -98,9 +106,10 @@ def update_of_group(
     time: int | RejectReason | None,
     received: int | None,
     warnings: Warnings,
+    distinct_id: str | None = None,
 ) -> list[GroupUpdate | Skip]:
     """The update of one group. Raises BadValue where its properties are no object."""
     name = values.key_text(key)
     if not kind or not name or kind.isspace() or name.isspace():
         return [Skip("empty_group_update")]
-    return [GroupUpdate(kind, name, time, opened(value) or {}, received, warnings)]
+    return [GroupUpdate(kind, name, time, opened(value) or {}, received, warnings, distinct_id)]

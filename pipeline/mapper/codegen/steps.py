@@ -356,15 +356,16 @@ class StepEmitter(Emitter):
         with self.block("if observe:"):
             with self.block("try:"):
                 value = self.value(groups)
-                self.line(f"if {value} is not None: group_updates, w = observed_groups({value}, time, received, w)")
+                given = f"{value}, time, received, w, distinct_id"
+                self.line(f"if {value} is not None: group_updates, w = observed_groups({given})")
             self.line("except (BadValue, MsgspecError) as error: w += (('bad_value', 'of a group: ' + str(error)),)")
 
     def _give_group_updates(self, step: program.GiveGroupUpdates) -> None:
         if step.open is not None:
-            self.line(f"updates = updates_of_groups({self.value(step.open)}, time, received, w)")
+            self.line(f"updates = updates_of_groups({self.value(step.open)}, time, received, w, distinct_id)")
         else:
             values = ", ".join(map(self.value, (step.type, step.key, step.set)))
-            self.line(f"updates = update_of_group({values}, time, received, w)")
+            self.line(f"updates = update_of_group({values}, time, received, w, distinct_id)")
         self.line("if note is not None: updates = with_pair(updates, distinct_id, note, time, received)")
         self.line("return updates if further is None else [*updates, *further]")
 

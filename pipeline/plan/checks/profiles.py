@@ -49,3 +49,18 @@ def people_of_one_day(facts: PlanFacts) -> Finding | None:
         ],
         profiles.one_day_people_events,
     )
+
+
+@check("anonymous_groups", "warning")
+def groups_of_anonymous_events(facts: PlanFacts) -> Finding | None:
+    """Under --persons identified, events of anonymous ids lose their groups, because they have no person."""
+    events, types = facts.people.profiles.anonymous_events, facts.people.groups.types
+    rows = sum(one.rows for one in types if one.sent)
+    if facts.options.persons != "identified" or not events or not rows:
+        return None
+    return finding_of(
+        f"{pluralize(events, 'event')} of anonymous ids are sent without a person, and the service attaches no groups"
+        f" to such events; {pluralize(rows, 'row')} of the export name a group. Plan with --persons all to keep them",
+        [f"{one.type}: {pluralize(one.rows, 'row')}" for one in types if one.sent],
+        min(events, rows),
+    )
