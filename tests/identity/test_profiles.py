@@ -202,6 +202,15 @@ def test_a_profile_is_what_rows_say_at_last(rule: str) -> None:
         assert shown(persons(*blocks, policy=policy)) == expected
 
 
+def test_the_counts_of_workers_add_up() -> None:
+    """Each writes the profiles of some persons."""
+    counts, both = [PersonCounts(), PersonCounts()], PersonCounts()
+    for one, owner in zip(counts, ("u", "v"), strict=True):
+        persons([said(owner, "a", "1", 5), said("null", "a", "1", 5)], counts=one)
+        both.add(one)
+    assert (both.persons, both.properties, both.names["a"], both.left_out) == (2, 2, 2, {"junk_person": 2})
+
+
 def test_what_was_taken_away_at_last_is_not_written_and_is_counted() -> None:
     """Unless it was set once more."""
     counts = PersonCounts()

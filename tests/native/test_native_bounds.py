@@ -6,6 +6,7 @@ Each of these is harmless or an error of Python's. `make sanitize` runs them whe
 from __future__ import annotations
 
 import gc
+import json
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -158,6 +159,14 @@ def test_members_may_change_while_a_value_of_theirs_ends() -> None:
         getattr(row, act)(*("b", Raw(b"2"))[: 1 + (left == 302)])
         assert left == 301 or bytes(row.get("b")) == b"2"
         assert len(row) == len(list(row)) == len(row.items()) == left
+
+
+def test_an_object_with_more_members_than_there_is_room_for_is_left_to_python() -> None:
+    """256 is the most (MOST_SPREAD)."""
+    wide, other = (members_of(json.dumps({f"m{number}": 1 for number in range(size)}).encode()) for size in (257, 1))
+    select = native.Spread(lambda name: name, None, None, lambda *given: given)
+    assert select(wide) is None
+    assert select(wide, other, ()) == (wide, other, ())
 
 
 def test_members_may_change_while_they_are_written() -> None:
