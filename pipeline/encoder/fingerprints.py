@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from pipeline.encoder.encoded import match_head
 from pipeline.native import AVAILABLE, native
 
 _TAIL = len(ENDING[20]) - 20
+_NO_TIME = b'},"timestamp":"1970-01-01T00:00:00Z","uuid":"00000000-0000-0000-0000-000000000000"}'
+json_of = msgspec.json.Encoder().encode
 
 
 def fingerprints(runs: list[bytes], sizes: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -28,6 +31,13 @@ def fingerprints(runs: list[bytes], sizes: NDArray[np.int64]) -> NDArray[np.uint
         hashes.append(hash_run(run, (ends[first:last] - start).tobytes()))
         start, first = start + len(run), last
     return np.frombuffer(b"".join(hashes), np.uint64).reshape(-1, 2)
+
+
+def person_hashes(ids: list[str]) -> NDArray[np.uint64]:
+    """The first of the two hashes of an event with each of these ids."""
+    events = [b'{"event":"","properties":{"distinct_id":%b%b,' % (json_of(one), _NO_TIME) for one in ids]
+    sizes = np.array([len(one) - 1 for one in events], np.int64)
+    return fingerprints([b"".join(events)], sizes)[:, 0]
 
 
 def hash_events(run: bytes, ends: NDArray[np.int64]) -> bytes:

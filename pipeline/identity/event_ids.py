@@ -266,6 +266,10 @@ def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> P
     return ProfileCounts(*totals.tolist())
 
 
+PersonNumbers = Callable[[NDArray[np.uint64]], NDArray[np.int32]]
+"""Returns the number of the person of each hash of an id, -1 for an id that is one by itself."""
+
+
 class OneDayPeople(NamedTuple):
     """People with events; those of them with events on one UTC day alone, and their events. Duplicates count, too."""
 
@@ -274,13 +278,8 @@ class OneDayPeople(NamedTuple):
     one_day_people_events: int
 
 
-def count_one_day_people(
-    ids: EventIds, person_of: Callable[[NDArray[np.uint64]], NDArray[np.int32]], size: int
-) -> OneDayPeople:
-    """Who never returns, with all ids that identity resolution joins as one person.
-
-    `person_of` returns the number of the person of each hash, below `size`, and -1 for an id that is one by itself.
-    """
+def count_one_day_people(ids: EventIds, person_of: PersonNumbers, size: int) -> OneDayPeople:
+    """Who never returns, with all ids that identity resolution joins as one person; their numbers are below `size`."""
     first, last = np.full(size, np.iinfo(np.int32).max, np.int32), np.full(size, -1, np.int32)
     events = np.zeros(size, np.int64)
     people = once = events_once = 0

@@ -192,6 +192,20 @@ class Identities:
         number = order[where]
         return np.where(self._numbering.hashed[number] == hashed, self._by_id.canonical[number], np.int32(-1))
 
+    def person_numbers_by_event(self, hashed: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """The same by the hash of an id that key records have (`pipeline.encoder.fingerprints.person_hashes`)."""
+        from pipeline.encoder.fingerprints import person_hashes
+
+        wanted, where = np.unique(hashed, return_inverse=True)
+        found = np.full(len(wanted), -1, np.int32)
+        for start in range(0, len(self._by_id.canonical), _AT_ONCE):
+            numbers = np.arange(start, min(start + _AT_ONCE, len(self._by_id.canonical)), dtype=np.int32)
+            own = person_hashes(self._numbering.texts(numbers))
+            at = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
+            hit = wanted[at] == own
+            found[at[hit]] = self._by_id.canonical[numbers[hit]]
+        return np.asarray(found[where])
+
     @property
     def persons(self) -> int:
         """The numbers of persons are below this."""

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from pipeline.engines import Engine, Rest
 from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.columns import PropertyColumns
-from pipeline.identity.event_ids import EventIds, hot_ids
+from pipeline.identity.event_ids import EventIds, PersonNumbers, hot_ids
 from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.models import Step
 from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
@@ -135,11 +135,21 @@ class _PlanBuilder:
         self.people.aggregate_pairs(self.request.engine)
         warnings, files = self.source.warnings, self.files
         if self.config.options.promoted_properties == "final":  # only events that are sent promote properties
-            return self.people.seal(ids, warnings, files, lambda: self.request.engine, self.promoted_updates)
+            return self.people.seal(
+                ids,
+                warnings,
+                files,
+                lambda: self.request.engine,
+                self.promoted_updates,
+                judge=self.duplicates.judge_strangers,
+            )
         if self.request.series is not None:  # both read the series' index of settled events, which serves one thread
-            people = self.people.seal(ids, warnings, files, lambda: self.request.engine)
-            self.write_duplicates()
-            return people
+
+            def judge(person_numbers: PersonNumbers) -> None:
+                self.write_duplicates()
+                self.duplicates.judge_strangers(person_numbers)
+
+            return self.people.seal(ids, warnings, files, lambda: self.request.engine, judge=judge)
         with ThreadPoolExecutor(1, "duplicates") as pool:
             duplicates = pool.submit(self.write_duplicates)
 
@@ -147,13 +157,15 @@ class _PlanBuilder:
                 duplicates.result()
                 return self.request.engine
 
-            try:
-                people = self.people.seal(ids, warnings, files, engine)
+            def judge(person_numbers: PersonNumbers) -> None:
                 duplicates.result()
+                self.duplicates.judge_strangers(person_numbers)
+
+            try:
+                return self.people.seal(ids, warnings, files, engine, judge=judge)
             except BaseException:
                 self.duplicates.cancelled = True
                 raise
-        return people
 
     def promoted_updates(self) -> Iterator[PropertyColumns]:
         """Read the source once more: the properties that the events to be sent promote to persons."""

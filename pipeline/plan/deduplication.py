@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from pipeline.engines import Engine
 from pipeline.engines.local import Workers
+from pipeline.identity.event_ids import PersonNumbers
 from pipeline.plan.decisions import REMAINING, Decisions, copies_of, remaining_of, rows_out
-from pipeline.plan.duplicates import MAX_CLASHES, Clash, Replaced, Settled, decide, decide_one
+from pipeline.plan.duplicates import MAX_CLASHES, STRANGER, Clash, Replaced, Settled, decide, decide_one
 from pipeline.plan.event_uuids import write_uuids
-from pipeline.plan.key_records import KeyRange, without_large
+from pipeline.plan.key_records import MAX_RECORDS, KeyRange, without_large
 from pipeline.plan.piece_outcome import Outcome, decide_piece, outcome_of
 from pipeline.plan.request import Request
 from pipeline.plan.samples.pair_sample import PairSample
@@ -67,6 +68,7 @@ class Deduplication:
         self.first, self.last = 2**62, -(2**62)
         self.clashes = 0
         self.clash_examples: list[Clash] = []
+        self._strangers = scratch / "strangers"
         self.replaced: Replaced | None = None
         self.identical: tuple[int, int] | None = None
         self.copies: Counter[int] = Counter()
@@ -140,12 +142,32 @@ class Deduplication:
         self.hours.add(outcome.quarters)
         self.clashes += decided.clashes
         self.clash_examples = sorted([*self.clash_examples, *decided.clashing])[:MAX_CLASHES]
+        if len(decided.strangers):
+            with self._strangers.open("ab") as file:
+                decided.strangers.tofile(file)
         source.warnings["changed_since_settled"] += decided.changed
         source.warnings["identical_rows"] += decided.identical
         self.replaced = _first(self.replaced, decided.replaced)
         self.identical = _first(self.identical, decided.first_identical)
         for (name, day, code), count in decided.dropped.items():
             source.cells.move(names[name], day, code, count)
+
+    def judge_strangers(self, person_numbers: PersonNumbers) -> None:
+        """Count rows with one key as clashes if they are different persons'."""
+        if not self._strangers.exists():
+            return
+        with self._strangers.open("rb") as file:
+            while len(some := np.fromfile(file, STRANGER, MAX_RECORDS)):
+                one, other = person_numbers(some["person"]), person_numbers(some["winner"])
+                apart = some[(one != other) | (one < 0)]
+                self.clashes += len(apart)
+                first = apart[np.lexsort((apart["row"], apart["block"]))[:MAX_CLASHES]]
+                examples = [
+                    Clash((block, row), (winner_block, winner_row), name, name, time, winner_time)
+                    for block, row, winner_block, winner_row, name, time, winner_time, _, _ in first.tolist()
+                ]
+                self.clash_examples = sorted([*self.clash_examples, *examples])[:MAX_CLASHES]
+        self._strangers.unlink()
 
     def _count_rows(self, number: int, found: NDArray[np.void]) -> None:
         """Count the rows of block `number` that are left out."""

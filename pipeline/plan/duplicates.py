@@ -10,8 +10,8 @@ The decisions (docs/change/architecture.md#uuids):
   the latest time, then the greatest content digest. The others are skips: `duplicate_event` when their content equals
   the winner's, else `superseded`.
   Rows whose event name or UTC day differs from the winner's are different events, whatever their key: each is counted
-  as a *clash*, and a check of the plan stops on any. The distinct_id may differ, because an export made after a merge
-  shows the merged id.
+  as a *clash*, and a check of the plan stops on any. So are rows of another person. The distinct_id may differ, because
+  an export made after a merge shows the merged id: whose it is, identity resolution tells (STRANGER).
 * Identical rows without a source key stay separate events, distinguished by an ordinal, unless `collapse` makes them
   one event (the others are duplicates then, even where they write the same record differently). It does not matter
   which row gets which ordinal: the rows are interchangeable and the set of uuids is the same.
@@ -49,7 +49,8 @@ class Settled(Protocol):
 
 
 class Clash(NamedTuple):
-    """Two rows with one source key that are different events. Rows are (block, row), names indices of event names."""
+    """Two rows with one source key that are different events, by name and day, or only by person. Rows are (block,
+    row), names indices of event names."""
 
     row: tuple[int, int]
     winner: tuple[int, int]
@@ -57,6 +58,12 @@ class Clash(NamedTuple):
     winner_name: int
     time: int
     winner_time: int
+
+
+STRANGER = np.dtype([(name, "<u4") for name in ("block", "row", "winner_block", "winner_row", "name")] + [
+    ("time", "<i8"), ("winner_time", "<i8"), ("person", "<u8"), ("winner", "<u8"),
+])  # fmt: skip
+"""A row and the winner of its key, which differ in the distinct_id: `person` and `winner` are their hashes (KEY)."""
 
 
 class Replaced(NamedTuple):
@@ -68,6 +75,7 @@ class Replaced(NamedTuple):
 
 
 _NO_CLASH: tuple[Clash, ...] = ()
+_NO_STRANGERS = np.zeros(0, STRANGER)
 MAX_CLASHES = 3
 """This many clashes are examples, the first in the source."""
 
@@ -80,7 +88,8 @@ class Decided(NamedTuple):
     `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
     settled with another content. `identical` are sent although an earlier row is identical; the first of these
     is at `first_identical`, (block, row). `clashes` counts rows left out for a different event; the first are in
-    `clashing`. `replaced` is the first superseded row.
+    `clashing`. `strangers` are rows left out for one of another distinct_id (STRANGER). `replaced` is the first
+    superseded row.
     """
 
     decisions: NDArray[np.void]
@@ -95,6 +104,7 @@ class Decided(NamedTuple):
     first_identical: tuple[int, int] | None = None
     clashes: int = 0
     clashing: tuple[Clash, ...] = ()
+    strangers: NDArray[np.void] = _NO_STRANGERS
     replaced: Replaced | None = None
 
 
@@ -102,7 +112,7 @@ def decide(run: NDArray[np.void], *, collapse: bool, settled: Settled | None = N
     """Decide on sorted key records, of which each uuid has all of its own. Events that `settled` finds are left out."""
     kinds = np.full(len(run), ORDINAL, np.uint32)
     ordinals = np.zeros(len(run), np.uint32)
-    clashes, clashing, replaced = 0, _NO_CLASH, None
+    clashes, clashing, strangers, replaced = 0, _NO_CLASH, _NO_STRANGERS, None
     same = (run["hi"][1:] == run["hi"][:-1]) & (run["lo"][1:] == run["lo"][:-1])
     if same.any():
         follows = np.concatenate(([False], same))
@@ -110,10 +120,10 @@ def decide(run: NDArray[np.void], *, collapse: bool, settled: Settled | None = N
         group = np.cumsum(~follows[member]) - 1
         copies = run[member]
         kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
-        clashes, clashing = _clashes(copies, copies[winners])
+        clashes, clashing, strangers = _clashes(copies, copies[winners])
         replaced = _first_replaced(copies, copies[winners], kinds[member])
     decided = _decided(run, kinds, ordinals, settled)
-    return decided._replace(clashes=clashes, clashing=clashing, replaced=replaced)
+    return decided._replace(clashes=clashes, clashing=clashing, strangers=strangers, replaced=replaced)
 
 
 def _decided(
@@ -185,18 +195,26 @@ def _same_content(records: NDArray[np.void], others: NDArray[np.void]) -> NDArra
     return np.asarray((records["content_hi"] == others["content_hi"]) & (records["content_lo"] == others["content_lo"]))
 
 
-def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, tuple[Clash, ...]]:
-    """How many records with a source key have another event name or UTC day than the winner beside them, and the
-    first of those."""
+def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, tuple[Clash, ...], NDArray[np.void]]:
+    """How many records with a source key have another event name or UTC day than the winner beside them, the first of
+    those, and the STRANGER records of others."""
     others = (copies["name"] != winners["name"]) | (copies["time"] // DAY != winners["time"] // DAY)
-    clashing = np.flatnonzero(others & ((copies["name"] & KEYLESS) == 0))
+    keyed = (copies["name"] & KEYLESS) == 0
+    clashing = np.flatnonzero(others & keyed)
+    apart = np.flatnonzero(keyed & ~others & (copies["person"] != winners["person"]))
+    strangers = np.empty(len(apart), STRANGER)
+    for name in ("block", "row", "name", "time", "person"):
+        strangers[name] = copies[name][apart]
+    for name, of in (("winner_block", "block"), ("winner_row", "row"), ("winner_time", "time"), ("winner", "person")):
+        strangers[name] = winners[of][apart]
     some = clashing[np.lexsort((copies["row"][clashing], copies["block"][clashing]))[:MAX_CLASHES]]
-    return len(clashing), tuple(
+    examples = tuple(
         Clash((block, row), (other_block, other_row), name, other_name, time, other_time)
         for (block, row, name, time), (other_block, other_row, other_name, other_time) in zip(
             *(side[["block", "row", "name", "time"]][some].tolist() for side in (copies, winners)), strict=True
         )
     )
+    return len(clashing), examples, strangers
 
 
 def _first_replaced(copies: NDArray[np.void], winners: NDArray[np.void], kinds: NDArray[np.uint32]) -> Replaced | None:
@@ -262,7 +280,7 @@ def decide_one(path: Path, most: int, *, collapse: bool, settled: Settled | None
             )
             kinds[~stays] = np.where(keyless | _same_content(chunk, best), DUPLICATE, SUPERSEDED)[~stays]
         winners = best[np.zeros(len(chunk), np.int64)]
-        clashes, clashing = _clashes(chunk, winners)
+        clashes, clashing, strangers = _clashes(chunk, winners)
         replaced = _first_replaced(chunk, winners, kinds)
         decided = _decided(chunk, kinds, ordinals, settled)
-        yield decided._replace(clashes=clashes, clashing=clashing, replaced=replaced)
+        yield decided._replace(clashes=clashes, clashing=clashing, strangers=strangers, replaced=replaced)

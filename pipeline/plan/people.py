@@ -23,7 +23,14 @@ from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.engines import Engine
 from pipeline.identity.columns import IdentityColumns, PropertyColumns
-from pipeline.identity.event_ids import EventIds, IdActivity, count_one_day_people, find_activity, write_identified
+from pipeline.identity.event_ids import (
+    EventIds,
+    IdActivity,
+    PersonNumbers,
+    count_one_day_people,
+    find_activity,
+    write_identified,
+)
 from pipeline.identity.groups import GroupCounts, Groups
 from pipeline.identity.last_values import OwnerLookup
 from pipeline.identity.no_identities import NoIdentities
@@ -172,12 +179,14 @@ class PeopleBuilder:
         files: dict[str, str],
         engine: Callable[[], Engine],
         promoted: Promoted | None = None,
+        *,
+        judge: Callable[[PersonNumbers], None],
     ) -> PeopleSeal:
         """Write the tables of identities, groups and persons, and that of identified ids. `ids` are those of events.
 
-        `engine` returns the engine, once nothing else uses it. `promoted` returns the properties that the events to be
-        sent promote (`pipeline.identity.promotion`); None leaves promotion to the service. `warnings` and `files`
-        receive counts by code and the digests of the tables.
+        `judge` is called once identities are decided. `engine` returns the engine, once nothing else uses it.
+        `promoted` returns the properties that the events to be sent promote (`pipeline.identity.promotion`); None
+        leaves promotion to the service. `warnings` and `files` receive counts by code and the digests of the tables.
         """
         if self._inputs.pair_file is not None:
             from pipeline.identity.pair_file import add_pair_file
@@ -204,6 +213,7 @@ class PeopleBuilder:
             persons = self._seal_persons(resolved, counts, warnings, files, engine)
             if promoted is not None:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
+            judge(resolved.person_numbers_by_event)
         return PeopleSeal(merges, groups, persons, profiles)
 
     def _resolved(

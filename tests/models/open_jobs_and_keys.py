@@ -46,7 +46,6 @@ SETS = {
         Row("group", "k1", HOUR, 2 * HOUR, "u0", group=G0, values=(("a", "new"),)),
         Row("group", "k1", HOUR, HOUR, "u0", group=G0, values=OLDER),
     ],
-    "16 another person": [FIRST, replace(FIRST, user="u1", received=FIRST.at + 9)],
 }
 
 

@@ -173,3 +173,10 @@ def same(what: str, found: Any, expected: Any) -> None:
 
 
 test_of_copies_one_stands_and_no_other_has_an_effect = pytest.mark.parametrize("seed", SEEDS)(check)
+
+
+@pytest.mark.parametrize("tool", ["segment", "generic"])
+def test_a_row_of_another_person_is_no_copy(tool: str) -> None:
+    """It stops the plan (`Row.event`)."""
+    first = Row("event", "k0", 3_600, 3_601, "u0", name="Seen", values=(("value", 1),))
+    judge("another person", tool, [first, replace(first, user="u1", received=3_609)])

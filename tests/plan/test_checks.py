@@ -128,7 +128,7 @@ def test_a_plan_without_a_word_of_doubt_is_ready(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [None, 2])
 def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path, limit: int | None) -> None:
-    """Another event name or another UTC day: the first pairs are named, and a person may accept them. Memory for more
+    """Another event name, UTC day or person: the first pairs are named, and a person may accept them. Memory for more
     rows of one key than that does not change what is found."""
     rows = [
         row("Signup", key="o-1"), row("Paid", key="o-1", at=THEN + 5), row("Paid", key="o-2"),
@@ -143,9 +143,10 @@ def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path,
     gate, allowed = (next(gate for gate in one.plan.gates if gate.name == "key_not_unique") for one in (made, accepted))
     assert (gate.level, made.plan.ready, made.plan.skips) == ("stop", False, {"superseded": 3})
     assert gate.detail == (
-        "2 rows are left out for another row of the same key that is a different event: row 1 of a.jsonl (Signup,"
+        "3 rows are left out for another row of the same key that is a different event: row 1 of a.jsonl (Signup,"
         " 2023-09-23) and row 2 of a.jsonl (Paid, 2023-09-23); row 3 of a.jsonl (Paid, 2023-09-23) and row 5 of"
-        " a.jsonl (Paid, 2023-09-24)"
+        " a.jsonl (Paid, 2023-09-24); row 4 of a.jsonl (Paid, 2023-09-24) and row 5 of a.jsonl (Paid, 2023-09-24) of"
+        " another person"
     )
     assert (allowed.level, accepted.plan.verdict, accepted.plan.events) == ("warning", "warnings", made.plan.events)
 
@@ -154,7 +155,8 @@ def test_what_an_export_says_again_of_one_event_is_no_conflict(tmp_path: Path) -
     """A later receive time, other properties, a time that moved within its day, the id that a merge left: copies. Nor
     are rows without a key of their own compared."""
     again = row(key="k", got=THEN + 2, at=THEN + HOUR, id="merged", plan="pro")
-    rows = [row(key="k", got=THEN + 1), again, row("Signup"), row("Paid"), row("Paid")]
+    merge = row(id="merged", link="u-1", kind="alias")
+    rows = [row(key="k", got=THEN + 1), again, merge, row("Signup"), row("Paid"), row("Paid")]
     made = planned(tmp_path, rows, collapse_identical=True)
     assert "key_not_unique" not in {gate.name for gate in made.plan.gates}
 

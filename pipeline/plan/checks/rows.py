@@ -94,7 +94,7 @@ def too_many_merges(facts: PlanFacts) -> Finding | None:
 
 @check("key_not_unique", "stop")
 def conflicting_keys(facts: PlanFacts) -> Finding | None:
-    """Rows of one source key that differ in event name or UTC day: only one of them would be sent."""
+    """Rows of one source key that differ in event name, UTC day or person: only one of them would be sent."""
     return None if facts.key_conflicts.accepted else _key_conflicts(facts.key_conflicts)
 
 

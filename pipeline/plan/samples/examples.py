@@ -82,14 +82,20 @@ class SourceExamples:
         return ids
 
     def pairs(self, clashes: Iterable[Clash], names: Sequence[str]) -> list[str]:
-        """Each clash in words: where the two rows with one key lie, their event names and their UTC days."""
+        """Each clash in words: where the two rows with one key lie, their event names and UTC days, or else that they
+        are of different persons."""
 
         def row(block_row: tuple[int, int], name: int, time: int) -> str:
             example = self.at(*block_row, "")
             event = printable(names[name], _NAME_CHARACTERS)
             return f"row {example.row:,} of {example.part} ({event}, {day_name(time // DAY)})"
 
+        def of(clash: Clash) -> str:
+            alike = clash.name == clash.winner_name and clash.time // DAY == clash.winner_time // DAY
+            return " of another person" if alike else ""
+
         return [
             f"{row(clash.row, clash.name, clash.time)} and {row(clash.winner, clash.winner_name, clash.winner_time)}"
+            + of(clash)
             for clash in clashes
         ]
