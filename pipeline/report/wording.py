@@ -51,6 +51,7 @@ ADVICE = {
     "zone": "name the zone that the project has in the tool: --timezone Area/City, also when it is UTC",
     "unmatched_reference": "compare the mapping with the columns that `backcast survey` shows; a column that only"
     " some exports have may stay",
+    "anonymous_groups": "plan with --persons all if the groups of anonymous events matter",
     "key_not_unique": "add a field that differs between them to the mapping's `key` (with `generic`, name another"
     " column or none with --set uuid), or declare with --allow-key-conflicts that rows with the same key are one event",
     "keyless": "set `collapse: identical` in the job file, so that identical rows become one event",
