@@ -38,7 +38,7 @@ test-pythons: $(VENV)/.dev  ## run the tests of what a Python can break on every
 	    $(VENV)-$$version/bin/python $(PYTEST) -m "not slow" $(BREAKABLE); \
 	done
 
-soak: $(VENV)/.dev  ## the long trials of tests/soak, up to two hours; the first line of each says what it proves and how long it takes
+soak: $(VENV)/.dev  ## the long trials of tests/soak, up to three hours; the first line of each says what it proves and how long it takes
 	@for trial in tests/soak/soak_*.py; do sed -n '1s/^"""//p' $$trial; done
 	@$(VENV)/bin/python -m pytest -s tests/soak/soak_*.py
 

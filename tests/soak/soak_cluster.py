@@ -1,4 +1,4 @@
-"""Twenty million events on a cluster of two workers that are killed all the time, by the real commands.
+"""Twenty million events on a cluster whose two workers are killed all the time, by the real commands (half an hour).
 
 Planned once, and sent by two sender processes in runs of which the first ones are killed, and a sender process before
 each. Each event arrives, once, or twice where a process that was killed left it in doubt; the memory of a worker is

@@ -1,7 +1,7 @@
-"""Every sample by every way of reading it, and thousands of damaged containers: the suite tries a few of each.
+"""Every sample by every way of reading it, and thousands of damaged containers: a few in the suite (3 minutes).
 
 Each sample in a bucket, with its rows in another order, on two other machines and through code that changes nothing is
-what its golden file says; no damaged container, footer or mutated row is lost or differs in silence. Three minutes.
+what its golden file says; no damaged container, footer or mutated row is lost or differs in silence.
 """
 
 from __future__ import annotations

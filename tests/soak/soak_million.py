@@ -1,7 +1,7 @@
-"""A million events through a service that fails a tenth of the requests in five ways, by the real commands.
+"""A million events through a service that fails a tenth of the requests in five ways, by the real commands (5 minutes).
 
 Equality (the very set that was planned, by count and by a sum of digests), balance, and memory that does not grow with
-the number of events: the same with a tenth of them is the measure. `make soak` runs it.
+the number of events: the same with a tenth of them is the measure.
 """
 
 from __future__ import annotations

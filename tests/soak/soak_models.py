@@ -1,4 +1,4 @@
-"""Thousands of random exports, jobs, copies, clocks and values, each judged by the models of tests/models (TIME).
+"""Thousands of random exports, jobs, copies, clocks and values, judged by the models of tests/models (an hour).
 
 A seed that differs is named; make it as small as it goes, and put it into the cases of the model's test. SOAK_SEED is
 the first seed.
@@ -20,11 +20,11 @@ SEEDS: dict[str, tuple[Callable[[int], None], int]] = {
     "target": (test_target.check, 1_000),
     "calendar": (test_calendar.check, 300),
     "keys": (test_keys.check, 1_000),
-    "instants": (test_instants.check, 300),
+    "instants": (test_instants.check, 600),
     "values": (test_values.check, 1_000),
 }
 """What a seed is and how many are tried: a history of people, a session of the target, the nights of a job, a set of
-copies, a month of a zone, twenty rows of values."""
+copies, a month of a zone or some texts of times, twenty rows of values."""
 
 
 @pytest.mark.parametrize(

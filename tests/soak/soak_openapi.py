@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI document for every operation, those with the same body too, at the local service."""
+"""Requests made from the OpenAPI document for every operation, those with the same body too (one minute)."""
 
 from __future__ import annotations
 
