@@ -32,7 +32,6 @@ MAX_ACTIONS = 500
 """The actions of a visit that the API returns by default (docs/know/exports.md#matomo-api)."""
 QUARTER, WEST, EAST = 900, -12 * 3600, 14 * 3600
 """Offsets from UTC are multiples of a quarter of an hour between these, in seconds."""
-CLOCK_CHANGES = (-3600, -1800, 1800, 3600)
 _NUMBERED = re.compile(ACTIONS + r"_([0-9]+)_(.+)")
 _ITEM = re.compile(r"itemDetails_([0-9]+)_(.+)")
 _SECONDS = re.compile(r"[0-9]{1,10}")
@@ -112,14 +111,13 @@ def _offset(times: list[int], visit: Record) -> int | None:
     """The site's offset from UTC in seconds, or None where the times of the visit do not show it.
 
     The earliest of `times`, those of the actions, less the visit's beginning. It is no offset if the first action was
-    left out, and it is not that of all actions if the site's clock was changed during the visit, which the last action
-    shows.
+    left out, and it is not that of all actions if the site's clock was changed during the visit: the last action then
+    shows another one. A last action that was left out shows none.
     """
     begin, end = _time(visit.get("firstActionTimestamp")), _time(visit.get("lastActionTimestamp"))
     if not times or begin is None:
         return None
     offset = min(times) - begin
-    if offset % QUARTER or not WEST <= offset <= EAST:
-        return None
-    changed = end is not None and max(times) - end - offset in CLOCK_CHANGES
-    return None if changed else offset
+    shown = {offset} if end is None else {offset, max(times) - end}
+    possible = {one for one in shown if one % QUARTER == 0 and WEST <= one <= EAST}
+    return offset if possible == {offset} else None
