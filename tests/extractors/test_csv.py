@@ -88,6 +88,7 @@ def test_counting_quotes_agrees_with_the_reader(text: str, quote: str, final: bo
 @example("\\\n\\\na", 1, '"', "\\", (10_000, 1 << 22))
 @example("\\\n\r,", 1, "", "\\", (10_000, 1 << 22))
 @example("a\na\r\n,", 1, "a", "", (10_000, 1 << 22))
+@example('"\n\n\n"', 1, '"', "", (3, 1 << 22))
 def test_boundaries_do_not_depend_on_the_pieces(
     tmp_path_factory: pytest.TempPathFactory, text: str, size: int, quote: str, escape: str, limits: tuple[int, int]
 ) -> None:
@@ -110,6 +111,7 @@ def test_boundaries_do_not_depend_on_the_pieces(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_records, "MAX_LINES", limits[0])
         patch.setattr(csv_records, "MAX_BYTES", limits[1])
+        patch.setattr(csv_rows, "AVAILABLE", csv_rows.AVAILABLE and limits == (10_000, 1 << 22))  # C knows no other
         whole = located(1 << 20)
         assert located(size) == whole
     kept = "".join(shown for _, _, shown in whole).replace("\\xff", "")
