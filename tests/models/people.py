@@ -86,7 +86,8 @@ def mixpanel(row: Row) -> Shown:
     if name == "$identify":
         return beside(at, given["$identified_id"], given["$anon_id"])._replace(own="")
     once = {name: given[name] for name in ("$initial_referrer",) if name in given}
-    return beside(at, given.get("$user_id"), given["distinct_id"], writes={"$set_once": once})
+    user, sent = given.get("$user_id"), given["distinct_id"]
+    return beside(at, user, None if sent == user else sent, writes={"$set_once": once})
 
 
 def kissmetrics(row: Row) -> Shown:
