@@ -27,8 +27,6 @@ WEST, EAST = -12 * 3600, 14 * 3600
 """No zone is further from UTC, in seconds: a greater distance is a row that arrived late, not an offset."""
 ENOUGH = 3
 """A month in which fewer rows agree proves and contradicts nothing."""
-
-
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
@@ -66,7 +64,7 @@ def by_day(evidence: Counter[tuple[int, int]]) -> Iterator[tuple[int, Counter[in
 
 
 def is_possible(offset: int) -> bool:
-    """Whether a zone may be so many seconds from UTC."""
+    """Whether a zone may stand this far from UTC, in seconds."""
     return WEST <= offset <= EAST
 
 

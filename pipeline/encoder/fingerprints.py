@@ -18,7 +18,7 @@ from pipeline.native import AVAILABLE, native
 
 _TAIL = len(ENDING[20]) - 20
 _NO_TIME = b'},"timestamp":"1970-01-01T00:00:00Z","uuid":"00000000-0000-0000-0000-000000000000"}'
-json_of = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 
 
 def fingerprints(runs: list[bytes], sizes: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -35,7 +35,7 @@ def fingerprints(runs: list[bytes], sizes: NDArray[np.int64]) -> NDArray[np.uint
 
 def person_hashes(ids: list[str]) -> NDArray[np.uint64]:
     """The first of the two hashes of an event with each of these ids."""
-    events = [b'{"event":"","properties":{"distinct_id":%b%b,' % (json_of(one), _NO_TIME) for one in ids]
+    events = [b'{"event":"","properties":{"distinct_id":%b%b,' % (_encode(one), _NO_TIME) for one in ids]
     sizes = np.array([len(one) - 1 for one in events], np.int64)
     return fingerprints([b"".join(events)], sizes)[:, 0]
 

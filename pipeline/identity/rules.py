@@ -114,7 +114,7 @@ def apply_rules(
 
 
 def _in_records(pairs: PairArrays, reasons: NDArray[np.uint8], ids: int) -> NDArray[np.bool_]:
-    """By pair: whether its anonymous id is also in a pair that is no ordinary row's, and so may be a bridge."""
+    """By pair: whether a record names its anonymous id too, which then may be a bridge."""
     records = (pairs.kinds != ROW) & (reasons == 0)
     found = marked(pairs.anonymous[records], ids) | marked(pairs.user[records], ids)
     return np.asarray(found[pairs.anonymous])

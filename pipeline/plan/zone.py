@@ -19,11 +19,11 @@ from pipeline.plan.sealed.facts import MonthEvidence
 from pipeline.timestamps import DAY, ZoneClock
 
 SHARE = 10
-"""A day or a month in which fewer than one row in so many shows the offset proves and contradicts nothing: history that
-was imported into the tool in bulk arrives at any distance from its own time. A day contradicts a zone if at most one
-row in so many agrees with it."""
+"""A day or a month proves and contradicts nothing if fewer than one row in SHARE shows the offset: history that was
+imported into the tool in bulk arrives at any distance from its own time. A day contradicts a zone if at most one row in
+SHARE agrees with it."""
 MANY = 8
-"""So many rows of days that follow each other, all off alike, are no rows that came late by chance."""
+"""Rows of days that follow each other, all off alike: this number does not come late by chance."""
 
 
 class ZoneVerdict(msgspec.Struct, frozen=True):
