@@ -108,6 +108,7 @@ def test_ctrl_c_ends_with_130(call: Any, tmp_path: Path, monkeypatch: pytest.Mon
     """While it waits as well as while it reads: the same command continues."""
     one = sent_rows(tmp_path, 10)
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL)
+    monkeypatch.setenv("BACKCAST_TRACEBACK", "1")
 
     def answer(asked: Asked) -> Reply:
         os.kill(os.getpid(), signal.SIGINT)
@@ -120,7 +121,7 @@ def test_ctrl_c_ends_with_130(call: Any, tmp_path: Path, monkeypatch: pytest.Mon
     interrupt.start()
     waiting = call(*words, "--settle", "1h")
     for said in (reading, waiting):
-        assert said.code == 130
+        assert said.code == 130, said.err
         assert "run the same command again" in said.err
 
 
