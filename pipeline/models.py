@@ -189,7 +189,8 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
 class PersonUpdate(msgspec.Struct, gc=False):
     """A row that updates its person and nothing else. Never an event of its own.
 
-    `time` is None where the row has none, as in an export of profiles.
+    `time` is None where the row has none, as in an export of profiles. `row_key` is the tool's dedupe key of a row
+    without an event, here and below.
     """
 
     distinct_id: str | None
@@ -198,6 +199,7 @@ class PersonUpdate(msgspec.Struct, gc=False):
     received: int | None = None
     placeholder_id: bool = False
     warnings: tuple[tuple[str, str], ...] = ()
+    row_key: str | None = None
 
 
 class GroupUpdate(msgspec.Struct, gc=False):
@@ -210,6 +212,7 @@ class GroupUpdate(msgspec.Struct, gc=False):
     received: int | None = None
     warnings: tuple[tuple[str, str], ...] = ()
     distinct_id: str | None = None
+    row_key: str | None = None
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -226,6 +229,8 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     distinct_id: str
     other: str
     time: int | None = None
+    received: int | None = None
+    row_key: str | None = None
 
 
 MapperResult: TypeAlias = UnvalidatedEvent | PersonUpdate | GroupUpdate | Link | Skip | RejectReason

@@ -74,6 +74,11 @@ class Groups:
 
         return StoredUpdates(self._folder)
 
+    @property
+    def stated(self) -> bool:
+        """Whether there are any updates."""
+        return "_updates" in vars(self)
+
     def add(self, updates: PropertyColumns) -> None:
         """Add updates of groups' properties."""
         if updates.kind:
@@ -81,7 +86,7 @@ class Groups:
 
     def close(self) -> None:
         """Close the files of the updates."""
-        if "_updates" in vars(self):
+        if self.stated:
             self._updates.close()
 
     def last_values(

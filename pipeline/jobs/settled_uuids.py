@@ -9,15 +9,18 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.jobs.database import translated_errors
+from pipeline.plan.duplicates import Found
 
 SCHEMA = (
-    "create table settled (uuid blob primary key, content integer not null, attempt integer not null) without rowid",
+    "create table settled (uuid blob primary key, content integer not null, person integer not null, cell integer not"
+    " null, attempt integer not null) without rowid",
 )
 
 
@@ -30,31 +33,29 @@ class SettledIndex:
         self._schemas = schemas
         database.execute("create temp table requested (number integer primary key, uuid blob not null)")
 
-    def find(
-        self, hi: NDArray[np.uint64], lo: NDArray[np.uint64], ordinals: NDArray[np.uint32] | None = None
-    ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
-        """Which of these uuids are settled, and the first half of the content digest that each was sent with.
+    def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64], ordinals: NDArray[np.uint32] | None = None) -> Found:
+        """Which of these uuids are settled.
 
         Windows cannot number copies together, so all copies of a row are settled once one is.
         """
-        settled, contents = np.zeros(len(hi), bool), np.zeros(len(hi), np.uint64)
+        settled, values = np.zeros(len(hi), bool), np.zeros((3, len(hi)), np.uint64)
         with translated_errors(self._path), self._database:
             tables = [f"{schema}.settled" for schema in self._schemas]
             filled = [table for table in tables if self._database.execute(f"select 1 from {table} limit 1").fetchone()]
             if not filled:
-                return settled, contents
+                return Found(settled, *values[:, settled])
             self._database.execute("begin")
             self._database.executemany("insert into requested values (?, ?)", enumerate(_uuid_bytes(hi, lo)))
             for table in filled:
                 rows = self._database.execute(
-                    f"select number, content from requested cross join {table} as settled"
+                    f"select number, content, person, cell from requested cross join {table} as settled"
                     " where settled.uuid = requested.uuid"
                 ).fetchall()
-                numbers = [number for number, _ in rows]
-                settled[numbers] = True
-                contents[numbers] = np.array([content for _, content in rows], np.int64).view(np.uint64)
+                known = np.array(rows, np.int64).reshape(-1, 4).T
+                settled[known[0]] = True
+                values[:, known[0]] = known[1:].view(np.uint64)
             self._database.execute("delete from requested")
-        return settled, contents
+        return Found(settled, *values[:, settled])
 
     def add(self, chunks: Iterable[NDArray[np.void]], attempt: int) -> int:
         """Add SENT records (`pipeline.plan.event_uuids`) inside the caller's transaction. Returns how many were new.
@@ -65,10 +66,10 @@ class SettledIndex:
         for chunk in chunks:
             hi, lo = chunk["hi"].astype(np.uint64), chunk["lo"].astype(np.uint64)
             order = np.lexsort((lo, hi))  # neighbours are on one page of the table
-            contents = chunk["content"][order].view(np.int64).tolist()
+            values = (chunk[name][order].view(np.int64).tolist() for name in ("content", "person", "cell"))
             self._database.executemany(
-                "insert or ignore into main.settled values (?, ?, ?)",
-                ((uuid, each, attempt) for uuid, each in zip(_uuid_bytes(hi[order], lo[order]), contents, strict=True)),
+                "insert or ignore into main.settled values (?, ?, ?, ?, ?)",
+                zip(_uuid_bytes(hi[order], lo[order]), *values, repeat(attempt)),
             )
         return self._database.total_changes - before
 

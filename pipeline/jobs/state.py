@@ -34,7 +34,7 @@ from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.window_index import WindowIndex
 
-VERSION = "3"
+VERSION = "4"
 EXPORTED_AGAIN = "exported again after it was sent"
 """Begins the detail of a window that is done, and whose files changed since."""
 _SCHEMA = (

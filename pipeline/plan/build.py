@@ -9,15 +9,14 @@ import importlib.metadata
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 from msgspec import UNSET, UnsetType
 
-from pipeline.engines import Engine, Rest
+from pipeline.engines import Rest
 from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.columns import PropertyColumns
-from pipeline.identity.event_ids import EventIds, PersonNumbers, hot_ids
+from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.models import Step
 from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
@@ -31,7 +30,7 @@ from pipeline.plan.samples.examples import SourceExamples
 from pipeline.plan.samples.pair_sample import read_pairs
 from pipeline.plan.samples.source_pairs import Shown, SourcePairs
 from pipeline.plan.samples.superseded import differences
-from pipeline.plan.sealed.contents import planned_blocks
+from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks
 from pipeline.plan.sealed.digests import BackgroundDigests
 from pipeline.plan.sealed.directory import LinesWriter
 from pipeline.plan.sealed.facts import Coverage
@@ -45,7 +44,7 @@ from pipeline.plan.statistics.unmatched import MissingReferences, ReferenceUsage
 from pipeline.plan.walk import Progress, Walk
 from pipeline.plan.zone import judge_zone
 from pipeline.timestamps import format_utc
-from pipeline.transform.block import observe_promoted, take_promoted
+from pipeline.transform.block import observe_people, observe_promoted, take_identities, take_promoted
 from pipeline.transform.tasks import SEALING_LIBRARIES, Task
 
 
@@ -86,14 +85,18 @@ class _PlanBuilder:
         self.directory = request.directory
         self.config = config
         self.mapper = config.compile(config.options)
-        self.people = PeopleBuilder(
-            self.directory, self.mapper, config, request.identity_inputs, request.series, self.settled
-        )
+        self.people = self.new_people("people")
         self.source = Walk(request, self.people, progress)
         self.duplicates = Deduplication(request, self.source, self.settled)
         self.source_examples = SourceExamples(self.directory, paths)
         self.files = dict(request.files)
         self.history = HistoryBuilder()
+
+    def new_people(self, name: str) -> PeopleBuilder:
+        request = self.request
+        return PeopleBuilder(
+            self.directory, self.mapper, self.config, request.identity_inputs, request.series, self.settled, name
+        )
 
     def close(self) -> None:
         """Release memory and files."""
@@ -106,9 +109,10 @@ class _PlanBuilder:
         with BackgroundDigests(self.config.parts) as digests:
             self.source.run(self.files)
             self.step("done; comparing events and ids", self.source.events, self.source.events)
-            ids = self.source.ids.finish()
-            self.warn_of_hot_ids(ids)
-            people = self.resolve(ids)
+            self.write_duplicates()
+            if self.duplicates.copies_of_keys and self.people.has_effects:
+                self.observe_people_again()
+            people = self.resolve()
             names = self.write_daily_counts()
             self.show_replaced()
             counted = zip(self.source.parts, self.config.parts, digests.of_unchanged(self.step), strict=True)
@@ -128,66 +132,46 @@ class _PlanBuilder:
             f"{hot.events:,} of {events:,} events are of one id; sending them takes at least {hot.minutes:,} minutes",
         )  # fmt: skip
 
-    # -- duplicates and identities -------------------------------------------------------------------
+    # -- copies and identities -----------------------------------------------------------------------
 
-    def resolve(self, ids: EventIds) -> PeopleSeal:
-        """Decide on duplicates and on identities, in two threads where neither needs the other."""
+    def resolve(self) -> PeopleSeal:
+        """Decide on identities, groups and persons."""
+        ids = self.people.ids.finish()
+        self.warn_of_hot_ids(ids)
         self.people.aggregate_pairs(self.request.engine)
-        warnings, files = self.source.warnings, self.files
-        if self.config.options.promoted_properties == "final":  # only events that are sent promote properties
-            return self.people.seal(
-                ids,
-                warnings,
-                files,
-                lambda: self.request.engine,
-                self.promoted_updates,
-                judge=self.duplicates.judge_strangers,
-            )
-        if self.request.series is not None:  # both read the series' index of settled events, which serves one thread
+        promoted = self.promoted_updates if self.config.options.promoted_properties == "final" else None
+        judge = self.duplicates.judge_strangers
+        return self.people.seal(ids, self.source.warnings, self.files, self.request.engine, promoted, judge=judge)
 
-            def judge(person_numbers: PersonNumbers) -> None:
-                self.write_duplicates()
-                self.duplicates.judge_strangers(person_numbers)
-
-            return self.people.seal(ids, warnings, files, lambda: self.request.engine, judge=judge)
-        with ThreadPoolExecutor(1, "duplicates") as pool:
-            duplicates = pool.submit(self.write_duplicates)
-
-            def engine() -> Engine:
-                duplicates.result()
-                return self.request.engine
-
-            def judge(person_numbers: PersonNumbers) -> None:
-                duplicates.result()
-                self.duplicates.judge_strangers(person_numbers)
-
-            try:
-                return self.people.seal(ids, warnings, files, engine, judge=judge)
-            except BaseException:
-                self.duplicates.cancelled = True
-                raise
+    def observe_people_again(self) -> None:
+        """Read the source once more, without the copies: what they state about ids and people has no effect."""
+        self.people.close()
+        self.people = self.new_people("people again")
+        engine, rest = self.request.engine, Rest(take_identities, self.people.add_identities)
+        tasks = self.duplicates.without_effect(task for _, task in self.planned_tasks())
+        blocks = (planned.sealed for planned in planned_blocks(self.directory))
+        for block, (_, stats) in zip(blocks, engine.walk(observe_people, tasks, rest), strict=True):
+            self.people.add_block(block.number, block.part, block.first_row, stats)
+            if stats.identities is not None:
+                self.people.add_identities(stats.identities)
 
     def promoted_updates(self) -> Iterator[PropertyColumns]:
         """Read the source once more: the properties that the events to be sent promote to persons."""
-        self.write_duplicates()
         taken: list[PropertyColumns] = []
         engine = self.request.engine
-        for _, updates in engine.walk(observe_promoted, self.planned_tasks(), Rest(take_promoted, taken.append)):
+        tasks = (task._replace(seal=block.sealed.digest) for block, task in self.planned_tasks() if block.events)
+        for _, updates in engine.walk(observe_promoted, tasks, Rest(take_promoted, taken.append)):
             if updates is not None:
                 yield updates
             yield from taken
             taken.clear()
         yield from taken
 
-    def planned_tasks(self) -> Iterator[Task]:
-        """The blocks of which events are sent, with the decisions on their duplicates."""
+    def planned_tasks(self) -> Iterator[tuple[PlannedBlock, Task]]:
+        """All blocks, with the decisions on their copies."""
         limited = self.config.options.limit is not None
         for planned, task in zip(planned_blocks(self.directory), self.source.tasks(), strict=False):
-            sealed = planned.sealed
-            if planned.events:
-                yield task._replace(
-                    limit=sealed.rows if limited else None, seal=sealed.digest, duplicates=planned.copies
-                )
+            yield planned, task._replace(limit=planned.sealed.rows if limited else None, duplicates=planned.copies)
 
     def write_duplicates(self) -> None:
         """Decide on duplicates, and write their tables."""

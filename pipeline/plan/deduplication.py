@@ -7,8 +7,8 @@ whatever the engine.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import TypeVar
@@ -19,10 +19,19 @@ from numpy.typing import NDArray
 from pipeline.engines import Engine
 from pipeline.engines.local import Workers
 from pipeline.identity.event_ids import PersonNumbers
-from pipeline.plan.decisions import REMAINING, Decisions, copies_of, remaining_of, rows_out
-from pipeline.plan.duplicates import MAX_CLASHES, STRANGER, Clash, Replaced, Settled, decide, decide_one
+from pipeline.plan.decisions import REMAINING, Decisions, copies_of, hashes_of, remaining_of, rows_out, without_effect
+from pipeline.plan.duplicates import (
+    MAX_CLASHES,
+    STRANGER,
+    Clash,
+    Replaced,
+    Settled,
+    decide,
+    decide_one,
+    first_strangers,
+)
 from pipeline.plan.event_uuids import write_uuids
-from pipeline.plan.key_records import MAX_RECORDS, KeyRange, without_large
+from pipeline.plan.key_records import MAX_RECORDS, PIECE, KeyRange, KeyRecords, without_large
 from pipeline.plan.piece_outcome import Outcome, decide_piece, outcome_of
 from pipeline.plan.request import Request
 from pipeline.plan.samples.pair_sample import PairSample
@@ -31,8 +40,12 @@ from pipeline.plan.statistics.activity import Activity, ActivityRecords
 from pipeline.plan.statistics.activity_facts import limits_of
 from pipeline.plan.statistics.hours import HourHistory
 from pipeline.plan.walk import Walk
+from pipeline.transform.block import canonical_digests
 from pipeline.transform.event_keys import KEY
+from pipeline.transform.tasks import DuplicateDecision, Task
 
+_NONE = np.zeros(0, KEY)
+_PLACE = ["row", "position"]
 T = TypeVar("T", Replaced, tuple[int, int])
 
 
@@ -44,12 +57,13 @@ def _first(one: T | None, other: T | None) -> T | None:
 
 
 class Deduplication:
-    """Decides and writes copies.jsonl, and uuids.bin where the plan is one of a series.
+    """Decides and writes copies.jsonl, and keys.bin where the plan is one of a series.
 
     After `run`: `events` are sent, from `first` to `last` (µs UTC), by quarter of an hour in `hours`. `clashes` counts
     rows left out for a different event, with the first of them in `clash_examples`; `replaced` is the first superseded
     event of the source, `identical` the first row that equals an earlier one, (block, row). `copies` counts the rows
-    left out as duplicates by the number of their file. Setting `cancelled` ends `run` soon.
+    left out as duplicates by the number of their file, and `copies_of_keys` all that are left out for another one of
+    their key.
     """
 
     def __init__(self, request: Request, source: Walk, settled: Settled | None) -> None:
@@ -62,6 +76,7 @@ class Deduplication:
             Decisions(scratch / "remaining", record=REMAINING) if request.series is not None else None
         )  # fmt: skip
         self.sample = PairSample() if request.document is not None else None
+        self._hashes = np.zeros(0, np.uint64)
         self.hours = HourHistory(request.config.options.zones)
         self.activity = Activity()
         self.events = 0
@@ -70,31 +85,28 @@ class Deduplication:
         self.clash_examples: list[Clash] = []
         self._strangers = scratch / "strangers"
         self.replaced: Replaced | None = None
+        self.copies_of_keys = 0
         self.identical: tuple[int, int] | None = None
         self.copies: Counter[int] = Counter()
-        self.cancelled = False
 
     def run(self, files: dict[str, str]) -> None:
         """Decide on everything that the walk left. `files` receives the digests of the tables."""
         directory = self._request.directory
         engine = self._engine_for_files()
         names = list(self._source.names)
+        self._hashes = hashes_of(names)
         activity = ActivityRecords(directory.scratch)
         with closing(activity):
             for outcome in self._outcomes(engine):
-                if self.cancelled:
-                    return
                 self._add(outcome, names)
                 activity.add(outcome.acts)
         with LinesWriter(directory.copies) as writer:
             for number, found in self._decisions.by_block():
-                if self.cancelled:
-                    return
                 writer.write_all((number, *copy) for copy in copies_of(found))
                 self._count_rows(number, found)
             files["copies.jsonl"] = writer.close()
         if self._remaining is not None:
-            files["uuids.bin"] = write_uuids(directory.uuids, self._remaining)
+            files["keys.bin"] = write_uuids(directory.uuids, self._remaining)
         self._source.keys.remove()
         self.activity = activity.finish(limits_of(self._request.thresholds), engine)
 
@@ -114,26 +126,59 @@ class Deduplication:
         Where earlier plans settled events, their index is searched in this process alone, which also marks what it
         found.
         """
-        keys, collapse, settled = self._source.keys, self._request.config.options.collapse_identical, self._settled
+        tied = Decisions(self._request.directory.scratch / "tied", record=KEY)
+        for outcome in self._outcomes_of(self._source.keys, engine, canonical=False):
+            tied.add(outcome.decided.tied)
+            yield outcome
+        if tied.count:
+            yield from self._outcomes_of(self._canonical(tied), engine, canonical=True)
+
+    def _outcomes_of(self, keys: KeyRecords, engine: Engine, *, canonical: bool) -> Iterator[Outcome]:
+        collapse, settled = self._request.config.options.collapse_identical, self._settled
         large: list[KeyRange] = []
         small = without_large(keys.pieces(), large)
         if settled is None:
-            for piece, outcome in engine.walk(partial(decide_piece, collapse=collapse), small):
+            for piece, outcome in engine.walk(partial(decide_piece, collapse=collapse, canonical=canonical), small):
                 yield outcome
                 piece.delete()
         else:
             for piece in small:
-                yield outcome_of(decide(piece.sorted_as(KEY), collapse=collapse, settled=settled))
+                run, names = piece.sorted_as(KEY), self._hashes
+                yield outcome_of(decide(run, collapse=collapse, settled=settled, names=names, canonical=canonical))
                 piece.delete()
         for piece in large:
-            yield from map(outcome_of, decide_one(piece.files[0], keys.most, collapse=collapse, settled=settled))
+            decided = decide_one(
+                piece.files[0], keys.most, collapse=collapse, settled=settled, names=self._hashes, canonical=canonical
+            )
+            yield from map(outcome_of, decided)
             piece.delete()
+
+    def _canonical(self, tied: Decisions) -> KeyRecords:
+        """These KEY records with hashes of what the rows say, for which their blocks are read again."""
+        keys = KeyRecords(self._request.directory.scratch / "tied-keys", PIECE)
+        blocks, open_ = tied.by_block(), deque[NDArray[np.void]]()
+
+        def tasks() -> Iterator[Task]:
+            number, records = next(blocks, (-1, _NONE))
+            for task in self._source.tasks():
+                if task.number == number:
+                    open_.append(records)
+                    places = [DuplicateDecision(row, place, 0, "") for row, place in records[_PLACE].tolist()]
+                    yield task._replace(limit=places[-1].row + 1, duplicates=places)
+                    number, records = next(blocks, (-1, _NONE))
+
+        for _, digests in self._request.engine.walk(canonical_digests, tasks()):
+            records = open_.popleft()
+            halves = np.frombuffer(digests, np.uint64).reshape(-1, 2)
+            records["content_hi"], records["content_lo"] = halves.T
+            keys.add(records.take(np.argsort(records["hi"], kind="stable")))
+        return keys
 
     def _add(self, outcome: Outcome, names: list[str]) -> None:
         decided, source = outcome.decided, self._source
         self._decisions.add(decided.decisions)
         if self._remaining is not None:
-            self._remaining.add(remaining_of(decided.sent))
+            self._remaining.add(remaining_of(decided.sent, self._hashes))
         if self.sample is not None:
             self.sample.add(outcome.kinds)
         self.events += decided.events
@@ -145,12 +190,24 @@ class Deduplication:
         if len(decided.strangers):
             with self._strangers.open("ab") as file:
                 decided.strangers.tofile(file)
+        self.copies_of_keys += decided.copies_of_keys + (decided.changed if self._request.series else 0)
         source.warnings["changed_since_settled"] += decided.changed
         source.warnings["identical_rows"] += decided.identical
         self.replaced = _first(self.replaced, decided.replaced)
         self.identical = _first(self.identical, decided.first_identical)
         for (name, day, code), count in decided.dropped.items():
             source.cells.move(names[name], day, code, count)
+
+    def without_effect(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        """The tasks with the places of which nothing counts that is stated there."""
+        blocks = self._decisions.by_block()
+        number, found = next(blocks, (-1, _NONE))
+        for task in tasks:
+            places: list[DuplicateDecision] = []
+            if task.number == number:
+                places = without_effect(found)
+                number, found = next(blocks, (-1, _NONE))
+            yield task._replace(duplicates=places)
 
     def judge_strangers(self, person_numbers: PersonNumbers) -> None:
         """Count rows with one key as clashes if they are different persons'."""
@@ -161,12 +218,7 @@ class Deduplication:
                 one, other = person_numbers(some["person"]), person_numbers(some["winner"])
                 apart = some[(one != other) | (one < 0)]
                 self.clashes += len(apart)
-                first = apart[np.lexsort((apart["row"], apart["block"]))[:MAX_CLASHES]]
-                examples = [
-                    Clash((block, row), (winner_block, winner_row), name, name, time, winner_time)
-                    for block, row, winner_block, winner_row, name, time, winner_time, _, _ in first.tolist()
-                ]
-                self.clash_examples = sorted([*self.clash_examples, *examples])[:MAX_CLASHES]
+                self.clash_examples = sorted([*self.clash_examples, *first_strangers(apart)])[:MAX_CLASHES]
         self._strangers.unlink()
 
     def _count_rows(self, number: int, found: NDArray[np.void]) -> None:

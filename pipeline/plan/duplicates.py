@@ -7,8 +7,8 @@ is hashed down: two records are duplicates only if all 128 bits agree.
 The decisions (docs/change/architecture.md#uuids):
 
 * Rows with one source key are one event: the latest receive time wins (the earliest, where the mapping says so), then
-  the latest time, then the greatest content digest. The others are skips: `duplicate_event` when their content equals
-  the winner's, else `superseded`.
+  the latest time, then the greatest digest of what the row says, however it is written. The others are skips:
+  `duplicate_event` when their content equals the winner's, else `superseded`.
   Rows whose event name or UTC day differs from the winner's are different events, whatever their key: each is counted
   as a *clash*, and a check of the plan stops on any. So are rows of another person. The distinct_id may differ, because
   an export made after a merge shows the merged id: whose it is, identity resolution tells (STRANGER).
@@ -29,19 +29,37 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.plan.decisions import CODES, DECISION, DUPLICATE, ORDINAL, SETTLED, SUPERSEDED
+from pipeline.plan.decisions import (
+    CHANGED,
+    CODES,
+    DECISION,
+    DUPLICATE,
+    NO_EVENT,
+    ORDINAL,
+    SETTLED,
+    SUPERSEDED,
+    cells_of,
+)
 from pipeline.plan.key_records import chunks_of
 from pipeline.timestamps import DAY
-from pipeline.transform.event_keys import KEYLESS, NAME
+from pipeline.transform.event_keys import KEY, KEYLESS, NAME, UPDATE
+
+
+class Found(NamedTuple):
+    """Which of some uuids are settled, and of each of those, in their order: the first half of the content digest that
+    it was sent with and, in a series, `person` (KEY) and `cells_of` what was sent."""
+
+    settled: NDArray[np.bool_]
+    content: NDArray[np.uint64]
+    person: NDArray[np.uint64] | None = None
+    cell: NDArray[np.uint64] | None = None
 
 
 class Settled(Protocol):
     """The events that earlier plans settled."""
 
-    def find(
-        self, hi: NDArray[np.uint64], lo: NDArray[np.uint64], ordinals: NDArray[np.uint32] | None = None
-    ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
-        """Which of these uuids, ascending, are settled; the first half of the content digest each was sent with.
+    def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64], ordinals: NDArray[np.uint32] | None = None) -> Found:
+        """Which of these uuids, ascending, are settled.
 
         `ordinals` number the copies of a row without a source key, which have one uuid here.
         """
@@ -50,7 +68,7 @@ class Settled(Protocol):
 
 class Clash(NamedTuple):
     """Two rows with one source key that are different events, by name and day, or only by person. Rows are (block,
-    row), names indices of event names."""
+    row), names indices of event names. The winner is EARLIER where an earlier plan of the series sent it."""
 
     row: tuple[int, int]
     winner: tuple[int, int]
@@ -64,6 +82,9 @@ STRANGER = np.dtype([(name, "<u4") for name in ("block", "row", "winner_block", 
     ("time", "<i8"), ("winner_time", "<i8"), ("person", "<u8"), ("winner", "<u8"),
 ])  # fmt: skip
 """A row and the winner of its key, which differ in the distinct_id: `person` and `winner` are their hashes (KEY)."""
+EARLIER = (-1, -1)
+_NOWHERE = np.uint32((1 << 32) - 1)
+"""The `winner_block` of a STRANGER whose winner is EARLIER."""
 
 
 class Replaced(NamedTuple):
@@ -76,6 +97,7 @@ class Replaced(NamedTuple):
 
 _NO_CLASH: tuple[Clash, ...] = ()
 _NO_STRANGERS = np.zeros(0, STRANGER)
+_NONE = np.zeros(0, KEY)
 MAX_CLASHES = 3
 """This many clashes are examples, the first in the source."""
 
@@ -85,6 +107,8 @@ class Decided(NamedTuple):
 
     `decisions` are DECISION records of those that are left out or get an ordinal; `sent` are the key records of those
     that are sent, with their `ordinals`.
+    `copies_of_keys` counts those with a key that are left out for another one.
+    `tied` are the key records that are not decided on: only what they say can tell which of them stands.
     `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
     settled with another content. `identical` are sent although an earlier row is identical; the first of these
     is at `first_identical`, (block, row). `clashes` counts rows left out for a different event; the first are in
@@ -106,10 +130,23 @@ class Decided(NamedTuple):
     clashing: tuple[Clash, ...] = ()
     strangers: NDArray[np.void] = _NO_STRANGERS
     replaced: Replaced | None = None
+    copies_of_keys: int = 0
+    tied: NDArray[np.void] = _NONE
 
 
-def decide(run: NDArray[np.void], *, collapse: bool, settled: Settled | None = None) -> Decided:
-    """Decide on sorted key records, of which each uuid has all of its own. Events that `settled` finds are left out."""
+def decide(
+    run: NDArray[np.void],
+    *,
+    collapse: bool,
+    settled: Settled | None = None,
+    names: NDArray[np.uint64] | None = None,
+    canonical: bool = False,
+) -> Decided:
+    """Decide on sorted key records, of which each uuid has all of its own. Events that `settled` finds are left out.
+
+    `names` are hashes of the event names, in a series. Without `canonical` the content of a record is a hash of how it
+    is written, and records of one time that only this tells apart are `tied`.
+    """
     kinds = np.full(len(run), ORDINAL, np.uint32)
     ordinals = np.zeros(len(run), np.uint32)
     clashes, clashing, strangers, replaced = 0, _NO_CLASH, _NO_STRANGERS, None
@@ -119,41 +156,91 @@ def decide(run: NDArray[np.void], *, collapse: bool, settled: Settled | None = N
         member = np.flatnonzero(follows | np.concatenate((same, [False])))
         group = np.cumsum(~follows[member]) - 1
         copies = run[member]
+        if not canonical and len(open_ := _tied(copies, group)):
+            stays = np.ones(len(run), bool)
+            stays[member[open_]] = False
+            rest = decide(run[stays], collapse=collapse, settled=settled, names=names, canonical=True)
+            return rest._replace(tied=copies[open_])
         kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
         clashes, clashing, strangers = _clashes(copies, copies[winners])
         replaced = _first_replaced(copies, copies[winners], kinds[member])
-    decided = _decided(run, kinds, ordinals, settled)
-    return decided._replace(clashes=clashes, clashing=clashing, strangers=strangers, replaced=replaced)
+    decided = _decided(run, kinds, ordinals, settled, names)
+    return decided._replace(
+        clashes=clashes + decided.clashes, clashing=clashing + decided.clashing,
+        strangers=np.concatenate((strangers, decided.strangers)), replaced=replaced,
+    )  # fmt: skip
+
+
+def _tied(copies: NDArray[np.void], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The records with a key of groups (`_judge`) in which only the content tells which of several stands."""
+    some = np.flatnonzero((copies["name"] & KEYLESS) == 0)
+    some = some[np.lexsort((copies["time"][some], copies["received"][some], group[some]))]
+    last = some[np.searchsorted(group[some], group[some], side="right") - 1]
+    one, best = copies[some], copies[last]
+    equal = (one["received"] == best["received"]) & (one["time"] == best["time"])
+    groups = group[some][equal & ~_same_content(one, best)]
+    return np.flatnonzero(np.isin(group, groups)) if len(groups) else groups
 
 
 def _decided(
-    run: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32], settled: Settled | None
+    run: NDArray[np.void],
+    kinds: NDArray[np.uint32],
+    ordinals: NDArray[np.uint32],
+    settled: Settled | None,
+    names: NDArray[np.uint64] | None,
 ) -> Decided:
     """The decisions on some records whose kinds and ordinals are known."""
-    changed = 0 if settled is None else _mark_settled(run, kinds, ordinals, settled)
+    changed, clashes, clashing, strangers = 0, 0, _NO_CLASH, _NO_STRANGERS
+    if settled is not None:
+        changed, clashes, clashing, strangers = _mark_settled(run, kinds, ordinals, settled, names)
     stays = kinds == ORDINAL
+    events = (run["name"] & UPDATE) == 0
     some = np.flatnonzero(~stays | (ordinals > 0))
-    decisions = _decisions(run.take(some), kinds[some], ordinals[some])
+    decisions = _decisions(run.take(some), kinds[some], np.where(events, ordinals, NO_EVENT)[some])
+    dropped = _dropped(run, kinds, events)
+    copies = ((kinds == DUPLICATE) | (kinds == SUPERSEDED)) & ((run["name"] & KEYLESS) == 0)
+    copies_of_keys = int(copies.sum())
+    stays &= events
     sent = run if stays.all() else run.take(np.flatnonzero(stays))
-    dropped = _dropped(run, kinds)
     if not len(sent):
-        return Decided(decisions, sent, ordinals[stays], 0, 2**62, -(2**62), dropped, changed)
+        return Decided(
+            decisions, sent, ordinals[stays], 0, 2**62, -(2**62), dropped, changed,
+            clashes=clashes, clashing=clashing, strangers=strangers, copies_of_keys=copies_of_keys,
+        )  # fmt: skip
     again = run.take(np.flatnonzero(stays & (ordinals > 0)))
     first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
     earliest, latest = int(sent["time"].min()), int(sent["time"].max())
     return Decided(
-        decisions, sent, ordinals[stays], len(sent), earliest, latest, dropped, changed, len(again), first
+        decisions, sent, ordinals[stays], len(sent), earliest, latest, dropped, changed, len(again), first,
+        clashes, clashing, strangers, copies_of_keys=copies_of_keys,
     )  # fmt: skip
 
 
 def _mark_settled(
-    run: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: NDArray[np.uint32], settled: Settled
-) -> int:
-    """Mark the events of a run that were settled before. Returns how many of them have another content now."""
-    sent = np.flatnonzero(kinds == ORDINAL)
-    before, content = settled.find(run["hi"][sent], run["lo"][sent], ordinals[sent])
-    kinds[sent[before]] = SETTLED
-    return int((run["content_hi"][sent[before]] != content[before]).sum())
+    run: NDArray[np.void],
+    kinds: NDArray[np.uint32],
+    ordinals: NDArray[np.uint32],
+    settled: Settled,
+    names: NDArray[np.uint64] | None,
+) -> tuple[int, int, tuple[Clash, ...], NDArray[np.void]]:
+    """Mark the events of a run that were settled before, and return how many of them have another content now.
+
+    In a series, those with a key that have another content get the ordinal CHANGED, and the clashes and strangers among
+    them (`_clashes`) are returned, too.
+    """
+    sent = np.flatnonzero((kinds == ORDINAL) & ((run["name"] & UPDATE) == 0))
+    found = settled.find(run["hi"][sent], run["lo"][sent], ordinals[sent])
+    at = sent[found.settled]
+    kinds[at] = SETTLED
+    copies = run[at]
+    changed = copies["content_hi"] != found.content
+    if found.cell is None or found.person is None or names is None:
+        return int(changed.sum()), 0, _NO_CLASH, _NO_STRANGERS
+    ordinals[at] |= np.where(changed & ((copies["name"] & KEYLESS) == 0), CHANGED, 0).astype(np.uint32)
+    others = changed & (cells_of(copies, names) != found.cell)
+    winners = copies.copy()
+    winners["block"], winners["person"] = _NOWHERE, found.person
+    return int(changed.sum()), *_clashing(copies, winners, others, changed)
 
 
 def _judge(
@@ -199,7 +286,14 @@ def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, 
     """How many records with a source key have another event name or UTC day than the winner beside them, the first of
     those, and the STRANGER records of others."""
     others = (copies["name"] != winners["name"]) | (copies["time"] // DAY != winners["time"] // DAY)
-    keyed = (copies["name"] & KEYLESS) == 0
+    return _clashing(copies, winners, others, np.ones(len(copies), bool))
+
+
+def _clashing(
+    copies: NDArray[np.void], winners: NDArray[np.void], others: NDArray[np.bool_], asked: NDArray[np.bool_]
+) -> tuple[int, tuple[Clash, ...], NDArray[np.void]]:
+    """`_clashes` of records of which it is known which are `others`, of those `asked` for."""
+    keyed = asked & ((copies["name"] & KEYLESS) == 0)
     clashing = np.flatnonzero(others & keyed)
     apart = np.flatnonzero(keyed & ~others & (copies["person"] != winners["person"]))
     strangers = np.empty(len(apart), STRANGER)
@@ -208,18 +302,30 @@ def _clashes(copies: NDArray[np.void], winners: NDArray[np.void]) -> tuple[int, 
     for name, of in (("winner_block", "block"), ("winner_row", "row"), ("winner_time", "time"), ("winner", "person")):
         strangers[name] = winners[of][apart]
     some = clashing[np.lexsort((copies["row"][clashing], copies["block"][clashing]))[:MAX_CLASHES]]
-    examples = tuple(
-        Clash((block, row), (other_block, other_row), name, other_name, time, other_time)
-        for (block, row, name, time), (other_block, other_row, other_name, other_time) in zip(
-            *(side[["block", "row", "name", "time"]][some].tolist() for side in (copies, winners)), strict=True
-        )
-    )
-    return len(clashing), examples, strangers
+    fields = ["block", "row", "name", "time"]
+    sides = zip(*(side[fields][some].tolist() for side in (copies, winners)), strict=True)
+    return len(clashing), tuple(_clash(*one, *other) for one, other in sides), strangers
+
+
+def _clash(
+    block: int, row: int, name: int, time: int, other_block: int, other_row: int, other_name: int, other_time: int
+) -> Clash:
+    winner = EARLIER if other_block == _NOWHERE else (other_block, other_row)
+    return Clash((block, row), winner, name, other_name, time, other_time)
+
+
+def first_strangers(apart: NDArray[np.void]) -> list[Clash]:
+    """The first of some STRANGER records as clashes."""
+    first = apart[np.lexsort((apart["row"], apart["block"]))[:MAX_CLASHES]]
+    return [
+        _clash(block, row, name, time, winner_block, winner_row, name, winner_time)
+        for block, row, winner_block, winner_row, name, time, winner_time, _, _ in first.tolist()
+    ]
 
 
 def _first_replaced(copies: NDArray[np.void], winners: NDArray[np.void], kinds: NDArray[np.uint32]) -> Replaced | None:
-    """The first superseded record in the source, with the winner beside it."""
-    some = np.flatnonzero(kinds == SUPERSEDED)
+    """The first superseded event in the source, with the winner beside it."""
+    some = np.flatnonzero((kinds == SUPERSEDED) & ((copies["name"] & UPDATE) == 0))
     if not len(some):
         return None
     first = some[np.lexsort(tuple(copies[name][some] for name in ("position", "row", "block")))[0]]
@@ -243,8 +349,10 @@ def _decisions(copies: NDArray[np.void], kinds: NDArray[np.uint32], ordinals: ND
     return decided
 
 
-def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tuple[int, int, str]]:
-    out = kinds != ORDINAL
+def _dropped(
+    copies: NDArray[np.void], kinds: NDArray[np.uint32], events: NDArray[np.bool_]
+) -> Counter[tuple[int, int, str]]:
+    out = (kinds != ORDINAL) & events
     if not out.any():
         return Counter()
     names = (copies["name"][out] & NAME).astype(np.int64)
@@ -255,7 +363,15 @@ def _dropped(copies: NDArray[np.void], kinds: NDArray[np.uint32]) -> Counter[tup
     )
 
 
-def decide_one(path: Path, most: int, *, collapse: bool, settled: Settled | None = None) -> Iterator[Decided]:
+def decide_one(
+    path: Path,
+    most: int,
+    *,
+    collapse: bool,
+    settled: Settled | None = None,
+    names: NDArray[np.uint64] | None = None,
+    canonical: bool = False,
+) -> Iterator[Decided]:
     """`decide` for a file of one uuid, `most` records at a time: first find the winner, then compare each record with
     it."""
     best = None
@@ -264,8 +380,13 @@ def decide_one(path: Path, most: int, *, collapse: bool, settled: Settled | None
         best = some[_ranking(some, np.zeros(len(some), np.int64))[-1:]]
     if best is None:
         return
+    chunks = (np.concatenate((best, chunk)) for chunk in chunks_of(path, most))
+    tied = not canonical and any(len(_tied(some, np.zeros(len(some), np.int64))) for some in chunks)
     ordinal = 0
     for chunk in chunks_of(path, most):
+        if tied:
+            yield decide(chunk[:0], collapse=collapse)._replace(tied=chunk)
+            continue
         kinds = np.full(len(chunk), ORDINAL, np.uint32)
         ordinals = np.zeros(len(chunk), np.uint32)
         keyless = bool(chunk["name"][0] & KEYLESS)
@@ -282,5 +403,8 @@ def decide_one(path: Path, most: int, *, collapse: bool, settled: Settled | None
         winners = best[np.zeros(len(chunk), np.int64)]
         clashes, clashing, strangers = _clashes(chunk, winners)
         replaced = _first_replaced(chunk, winners, kinds)
-        decided = _decided(chunk, kinds, ordinals, settled)
-        yield decided._replace(clashes=clashes, clashing=clashing, strangers=strangers, replaced=replaced)
+        decided = _decided(chunk, kinds, ordinals, settled, names)
+        yield decided._replace(
+            clashes=clashes + decided.clashes, clashing=clashing + decided.clashing,
+            strangers=np.concatenate((strangers, decided.strangers)), replaced=replaced,
+        )  # fmt: skip

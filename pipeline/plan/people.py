@@ -24,6 +24,7 @@ from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, en
 from pipeline.engines import Engine
 from pipeline.identity.columns import IdentityColumns, PropertyColumns
 from pipeline.identity.event_ids import (
+    EventIdAggregator,
     EventIds,
     IdActivity,
     PersonNumbers,
@@ -52,7 +53,7 @@ from pipeline.plan.sealed.manifest import (
 from pipeline.plan.series import Series, group_history, new_links, unsettled
 from pipeline.plan.window_index import EARLIER, earlier_pairs, write_window_index
 from pipeline.transform.events import Mapper
-from pipeline.transform.tasks import BlockStats, TransformConfig
+from pipeline.transform.tasks import BlockStats, PeopleStats, TransformConfig
 from pipeline.validator.rules import ValidationContext
 
 if TYPE_CHECKING:
@@ -81,7 +82,10 @@ class IdentityInputs(msgspec.Struct, frozen=True):
 
 
 class PeopleBuilder:
-    """Collects what blocks contain about ids, groups and persons; `seal` decides and writes the tables."""
+    """Collects what blocks contain about ids, groups and persons; `seal` decides and writes the tables.
+
+    `ids` are those of events. `name` is that of a folder of its own among the plan's scratch files.
+    """
 
     def __init__(
         self,
@@ -91,7 +95,11 @@ class PeopleBuilder:
         identity_inputs: IdentityInputs,
         series: Series | None,
         settled: Settled | None,
+        name: str = "people",
     ) -> None:
+        self._scratch = directory.scratch / name
+        self._scratch.mkdir()
+        self.ids = EventIdAggregator(self._scratch / "ids-of-events")
         self._directory = directory
         self._mapper = mapper
         self._options = config.options
@@ -103,7 +111,7 @@ class PeopleBuilder:
         self._settled = settled
         self._blocks: list[tuple[int, int, int]] = []
         """What `add_block` got of blocks that come before the first one with a pair."""
-        self._groups = Groups(directory.scratch / "updates-of-groups")
+        self._groups = Groups(self._scratch / "updates-of-groups")
         self._promoted: Counter[str] = Counter()
 
     # These load Arrow and DuckDB, which an export without pairs of ids and without persons does not need.
@@ -118,7 +126,7 @@ class PeopleBuilder:
     def _pairs(self) -> StoredPairs:
         from pipeline.identity.stored_pairs import StoredPairs
 
-        pairs = StoredPairs(self._directory.scratch / "pairs")
+        pairs = StoredPairs(self._scratch / "pairs")
         for block in self._blocks:
             pairs.add_block(*block)
         self._blocks.clear()
@@ -128,7 +136,7 @@ class PeopleBuilder:
     def _persons(self) -> StoredUpdates:
         from pipeline.identity.stored_updates import StoredUpdates
 
-        return StoredUpdates(self._directory.scratch / "updates-of-persons")
+        return StoredUpdates(self._scratch / "updates-of-persons")
 
     def close(self) -> None:
         """Release memory and disk."""
@@ -138,7 +146,12 @@ class PeopleBuilder:
             if stored is not None:
                 stored.close()
 
-    def add_block(self, number: int, part: int, first_row: int, stats: BlockStats) -> None:
+    @property
+    def has_effects(self) -> bool:
+        """Whether a row states anything but an event."""
+        return bool(vars(self).keys() & {"_pairs", "_persons"}) or self._groups.stated
+
+    def add_block(self, number: int, part: int, first_row: int, stats: BlockStats | PeopleStats) -> None:
         """Add a block, in order. `first_row` is the number of its first row in the part, from 1."""
         if "_pairs" in vars(self):
             self._pairs.add_block(number, part, first_row)
@@ -149,6 +162,7 @@ class PeopleBuilder:
 
     def add_identities(self, identities: IdentityColumns) -> None:
         """Add what the rows of added blocks contain about ids, persons and groups."""
+        self.ids.add(identities.ids)
         if identities.pairs.kinds:
             self._pairs.add(identities.pairs)
         if identities.persons.kind:
@@ -177,14 +191,14 @@ class PeopleBuilder:
         ids: EventIds,
         warnings: Counter[str],
         files: dict[str, str],
-        engine: Callable[[], Engine],
+        engine: Engine,
         promoted: Promoted | None = None,
         *,
         judge: Callable[[PersonNumbers], None],
     ) -> PeopleSeal:
         """Write the tables of identities, groups and persons, and that of identified ids. `ids` are those of events.
 
-        `judge` is called once identities are decided. `engine` returns the engine, once nothing else uses it.
+        `judge` is called once identities are decided.
         `promoted` returns the properties that the events to be sent promote (`pipeline.identity.promotion`); None
         leaves promotion to the service. `warnings` and `files` receive counts by code and the digests of the tables.
         """
@@ -305,15 +319,14 @@ class PeopleBuilder:
         counts: PersonCounts,
         warnings: Counter[str],
         files: dict[str, str],
-        engine: Callable[[], Engine],
+        engine: Engine,
     ) -> PersonsSeal:
         options = self._options
         moves = identities.owners if identities.moves else None
         with LinesWriter(self._directory.persons) as writer:
             if self._settled is None:
-                processes = engine()
-                tasks = self._profile_tasks(moves, readable=processes.reads(self._directory.blocks))
-                for _, written in processes.walk(write_profiles, tasks):
+                tasks = self._profile_tasks(moves, readable=engine.reads(self._directory.blocks))
+                for _, written in engine.walk(write_profiles, tasks):
                     writer.write_lines(written.lines)
                     counts.add(written.counts)
             else:  # what is settled is asked for a person at a time

@@ -25,9 +25,9 @@ class Outcome(NamedTuple):
     kinds: Kinds
 
 
-def decide_piece(_: BlockTransformer, piece: KeyRange, *, collapse: bool) -> Outcome:
+def decide_piece(_: BlockTransformer, piece: KeyRange, *, collapse: bool, canonical: bool) -> Outcome:
     """Decide on a piece of KEY records; the events that are sent are only counted."""
-    outcome = outcome_of(decide(piece.sorted_as(KEY), collapse=collapse))
+    outcome = outcome_of(decide(piece.sorted_as(KEY), collapse=collapse, canonical=canonical))
     nothing = outcome.decided._replace(sent=outcome.decided.sent[:0].copy(), ordinals=np.zeros(0, np.uint32))
     return outcome._replace(decided=nothing)
 

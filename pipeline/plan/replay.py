@@ -135,7 +135,7 @@ def open_replay(options: PlanOptions) -> Replay | None:
         chain.append(open_plan(before.directory))
     plan, directory = chain[0]
     name = quoted(directory.name)
-    if "uuids.bin" in plan.files:
+    if "keys.bin" in plan.files:
         raise UsageError(
             f"{directory.name} is the plan of a job's window, and those are not replayed",
             hint="correct the mapping or the files of the window; the next run of the job sends what is new",

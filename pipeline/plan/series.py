@@ -89,5 +89,5 @@ def _are_settled(updates: Iterable[_Sealed], settled: Settled) -> list[bool]:
     uuids = np.frombuffer(b"".join(UUID(one.uuid).bytes for one in updates), ">u8").astype(np.uint64).reshape(-1, 2)
     order = np.lexsort((uuids[:, 1], uuids[:, 0]))
     are_settled = np.zeros(len(uuids), bool)
-    are_settled[order], _ = settled.find(uuids[order, 0], uuids[order, 1])
+    are_settled[order] = settled.find(uuids[order, 0], uuids[order, 1]).settled
     return list(map(bool, are_settled))

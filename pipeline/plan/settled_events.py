@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.plan.duplicates import Found
 from pipeline.plan.key_records import KeyRecords, chunks_of
 
 ENTRY = np.dtype([("hi", "<u8"), ("lo", "<u8"), ("content", "<u8"), ("block", "<i4"), ("row", "<u4")])
@@ -65,13 +66,11 @@ class SettledEvents:
         self._columns, self._found = {}, np.zeros(0, np.uint8)
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def find(
-        self, hi: NDArray[np.uint64], lo: NDArray[np.uint64], ordinals: NDArray[np.uint32] | None = None
-    ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
-        """Which of these uuids are settled, and the first half of the content digest that each was sent with."""
-        settled, contents = np.zeros(len(hi), bool), np.zeros(len(hi), np.uint64)
+    def find(self, hi: NDArray[np.uint64], lo: NDArray[np.uint64], ordinals: NDArray[np.uint32] | None = None) -> Found:
+        """Which of these uuids are settled."""
+        settled = np.zeros(len(hi), bool)
         if not self._columns or not len(hi):
-            return settled, contents
+            return Found(settled, np.zeros(0, np.uint64))
         wanted = lo if ordinals is None else mixed(lo, ordinals)
         first = np.searchsorted(self._columns["hi"], hi)
         last = np.searchsorted(self._columns["hi"], hi, side="right")
@@ -81,9 +80,8 @@ class SettledEvents:
         some = np.flatnonzero(at < last)
         some = some[self._columns["lo"][at[some]] == wanted[some]]
         settled[some] = True
-        contents[some] = self._columns["content"][at[some]]
         self._found[at[some]] = 1
-        return settled, contents
+        return Found(settled, np.asarray(self._columns["content"][at[some]], np.uint64))
 
     def not_found(self, most: int) -> tuple[int, list[tuple[int, int]]]:
         """How many events were not found, and the (block, row) of the first of them, in their order."""

@@ -17,8 +17,6 @@ from pipeline.engines import Rest
 from pipeline.errors import BackcastError
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors.stream import in_turn
-from pipeline.identity.columns import IdentityColumns
-from pipeline.identity.event_ids import EventIdAggregator
 from pipeline.mapper.own_code import Cost
 from pipeline.models import OwnCode, Part
 from pipeline.plan.checks.rows import remedy_of
@@ -32,7 +30,7 @@ from pipeline.plan.statistics.daily_counts import DailyCounts, day_name
 from pipeline.plan.statistics.drift import DriftCollector
 from pipeline.text import pluralize
 from pipeline.transform.block import observe_block, take_retained
-from pipeline.transform.event_keys import KEY, KEYLESS, NAME
+from pipeline.transform.event_keys import KEY, KEYLESS, NAME, UPDATE
 from pipeline.transform.tasks import BlockStats, Retained, Task
 
 SAME_FILE = "same_file"
@@ -109,7 +107,6 @@ class Walk:
         self._ruled = counted.ruled if counted is not None else frozenset()
         self.drift = DriftCollector(scratch)
         self.keys = KeyRecords(scratch / "keys", PIECE)
-        self.ids = EventIdAggregator(scratch / "ids-of-events")
         self.cells = DailyCounts(scratch)
         self.code_cost: str | None = None
         self._cost = Cost()
@@ -136,7 +133,7 @@ class Walk:
             files["rejects.jsonl"] = rejects.close()
 
     def _add_retained(self, retained: Retained) -> None:
-        self._add_identities(retained.identities)
+        self._people.add_identities(retained.identities)
         self.drift.add(retained.drift)
         self._cost.events += retained.cost.events
         self._cost.nanoseconds += retained.cost.nanoseconds
@@ -202,7 +199,7 @@ class Walk:
                     self.rules.setdefault(name, task.number)
         self._people.add_block(task.number, block.part, first_row, stats)
         if stats.identities is not None:
-            self._add_identities(stats.identities)
+            self._people.add_identities(stats.identities)
         if stats.drift is not None:
             self.drift.add(stats.drift)
         self._add_keys(stats)
@@ -212,16 +209,15 @@ class Walk:
         self._bytes_read += block.length
         self._progress(self._rows_read, self._bytes_read)
 
-    def _add_identities(self, identities: IdentityColumns) -> None:
-        self.ids.add(identities.ids)
-        self._people.add_identities(identities)
-
     def _add_keys(self, stats: BlockStats) -> None:
         """Add a block's key records, their names numbered for the whole source."""
         keys = np.frombuffer(bytearray(stats.keys), KEY)
         if not len(keys):
             return
-        table = np.array([self.names.setdefault(name, len(self.names)) for name in stats.names], np.uint32)
+        numbers = (self.names.setdefault(name, len(self.names)) for name in stats.names)
+        table = np.fromiter(numbers, np.uint32)
         self.keyless += int(np.count_nonzero(keys["name"] & KEYLESS))
-        keys["name"] = table[keys["name"] & NAME] | (keys["name"] & ~NAME)
+        events = np.flatnonzero((keys["name"] & UPDATE) == 0)
+        names = keys["name"][events]
+        keys["name"][events] = table[names & NAME] | (names & ~NAME)
         self.keys.add(keys)

@@ -8,9 +8,13 @@ here is pure: it depends on the block and on the `TransformConfig`, which is sea
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
+import xxhash
+from msgspec import Raw
 
 from pipeline.batcher import Envelope, pack, pack_runs, with_people
 from pipeline.clock_offsets import count_offsets
@@ -21,7 +25,7 @@ from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
 from pipeline.identity.aggregator import IdentityAggregator
-from pipeline.identity.columns import PropertyColumns
+from pipeline.identity.columns import IdentityColumns, PropertyColumns
 from pipeline.identity.promotion import PromotionAggregator, count_promoted
 from pipeline.mapper.own_code import Cost
 from pipeline.models import Part
@@ -31,9 +35,10 @@ from pipeline.transform.events import Events, Mapper
 from pipeline.transform.field_counts import FieldCounts
 from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import make_events
-from pipeline.transform.tasks import BatchedBlock, BlockStats, Retained, Task, TransformConfig
+from pipeline.transform.tasks import BatchedBlock, BlockStats, PeopleStats, Retained, Task, TransformConfig
 from pipeline.uuids import content_key
 from pipeline.validator.rules import WITHOUT_TIME, ValidationContext
+from pipeline.values import canonical
 
 
 class BlockTransformer:
@@ -77,8 +82,15 @@ class BlockTransformer:
                 cost.events = cost.nanoseconds = 0
         return taken
 
-    def transform(self, task: Task, *, observe: bool, aggregator: IdentityAggregator | None = None) -> Events:
-        """The encoded events of a block, before the plan's tables are applied.
+    def transform(
+        self,
+        task: Task,
+        *,
+        observe: bool,
+        aggregator: IdentityAggregator | None = None,
+        left_out: Mapping[int, Container[int]] = MappingProxyType({}),
+    ) -> Events:
+        """The encoded events of a block, before the plan's tables are applied, but of copies at places `left_out`.
 
         `observe` also collects what a plan needs; with an `aggregator` the rows' ids and updates are added to it.
         """
@@ -92,10 +104,10 @@ class BlockTransformer:
         observation = NOTHING_MORE if observe else None
         if aggregator is not None:
             aggregator.start_block(task.number)
-            observation = Observation(aggregator, self.fields)
+            observation = Observation(aggregator, None if left_out else self.fields)
         return make_events(
             rows, mapper, self.encoder, self.context,
-            part=part.path, limit=task.limit, first=task.first, observation=observation,
+            part=part.path, limit=task.limit, first=task.first, observation=observation, left_out=left_out,
         )  # fmt: skip
 
     def transform_sealed(self, task: Task, *, observe: bool = False) -> Events:
@@ -188,6 +200,31 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
 def take_retained(transformer: BlockTransformer) -> Retained:
     """What this process retained of the blocks that it observed, and has not handed over yet."""
     return Retained(transformer.aggregator.take(), transformer.drift.take(), transformer.take_cost())
+
+
+def canonical_digests(transformer: BlockTransformer, task: Task) -> bytes:
+    """The xxh3-128 of what the rows at the places of `task.duplicates` say, in one spelling, 16 bytes each."""
+    events = transformer.transform(task, observe=True)
+    said = dict(zip(zip(events.row_of, events.positions, strict=True), events.events, strict=True))
+    said |= {(row.row, row.position): row.content for row in events.keyed}
+    places = ((one.row, one.position) for one in task.duplicates)
+    return b"".join(xxhash.xxh3_128_digest(canonical({"": Raw(said[place])})) for place in places)
+
+
+def observe_people(transformer: BlockTransformer, task: Task) -> PeopleStats:
+    """Read a block of a plan again, once its copies are known, for what all other rows state about ids and people."""
+    left_out: dict[int, set[int]] = {}
+    for copy in task.duplicates:
+        left_out.setdefault(copy.row, set()).add(copy.position)
+    aggregator = transformer.aggregator
+    events = transformer.transform(task, observe=True, aggregator=aggregator, left_out=left_out)
+    types, promoted = aggregator.finish_block(), count_promoted(events)
+    return PeopleStats(types, promoted, aggregator.take() if aggregator.full else None)
+
+
+def take_identities(transformer: BlockTransformer) -> IdentityColumns:
+    """What this process retained of the blocks that it observed again."""
+    return transformer.aggregator.take()
 
 
 def observe_promoted(transformer: BlockTransformer, task: Task) -> PropertyColumns | None:

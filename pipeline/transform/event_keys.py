@@ -1,11 +1,17 @@
-"""Key records: what a plan retains of each event to find duplicates."""
+"""Key records: what a plan retains of each event, and of each row that has a key and no event, to find duplicates."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
-from pipeline.transform.events import Events
+from pipeline.encoder.fingerprints import person_hashes
+from pipeline.timestamps import DAY
+from pipeline.transform.events import Events, KeyedRow
+from pipeline.uuids import SEPARATOR
 
 KEY = np.dtype(
     [
@@ -36,35 +42,59 @@ EARLIEST = np.int64(1 << 62)
 """Where the row received earliest counts, `received` is this number less the receive time, so that the greatest is the
 earliest; 0 still means none."""
 KEYLESS = np.uint32(1 << 31)
-NAME = np.uint32((1 << 31) - 1)
+UPDATE = np.uint32(1 << 30)
+"""Set in `name`, which is 0 otherwise, where the record is of a row without an event (KeyedRow). `hi` and `lo` are a
+hash of its kind, key, distinct_id and UTC day: exports of what a person is have the person's id as their key, and what
+each day's row says counts. `position` is that of its first outcome."""
+NAME = np.uint32((1 << 30) - 1)
 """The bits of `name` that are the index."""
 
 
 def key_records(events: Events, number: int, *, earliest: bool = False) -> NDArray[np.void]:
-    """The KEY records of the events of block `number`, sorted by the first half of the uuid. With `earliest`, the row
-    received first counts of those with one key."""
+    """The KEY records of block `number`, sorted by the first half of the uuid. With `earliest`, the row received first
+    counts of those with one key."""
+    keys = _of_events(events)
+    if events.keyed:
+        keys = np.concatenate((keys, _of_rows(events.keyed)))
+    keys["block"] = number
+    if earliest:
+        keys["received"] = np.where(keys["received"] > 0, EARLIEST - keys["received"], 0)
+    if events.keyed or any(events.positions):
+        _, inverse, counts = np.unique(keys["row"], return_inverse=True, return_counts=True)
+        keys["row_events"] = counts[inverse]
+    else:
+        keys["row_events"] = 1
+    return keys.take(np.argsort(keys["hi"], kind="stable"))
+
+
+def _of_events(events: Events) -> NDArray[np.void]:
     keys = np.zeros(events.count, KEY)
     if not len(keys):
         return keys
     raw = events.uuids
-    hi = raw[:, :8].copy().view(">u8")[:, 0].astype("<u8")
-    keys["hi"] = hi
+    keys["hi"] = raw[:, :8].copy().view(">u8")[:, 0]
     keys["lo"] = raw[:, 8:].copy().view(">u8")[:, 0]
-    keys["received"] = np.where(events.received > 0, EARLIEST - events.received, 0) if earliest else events.received
-    keys["time"] = events.times
+    keys["received"], keys["time"], keys["name"] = events.received, events.times, events.name_of
     keys["content_hi"], keys["content_lo"], keys["person"], keys["same"] = events.hashes.T
-    keys["name"] = events.name_of
     if events.keyless:
         keys["name"][list(events.keyless)] |= KEYLESS
-    keys["block"] = number
-    keys["row_events"] = 1
-    several = any(events.positions)
-    if events.count == events.rows and not several:
-        keys["row"] = np.arange(events.count)
-    else:
-        keys["row"] = np.fromiter(events.row_of, np.uint32, events.count)
-    if several:
-        keys["position"] = events.positions
-        _, inverse, counts = np.unique(keys["row"], return_inverse=True, return_counts=True)
-        keys["row_events"] = counts[inverse]
-    return keys.take(np.argsort(hi, kind="stable"))
+    keys["row"] = np.fromiter(events.row_of, np.uint32, events.count)
+    keys["position"] = events.positions
+    return keys
+
+
+def _of_rows(rows: list[KeyedRow]) -> NDArray[np.void]:
+    keys = np.zeros(len(rows), KEY)
+    for name in ("row", "position", "time", "received"):
+        keys[name] = [getattr(row, name) for row in rows]
+    keys["name"] = UPDATE
+    keys["person"] = person_hashes([row.distinct_id for row in rows])
+    texts = (SEPARATOR.join((row.kind, row.key, row.distinct_id, str(row.time // DAY))) for row in rows)
+    keys["hi"], keys["lo"] = _digests(text.encode("utf-8", "surrogatepass") for text in texts)
+    keys["content_hi"], keys["content_lo"] = _digests(row.content for row in rows)
+    return keys
+
+
+def _digests(texts: Iterable[bytes]) -> NDArray[np.uint64]:
+    """The two halves of the xxh3-128 of each text: shape (2, n)."""
+    return np.frombuffer(b"".join(map(xxhash.xxh3_128_digest, texts)), np.uint64).reshape(-1, 2).T

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from pipeline.encoder.buffer import split_events
 from pipeline.extractors.rows import Rows
 from pipeline.mapper.compiler import RowScan
-from pipeline.models import Layout, Reject
+from pipeline.models import GroupUpdate, Layout, Link, PersonUpdate, Reject
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
 from pipeline.transform.field_counts import BlockFields
@@ -62,6 +64,34 @@ class Mapper(Protocol):
     def equal_by_values(self) -> bool: ...
 
 
+_KINDS: dict[Any, str] = {Link: "merge", PersonUpdate: "person", GroupUpdate: "group"}
+_encode = msgspec.json.Encoder(enc_hook=dict).encode
+
+
+class KeyedRow(NamedTuple):
+    """A row, or an item at a position of one, that has a key and a time and makes no event, but pairs, or updates a
+    person or a group: `kind` is the word for it. Times are in µs UTC, `received` 0 for none."""
+
+    row: int
+    position: int
+    kind: str
+    key: str
+    time: int
+    received: int
+    distinct_id: str
+    content: bytes
+
+    @classmethod
+    def of(cls, row: int, position: int, outcomes: Sequence[Any]) -> KeyedRow | None:
+        """The row of these outcomes (Link, PersonUpdate, GroupUpdate), None without a key or a time."""
+        first = outcomes[0]
+        if first.row_key is None or type(first.time) is not int:
+            return None
+        content = _encode([replace(one, received=None, row_key=None) for one in outcomes])
+        words, times = (_KINDS[type(first)], first.row_key), (first.time, first.received or 0)
+        return cls(row, position, *words, *times, first.distinct_id or "", content)
+
+
 @dataclass(slots=True)
 class Events:
     """The events of one block, before the plan's tables are applied.
@@ -77,8 +107,8 @@ class Events:
     `rejects` are complete, of rows and of items of rows, and `rejected` counts the rows of which nothing is sent;
     `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset, detail) for each warning.
     `cells` counts (event name, days since 1970, outcome), the outcome being `mapped` or the code of a skip or
-    reject. `walls` are local clock readings and `walls_received` their receive times (µs), for the check of the
-    time zone. `fields` is the coverage of the block.
+    reject. `keyed` are the rows without an event that have a key. `walls` are local clock readings and
+    `walls_received` their receive times (µs), for the check of the time zone. `fields` is the coverage of the block.
     """
 
     rows: int = 0
@@ -109,6 +139,7 @@ class Events:
     walls: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     walls_received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     fields: BlockFields = field(default_factory=BlockFields)
+    keyed: list[KeyedRow] = field(default_factory=list)
     content: Callable[[int], str] = str
 
     @property

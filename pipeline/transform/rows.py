@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, EventBuffer
@@ -23,7 +24,7 @@ from pipeline.models import (
 )
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
-from pipeline.transform.events import Events, Mapper, contents
+from pipeline.transform.events import Events, KeyedRow, Mapper, contents
 from pipeline.transform.observer import NOTHING_MORE, OVERWRITES, Observation, aggregate, aggregate_remaining, observer
 from pipeline.transform.rejection import RowRejected, check_number, require_sendable, require_sendable_update
 from pipeline.uuids import SEPARATOR, content_key
@@ -52,6 +53,7 @@ class RowTransformer:
         context: ValidationContext,
         part: str,
         observation: Observation | None,
+        left_out: Mapping[int, Container[int]],
     ) -> None:
         self.rows = rows
         self.mapper = mapper
@@ -75,6 +77,7 @@ class RowTransformer:
         self.content: tuple[int, str] = (-1, "")
         """The row whose canonical record was hashed last, and its digest: a row may be thousands of events."""
         self.journal: list[tuple[Counter[Any], Any]] | None = None
+        self.left_out = left_out
 
     def run(self, limit: int | None, first: int = 0) -> Events:
         """Transform all rows, or of the first `limit` those from number `first`.
@@ -86,7 +89,7 @@ class RowTransformer:
         map_members: Any = self.mapper.map_members
         append: Any = self.append if self.is_valid is None or not AVAILABLE else self.appender(self.is_valid)
         observe_event = self.observer
-        fields = self.fields
+        fields, left_out = self.fields, self.left_out
         if fields is not None:
             fields.begin(self.rows.columns)
         text = buffer.open
@@ -97,6 +100,8 @@ class RowTransformer:
                 continue
             map_record = map_members if record.__class__ is Members else map_row
             result = map_record(record, observe, fields)
+            if row in left_out and not isinstance(result, list):
+                continue
             if append(text, row, result):
                 ordinary += 1
                 if observe:
@@ -304,9 +309,14 @@ class RowTransformer:
         journal: list[tuple[Counter[Any], Any]] = []
         self.journal = journal
         skips: list[str] = []
+        out = self.left_out.get(row, ())
+        if out and self.is_left_out(start, outcomes, out):
+            return [], ["duplicate_event"]
         try:
             for position, outcome in enumerate(outcomes, start):
                 if type(outcome) is UnvalidatedEvent:
+                    if position in out:
+                        continue
                     code = self.add(row, position, outcome)
                 elif type(outcome) is Link:
                     code = skip_code(outcome.time, (outcome.distinct_id, outcome.other), self.context)
@@ -320,6 +330,10 @@ class RowTransformer:
                     skips.append(code)
                 else:
                     accepted.append(outcome)
+            if accepted and first == len(events.row_of) and self.observe:
+                keyed = KeyedRow.of(row, start, accepted)
+                if keyed is not None:
+                    events.keyed.append(keyed)
         except RowRejected:
             for index in range(first, len(events.row_of)):
                 self.keyless.discard(index)
@@ -334,6 +348,12 @@ class RowTransformer:
         finally:
             self.journal = None
         return accepted, skips
+
+    @staticmethod
+    def is_left_out(start: int, outcomes: Sequence[Any], out: Container[int]) -> bool:
+        """Whether these outcomes, of which the first is at this position, are those of copies that have no effect."""
+        places = [place for place, one in enumerate(outcomes, start) if one.__class__ is UnvalidatedEvent] or [start]
+        return all(place in out for place in places)
 
     def check_update(self, row: int, update: PersonUpdate | GroupUpdate) -> str:
         """Check the update of a person or a group. Returns the code of a skip, else "". Raises RowRejected."""
@@ -410,11 +430,13 @@ def make_events(
     limit: int | None = None,
     first: int = 0,
     observation: Observation | None = NOTHING_MORE,
+    left_out: Mapping[int, Container[int]] = MappingProxyType({}),
 ) -> Events:
     """Map, check and encode the rows of one block, or of the first `limit` those from number `first`.
 
-    `observation` is what a plan collects beside the events, and None for a sender; the events are the same. Rejects
+    `observation` is what a plan collects beside the events, and None for a sender; the events are the same. The
+    positions `left_out` by row are of copies: what they say has no effect. Rejects
     count rows from 1 in the block. Every row ends in exactly one of mapped, skipped and rejected
     (docs/know/promises.md#balance).
     """
-    return RowTransformer(rows, mapper, encoder, context, part, observation).run(limit, first)
+    return RowTransformer(rows, mapper, encoder, context, part, observation, left_out).run(limit, first)

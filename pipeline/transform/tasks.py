@@ -108,6 +108,14 @@ class BlockStats(NamedTuple):
     drift: list[Taken] | None
 
 
+class PeopleStats(NamedTuple):
+    """The part of BlockStats that is about ids, persons and groups."""
+
+    group_types: Counter[str]
+    promoted: Counter[str]
+    identities: IdentityColumns | None
+
+
 class Retained(NamedTuple):
     """What a process retains of the blocks that it observes, until it is asked for it: see BlockStats."""
 

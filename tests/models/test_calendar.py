@@ -163,6 +163,13 @@ SCHEDULES = {
     "a late file with an older value of a group": job((NEW,), late={1: (0, (OLD,))}),
     "an older window with an older value of a group": job((), (LATER,), late={2: (0, (OLD,))}, lost=" x"),
     "a sixth group type": job(tuple(SIX[:3]), tuple(SIX[3:])),
+    "a pair of a copy of what an earlier window sent": job(
+        (event("k1", 0, 9, "u0"), event("k2", 0, 2, "", "d0")),
+        (event("k1", 0, 1, "u0", "d0"), event("k3", 1, 1, "u1", "d0")),
+    ),
+    "a key of another person": job((PAIR,), (replace(AGAIN, user="u1", device=""), OTHER)),
+    "a key of another name": job((PAIR,), (replace(AGAIN, name="Paid"),)),
+    "a key of another day": job((PAIR,), (replace(AGAIN, at=PAIR.at + DAY),)),
 }
 
 

@@ -80,9 +80,9 @@ def _clashes(keys: list[Key]) -> Iterator[bool]:
 def _all_decided(records: KeyRecords, collapse: bool) -> Iterator[Decided]:
     for run in records.runs():
         if isinstance(run, Path):
-            yield from decide_one(run, records.most, collapse=collapse)
+            yield from decide_one(run, records.most, collapse=collapse, canonical=True)
         else:
-            yield decide(run, collapse=collapse)
+            yield decide(run, collapse=collapse, canonical=True)
 
 
 def decided_in(place: Path, keys: list[Key], *, collapse: bool, most: int) -> tuple[dict[Any, Any], list[Decided]]:

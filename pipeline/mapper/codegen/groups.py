@@ -65,12 +65,13 @@ def updates_of_groups(
     received: int | None,
     warnings: Warnings,
     distinct_id: str | None = None,
+    row_key: str | None = None,
 ) -> list[GroupUpdate | Skip]:
     """One update for each key in an object of type → key → properties. Raises BadValue for other shapes."""
     updates: list[GroupUpdate | Skip] = []
     for kind, keys in (opened(groups) or {}).items():
         for key, value in (opened(keys) or {}).items():
-            updates += update_of_group(kind, key, value, time, received, warnings, distinct_id)
+            updates += update_of_group(kind, key, value, time, received, warnings, distinct_id, row_key)
     return updates or [Skip("empty_group_update")]
 
 
@@ -107,9 +108,10 @@ def update_of_group(
     received: int | None,
     warnings: Warnings,
     distinct_id: str | None = None,
+    row_key: str | None = None,
 ) -> list[GroupUpdate | Skip]:
     """The update of one group. Raises BadValue where its properties are no object."""
     name = values.key_text(key)
     if not kind or not name or kind.isspace() or name.isspace():
         return [Skip("empty_group_update")]
-    return [GroupUpdate(kind, name, time, opened(value) or {}, received, warnings, distinct_id)]
+    return [GroupUpdate(kind, name, time, opened(value) or {}, received, warnings, distinct_id, row_key)]

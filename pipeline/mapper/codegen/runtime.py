@@ -228,10 +228,12 @@ def can_be_sent(distinct_id: str | None) -> bool:
     return not is_placeholder(distinct_id) and len(distinct_id) <= MAX_ID and "\0" not in distinct_id
 
 
-def links_of(kind: str, value: Value, time: int | None) -> list[Link]:
+def links_of(
+    kind: str, value: Value, time: int | None, received: int | None = None, row_key: str | None = None
+) -> list[Link]:
     """Links of the first id of a list to each of the others; none where there are not two. Raises BadValue."""
     ids = list(dict.fromkeys(id for id in map(text_of, values.items(value) or ()) if id and not is_placeholder(id)))
-    return [Link(kind, ids[0], other, time) for other in ids[1:]]
+    return [Link(kind, ids[0], other, time, received, row_key) for other in ids[1:]]
 
 
 def incomplete(*ids: str | None) -> Skip:

@@ -96,7 +96,7 @@ class StepEmitter(Emitter):
             case program.ObserveGroups(groups):
                 self._observe_groups(groups)
             case program.GivePersonUpdate():
-                self.line("update = PersonUpdate(distinct_id, time, note, received, placeholder, w)")
+                self.line("update = PersonUpdate(distinct_id, time, note, received, placeholder, w, uuid or key)")
                 if self._observes_groups:
                     self.line("if group_updates: return [update, *(further or ()), *group_updates]")
                 self.line("return update if further is None else [update, *further]")
@@ -283,7 +283,7 @@ class StepEmitter(Emitter):
         time = "time if time.__class__ is int else None"
         if merge.of is not None:
             value = self.value(merge.of)
-            self.line(f"{name} = links_of({merge.kind!r}, {value}, {time})")
+            self.line(f"{name} = links_of({merge.kind!r}, {value}, {time}, received, uuid or key)")
             return name, f"incomplete_list({value})"
         into = self._first_id(merge.into)
         other = self._first_id(merge.other, into)
@@ -294,7 +294,8 @@ class StepEmitter(Emitter):
         else:
             complete = f"{into} and {other} and {into} != {other}"
             complete += f" and ({into} == distinct_id or not is_placeholder({into})) and not is_placeholder({other})"
-        self.line(f"{name} = [Link({merge.kind!r}, {into}, {other}, {time})] if {complete} else None")
+        link = f"Link({merge.kind!r}, {into}, {other}, {time}, received, uuid or key)"
+        self.line(f"{name} = [{link}] if {complete} else None")
         return name, incomplete
 
     def _first_id(self, candidates: Sequence[Value], other: str = "") -> str:
@@ -361,11 +362,12 @@ class StepEmitter(Emitter):
             self.line("except (BadValue, MsgspecError) as error: w += (('bad_value', 'of a group: ' + str(error)),)")
 
     def _give_group_updates(self, step: program.GiveGroupUpdates) -> None:
+        of_row = "time, received, w, distinct_id, uuid or key"
         if step.open is not None:
-            self.line(f"updates = updates_of_groups({self.value(step.open)}, time, received, w, distinct_id)")
+            self.line(f"updates = updates_of_groups({self.value(step.open)}, {of_row})")
         else:
             values = ", ".join(map(self.value, (step.type, step.key, step.set)))
-            self.line(f"updates = update_of_group({values}, time, received, w, distinct_id)")
+            self.line(f"updates = update_of_group({values}, {of_row})")
         self.line("if note is not None: updates = with_pair(updates, distinct_id, note, time, received)")
         self.line("return updates if further is None else [*updates, *further]")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pipeline.extractors import blocks as read_blocks
 from pipeline.identity.aggregator import PLACE_SHIFT
-from pipeline.plan.duplicates import Clash
+from pipeline.plan.duplicates import EARLIER, Clash
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Example, SealedBlock
 from pipeline.plan.statistics.daily_counts import day_name
@@ -85,6 +85,11 @@ class SourceExamples:
         """Each clash in words: where the two rows with one key lie, their event names and UTC days, or else that they
         are of different persons."""
 
+        def winner(clash: Clash) -> str:
+            if clash.winner == EARLIER:
+                return "an event that an earlier plan sent"
+            return row(clash.winner, clash.winner_name, clash.winner_time)
+
         def row(block_row: tuple[int, int], name: int, time: int) -> str:
             example = self.at(*block_row, "")
             event = printable(names[name], _NAME_CHARACTERS)
@@ -94,8 +99,4 @@ class SourceExamples:
             alike = clash.name == clash.winner_name and clash.time // DAY == clash.winner_time // DAY
             return " of another person" if alike else ""
 
-        return [
-            f"{row(clash.row, clash.name, clash.time)} and {row(clash.winner, clash.winner_name, clash.winner_time)}"
-            + of(clash)
-            for clash in clashes
-        ]
+        return [f"{row(clash.row, clash.name, clash.time)} and {winner(clash)}" + of(clash) for clash in clashes]

@@ -64,7 +64,7 @@ class Directory:
     """The profile updates to send, which come last."""
     identified = _File("identified.bin")
     """Under `--persons identified`: the hashes of the ids that get a profile."""
-    uuids = _File("uuids.bin")
+    uuids = _File("keys.bin")
     """In a job: the uuid of each event, in the order in which they are sent."""
     cells = _File("cells.jsonl")
     """Counts of event x UTC day x outcome."""
