@@ -110,7 +110,7 @@ class _PlanBuilder:
             self.source.run(self.files)
             self.step("done; comparing events and ids", self.source.events, self.source.events)
             self.write_duplicates()
-            if self.duplicates.copies_of_keys and self.people.has_effects:
+            if self.duplicates.other_copies and self.people.has_effects:
                 self.observe_people_again()
             people = self.resolve()
             names = self.write_daily_counts()

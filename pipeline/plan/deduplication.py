@@ -62,8 +62,8 @@ class Deduplication:
     After `run`: `events` are sent, from `first` to `last` (µs UTC), by quarter of an hour in `hours`. `clashes` counts
     rows left out for a different event, with the first of them in `clash_examples`; `replaced` is the first superseded
     event of the source, `identical` the first row that equals an earlier one, (block, row). `copies` counts the rows
-    left out as duplicates by the number of their file, and `copies_of_keys` all that are left out for another one of
-    their key.
+    left out as duplicates by the number of their file, and `other_copies` those that may state other things than the
+    row that stands.
     """
 
     def __init__(self, request: Request, source: Walk, settled: Settled | None) -> None:
@@ -85,7 +85,7 @@ class Deduplication:
         self.clash_examples: list[Clash] = []
         self._strangers = scratch / "strangers"
         self.replaced: Replaced | None = None
-        self.copies_of_keys = 0
+        self.other_copies = 0
         self.identical: tuple[int, int] | None = None
         self.copies: Counter[int] = Counter()
 
@@ -190,7 +190,7 @@ class Deduplication:
         if len(decided.strangers):
             with self._strangers.open("ab") as file:
                 decided.strangers.tofile(file)
-        self.copies_of_keys += decided.copies_of_keys + (decided.changed if self._request.series else 0)
+        self.other_copies += decided.other_copies + (decided.changed if self._request.series else 0)
         source.warnings["changed_since_settled"] += decided.changed
         source.warnings["identical_rows"] += decided.identical
         self.replaced = _first(self.replaced, decided.replaced)

@@ -107,7 +107,8 @@ class Decided(NamedTuple):
 
     `decisions` are DECISION records of those that are left out or get an ordinal; `sent` are the key records of those
     that are sent, with their `ordinals`.
-    `copies_of_keys` counts those with a key that are left out for another one.
+    `other_copies` counts those with a key that are left out for a row that differs in content or a time: it may state
+    other things beside its event, too.
     `tied` are the key records that are not decided on: only what they say can tell which of them stands.
     `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
     settled with another content. `identical` are sent although an earlier row is identical; the first of these
@@ -130,7 +131,7 @@ class Decided(NamedTuple):
     clashing: tuple[Clash, ...] = ()
     strangers: NDArray[np.void] = _NO_STRANGERS
     replaced: Replaced | None = None
-    copies_of_keys: int = 0
+    other_copies: int = 0
     tied: NDArray[np.void] = _NONE
 
 
@@ -149,8 +150,8 @@ def decide(
     """
     kinds = np.full(len(run), ORDINAL, np.uint32)
     ordinals = np.zeros(len(run), np.uint32)
-    clashes, clashing, strangers, replaced = 0, _NO_CLASH, _NO_STRANGERS, None
     same = (run["hi"][1:] == run["hi"][:-1]) & (run["lo"][1:] == run["lo"][:-1])
+    copies = winners = run[:0]
     if same.any():
         follows = np.concatenate(([False], same))
         member = np.flatnonzero(follows | np.concatenate((same, [False])))
@@ -161,14 +162,9 @@ def decide(
             stays[member[open_]] = False
             rest = decide(run[stays], collapse=collapse, settled=settled, names=names, canonical=True)
             return rest._replace(tied=copies[open_])
-        kinds[member], ordinals[member], winners = _judge(copies, group, collapse)
-        clashes, clashing, strangers = _clashes(copies, copies[winners])
-        replaced = _first_replaced(copies, copies[winners], kinds[member])
-    decided = _decided(run, kinds, ordinals, settled, names)
-    return decided._replace(
-        clashes=clashes + decided.clashes, clashing=clashing + decided.clashing,
-        strangers=np.concatenate((strangers, decided.strangers)), replaced=replaced,
-    )  # fmt: skip
+        kinds[member], ordinals[member], chosen = _judge(copies, group, collapse)
+        winners = copies[chosen]
+    return _decided(run, kinds, ordinals, settled, names, copies, winners)
 
 
 def _tied(copies: NDArray[np.void], group: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -188,32 +184,37 @@ def _decided(
     ordinals: NDArray[np.uint32],
     settled: Settled | None,
     names: NDArray[np.uint64] | None,
+    copies: NDArray[np.void],
+    winners: NDArray[np.void],
 ) -> Decided:
-    """The decisions on some records whose kinds and ordinals are known."""
-    changed, clashes, clashing, strangers = 0, 0, _NO_CLASH, _NO_STRANGERS
+    """The decisions on some records whose kinds and ordinals are known. `copies` are those of one uuid with others, and
+    `winners` the ones that stand, in the same order."""
+    clashes, clashing, strangers = _clashes(copies, winners)
+    replaced = _first_replaced(copies, winners)
+    changed = 0
     if settled is not None:
-        changed, clashes, clashing, strangers = _mark_settled(run, kinds, ordinals, settled, names)
+        changed, more, examples, apart = _mark_settled(run, kinds, ordinals, settled, names)
+        clashes, clashing, strangers = clashes + more, clashing + examples, np.concatenate((strangers, apart))
     stays = kinds == ORDINAL
     events = (run["name"] & UPDATE) == 0
     some = np.flatnonzero(~stays | (ordinals > 0))
     decisions = _decisions(run.take(some), kinds[some], np.where(events, ordinals, NO_EVENT)[some])
     dropped = _dropped(run, kinds, events)
-    copies = ((kinds == DUPLICATE) | (kinds == SUPERSEDED)) & ((run["name"] & KEYLESS) == 0)
-    copies_of_keys = int(copies.sum())
     stays &= events
     sent = run if stays.all() else run.take(np.flatnonzero(stays))
-    if not len(sent):
-        return Decided(
-            decisions, sent, ordinals[stays], 0, 2**62, -(2**62), dropped, changed,
-            clashes=clashes, clashing=clashing, strangers=strangers, copies_of_keys=copies_of_keys,
-        )  # fmt: skip
     again = run.take(np.flatnonzero(stays & (ordinals > 0)))
     first = min(zip(again["block"].tolist(), again["row"].tolist(), strict=True)) if len(again) else None
-    earliest, latest = int(sent["time"].min()), int(sent["time"].max())
+    bounds = (int(sent["time"].min()), int(sent["time"].max())) if len(sent) else (2**62, -(2**62))
     return Decided(
-        decisions, sent, ordinals[stays], len(sent), earliest, latest, dropped, changed, len(again), first,
-        clashes, clashing, strangers, copies_of_keys=copies_of_keys,
+        decisions, sent, ordinals[stays], len(sent), *bounds, dropped, changed, len(again), first,
+        clashes, clashing, strangers, replaced, _other_copies(copies, winners),
     )  # fmt: skip
+
+
+def _other_copies(copies: NDArray[np.void], winners: NDArray[np.void]) -> int:
+    equal = (copies["received"] == winners["received"]) & (copies["time"] == winners["time"])
+    other = ~(equal & _same_content(copies, winners)) & ((copies["name"] & KEYLESS) == 0)
+    return int(other.sum())
 
 
 def _mark_settled(
@@ -323,9 +324,9 @@ def first_strangers(apart: NDArray[np.void]) -> list[Clash]:
     ]
 
 
-def _first_replaced(copies: NDArray[np.void], winners: NDArray[np.void], kinds: NDArray[np.uint32]) -> Replaced | None:
+def _first_replaced(copies: NDArray[np.void], winners: NDArray[np.void]) -> Replaced | None:
     """The first superseded event in the source, with the winner beside it."""
-    some = np.flatnonzero((kinds == SUPERSEDED) & ((copies["name"] & UPDATE) == 0))
+    some = np.flatnonzero(~_same_content(copies, winners) & ((copies["name"] & (KEYLESS | UPDATE)) == 0))
     if not len(some):
         return None
     first = some[np.lexsort(tuple(copies[name][some] for name in ("position", "row", "block")))[0]]
@@ -401,10 +402,4 @@ def decide_one(
             )
             kinds[~stays] = np.where(keyless | _same_content(chunk, best), DUPLICATE, SUPERSEDED)[~stays]
         winners = best[np.zeros(len(chunk), np.int64)]
-        clashes, clashing, strangers = _clashes(chunk, winners)
-        replaced = _first_replaced(chunk, winners, kinds)
-        decided = _decided(chunk, kinds, ordinals, settled, names)
-        yield decided._replace(
-            clashes=clashes + decided.clashes, clashing=clashing + decided.clashing,
-            strangers=np.concatenate((strangers, decided.strangers)), replaced=replaced,
-        )  # fmt: skip
+        yield _decided(chunk, kinds, ordinals, settled, names, chunk, winners)
