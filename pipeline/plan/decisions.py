@@ -128,7 +128,7 @@ def without_effect(decided: NDArray[np.void]) -> list[DuplicateDecision]:
 def rows_out(decided: NDArray[np.void]) -> tuple[Counter[str], int]:
     """Of one block: the rows without any event left, by the code of their first; and the number of rows that lost
     some."""
-    out = decided[decided["kind"] != ORDINAL]
+    out = decided[(decided["kind"] != ORDINAL) & (decided["row_events"] > 0)]
     _, starts, lost = np.unique(out["row"], return_index=True, return_counts=True)
     first = out[starts]
     whole = lost == first["row_events"]

@@ -36,7 +36,8 @@ KEY = np.dtype(
 `content_*`: xxh3-128 of the encoded event. `name`: index
 of the event name, with KEYLESS set where the row has no source key.
 `block`: the block's number in the whole source; `row` in its block, `position` in its row, both from 0; the
-row has `row_events` events. `person`, `same`: hashes of the distinct_id, and of all of the event but its time and uuid.
+row has `row_events` events, and none if it is skipped. `person`, `same`: hashes of the distinct_id, and of all of the
+event but its time and uuid.
 """
 EARLIEST = np.int64(1 << 62)
 """Where the row received earliest counts, `received` is this number less the receive time, so that the greatest is the
@@ -44,8 +45,8 @@ earliest; 0 still means none."""
 KEYLESS = np.uint32(1 << 31)
 UPDATE = np.uint32(1 << 30)
 """Set in `name`, which is 0 otherwise, where the record is of a row without an event (KeyedRow). `hi` and `lo` are a
-hash of its kind, key, distinct_id and UTC day: exports of what a person is have the person's id as their key, and what
-each day's row says counts. `position` is that of its first outcome."""
+hash of its kind, key and UTC day: exports of what a person is have the person's id as their key, and what each day's
+row says counts. `position` is that of its first outcome."""
 NAME = np.uint32((1 << 30) - 1)
 """The bits of `name` that are the index."""
 
@@ -64,6 +65,9 @@ def key_records(events: Events, number: int, *, earliest: bool = False) -> NDArr
         keys["row_events"] = counts[inverse]
     else:
         keys["row_events"] = 1
+    skipped = [row.row for row in events.keyed if row.skipped]
+    if skipped:
+        keys["row_events"][np.isin(keys["row"], skipped)] = 0
     return keys.take(np.argsort(keys["hi"], kind="stable"))
 
 
@@ -89,7 +93,7 @@ def _of_rows(rows: list[KeyedRow]) -> NDArray[np.void]:
         keys[name] = [getattr(row, name) for row in rows]
     keys["name"] = UPDATE
     keys["person"] = person_hashes([row.distinct_id for row in rows])
-    texts = (SEPARATOR.join((row.kind, row.key, row.distinct_id, str(row.time // DAY))) for row in rows)
+    texts = (SEPARATOR.join((row.kind, row.key, str(row.time // DAY))) for row in rows)
     keys["hi"], keys["lo"] = _digests(text.encode("utf-8", "surrogatepass") for text in texts)
     keys["content_hi"], keys["content_lo"] = _digests(row.content for row in rows)
     return keys

@@ -70,7 +70,8 @@ _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 class KeyedRow(NamedTuple):
     """A row, or an item at a position of one, that has a key and a time and makes no event, but pairs, or updates a
-    person or a group: `kind` is the word for it. Times are in µs UTC, `received` 0 for none."""
+    person or a group: `kind` is the word for it. Times are in µs UTC, `received` 0 for none. `skipped`: it states
+    nothing, but it may stand in place of one that does."""
 
     row: int
     position: int
@@ -80,16 +81,17 @@ class KeyedRow(NamedTuple):
     received: int
     distinct_id: str
     content: bytes
+    skipped: bool
 
     @classmethod
-    def of(cls, row: int, position: int, outcomes: Sequence[Any]) -> KeyedRow | None:
+    def of(cls, row: int, position: int, outcomes: Sequence[Any], *, skipped: bool) -> KeyedRow | None:
         """The row of these outcomes (Link, PersonUpdate, GroupUpdate), None without a key or a time."""
         first = outcomes[0]
         if first.row_key is None or type(first.time) is not int:
             return None
         content = _encode([replace(one, received=None, row_key=None) for one in outcomes])
         words, times = (_KINDS[type(first)], first.row_key), (first.time, first.received or 0)
-        return cls(row, position, *words, *times, first.distinct_id or "", content)
+        return cls(row, position, *words, *times, first.distinct_id or "", content, skipped)
 
 
 @dataclass(slots=True)

@@ -330,8 +330,9 @@ class RowTransformer:
                     skips.append(code)
                 else:
                     accepted.append(outcome)
-            if accepted and first == len(events.row_of) and self.observe:
-                keyed = KeyedRow.of(row, start, accepted)
+            if first == len(events.row_of) and self.observe and (accepted or EMPTY_UPDATE in skips):
+                stated = accepted or [one for one in outcomes if type(one) is PersonUpdate]
+                keyed = KeyedRow.of(row, start, stated, skipped=not accepted)
                 if keyed is not None:
                     events.keyed.append(keyed)
         except RowRejected:

@@ -20,6 +20,7 @@ from pipeline.plan.statistics.daily_counts import day_name
 from pipeline.text import printable
 from pipeline.timestamps import DAY
 from pipeline.transform.block import BlockTransformer
+from pipeline.transform.event_keys import UPDATE
 from pipeline.transform.tasks import Task, TransformConfig
 
 _NAME_CHARACTERS = 60
@@ -92,7 +93,7 @@ class SourceExamples:
 
         def row(block_row: tuple[int, int], name: int, time: int) -> str:
             example = self.at(*block_row, "")
-            event = printable(names[name], _NAME_CHARACTERS)
+            event = "no event" if name & int(UPDATE) else printable(names[name], _NAME_CHARACTERS)
             return f"row {example.row:,} of {example.part} ({event}, {day_name(time // DAY)})"
 
         def of(clash: Clash) -> str:
