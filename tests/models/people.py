@@ -151,9 +151,12 @@ class People(NamedTuple):
 
 
 def survivors(rows: Iterable[Row]) -> list[Row]:
-    """Of Segment's calls with one messageId the one that was received last; the others have no effect (design §6)."""
+    """Of Segment's calls with one messageId the one that was received last; the others have no effect (design §6).
+
+    An alias of an id to itself is left out (`incomplete_merge`) and takes no part.
+    """
     by_key: dict[object, Row] = {}
-    for row in rows:
+    for row in (one for one in rows if one.get("previousId", "") != one.get("userId")):
         key = row.get("messageId", id(row))
         if key not in by_key or row["receivedAt"] > by_key[key]["receivedAt"]:
             by_key[key] = row

@@ -27,9 +27,11 @@ _numbers = count(1)
 
 
 @cache
-def _shared(**switches: Any) -> tuple[LocalService, Iterator[int]]:
-    """One service for all tests with the same switches, and the projects of it that are still empty."""
-    return kept(keys=KEYS, settings=Settings(clock=lambda: NOW, **switches)), iter(range(1, 999, 2))
+def _shared(**switches: Any) -> Iterator[tuple[LocalService, int]]:
+    """For all tests with the same switches: an empty project of a service, which is another once none is left."""
+    while True:
+        service = kept(keys=KEYS, settings=Settings(clock=lambda: NOW, **switches))
+        yield from ((service, project) for project in range(1, 999, 2))
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,7 @@ class Room:
 
 def fresh(**switches: Any) -> Room:
     """A project of its own, in a service whose clock stands still."""
-    service, projects = _shared(**switches)
-    return Room(service, next(projects))
+    return Room(*next(_shared(**switches)))
 
 
 def event(
