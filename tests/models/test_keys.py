@@ -102,6 +102,8 @@ def judge(title: str, tool: str, rows: list[Row], has: Collection[str] = ()) -> 
     # What is rejected, or of another time than asked for, takes no part (your-export.md, Choose rows; invariant 7).
     kept = [one for one in rows if one.name or one.kind != "event"]
     kept = [one for one in kept if "outside" not in has or SINCE <= one.at < UNTIL]
+    if not kept:
+        return  # nothing to send: not ready
     chance, picks, landings = random.Random(title), set[Row](), []
     rules = tool == "shop", "collapse" in has
     first, columns = standing(kept, (), *rules), ["event", "distinct_id", "timestamp", "anonymous_id", "uuid"]
