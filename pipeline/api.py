@@ -66,7 +66,7 @@ def survey_export(
     `step` is called while its files are found and recognised. Raises UsageError, UnreadableExport.
     """
     from pipeline.extractors import open_source
-    from pipeline.extractors.file_rules import HEADER, ROWS, SHEET
+    from pipeline.extractors.file_rules import HEADER, ROWS, SHEET, refuse_unused
     from pipeline.mapper.registry import file_rules
     from pipeline.survey import survey
     from pipeline.survey.recognition import opened_pages
@@ -77,6 +77,7 @@ def survey_export(
     with tempfile.TemporaryDirectory() as spool:
         rules = file_rules(None, settings)
         source = open_source(_texts(sources), spool=Path(spool), rules=rules, step=step)
+        refuse_unused(settings, source.parts)
         source = opened_pages(source, _texts(sources), Path(spool), rules)
         return survey(source, rows=None if options.every else options.rows)
 

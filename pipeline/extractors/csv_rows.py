@@ -174,6 +174,10 @@ class DelimitedRows:
             cells = next(parser(io.StringIO(text, newline="\n"), self._dialect))
         return self._canonical(cells)
 
+    def is_header(self, row: int) -> bool:
+        """Whether a row is the header once more, as in files that were joined."""
+        return self.canonical(row) == self._canonical([*self._dialect.header])
+
     @cached_property
     def _sorted_names(self) -> list[tuple[str, int]]:
         """The names of the columns in the order of a canonical record, with the numbers of their columns."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.errors import UsageError
+from pipeline.models import Part
 
 HEADER, ROWS, SHEET = "header", "rows", "sheet"
 """The settings of --set that declare whether delimited files have a header, the list of rows in pages of JSON, and the
@@ -54,3 +55,11 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
     if header not in ("", "yes", "no"):
         raise UsageError(f"--set {HEADER}={header} is unknown", hint=f"use --set {HEADER}=no or --set {HEADER}=yes")
     return FileRules(header=header, rows=settings.get(ROWS, ""), sheet=settings.get(SHEET, ""))
+
+
+def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:
+    """Raise UsageError for a setting about a kind of file of which there is none."""
+    formats = {part.format for part in parts}
+    for name, what, read in ((SHEET, "workbook", {"excel"}), (ROWS, "JSON file", {"json", "jsonl"})):
+        if formats and settings.get(name) and not formats & read:
+            raise UsageError(f"--set {name}={settings[name]}: there is no {what} among the files", hint="leave it out")

@@ -66,13 +66,14 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
         starts.append(start)
         lines.append(row)
         if end >= starts[0] - starts[0] % size + size:
-            yield _block(part, index, starts, lines, end)
+            yield block_of(part, index, starts, lines, end)
             index, starts, lines = index + 1, [], []
     if starts:
-        yield _block(part, index, starts, lines, end)
+        yield block_of(part, index, starts, lines, end)
 
 
-def _block(part: Part, index: int, starts: list[int], lines: list[bytes], end: int) -> Block:
+def block_of(part: Part, index: int, starts: list[int], lines: list[bytes], end: int) -> Block:
+    """A block of rows as lines. Each begins at one of `starts` in the part, and the last one ends at `end`."""
     run = _Run(np.array(starts, "<i8").tobytes(), b"\n".join(lines) + b"\n")
     return Block(part.index, index, starts[0], end - starts[0], msgspec.msgpack.encode(run))
 
@@ -215,7 +216,10 @@ class _Reader:
 
     def _end_page(self, token: Token) -> None:
         if not self._found:
-            raise self._unreadable(self._opened, f"an object begins that has no list {self._wanted!r}")
+            error = self._unreadable(self._opened, f"an object begins that has no list {self._wanted!r}")
+            if self._dropped:
+                error.hint = f"its lists are {', '.join(self._dropped)}: name one with --set rows={self._dropped[0]}"
+            raise error
 
     def _take(self, piece: ScannedText, token: Token, *, closing: bool, then: str) -> bytes:
         """The text up to a token, with it when `closing`; the next text, of the kind `then`, begins after the token."""

@@ -39,6 +39,8 @@ from pipeline.values import Record, canonical
 PIECE_BYTES = 1 << 19
 """Rows are scanned and decoded in pieces of about this size: large enough for vector passes, and small enough that a
 piece and its values fit the processor's cache."""
+CUT_OFF = "terminated early"
+"""How a row ends with which Mixpanel says that it gave up (docs/know/exports.md#mixpanel)."""
 _HOLDERS = 16
 """At most so many members with objects inside are remembered, to count keys in them first."""
 
@@ -243,6 +245,8 @@ class JsonlRows:
             return BrokenRow("bad_utf8", f"byte {error.start} of the row: {error.reason}")
         if depth(line) > MAX_DEPTH:
             return BrokenRow("too_deep", f"{depth(line)} levels of nesting; the most is {MAX_DEPTH}")
+        if text.rstrip().endswith(CUT_OFF):
+            return BrokenRow("cut_off", f"the tool ended the export here, and wrote {CUT_OFF!r}")
         try:
             value = json.loads(text, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:

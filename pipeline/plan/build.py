@@ -14,6 +14,7 @@ from contextlib import closing
 from msgspec import UNSET, UnsetType
 
 from pipeline.engines import Rest
+from pipeline.errors import BackcastError
 from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.columns import PropertyColumns
 from pipeline.identity.event_ids import EventIds, hot_ids
@@ -208,6 +209,16 @@ class _PlanBuilder:
             self.files["cells.jsonl"] = writer.close()
         return names
 
+    def other_tool(self) -> str:
+        """The mapping that recognises the rows, "" if it is the plan's own, or none."""
+        from pipeline.survey.recognition import guess_mapping
+
+        try:
+            found = guess_mapping(self.request.source)
+        except BackcastError:
+            return ""
+        return "" if found == self.request.mapping.name else found
+
     def coverage(self) -> tuple[Coverage | None, MissingReferences | None]:
         """What becomes of each field and event's name, and the references that no row has; None without a mapping
         file."""
@@ -265,6 +276,9 @@ class _PlanBuilder:
             "events": self.duplicates.events,
             "persons": people.persons.persons,
         }
+        if not rows.mapped and rows.rejected and (other := self.other_tool()):
+            remedy = f"they look like rows of {other}; plan with -m {other}"
+            source.remedies[remedy] += rows.rejected - source.rejects["cut_off"]
         zone = judge_zone(source.zone, options.zones)
         coverage, references = self.coverage()
         source_pairs = self.source_pairs()

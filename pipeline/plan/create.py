@@ -17,6 +17,7 @@ from msgspec import UNSET
 from pipeline.engines import Engine, open_engine
 from pipeline.errors import UsageError
 from pipeline.extractors import choose_parts, open_source, refuse_unnamed
+from pipeline.extractors.file_rules import refuse_unused
 from pipeline.files import private
 from pipeline.mapper import Compile, Mapping
 from pipeline.mapper import load as load_mapping
@@ -102,6 +103,7 @@ def _open_export(
     rules = file_rules(mapping, options.settings)
     source = open_source(sources, spool=work.path, rules=rules, step=step)
     refuse_unnamed(source)
+    refuse_unused(options.settings, source.parts)
     source = opened_pages(source, sources, work.path, rules, mapping, options.settings)
     if mapping is None:
         name = guess_mapping(source)

@@ -47,6 +47,7 @@ ADVICE = {
     "rejects": "list them with `backcast rejects DIR` before anything is sent",
     "open_choices": "decide each in the mapping and delete its entry under `open`, or answer with `backcast mapping new"
     " --ask`",
+    "cut_off": "fetch these days again, and plan again",
     "zero_events": "check the mapping, --since and --until, and the files on the command line",
     "zone": "name the zone that the project has in the tool: --timezone Area/City, also when it is UTC",
     "unmatched_reference": "compare the mapping with the columns that `backcast survey` shows; a column that only"

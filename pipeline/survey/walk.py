@@ -86,8 +86,10 @@ class _Walk:
         except UnreadableExport as error:
             problem = self.fail(part, error)
         records = [record for record in probe if not isinstance(record, BrokenRow)]
-        self.tools.update(recognised_by(records[:RECOGNISED_ROWS]))
-        if name := list_of_rows(Table("", (part,), tuple(records[:RECOGNISED_ROWS])))[0]:
+        tools = recognised_by(records[:RECOGNISED_ROWS])
+        self.tools.update(tools)
+        name = list_of_rows(Table("", (part,), tuple(records[:RECOGNISED_ROWS])))[0]
+        if name and not tools:  # a mapping that knows the pages opens them
             detail = f"its rows are pages, with rows in the list {name!r}; read these with --set rows={name}"
             self.notices.append(Notice("rows_in_list", part.path, detail))
         roles = guess(records)

@@ -24,6 +24,7 @@ from pipeline.encoder.fingerprints import fingerprints
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
+from pipeline.extractors.rows import Rows
 from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.identity.columns import IdentityColumns, PropertyColumns
 from pipeline.identity.promotion import PromotionAggregator, count_promoted
@@ -34,7 +35,7 @@ from pipeline.transform.event_keys import key_records
 from pipeline.transform.events import Events, Mapper
 from pipeline.transform.field_counts import FieldCounts
 from pipeline.transform.observer import NOTHING_MORE, Observation
-from pipeline.transform.rows import make_events
+from pipeline.transform.rows import RowTransformer
 from pipeline.transform.tasks import BatchedBlock, BlockStats, PeopleStats, Retained, Task, TransformConfig
 from pipeline.uuids import content_key
 from pipeline.validator.rules import WITHOUT_TIME, ValidationContext
@@ -104,10 +105,10 @@ class BlockTransformer:
         observation = NOTHING_MORE if observe else None
         if aggregator is not None:
             aggregator.start_block(task.number)
-            observation = Observation(aggregator, None if left_out else self.fields)
+            observation = Observation(aggregator, None if left_out else self.fields, left_out)
         return make_events(
             rows, mapper, self.encoder, self.context,
-            part=part.path, limit=task.limit, first=task.first, observation=observation, left_out=left_out,
+            part=part.path, limit=task.limit, first=task.first, observation=observation,
         )  # fmt: skip
 
     def transform_sealed(self, task: Task, *, observe: bool = False) -> Events:
@@ -151,6 +152,26 @@ class BlockTransformer:
                 key = content_key(events.content(row), decision.ordinal, position)
                 sent.append(replace_uuid(event, self.mapper.hasher(key)))
         return sent, skipped
+
+
+def make_events(
+    rows: Rows,
+    mapper: Mapper,
+    encoder: Encoder,
+    context: ValidationContext,
+    *,
+    part: str = "",
+    limit: int | None = None,
+    first: int = 0,
+    observation: Observation | None = NOTHING_MORE,
+) -> Events:
+    """Map, check and encode the rows of one block, or of the first `limit` those from number `first`.
+
+    `observation` is what a plan collects beside the events, and None for a sender; the events are the same. Rejects
+    count rows from 1 in the block. Every row ends in exactly one of mapped, skipped and rejected
+    (docs/know/promises.md#balance).
+    """
+    return RowTransformer(rows, mapper, encoder, context, part, observation).run(limit, first)
 
 
 def rows_sent(events: Events, task: Task) -> list[int]:

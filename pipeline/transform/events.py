@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pipeline.encoder.buffer import split_events
 from pipeline.extractors.rows import Rows
 from pipeline.mapper.compiler import RowScan
-from pipeline.models import GroupUpdate, Layout, Link, PersonUpdate, Reject
+from pipeline.models import GroupUpdate, Layout, Link, PersonUpdate, Reject, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
 from pipeline.transform.field_counts import BlockFields
@@ -149,6 +149,13 @@ class Events:
         """Each event by itself, as it would be sent."""
         return split_events(self.runs, self.sizes)
 
+    def add_keyed(self, row: int, position: int, accepted: Sequence[Any], outcomes: Sequence[Any]) -> None:
+        """Add a row of these outcomes, none of which is an event, if it has a key; some of them are `accepted`."""
+        stated = accepted or [one for one in outcomes if type(one) is PersonUpdate]
+        keyed = KeyedRow.of(row, position, stated, skipped=not accepted)
+        if keyed is not None:
+            self.keyed.append(keyed)
+
     def take_columns(self, columns: tuple[bytes, bytes, bytes, bytes]) -> None:
         """Take the columns of an observer, and count the events of each name and day in `cells`."""
         names, numbers = (native.number_names if AVAILABLE else number_names)(self.names)
@@ -163,6 +170,12 @@ class Events:
         for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
             day, name = divmod(cell, len(names))
             self.cells[self.distinct_names[name], day, "mapped"] += count
+
+
+def are_copies(start: int, outcomes: Sequence[Any], out: Container[int]) -> bool:
+    """Whether these outcomes, the first at a position of its row, are of copies, whose positions are `out`."""
+    places = [place for place, one in enumerate(outcomes, start) if one.__class__ is UnvalidatedEvent] or [start]
+    return all(place in out for place in places)
 
 
 def number_names(names: list[str]) -> tuple[list[str], bytes]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Container, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pipeline.identity.aggregator import IdentityAggregator
@@ -17,10 +19,14 @@ OVERWRITES, GROUPS, NOTE = 1, 2, 4
 
 
 class Observation(NamedTuple):
-    """Where a plan gathers what rows state: their identities, and the counts of their fields. None: not gathered."""
+    """Where a plan gathers what rows state: their identities, and the counts of their fields. None: not gathered.
+
+    The positions `left_out`, by row, are of copies: what they state has no effect.
+    """
 
     aggregator: IdentityAggregator | None = None
     fields: FieldCounts | None = None
+    left_out: Mapping[int, Container[int]] = MappingProxyType({})
 
 
 NOTHING_MORE = Observation()

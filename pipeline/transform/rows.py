@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from types import MappingProxyType
 from typing import Any
 
 from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, EventBuffer
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.fingerprints import hash_events
+from pipeline.extractors.csv_rows import DelimitedRows
 from pipeline.extractors.rows import Rows
 from pipeline.models import (
     BrokenRow,
@@ -24,7 +24,7 @@ from pipeline.models import (
 )
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
-from pipeline.transform.events import Events, KeyedRow, Mapper, contents
+from pipeline.transform.events import Events, Mapper, are_copies, contents
 from pipeline.transform.observer import NOTHING_MORE, OVERWRITES, Observation, aggregate, aggregate_remaining, observer
 from pipeline.transform.rejection import RowRejected, check_number, require_sendable, require_sendable_update
 from pipeline.uuids import SEPARATOR, content_key
@@ -53,7 +53,6 @@ class RowTransformer:
         context: ValidationContext,
         part: str,
         observation: Observation | None,
-        left_out: Mapping[int, Container[int]],
     ) -> None:
         self.rows = rows
         self.mapper = mapper
@@ -61,8 +60,7 @@ class RowTransformer:
         self.context = context
         self.part = part
         self.observe = observation is not None
-        self.aggregator = observation.aggregator if observation is not None else None
-        self.fields = observation.fields if observation is not None else None
+        self.aggregator, self.fields, self.left_out = observation or NOTHING_MORE
         self.events = Events()
         self.buffer = EventBuffer(mapper.hasher, hash_events if self.observe else None)
         self.observer: Any = observer(self.events, self.aggregator)
@@ -77,7 +75,6 @@ class RowTransformer:
         self.content: tuple[int, str] = (-1, "")
         """The row whose canonical record was hashed last, and its digest: a row may be thousands of events."""
         self.journal: list[tuple[Counter[Any], Any]] | None = None
-        self.left_out = left_out
 
     def run(self, limit: int | None, first: int = 0) -> Events:
         """Transform all rows, or of the first `limit` those from number `first`.
@@ -176,9 +173,14 @@ class RowTransformer:
             else:
                 code = self.transform_several(row, result if isinstance(result, list) else [result])
         except RowRejected as rejected:
-            self.reject_event(row, rejected)
+            code, header = rejected.reason.code, isinstance(self.rows, DelimitedRows) and self.rows.is_header(row)
+            if header:
+                code = "repeated_header"
+                self.events.skips[code] += 1
+            else:
+                self.reject_event(row, rejected)
             if self.fields is not None:
-                self.fields.settle(result, (), rejected.reason.code, rejected=True)
+                self.fields.settle(result, (), code, rejected=not header)
             return
         if self.fields is not None and first >= 0:
             self.fields.settle(result, self.events.names[first:], code, rejected=False)
@@ -310,7 +312,7 @@ class RowTransformer:
         self.journal = journal
         skips: list[str] = []
         out = self.left_out.get(row, ())
-        if out and self.is_left_out(start, outcomes, out):
+        if out and are_copies(start, outcomes, out):
             return [], ["duplicate_event"]
         try:
             for position, outcome in enumerate(outcomes, start):
@@ -331,10 +333,7 @@ class RowTransformer:
                 else:
                     accepted.append(outcome)
             if first == len(events.row_of) and self.observe and (accepted or EMPTY_UPDATE in skips):
-                stated = accepted or [one for one in outcomes if type(one) is PersonUpdate]
-                keyed = KeyedRow.of(row, start, stated, skipped=not accepted)
-                if keyed is not None:
-                    events.keyed.append(keyed)
+                events.add_keyed(row, start, accepted, outcomes)
         except RowRejected:
             for index in range(first, len(events.row_of)):
                 self.keyless.discard(index)
@@ -349,12 +348,6 @@ class RowTransformer:
         finally:
             self.journal = None
         return accepted, skips
-
-    @staticmethod
-    def is_left_out(start: int, outcomes: Sequence[Any], out: Container[int]) -> bool:
-        """Whether these outcomes, of which the first is at this position, are those of copies that have no effect."""
-        places = [place for place, one in enumerate(outcomes, start) if one.__class__ is UnvalidatedEvent] or [start]
-        return all(place in out for place in places)
 
     def check_update(self, row: int, update: PersonUpdate | GroupUpdate) -> str:
         """Check the update of a person or a group. Returns the code of a skip, else "". Raises RowRejected."""
@@ -419,25 +412,3 @@ class RowTransformer:
             if row < events.rows:
                 self.warn(row, code, detail)
         events.take_columns(self.observer.columns())
-
-
-def make_events(
-    rows: Rows,
-    mapper: Mapper,
-    encoder: Encoder,
-    context: ValidationContext,
-    *,
-    part: str = "",
-    limit: int | None = None,
-    first: int = 0,
-    observation: Observation | None = NOTHING_MORE,
-    left_out: Mapping[int, Container[int]] = MappingProxyType({}),
-) -> Events:
-    """Map, check and encode the rows of one block, or of the first `limit` those from number `first`.
-
-    `observation` is what a plan collects beside the events, and None for a sender; the events are the same. The
-    positions `left_out` by row are of copies: what they say has no effect. Rejects
-    count rows from 1 in the block. Every row ends in exactly one of mapped, skipped and rejected
-    (docs/know/promises.md#balance).
-    """
-    return RowTransformer(rows, mapper, encoder, context, part, observation, left_out).run(limit, first)

@@ -25,6 +25,8 @@ _OTHERS = (
     Code("bad_json", REJECT, "the row is not JSON"),
     Code("bad_utf8", REJECT, "the row is not UTF-8"),
     Code("bad_csv_row", REJECT, "the number of cells differs from the header's, or a quote is not closed"),
+    Code("cut_off", REJECT, "the tool ended the export before its end"),
+    Code("repeated_header", SKIP, "the header of the table once more"),
     Code("too_deep", REJECT, "the row nests more than 64 levels deep"),
     Code("duplicate_key", WARNING, "a key is in a row twice; the last value wins"),
     Code("cell_error", WARNING, "a cell with an error of Excel, such as #N/A, is missing"),

@@ -21,7 +21,7 @@ from pipeline.extractors.scan import _STEP, is_utf8
 from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
 from pipeline.timestamps import DAY, format_utc
-from pipeline.transform.rows import make_events
+from pipeline.transform.block import make_events
 from pipeline.uuids import Hasher, namespace
 from pipeline.validator.rules import ValidationContext
 from tests.support.tiny_tool import AS_OF, THEN, TinyMapper

@@ -169,7 +169,7 @@ def joined(shown: Sequence[Shown], own_pairs: Mapping[str, str]) -> dict[str, se
     A device belongs to the user that it is first seen with, unless a pair of one's own says otherwise: a pair never
     joins two users. What a record of the tool names is one person, users too.
     """
-    users, service = {one.device[1] for one in shown if one.device}, Target()
+    users, service = {one.device[1] for one in shown if one.device} | {*own_pairs.values()}, Target()
     ordered = sorted(shown, key=lambda one: one.at)
     for one in ordered:  # what the service itself refused stays refused: its own rules decide over its own events
         service.take(one.event or {"event": ""})

@@ -29,9 +29,9 @@ from pipeline.models import BrokenRow, SealedOptions
 from pipeline.native import AVAILABLE, build, native
 from pipeline.options import Limits
 from pipeline.timestamps import format_utc
+from pipeline.transform.block import make_events
 from pipeline.transform.events import Events
 from pipeline.transform.observer import Observation
-from pipeline.transform.rows import make_events
 from pipeline.uuids import Hasher, namespace, uuid5_bytes
 from pipeline.validator.rules import ValidationContext
 from tests.support.commands import in_process

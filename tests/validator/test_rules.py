@@ -19,9 +19,9 @@ from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.mapper.language.loader import parse
 from pipeline.models import GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
+from pipeline.transform.block import make_events
 from pipeline.transform.events import Events
 from pipeline.transform.observer import Observation
-from pipeline.transform.rows import make_events
 from pipeline.validator import rules as validate
 from pipeline.validator.rules import (
     RULES,

@@ -249,7 +249,8 @@ class StepEmitter(Emitter):
             self.line("event, rule = case")
 
     def _set_distinct_id(self, step: program.SetDistinctId) -> None:
-        bad = "distinct_id is None or is_placeholder(distinct_id)"
+        allowed = f"distinct_id not in {self.const(frozenset(step.allowed))} and " if step.allowed else ""
+        bad = f"distinct_id is None or {allowed}is_placeholder(distinct_id)"
         if step.placeholders:
             bad += f" or distinct_id.lower() in {self.const(frozenset(step.placeholders))}"
         self.line("placeholder = False")
@@ -362,12 +363,10 @@ class StepEmitter(Emitter):
             self.line("except (BadValue, MsgspecError) as error: w += (('bad_value', 'of a group: ' + str(error)),)")
 
     def _give_group_updates(self, step: program.GiveGroupUpdates) -> None:
-        of_row = "time, received, w, distinct_id, uuid or key"
-        if step.open is not None:
-            self.line(f"updates = updates_of_groups({self.value(step.open)}, {of_row})")
-        else:
-            values = ", ".join(map(self.value, (step.type, step.key, step.set)))
-            self.line(f"updates = update_of_group({values}, {of_row})")
+        function = "update_of_group" if step.open is None else "updates_of_groups"
+        given = (step.type, step.key, step.set) if step.open is None else (step.open,)
+        values = ", ".join(map(self.value, given))
+        self.line(f"updates = {function}({values}, time, received, w, distinct_id, uuid or key)")
         self.line("if note is not None: updates = with_pair(updates, distinct_id, note, time, received)")
         self.line("return updates if further is None else [*updates, *further]")
 

@@ -94,6 +94,7 @@ class Clock(Keys):
 class Ids(Keys):
     first: tuple[Call, ...] = entry(CANDIDATES, "candidates, best first; placeholder ids are passed over")
     junk: tuple[str, ...] = entry(NAMES, "this tool's own placeholder ids, in any case", ())
+    allow: tuple[str, ...] = entry(NAMES, "ids of persons that look like placeholders, such as 0; they never merge", ())
 
 
 class Key(Keys):

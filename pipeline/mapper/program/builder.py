@@ -40,6 +40,7 @@ class Builder:
     def __init__(self, mapping: Mapping, options: SealedOptions, lookups: Tables = NO_TABLES) -> None:
         self.tool, self.options = mapping.tool, options
         self.junk = tuple(sorted({word.lower() for word in mapping.distinct_id.junk}))
+        self.allowed = mapping.distinct_id.allow
         self.time_is_set = False
         self.tables: dict[str, Map[str, str]] = {}
         self._mapping = mapping
@@ -166,7 +167,7 @@ class Builder:
         steps.append(program.ReadTime("time", tuple(self._clock(clock, True) for clock in mapping.time)))
         self.time_is_set = True
         steps += self._keys()
-        steps.append(program.SetDistinctId(tuple(map(self.text, mapping.distinct_id.first)), self.junk))
+        steps.append(program.SetDistinctId(tuple(map(self.text, mapping.distinct_id.first)), self.junk, self.allowed))
         steps += (program.AddLinks(self._merge(rule), self._optional(rule.when)) for rule in mapping.links)
         changes = self._changes(steps)
         steps += self._by_rule(self._merges(rule) for rule in mapping.events.values())

@@ -117,10 +117,12 @@ class SetKey(Operation, frozen=True):
 
 
 class SetDistinctId(Operation, frozen=True):
-    """Set the distinct_id to the first candidate that is no placeholder; passing one over is a warning."""
+    """Set the distinct_id to the first candidate that is no placeholder; passing one over is a warning. `placeholders`
+    are further ones, and `allowed` is none."""
 
     candidates: tuple[Value, ...]
     placeholders: tuple[str, ...]
+    allowed: tuple[str, ...] = ()
 
 
 class Merge(Operation, frozen=True):

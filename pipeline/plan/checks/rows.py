@@ -11,7 +11,11 @@ from pipeline.timestamps import WITHOUT_OFFSET
 
 _NAMES_SHOWN, _NAME_CHARACTERS = 10, 60
 
+CUT_OFF = "the tool ended the export before its end; fetch it again"
 REMEDIES = {
+    "cut_off": CUT_OFF,
+    "junk_distinct_id": "their id looks like a placeholder; if it is a person's, list it in a mapping of your own,"
+    " under `distinct_id`: `{first: [...], allow: ['0']}`",
     WITHOUT_OFFSET: "their times have no offset; name the zone of that clock with --timezone Area/City",
     "recent_timestamp": "they are under 48 hours old; leave them out with --until, or send them, billed as live events,"
     " with --allow-recent",
@@ -50,10 +54,19 @@ def _rejects(facts: PlanFacts) -> Finding | None:
     if rejected > facts.rows.rejected:
         items = f"{pluralize(rejected, 'row')} or items of rows rejected, of {pluralize(read, 'row')}"
         detail = f"{items} (limit {facts.reject_limit}); of {facts.rows.rejected:,} of these rows, nothing is sent"
-    remedy, rows = max(facts.remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
+    remedies = {remedy: rows for remedy, rows in facts.remedies.items() if remedy != CUT_OFF}
+    remedy, rows = max(remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
     if rows * 3 >= rejected:
         detail = f"{detail}. {rows:,} of them can be sent: {remedy}"
     return stated(detail, rejected, facts.codes)
+
+
+@check("cut_off", "stop")
+def export_that_the_tool_ended(facts: PlanFacts) -> Finding | None:
+    """The tool wrote that it gave up: rows are missing that no limit of rejected rows is about."""
+    files = facts.remedies.get(CUT_OFF, 0)
+    detail = f"{pluralize(files, 'file')} of the export {are(files)} not whole: {CUT_OFF}"
+    return stated(detail, files) if files else None
 
 
 @check("open_choices", "stop")

@@ -1,0 +1,97 @@
+"""Files that are not what they seem: a plan reads them, or its refusal says what they are and what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline
+from pipeline.errors import UnreadableExport, UsageError
+from pipeline.options import PlanOptions
+from pipeline.plan.sealed.manifest import Plan
+from tests.support.services import NOW
+
+COLUMNS = {"event": "event", "distinct_id": "user", "timestamp": "at"}
+TIMES = ["2023-01-01T00:00:00Z", "2023-01-01T00:00:01Z"]
+ROWS = [{"event": "Seen", "user": f"u{number}", "at": time} for number, time in enumerate(TIMES, 1)]
+MIXPANEL = {"event": "Seen", "properties": {"time": 1672531200, "distinct_id": "u1", "$insert_id": "i"}}
+SHOP = """{format: backcast.mapping/1, tool: shop, title: A shop, event: /event,
+distinct_id: {first: [/user], allow: ["0"]}, time: {from: /at}, pair: {user: /user, anonymous: /device},
+properties: {rest: keep, drop: [event, user, at, device]}}"""
+
+
+def planned(folder: Path, name: str, content: str, **asked: Any) -> Plan:
+    (folder / name).write_text(content, encoding="utf-8")
+    given: dict[str, Any] = {"mapping": "generic", "settings": COLUMNS, "workers": 0, "as_of": NOW} | asked
+    return pipeline.plan_export(folder / name, folder / "plan", PlanOptions(**given))
+
+
+def details(plan: Plan) -> dict[str, str]:
+    return {gate.name: gate.detail for gate in plan.gates}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_by_columns_is_read_by_rows(tmp_path: Path, indent: int | None) -> None:
+    """As `DataFrame.to_json` of pandas writes it."""
+    columns = {name: {str(number): row[name] for number, row in enumerate(ROWS)} for name in ROWS[0]}
+    plan = planned(tmp_path, "frame.json", json.dumps(columns, indent=indent))
+    assert (plan.ready, plan.events.made, plan.rows.read) == (True, 2, 2)
+    assert [code for code, *_ in plan.notices] == ["json_columns"]
+    del columns["at"]["1"]
+    with pytest.raises(UnreadableExport, match="the column 'at' has other rows") as refused:
+        planned(tmp_path, "frame.json", json.dumps(columns | {"text": {"0": "x" * 5_000_000, "1": "y"}}))
+    assert "orient='records', lines=True" in refused.value.hint
+
+
+def test_a_row_that_has_numbered_members_stays_a_row(tmp_path: Path) -> None:
+    """Of JSON lines, alone or not."""
+    rows = [{"of": {"0": 1, "1": 2}} | row for row in ROWS]
+    for some in (rows[:1], rows):
+        assert planned(tmp_path, "rows.jsonl", "\n".join(map(json.dumps, some))).rows.read == len(some)
+
+
+def test_an_export_that_the_tool_ended_is_not_ready_whatever_may_be_rejected(tmp_path: Path) -> None:
+    """Mixpanel says so in a last line (docs/know/exports.md#mixpanel)."""
+    asked = {"mapping": "mixpanel", "settings": {}, "max_rejects": "100%"}
+    plan = planned(tmp_path, "a.jsonl", json.dumps(MIXPANEL) + "\nexport terminated early\n", **asked)
+    assert plan.rejects == {"cut_off": 1}
+    assert "the tool ended the export before its end; fetch it again" in details(plan)["cut_off"]
+
+
+def test_the_header_of_a_table_in_its_middle_is_skipped(tmp_path: Path) -> None:
+    """Files were joined. A row that is no header stays a reject."""
+    lines = ["event,user,at", f"Seen,u1,{TIMES[0]}"]
+    plan = planned(tmp_path, "a.csv", "\n".join([*lines, *lines, "event,u2,x", ""]), max_rejects="100%")
+    assert (plan.rows.read, plan.skips, plan.rejects) == (4, {"repeated_header": 1}, {"bad_timestamp": 1})
+
+
+def test_rows_of_another_tool_are_named(tmp_path: Path) -> None:
+    """If the plan's mapping rejects all of them."""
+    plan = planned(tmp_path, "a.jsonl", json.dumps(MIXPANEL), mapping="amplitude", settings={})
+    assert "they look like rows of mixpanel; plan with -m mixpanel" in details(plan)["max_rejects"]
+    plan = planned(tmp_path, "a.jsonl", json.dumps(ROWS[0] | {"at": "x"}))
+    assert "look like" not in details(plan)["max_rejects"]
+
+
+def test_a_person_whose_id_looks_like_a_placeholder(tmp_path: Path) -> None:
+    """A mapping can say that it is one; it never merges."""
+    row = ROWS[0] | {"user": "0", "device": "d1"}
+    assert "allow: ['0']" in details(planned(tmp_path, "a.jsonl", json.dumps(row)))["max_rejects"]
+    (tmp_path / "shop.yaml").write_text(SHOP, encoding="utf-8")
+    rows = [row, {"event": "Seen", "device": "d1", "user": "null", "at": TIMES[0]}]
+    asked = {"mapping": str(tmp_path / "shop.yaml"), "settings": {}}
+    plan = planned(tmp_path, "a.jsonl", "\n".join(map(json.dumps, rows)), **asked)
+    assert (plan.events.phases["events"], plan.people.identities.links, plan.rejects) == (1, 0, {"junk_distinct_id": 1})
+
+
+def test_a_setting_about_files_that_there_are_not(tmp_path: Path) -> None:
+    """It would do nothing; and a list that no page has is told with those that it has."""
+    for name, what in (("sheet", "workbook"), ("rows", "JSON file")):
+        with pytest.raises(UsageError, match=f"there is no {what} among the files"):
+            planned(tmp_path, "a.csv", f"event,user,at\nSeen,u1,{TIMES[0]}\n", settings=COLUMNS | {name: "x"})
+    with pytest.raises(UnreadableExport, match="has no list 'x'") as refused:
+        planned(tmp_path, "a.json", json.dumps({"results": ROWS, "page": 1}), settings=COLUMNS | {"rows": "x"})
+    assert "--set rows=results" in refused.value.hint
