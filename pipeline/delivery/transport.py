@@ -16,7 +16,7 @@ from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import NamedTuple
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from pipeline.config import Secret
 from pipeline.delivery.connections import Connection, ConnectionPool
@@ -28,6 +28,7 @@ from pipeline.targets import is_loopback
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PERMANENT = frozenset({301, 308})
 """Redirects that apply to later requests too (RFC 9110, 15.4)."""
+_PORTS = {"http": 80, "https": 443}
 MOST_HOPS = 5
 MOST_WAITS = 10
 """A request may last this many times the time limit, so that a slow line that makes progress is not cut."""
@@ -48,10 +49,11 @@ class Transport:
 
     `timeout` bounds, in seconds, each wait for bytes, and an answer as a whole from when the request was sent; a
     request with its answer lasts at most MOST_WAITS times as long, however slowly the bytes come. `key` is masked in
-    every answer that repeats it, since answers are shown and stored. `redirect_hosts` are hosts beside that of the
-    address to which a request may be redirected; None: no other host, whatever the operator allows, since `headers`
-    have the key. Of an answer `most_answer` bytes are read, and one more. `date` is the `Date` header of the last
-    answer, "" where it had none.
+    every answer that repeats it, since answers are shown and stored. A request may be redirected within the address's
+    origin (scheme, host and port), from http to https at the usual ports of its host, and to `redirect_hosts`, each
+    `host` or `host:port`; None: to no other origin, whatever the operator allows, since `headers` have the key.
+    `most_answer` bytes of an answer are read, and one more. `date` is the `Date` header of the last answer, "" if it
+    had none.
     """
 
     def __init__(
@@ -69,7 +71,10 @@ class Transport:
         self.date = ""
         self._headers = {"User-Agent": "backcast"} | headers
         self._key = key.reveal().encode() if key else b""
-        self._hosts = {urlsplit(address).hostname, *(host.lower() for host in redirect_hosts or ())}
+        own, host = place_of(urlsplit(address)), urlsplit(address).hostname
+        self._hosts = {own, *(host.lower() for host in redirect_hosts or ())}
+        if own == f"{host}:{_PORTS['http']}":
+            self._hosts.add(f"{host}:{_PORTS['https']}")
         self._may_allow = redirect_hosts is not None
         self._most_answer = most_answer
         self._timeout = timeout
@@ -158,23 +163,30 @@ class Transport:
 def redirect_refusal(origin: str, location: str, hosts: Container[str | None], *, may_allow: bool = True) -> str:
     """Why a redirect is not followed, or "": the project key goes where the request goes.
 
-    `hosts` are the names of the hosts that may have it; `may_allow`: the operator may name others.
+    `hosts` are those that may have it, each `host` or `host:port`; `may_allow`: the operator may name others.
     """
     try:
         onward = urljoin(origin, location)
         before, after = urlsplit(origin), urlsplit(onward)
+        place = place_of(after)
     except ValueError:
         return f"a redirect to an address that is not valid: {location!r}"
     if after.scheme not in ("http", "https") or not after.hostname or onward == origin:
         return f"a redirect to an address that is not valid: {location!r}"
     if before.scheme == "https" and after.scheme == "http":
         return f"a redirect from https to http: {onward}"
-    if after.hostname not in hosts:
-        advice = f"allow it with --allow-redirect-host {after.hostname}"
+    if place not in hosts and after.hostname not in hosts:
+        advice = f"allow it with --allow-redirect-host {place}"
         if not may_allow:
             advice = "the Authorization header with the key is never sent there; give that host with --to"
-        return f"a redirect to another host: {after.hostname}; {advice}"
+        what = "port" if after.hostname == before.hostname else "host"
+        return f"a redirect to another {what}: {place}; {advice}"
     return ""
+
+
+def place_of(url: SplitResult) -> str:
+    """The `host:port` of an address, "" without a host. Raises ValueError for an invalid port."""
+    return f"{url.hostname}:{url.port or _PORTS.get(url.scheme, 0)}" if url.hostname else ""
 
 
 def _stop(status: int, detail: str, hint: str = "") -> Response:

@@ -205,7 +205,7 @@ class ApplyOptions(Checked):
     )  # fmt: skip
     ca_file: PathText | None = shared.ca_file()
     redirect_hosts: Sequence[str] = option(
-        (), "--allow-redirect-host", many=True, metavar="HOST", help="A host the key may be redirected to."
+        (), "--allow-redirect-host", many=True, metavar="HOST[:PORT]", help="A host the key may be redirected to."
     )
     transport: str = shared.transport()
     metrics: PathText | None = option(

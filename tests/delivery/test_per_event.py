@@ -339,10 +339,15 @@ def test_the_key_never_follows_a_redirect_to_another_host(tmp_path: Path, status
         assert other.asked == []
         assert KEY not in str(outcome.problem)
         assert states(directory) == {"waiting": 20}
-        # Another port is the same host: method, body and headers arrive, as for /batch/.
+        # Another port may be another server; within the origin method, body and headers arrive, as for /batch/.
         with serving(scripted(Reply(status, b"", {"Location": other.url + PATH}))) as server:
+            assert not run(plan_of(directory / "port", 20), server.url).balanced
+        assert other.asked == []
+        accept = accepting()
+        moved = Reply(status, b"", {"Location": f"/moved{PATH}"})
+        with serving(lambda asked: accept(asked) if asked.target.startswith("/moved") else moved) as server:
             assert run(plan_of(directory / "again", 20), server.url).balanced
-        assert {one.headers["authorization"] for one in other.asked} == {f"Bearer {KEY}"}
+            assert {one.headers["authorization"] for one in server.asked} == {f"Bearer {KEY}"}
 
 
 def test_an_answer_that_repeats_the_key_is_stored_without_it(tmp_path: Path) -> None:

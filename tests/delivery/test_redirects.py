@@ -11,6 +11,7 @@ import pytest
 from pipeline.config import Secret
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import ResponseKind
+from pipeline.delivery.transport import redirect_refusal
 from pipeline.errors import Refused
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.report.state import read_status
@@ -44,7 +45,7 @@ def test_https_is_redirected_to_https_with_method_and_body(authority: Authority)
     """A second TLS server on another port of the host gets the POST with the same bytes and headers."""
     with serving_tls(scripted(Reply()), authority) as second:
         with serving_tls(to(f"{second.url}/onward", 308), authority) as first:
-            response = send(first.url, ca_file=authority.file)
+            response = send(first.url, ca_file=authority.file, redirect_hosts=(f"127.0.0.1:{second.port}",))
             assert [one.body for one in first.asked] == [BODY]
         assert response.kind is ResponseKind.SETTLED
         assert [(one.target, one.body, one.headers["content-encoding"]) for one in second.asked] == [
@@ -65,8 +66,9 @@ def test_https_is_never_redirected_down_to_http(authority: Authority, status: in
 def test_http_is_redirected_up_to_https(authority: Authority) -> None:
     """The way up is taken, with the certificate checked as anywhere."""
     with serving_tls(scripted(Reply()), authority) as second, serving(to(second.url + "/batch/")) as first:
-        assert send(first.url, ca_file=authority.file).kind is ResponseKind.SETTLED
-        untrusted = send(first.url)
+        allowed = (f"127.0.0.1:{second.port}",)
+        assert send(first.url, ca_file=authority.file, redirect_hosts=allowed).kind is ResponseKind.SETTLED
+        untrusted = send(first.url, redirect_hosts=allowed)
         assert (untrusted.kind, untrusted.taken) == (ResponseKind.STOP, False)
         assert "certificate is not trusted" in untrusted.detail
         assert len(second.asked) == 1
@@ -76,7 +78,7 @@ def test_a_chain_may_not_end_below_where_it_began(authority: Authority) -> None:
     """From http up to https and down again: the last step is refused."""
     with serving(scripted(Reply())) as plain, serving_tls(to(plain.url), authority) as middle:
         with serving(to(middle.url)) as first:
-            response = send(first.url, ca_file=authority.file)
+            response = send(first.url, ca_file=authority.file, redirect_hosts=("127.0.0.1",))
         assert "from https to http" in response.detail
         assert plain.asked == []
 
@@ -94,7 +96,7 @@ def test_a_certificate_of_another_name_is_not_trusted(authority: Authority) -> N
     """A redirect to a server whose certificate is another host's ends there."""
     with serving_tls(scripted(Reply()), authority, "other.example") as second:
         with serving_tls(to(second.url), authority) as first:
-            response = send(first.url, ca_file=authority.file)
+            response = send(first.url, ca_file=authority.file, redirect_hosts=("127.0.0.1",))
         assert "its certificate is not trusted" in response.detail
         assert second.asked == []
 
@@ -112,6 +114,36 @@ def test_a_redirect_that_is_refused_is_exit_5_and_resumable(tmp_path: Path) -> N
     assert read_status(*open_plan(directory)).state == "sent"
 
 
+HOST = ("127.0.0.1",)
+HERE = frozenset({"a.example:80", "a.example:443", "b.example", "c.example:8443"})
+"""What the address http://a.example may be redirected to, where b.example and c.example:8443 are allowed."""
+
+
+@pytest.mark.parametrize(
+    ("location", "refused"),
+    [
+        ("/onward", ""), ("http://a.example:80/", ""), ("https://a.example/", ""), ("http://A.example/x", ""),
+        ("http://a.example:8080/", "another port: a.example:8080; allow it with --allow-redirect-host a.example:8080"),
+        ("https://a.example:444/", "another port: a.example:444;"), ("https://a.example.evil/", "another host:"),
+        ("http://b.example:1234/", ""), ("https://c.example:8443/", ""), ("https://c.example/", "c.example:443;"),
+        ("http://a.example:99999/", "not valid"), ("http://user@a.example:81/", "another port: a.example:81;"),
+    ],
+)  # fmt: skip
+def test_an_origin_is_a_scheme_a_host_and_a_port(location: str, refused: str) -> None:
+    """Another port of a host may be another person's server."""
+    assert refused in (found := redirect_refusal("http://a.example/batch/", location, HERE))
+    assert bool(found) == bool(refused)
+
+
+def test_another_port_gets_no_key() -> None:
+    """It is never asked unless it was allowed."""
+    with serving(scripted(Reply())) as second, serving(to(f"{second.url}/batch/")) as first:
+        response = send(first.url)
+        assert (response.kind, response.taken, second.asked) == (ResponseKind.STOP, False, [])
+        assert f"--allow-redirect-host 127.0.0.1:{second.port}" in response.detail
+        assert send(first.url, redirect_hosts=(f"127.0.0.1:{second.port}",)).kind is ResponseKind.SETTLED
+
+
 # -- redirects that hold for good: followed once a run, not once a request ----------------------------------------
 
 REQUESTS = 3
@@ -122,7 +154,7 @@ def test_a_permanent_redirect_is_asked_for_once_a_run(tmp_path: Path, status: in
     """Three batches: of 301 and 308 the first tells the others where to go; every other redirect is asked for anew."""
     directory = planned(tmp_path, 10 * REQUESTS, files=1)
     with serving(scripted(Reply())) as there, serving(to(f"{there.url}/new", status)) as here:
-        outcome = run(directory, here.url, send_limits=ONE_AT_A_TIME)
+        outcome = run(directory, here.url, send_limits=ONE_AT_A_TIME, redirect_hosts=HOST)
         assert (len(here.asked), len(there.asked)) == (asked, REQUESTS)
         sent = {event["uuid"] for one in there.asked for event in one.events}
     assert outcome.balanced
@@ -133,7 +165,9 @@ def test_the_next_run_asks_the_first_address_again(tmp_path: Path) -> None:
     """Nothing of it is kept: the ledger is of the address that was given."""
     with serving(scripted(Reply())) as there, serving(to(f"{there.url}/new", 308)) as here:
         for name in ("one", "two"):
-            assert run(planned(tmp_path / name, 20, files=1), here.url, send_limits=ONE_AT_A_TIME).balanced
+            assert run(
+                planned(tmp_path / name, 20, files=1), here.url, send_limits=ONE_AT_A_TIME, redirect_hosts=HOST
+            ).balanced
         assert (len(here.asked), len(there.asked)) == (2, 4)
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and there.url.encode() in path.read_bytes()]
     assert kept == []
@@ -146,7 +180,7 @@ def test_a_chain_is_remembered_hop_by_hop() -> None:
         serving(to(f"{last.url}/c", 301)) as third,
         serving(to(f"{third.url}/b", 307)) as second,
         serving(to(f"{second.url}/a", 308)) as first,
-        closing(CaptureDestination(first.url, key=Secret(KEY))) as destination,
+        closing(CaptureDestination(first.url, key=Secret(KEY), redirect_hosts=HOST)) as destination,
     ):
         assert [destination.send(request_of(b"{}")).kind for _ in range(3)] == [ResponseKind.SETTLED] * 3
         assert [len(one.asked) for one in (first, second, third, last)] == [1, 3, 1, 3]
@@ -164,7 +198,7 @@ def test_a_permanent_redirect_that_is_refused_is_refused_every_time() -> None:
     ):
         urls += [first.url, second.url]
         for url, reason in ((first.url, "more than 5 redirects"), (away.url, "localhost")):
-            with closing(CaptureDestination(url, key=Secret(KEY))) as destination:
+            with closing(CaptureDestination(url, key=Secret(KEY), redirect_hosts=HOST)) as destination:
                 for _ in range(2):
                     response = destination.send(request_of(b"{}"))
                     assert (response.kind, response.taken) == (ResponseKind.STOP, False)
@@ -177,7 +211,7 @@ def test_where_nobody_answers_any_more_the_first_address_is_asked_again(tmp_path
     directory = planned(tmp_path, 30, files=1)
     with serving(scripted(Reply())) as there, serving(lambda asked: Reply(0 if asked.number else 200)) as gone:
         with serving(lambda asked: to(f"{(there if asked.number else gone).url}/batch/", 301)(asked)) as here:
-            outcome = run(directory, here.url, send_limits=ONE_AT_A_TIME)
+            outcome = run(directory, here.url, send_limits=ONE_AT_A_TIME, redirect_hosts=HOST)
         assert (len(here.asked), len(gone.asked), len(there.asked)) == (2, 2, 2)
     plan, _ = open_plan(directory)
     assert (outcome.balanced, outcome.counts.accepted) == (True, plan.events.made)
