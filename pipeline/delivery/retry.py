@@ -6,6 +6,7 @@ Exponential back-off with full jitter, Retry-After as a floor, a budget in secon
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -141,6 +142,8 @@ def send_with_retries(
             response = last = destination.send(batch if tries == 1 else replace(batch, attempt=tries))
         finally:
             throttle.leave(started, response)
+        if not throttle.has_taken:
+            response = last = judged_first(last)
         doubts += last.kind is ResponseKind.DOUBT
         reached = reached or last.taken or last.status > 0
         if last.kind is not ResponseKind.SETTLED and (last.kind is not ResponseKind.PARTLY or last.asks_again):
@@ -175,6 +178,24 @@ def send_with_retries(
 
     response = with_retries(attempt, is_retried, wait=backoff(retry, budget), stop=gives_up, sleep=stop.wait)
     return SendResult(response, tries, doubtful, reached)
+
+
+_PAGE = re.compile(r"<(!doctype|html|head|body)\b", re.IGNORECASE)
+_NOT_IMPLEMENTED = 501
+"""What servers of files answer to a POST."""
+
+
+def judged_first(response: Response) -> Response:
+    """What a response means while the target has taken nothing: one that no capture service gives stops the run."""
+    page = response.kind is ResponseKind.DOUBT and _PAGE.search(response.detail) is not None
+    if not page and response.status != _NOT_IMPLEMENTED:
+        return response
+    return response._replace(
+        kind=ResponseKind.STOP,
+        taken=response.taken and page,
+        detail=f"no capture service: {'a web page' if page else response.detail[:200]}",
+        hint="check --to: it is the address of the service itself, without a path",
+    )
 
 
 def _not_divided() -> NoReturn:

@@ -214,6 +214,11 @@ class Throttle:
         self._changed = threading.Condition()
         self._last_settled = -math.inf
 
+    @property
+    def has_taken(self) -> bool:
+        """Whether the target settled a request of this run, at least partly."""
+        return self._last_settled > -math.inf
+
     def idle(self, since: float) -> float:
         """Seconds in which no request settled: since `since`, or since the last one settled or quiet hours ended, if
         later."""

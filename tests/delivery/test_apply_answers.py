@@ -134,7 +134,7 @@ def test_a_used_up_quota_stops_and_nothing_of_it_counts_as_accepted(tmp_path: Pa
     [
         ("contract", Reply(200, b""), True),
         ("contract", Reply(200, b'{"status":"Error","error":"nope"}'), False),
-        ("contract", Reply(200, b"<html>sign in</html>"), False),
+        ("contract", Reply(200, b"sign in"), False),
         ("posthog", Reply(201, b'{"status":1}'), True),
         ("posthog", Reply(200, b""), False),
     ],
@@ -151,6 +151,27 @@ def test_a_2xx_settles_by_the_dialect_of_the_plan(tmp_path: Path, dialect: str, 
     assert (outcome.problem.exit_code if outcome.problem else 0) == (0 if settles else 6)
     tried = in_ledger(directory, "select state, tries, status from batches where state = 'begun'")
     assert tried == ([] if settles else [("begun", 3, 200)])
+
+
+PAGE = b"<!DOCTYPE html><title>sign in</title>"
+
+
+@pytest.mark.parametrize(
+    ("reply", "in_doubt"), [(Reply(200, PAGE), 10), (Reply(501, b"Unsupported method"), 0), (Reply(404, PAGE), 0)]
+)
+def test_what_is_no_capture_service_stops_the_run_at_its_first_answer(
+    tmp_path: Path, reply: Reply, in_doubt: int
+) -> None:
+    """One request, exit 5, and what answered; of a service that took events such an answer may pass."""
+    with serving(scripted(reply)) as server:
+        outcome = run(planned(tmp_path / "first", 40), server.url, send_limits=ONE_AT_A_TIME)
+        assert len(server.asked) == 1
+    assert isinstance(outcome.problem, Refused)
+    assert (outcome.counts.in_doubt, outcome.counts.accepted) == (in_doubt, 0)
+    if reply.status != 404:
+        assert "no capture service" in str(outcome.problem)
+        with serving(scripted(Reply(), reply, Reply())) as server:
+            assert run(planned(tmp_path / "later", 40), server.url, send_limits=ONE_AT_A_TIME).balanced
 
 
 @pytest.mark.parametrize("status", [429, 503, 0])
