@@ -38,7 +38,8 @@ class Dialect:
 
     Where it is `headless`, the first row is a row, and the columns are called `column_1`, `column_2` and so on; UNSET,
     where there is a header, is not written into a plan. `rows` are the names of lists in JSON pages: first the list
-    whose items are rows, then others that are not read. `sheet` is the sheet of a workbook that is read.
+    whose items are rows, then others that are not read. `sheet` is the sheet of a workbook that is read, and `folders`
+    are the columns that its folders name (`pipeline.extractors.folder_values`).
     """
 
     delimiter: str = ","
@@ -50,6 +51,7 @@ class Dialect:
     headless: bool | msgspec.UnsetType = msgspec.UNSET
     rows: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     sheet: str | msgspec.UnsetType = msgspec.UNSET
+    folders: tuple[tuple[str, str | None], ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

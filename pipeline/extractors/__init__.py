@@ -12,8 +12,11 @@ A format is one file in `formats/` (see `pipeline.extractors.format`); a codec i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from pipeline.extractors.format import RowOptions
 from pipeline.extractors.formats import describe, format_of
@@ -61,6 +64,11 @@ def rows(
     for the columns of the block; where it gives none, and where rows have columns of their own, all rows are dicts.
     A blank cell of delimited text is missing from its record, or with `blanks` the empty text.
     """
+    if part.dialect.folders:
+        from pipeline.extractors.folder_values import FolderRows
+
+        bare = replace(part, dialect=replace(part.dialect, folders=UNSET))
+        return FolderRows(rows(bare, block, observe=observe, opens=opens, blanks=blanks), part.dialect.folders)
     form = format_of(part)
     read = partial(form.rows, part, block, content_of(part, block))
     layout: Layout | None = Layout()

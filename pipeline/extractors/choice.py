@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from msgspec import UNSET
+
 from pipeline.errors import UnfitExport, UsageError
 from pipeline.extractors.discovery import SAME_FILE
 from pipeline.extractors.file_rules import FileRules
@@ -21,6 +23,10 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
     Raises UsageError for an unknown kind of manifest; UnfitExport where files are together that have the same events,
     and where a file that a manifest lists is not there; UnreadableExport where a manifest cannot be read.
     """
+    if rules.folders == "no":  # as a mapping may say that the rows themselves have told
+        source = replace(
+            source, parts=tuple(replace(p, dialect=replace(p.dialect, folders=UNSET)) for p in source.parts)
+        )
     choice = _manifest(rules.manifest)(Listing(source, rules.lookups)) if rules.manifest else Choice()
     reasons = dict(choice.left_out)
     notes = [Notice("manifest", where, detail) for where, detail in choice.notes]

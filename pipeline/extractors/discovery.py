@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,20 +20,24 @@ from pipeline.extractors import archives
 from pipeline.extractors.beside import beside
 from pipeline.extractors.containers import BUFFER_BYTES, broken
 from pipeline.extractors.file_rules import HEADER, NO_RULES, FileRules
+from pipeline.extractors.folder_values import folder_values
 from pipeline.extractors.formats import excel, format_of
 from pipeline.extractors.header import NO_HEADER
 from pipeline.extractors.manifests import LEFT_OUT
-from pipeline.extractors.named_files import File, files_of, is_hidden, natural, printable, shown
+from pipeline.extractors.named_files import HIDDEN, MARKER, File, files_of, is_hidden, natural, printable, shown
 from pipeline.extractors.patterns import matches
 from pipeline.extractors.sniffing import Content, NoRows, sniff
 from pipeline.extractors.stream import digest_of
 from pipeline.models import Dialect, Notice, Part, Source, Step
+from pipeline.text import are
 
 SAME_FILE = "same_file"
 """The code of the notice about a file with the bytes of another."""
 _MOST_ALIKE = 1_000
 """Notices about files that are left out for one reason; of others only the number is kept."""
 _COUNTED = ("ignored_file", "empty_file")
+_UNIFORM = (HIDDEN, MARKER)
+"""Reasons for which one notice with the number of files is enough."""
 _DEFAULT = Dialect()
 
 
@@ -67,14 +72,17 @@ class _Search(msgspec.Struct):
     def note(self, code: str, where: str, detail: str) -> None:
         if code in _COUNTED:
             self.counts[code, detail] += 1
-            if self.counts[code, detail] > _MOST_ALIKE:
+            if self.counts[code, detail] > (1 if detail in _UNIFORM else _MOST_ALIKE):
                 return
         self.notes.append(Notice(code, where, detail))
 
     def note_others(self, root: str) -> None:
         """A Notice with the number of those that have none of their own."""
         for (code, detail), count in self.counts.items():
-            if count > _MOST_ALIKE:
+            if detail in _UNIFORM and count > 1:
+                at = next(n for n, note in enumerate(self.notes) if (note.code, note.detail) == (code, detail))
+                self.notes[at] = self.notes[at]._replace(detail=f"{detail}; so {are(count - 1)} {count - 1:,} more")
+            elif count > _MOST_ALIKE:
                 self.notes.append(Notice(code, printable(root), f"{count - _MOST_ALIKE:,} more files: {detail}"))
 
 
@@ -164,7 +172,7 @@ def _add_file(found: File, shown: str, head: bytes | OSError | None, search: _Se
 
 def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> None:
     """The members of an archive as parts: in natural order, those of a compressed tar in the tar's own order."""
-    inside = _Search(search.rules)
+    inside = _Search(search.rules, counts=search.counts)
     empty = True
     for member in archives.members(template.file, template.path, codecs):
         empty = False
@@ -177,7 +185,7 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
         shown = f"{template.path}!{printable(member.name)}"
         steps = member.name.split("/")
         if any(is_hidden(name, member.size) for name in steps if name not in ("", ".", "..")):
-            inside.note("ignored_file", shown, "a hidden file or a marker that writers leave beside an export")
+            inside.note("ignored_file", shown, HIDDEN if steps[-1].startswith(".") else MARKER)
             continue
         if not inside.wants(shown):
             continue
@@ -216,8 +224,10 @@ def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, n
             search.note("ignored_file", part.path, content.why)
         return
     recognized = content.recognized
-    # Most files of an export are alike.
-    dialect = search.dialects.setdefault(recognized.dialect, recognized.dialect)
+    dialect = recognized.dialect
+    if search.rules.folders != "no" and (folders := folder_values(part)):
+        dialect = replace(dialect, folders=folders)
+    dialect = search.dialects.setdefault(dialect, dialect)  # most files of an export are alike
     part = replace(part, codecs=(*part.codecs, *content.codecs), format=content.format, dialect=dialect)
     for code, detail in format_of(part).notices(part, recognized):
         search.note(code, part.path, detail)
@@ -241,11 +251,11 @@ def refuse_unnamed(source: Source) -> None:
 
 
 def _without_copies(search: _Search, step: Step) -> list[tuple[Part, int]]:
-    """The parts and their sizes, without those whose stored bytes equal an earlier part's: only equal sizes are
-    compared."""
+    """The parts and their sizes, without those whose stored bytes, and the values of whose folders, equal an earlier
+    part's: only equal sizes are compared."""
     parts_of_size = Counter(search.sizes)
     distinct: list[tuple[Part, int]] = []
-    paths: dict[str, str] = {}
+    paths: dict[tuple[str, Any], str] = {}
     total = sum(
         part_size for part, part_size in zip(search.parts, search.sizes, strict=True)
         if parts_of_size[part_size] > 1 and not part.digest
@@ -261,10 +271,11 @@ def _without_copies(search: _Search, step: Step) -> list[tuple[Part, int]]:
     for part, size in zip(search.parts, search.sizes, strict=True):
         if parts_of_size[size] > 1:
             part = part if part.digest else replace(part, digest=digest_of(part, read))
-            if part.digest in paths:
-                search.copies.append((part, size, paths[part.digest]))
-                search.note(SAME_FILE, part.path, f"the same bytes as {paths[part.digest]}; read once")
+            content = part.digest, part.dialect.folders
+            if content in paths:
+                search.copies.append((part, size, paths[content]))
+                search.note(SAME_FILE, part.path, f"the same bytes as {paths[content]}; read once")
                 continue
-            paths[part.digest] = part.path
+            paths[content] = part.path
         distinct.append((part, size))
     return distinct

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pipeline.errors import UsageError
 from pipeline.models import Part
 
-HEADER, ROWS, SHEET = "header", "rows", "sheet"
+HEADER, ROWS, SHEET, FOLDERS = "header", "rows", "sheet", "folders"
 """The settings of --set that declare whether delimited files have a header, the list of rows in pages of JSON, and the
-sheet of workbooks."""
+sheet of workbooks, and whether folders `key=value` are columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,18 +18,20 @@ class FileRules:
     """Declarations about the files of one tool. What is "" or empty is recognised from the content.
 
     `header` is yes or no: whether delimited text begins with the names of its columns. `rows` is the member of JSON
-    pages whose items are rows, `sheet` the sheet of Excel workbooks. `columns` are those of delimited text without a
-    header, `columns_from` is the name of a file beside it that has them; `like` describes values of some columns
-    (`pipeline.extractors.layouts`). `quotes` is the quotation mark, or none. `only` and `skip` are patterns of
-    paths. Of each pair in `apart` only one pattern may match files. `manifest` names a function of
-    `pipeline.extractors.manifests`. `lookups` are patterns of paths whose rows are entries of lookup tables, and
-    `lookup_rows` those of them that are rows of the export too. `layouts` are declarations with columns, of which
-    one may fit: those of lookup files, and where no mapping is chosen those of all mappings.
+    pages whose items are rows, `sheet` the sheet of Excel workbooks; unless `folders` is no, those of the form
+    `key=value` are columns. `columns` are those of delimited text without a header, `columns_from` is the name of a
+    file beside it that has them; `like` describes values of some columns (`pipeline.extractors.layouts`). `quotes` is
+    the quotation mark, or none. `only` and `skip` are patterns of paths. Of each pair in `apart` only one pattern may
+    match files. `manifest` names a function of `pipeline.extractors.manifests`. `lookups` are patterns of paths whose
+    rows are entries of lookup tables, and `lookup_rows` those of them that are rows of the export too. `layouts` are
+    declarations with columns, of which one may fit: those of lookup files, and where no mapping is chosen those of all
+    mappings.
     """
 
     header: str = ""
     rows: str = ""
     sheet: str = ""
+    folders: str = ""
     columns: tuple[str, ...] = ()
     columns_from: str = ""
     like: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +56,10 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
     header = settings.get(HEADER, "")
     if header not in ("", "yes", "no"):
         raise UsageError(f"--set {HEADER}={header} is unknown", hint=f"use --set {HEADER}=no or --set {HEADER}=yes")
-    return FileRules(header=header, rows=settings.get(ROWS, ""), sheet=settings.get(SHEET, ""))
+    folders = settings.get(FOLDERS, "")
+    if folders not in ("", "yes", "no"):
+        raise UsageError(f"--set {FOLDERS}={folders} is unknown", hint=f"use --set {FOLDERS}=no or --set {FOLDERS}=yes")
+    return FileRules(header=header, rows=settings.get(ROWS, ""), sheet=settings.get(SHEET, ""), folders=folders)
 
 
 def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:

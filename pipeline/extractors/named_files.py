@@ -73,6 +73,10 @@ def printable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
+HIDDEN = "its name begins with a dot"
+MARKER = "a marker that writers leave beside an export"
+
+
 def is_hidden(name: str, size: int) -> bool:
     """Whether a name is one of those that writers give to what is no part of an export."""
     return name.startswith(".") or _is_marker_name(name, size)
@@ -290,9 +294,9 @@ def _is_ignored(file: str, size: int, note: Note) -> bool:
     if name in (MANIFEST, NEW):
         note("ignored_file", printable(file), describe_fetched(os.path.dirname(file)))
     elif name.startswith("."):
-        note("ignored_file", printable(file), "its name begins with a dot")
+        note("ignored_file", printable(file), HIDDEN)
     elif _is_marker_name(name, size):
-        note("ignored_file", printable(file), "a marker that writers leave beside an export")
+        note("ignored_file", printable(file), MARKER)
     else:
         return False
     return True

@@ -44,7 +44,7 @@ MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
 """Takes a row, which it may change, whether a plan observes it, and a `RowScan` or None; returns the outcome or the
 outcomes of the row."""
 
-_ALWAYS_KNOWN = ("source", "header", "rows", "sheet")
+_ALWAYS_KNOWN = ("source", "header", "rows", "sheet", "folders")
 
 
 class RowScan(Protocol):

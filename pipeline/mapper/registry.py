@@ -143,6 +143,8 @@ def code_of(mapping: Mapping, path: Path) -> OwnCode:
 def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
     """How files are read: as a mapping declares, and settings over it; without a mapping as any shipped one may.
 
+    A mapping that recognises a tool's rows knows their columns: folders `key=value` are none unless it says so.
+
     Raises UsageError for a setting of a wrong value.
     """
     given = rules_set(settings)
@@ -152,8 +154,9 @@ def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
         return replace(given, layouts=tuple(rule for rule in layouts if rule.columns or rule.columns_from))
     declared = _declared(mapping)
     return replace(
-        declared, header=given.header or declared.header, rows=given.rows or declared.rows, sheet=given.sheet
-    )
+        declared, header=given.header or declared.header, rows=given.rows or declared.rows, sheet=given.sheet,
+        folders=given.folders or declared.folders or ("no" if mapping.recognise else ""),
+    )  # fmt: skip
 
 
 def _declared(mapping: Mapping) -> FileRules:

@@ -166,11 +166,12 @@ def _check_columns(parts: Sequence[Part], mapping: Mapping, named: NamedColumns)
 
 def _rows_with_columns(part: Part, mapping: Mapping) -> Iterator[Record]:
     """The rows that may differ in their columns: of a format with fixed columns, its header or first row alone."""
+    of_folders: Record = dict.fromkeys(name for name, _ in part.dialect.folders or ())
     if part.dialect.header:
-        yield dict.fromkeys(part.dialect.header)
+        yield dict.fromkeys(part.dialect.header) | of_folders
         return
     for record in _records(part, mapping):
-        yield record
+        yield of_folders | record
         if has_fixed_columns(part):
             return
 

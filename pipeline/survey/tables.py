@@ -142,11 +142,13 @@ def _readable(part: Part, most: int) -> list[Record]:
 
 
 def table_name(paths: Sequence[str]) -> str:
-    """What files are called, without endings, dates and numbers, or the folder they are in; "" for no such name."""
+    """What files are called, without endings, dates and numbers, or the folder they are in, unless that is a value of a
+    column (`key=value`); "" for no such name."""
     names: Counter[str] = Counter()
     for path in paths:
         *folders, file = re.split(r"[/!]", path)
-        steps = (_NUMBERING.sub("", _ENDINGS.sub("", step)) for step in (file, *reversed(folders)))
+        named = (file, *(folder for folder in reversed(folders) if "=" not in folder))
+        steps = (_NUMBERING.sub("", _ENDINGS.sub("", step)) for step in named)
         names[next((one for one in steps if not _NOT_A_NAME.fullmatch(one)), "")] += 1
     return names.most_common(1)[0][0] if names else ""
 

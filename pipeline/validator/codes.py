@@ -27,6 +27,7 @@ _OTHERS = (
     Code("bad_csv_row", REJECT, "the number of cells differs from the header's, or a quote is not closed"),
     Code("cut_off", REJECT, "the tool ended the export before its end"),
     Code("repeated_header", SKIP, "the header of the table once more"),
+    Code("folder_value", WARNING, "a folder `key=value` states another value than the row, whose own value counts"),
     Code("too_deep", REJECT, "the row nests more than 64 levels deep"),
     Code("duplicate_key", WARNING, "a key is in a row twice; the last value wins"),
     Code("cell_error", WARNING, "a cell with an error of Excel, such as #N/A, is missing"),

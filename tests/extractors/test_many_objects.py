@@ -77,9 +77,7 @@ def test_nothing_is_kept_of_objects_that_are_left_out() -> None:
         tracemalloc.stop()
     assert len(source.parts) == 1, "all have the same bytes"
     ignored = [note for note in source.notes if note.code == "ignored_file"]
-    assert len(ignored) == 1_001
-    assert ignored[-1].where == f"{URL}/e"
-    assert ignored[-1].detail == "8,990 more files: a marker that writers leave beside an export"
+    assert [note.detail for note in ignored] == ["a marker that writers leave beside an export; so are 9,989 more"]
     assert peak < 4e6
 
 

@@ -139,7 +139,7 @@ def test_what_is_no_export_is_left_out_and_named(bucket: Bucket, tmp_path: Path)
     source = open_source([f"{bucket.url}/e"])
     assert [part.path for part in source.parts] == ["copy.jsonl"]
     assert sorted((note.code, note.where.removeprefix(f"{bucket.url}/e/")) for note in source.notes) == [
-        ("empty_file", "empty.jsonl"), ("ignored_file", ".hidden"), ("ignored_file", ".tmp"),
+        ("empty_file", "empty.jsonl"), ("ignored_file", ".hidden"),
         ("ignored_file", "_SUCCESS"), ("ignored_file", "plan"), ("same_file", "rows.jsonl"),
     ]  # fmt: skip
     with pytest.raises(UsageError, match="is a plan of backcast"):

@@ -177,9 +177,9 @@ def test_a_wrong_declaration_is_an_error(blanks: str, message: str) -> None:
 
 def test_a_new_mapping_of_a_table_agrees_with_its_plan(call: Any, tmp_path: Path) -> None:
     """The case that `mapping new` writes is a row of cells, and a blank one in it is no property."""
-    (tmp_path / "rows.csv").write_text("event,user_id,time,zip,note\nSeen,u-1,2023-01-02T03:04:05Z,00001,\n")
+    (tmp_path / "shop.csv").write_text("event,user_id,time,zip,note\nSeen,u-1,2023-01-02T03:04:05Z,00001,\n")
     mine = tmp_path / "mine.yaml"
-    assert call("mapping", "new", tmp_path / "rows.csv", "-o", mine).code == 0
+    assert call("mapping", "new", tmp_path / "shop.csv", "-o", mine).code == 0
     text = mine.read_text("utf-8")
     assert "    format: csv\n" in text
     assert """properties: '{"zip":"00001"}'""" in text

@@ -164,8 +164,8 @@ SHAPES = {
         ),
         ["set", "visited site", "visited site"] * 2,
         U,
-        {"event_without_name": "{const: set}"},
-        ["event_without_name"],
+        {"event_without_name": "{const: set}", "tool": "kissmetrics"},
+        ["event_without_name", "tool"],
     ),
     "clevertap": Shape(
         "clevertap.jsonl",
@@ -192,6 +192,8 @@ SHAPES = {
         ),
         CLICK,
         MIXED,
+        {"tool": "shop"},
+        ["tool"],
     ),
     "members of members": Shape(
         "events.jsonl",

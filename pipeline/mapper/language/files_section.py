@@ -25,6 +25,9 @@ class Files(Keys):
         TEXT, "the encoding of files without a byte order mark; left out: utf-8, recognised under a header", ""
     )
     rows: str = entry(TEXT, "the list of rows in JSON pages; none: objects are rows, whatever lists they have", "")
+    folders: str = entry(
+        Choice(("yes", "no")), "whether folders `key=value` are columns; left out: yes, but with `recognise` no", ""
+    )
     only: tuple[str, ...] = entry(NAMES, "patterns of paths: files of other paths do not count", ())
     skip: tuple[str, ...] = entry(NAMES, "patterns of paths: such files do not count", ())
     apart: tuple[tuple[str, ...], ...] = entry(

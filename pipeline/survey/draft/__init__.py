@@ -101,6 +101,9 @@ def _head(known: Decisions, unsent: str) -> str:
 def _choose_files(known: Decisions) -> None:
     """What is to decide about the files of the export."""
     table = known.table
+    if not table.name:
+        question = "no file or folder names the tool of the rows. Its name is part of every uuid."
+        known.choose(Choice("tool", question, (Option(known.tool, "a name for the source"),)))
     if table.others:
         names = ", ".join(
             f"{name or 'one without a name'} ({pluralize(files, 'file')})" for name, files in table.others[:MOST_TABLES]

@@ -61,7 +61,7 @@ class Decisions:
         self.dropped: list[Steps] = []
         tool = re.sub(r"[^a-z0-9_]+", "_", table.name.lower()).strip("_") or "my_tool"
         # A shipped tool of this name has uuids of its own.
-        self.tool = f"{tool}_export" if tool in available() else tool
+        self.tool = answers.get("tool", f"{tool}_export" if tool in available() else tool)
         self.nulls = NULL if table.cells and any(NULL in record.values() for record in table.records) else ""
         """The text that stands for null in delimited files, "" for none."""
         records: Sequence[Record] = table.records
