@@ -46,7 +46,7 @@ class DocumentRows(JsonlRows):
 
     def __init__(self, data: bytes, *, observe: bool = True, opens: Sequence[str] = (), members: bool = False) -> None:
         run = msgspec.msgpack.decode(data, type=_Run)
-        super().__init__(run.lines, observe=observe, opens=opens, members=members)
+        super().__init__(run.lines, observe=observe, opens=opens, members=members, joined=False)
         self._origins = np.frombuffer(run.starts, "<i8")
 
     def offset(self, row: int) -> int:

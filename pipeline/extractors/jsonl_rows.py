@@ -8,6 +8,7 @@ invalid UTF-8                            reject `bad_utf8`
 more than 64 levels of nesting           reject `too_deep`
 a lone surrogate escape, a number that   reject `bad_value`: one such value makes the service refuse
 beyond a double (1E400, 400 digits)      the whole batch (docs/know/performance.md#exact-values, `pipeline.json_limits`)
+several objects in a line                a row each
 a key written twice                      the last value wins, warning `duplicate_key`
 an integer beyond 2^53                   read exactly, warning `unsafe_integer`
 blank line                               not a row
@@ -22,6 +23,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -29,6 +31,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from pipeline.extractors.joined_objects import apart
 from pipeline.extractors.line_index import LineIndex, pieces
 from pipeline.extractors.scan import Suspects, is_utf8, scan
 from pipeline.json_limits import MAX_DEPTH, beyond_double, depth, has_many_digits, unsafe_integers
@@ -53,15 +56,23 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class JsonlRows:
-    """The rows of one block. `opens` names members whose objects are opened with the row.
+    """The rows of one block. `opens` names members whose objects are opened with the row. `joined`: several objects in
+    a line are rows.
 
     With `members`, plain rows are `pipeline.native` Members where the C part is available.
     """
 
     def __init__(
-        self, data: bytes, offset: int = 0, *, observe: bool = True, opens: Sequence[str] = (), members: bool = False
+        self,
+        data: bytes,
+        offset: int = 0,
+        *,
+        observe: bool = True,
+        opens: Sequence[str] = (),
+        members: bool = False,
+        joined: bool = True,
     ) -> None:
-        self._data = data
+        self._data, self._added = apart(data) if joined else (data, [])
         self._members = members and AVAILABLE
         self._offset = offset
         self._observe = observe
@@ -151,7 +162,8 @@ class JsonlRows:
 
     def offset(self, row: int) -> int:
         """Where row (from 0) begins, in bytes of the decompressed part."""
-        return self._offset + self._row_starts()[row]
+        start = self._row_starts()[row]
+        return self._offset + start - bisect_left(self._added, start)
 
     def text(self, row: int) -> str:
         """The row as written; bytes that are not UTF-8 appear as `\\xff`."""

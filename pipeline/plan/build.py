@@ -291,6 +291,8 @@ class _PlanBuilder:
                 reject_limit=request.reject_limit,
                 remedies=source.remedies,
                 rejects=source.rejects.total(),
+                rejected_bytes=source.rejected_bytes,
+                bytes_read=source.bytes_read,
                 codes=source.reject_codes(),
                 skips=source.skips,
                 keyless=source.keyless,

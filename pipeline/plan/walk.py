@@ -16,6 +16,7 @@ import numpy as np
 from pipeline.engines import Rest
 from pipeline.errors import BackcastError
 from pipeline.extractors import blocks as read_blocks
+from pipeline.extractors.formats import format_of
 from pipeline.extractors.stream import in_turn
 from pipeline.mapper.own_code import Cost
 from pipeline.models import OwnCode, Part
@@ -78,7 +79,8 @@ class Walk:
 
     `parts` are the counts by part, `block_parts` the part of each block. `names` numbers the event names that key
     records refer to. `zone` counts offsets of the clock by month (`pipeline.clock_offsets`), `remedies` the rejected
-    rows that each remedy would help, `keyless` the events without a source key. `code_cost` is a line on the time that
+    rows that each remedy would help, `keyless` the events without a source key. `bytes_read` are those of blocks, and
+    `rejected_bytes` about those of rejected rows of text. `code_cost` is a line on the time that
     the mapping's own code took; it is in no file, since no two plans take the same time.
     """
 
@@ -100,6 +102,7 @@ class Walk:
         self.names: dict[str, int] = {}
         self.events = 0
         self.event_bytes = 0
+        self.bytes_read = self.rejected_bytes = 0
         self.keyless = 0
         counted = request.config.counted
         self.coverage = CoverageCounts(scratch, counted) if counted is not None else None
@@ -110,7 +113,7 @@ class Walk:
         self.cells = DailyCounts(scratch)
         self.code_cost: str | None = None
         self._cost = Cost()
-        self._rows_read = self._bytes_read = 0
+        self._rows_read = 0
 
     def run(self, files: dict[str, str]) -> None:
         """Read the source, or as many of its rows as --limit asks for. `files` receives the digests of the tables."""
@@ -179,6 +182,8 @@ class Walk:
             rejects.write(msgspec.structs.replace(reject, row=first_row + reject.row - 1))
             self.rejects[reject.code] += 1
             self.first_rejects.setdefault(reject.code, (path, first_row + reject.row - 1))
+            if not reject.item and format_of(self._request.config.parts[block.part]).recognize is not None:
+                self.rejected_bytes += len(reject.record)
             if remedy := remedy_of(reject.code, reject.detail):
                 self.remedies[remedy] += 1
         for code, (row, offset, detail) in stats.examples.items():
@@ -206,8 +211,8 @@ class Walk:
         self.block_parts.append(block.part)
         self.events += stats.events
         self.event_bytes += stats.event_bytes
-        self._bytes_read += block.length
-        self._progress(self._rows_read, self._bytes_read)
+        self.bytes_read += block.length
+        self._progress(self._rows_read, self.bytes_read)
 
     def _add_keys(self, stats: BlockStats) -> None:
         """Add a block's key records, their names numbered for the whole source."""

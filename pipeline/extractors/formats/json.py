@@ -30,7 +30,7 @@ def _recognize(sample: Sample) -> Recognized | None:
     if (
         start[:1] not in (b"{", b"[")
         or is_table(start)
-        or not (sample.rules.rows not in ("", NO_PAGES) or is_document(start, sample.whole))
+        or not (sample.rules.rows not in ("", NO_PAGES) or is_document(start, sample.whole) or _is_joined(start))
     ):
         return None
     dialect = Dialect(encoding=sample.encoding, bom=sample.bom)
@@ -77,6 +77,14 @@ def is_document(text: bytes, whole: bool) -> bool:
         return True
     goes_on = sum(line.endswith((b",", b"[", b"{", b":")) or line.startswith((b"]", b"}")) for line in lines)
     return goes_on * 2 >= len(lines) and not mostly_objects(text, whole)
+
+
+def _is_joined(start: bytes) -> bool:
+    if start[:1] != b"{":
+        return False
+    from pipeline.extractors.joined_objects import is_joined
+
+    return is_joined(start)
 
 
 def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:

@@ -95,7 +95,7 @@ class PlanFacts:
     `max_merges` is the job's limit, None without one. `open_choices` are those that the mapping lists under `open`.
     `coverage` is None where no mapping file decides, and `unmapped_limit` where any number is allowed.
     `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one. `codes` are
-    their codes, with the file and row of the first of each, in words.
+    their codes, with the file and row of the first of each, in words; `rejected_bytes` of `bytes_read` are theirs.
     `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them.
     `drift` has the properties by month, and `row_at` the file and row of a place in it, in words. `activity` is what
     the events of each person show. `copies` has the rows that are duplicates, by the path of their file. `thresholds`
@@ -117,6 +117,8 @@ class PlanFacts:
     max_merges: int | None = None
     open_choices: Mapping[str, str] = field(default_factory=dict)
     rejects: int = 0
+    rejected_bytes: int = 0
+    bytes_read: int = 0
     codes: Sequence[str] = ()
     unmapped_limit: CountLimit | None = None
     coverage: Coverage | None = None

@@ -31,13 +31,20 @@ def remedy_of(code: str, detail: str) -> str:
 @check("rejects", "warning")
 def rejects_within_the_limit(facts: PlanFacts) -> Finding | None:
     """Some rows were rejected, and no more than may be."""
-    return _rejects(facts) if facts.reject_limit.permits(_rejected(facts), facts.rows.read) else None
+    return _rejects(facts) if _permitted(facts) else None
 
 
 @check("max_rejects", "stop")
 def too_many_rejects(facts: PlanFacts) -> Finding | None:
     """More rows were rejected than --max-rejects allows."""
-    return None if facts.reject_limit.permits(_rejected(facts), facts.rows.read) else _rejects(facts)
+    return None if _permitted(facts) else _rejects(facts)
+
+
+def _permitted(facts: PlanFacts) -> bool:
+    """Whether the limit permits the rejects. A percentage is of rows and of bytes: one row may be half of a file."""
+    limit = facts.reject_limit
+    rows = limit.permits(_rejected(facts), facts.rows.read)
+    return rows and (limit.percent is None or limit.permits(facts.rejected_bytes, facts.bytes_read))
 
 
 def _rejected(facts: PlanFacts) -> int:
@@ -54,6 +61,8 @@ def _rejects(facts: PlanFacts) -> Finding | None:
     if rejected > facts.rows.rejected:
         items = f"{pluralize(rejected, 'row')} or items of rows rejected, of {pluralize(read, 'row')}"
         detail = f"{items} (limit {facts.reject_limit}); of {facts.rows.rejected:,} of these rows, nothing is sent"
+    if facts.rejected_bytes * facts.rows.read > 10 * rejected * facts.bytes_read:
+        detail = f"{detail}; they have {facts.rejected_bytes / facts.bytes_read:.0%} of the bytes"
     remedies = {remedy: rows for remedy, rows in facts.remedies.items() if remedy != CUT_OFF}
     remedy, rows = max(remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
     if rows * 3 >= rejected:
