@@ -15,9 +15,11 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipeline.extractors.escaped_text import masked_lines, unmasked
 from pipeline.models import Dialect
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ csv.field_size_limit(2**31 - 1)  # a cell may be as long as a record; the librar
 class CsvRecord(NamedTuple):
     """One record: where it begins and ends (after its newline), its lines, and its cells, one character a byte.
 
-    A broken record has no cells, and `problem` describes its fault.
+    A broken record has no cells, and `problem` describes its fault. A cell of text with escapes may be None.
     """
 
     start: int
@@ -49,21 +51,46 @@ class CsvRecord(NamedTuple):
     problem: str = ""
 
 
-def parser(lines: Iterable[str], dialect: Dialect, *, strict: bool = True) -> Reader:
+def parser(lines: Iterable[str], dialect: Dialect, *, strict: bool = True) -> Reader | _Escaped:
     """A csv reader: strict, so that a misplaced quote is an error and not a guess."""
+    if dialect.escape:
+        return _Escaped(lines, dialect, strict=strict)
+    return _reader(lines, dialect, strict)
+
+
+def _reader(lines: Iterable[str], dialect: Dialect, strict: bool) -> Reader:
     return csv.reader(
         lines,
         delimiter=dialect.delimiter,
         quotechar=dialect.quote or None,
         quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
-        escapechar=dialect.escape or None,
         strict=strict,
     )
 
 
+class _Escaped:
+    """A csv reader of text with escapes (`pipeline.extractors.escaped_text`); a cell that is null is None."""
+
+    def __init__(self, lines: Iterable[str], dialect: Dialect, *, strict: bool) -> None:
+        self.line_num = 0
+        whole = masked_lines(lines, dialect.escape, dialect.quote, cut=not strict)
+        self._cells = _reader(self._counted(whole), dialect, strict)
+
+    def _counted(self, lines: Iterable[tuple[str, int]]) -> Iterator[str]:
+        for line, count in lines:
+            self.line_num += count
+            yield line
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return self
+
+    def __next__(self) -> list[str]:
+        return list(map(unmasked, next(self._cells)))  # type: ignore[arg-type]
+
+
 def is_blank(row: list[str]) -> bool:
     """Whether a row is nothing but a line end and white space: no row at all."""
-    return not row or (len(row) == 1 and not row[0].strip(" \t\v\f"))
+    return not row or (len(row) == 1 and row[0] is not None and not row[0].strip(" \t\v\f"))
 
 
 def records(data: bytes, dialect: Dialect, *, final: bool, start: int = 0) -> Iterator[CsvRecord]:
@@ -114,9 +141,10 @@ def _broken(
         # end is that of the last line: an escaped newline can also be followed by text that ends the cell.
         text = data[start : ends[open_lines - 1]].decode("latin-1")
         whole = io.StringIO(text if text.endswith("\n") else text + "\n", newline="\n")
-        cells = next(parser(whole, dialect, strict=False))
-        first = open_lines - 1 - cells[-1].removesuffix("\n").count("\n")
-        return CsvRecord(start, ends[first], first + 1, None, UNCLOSED)
+        with suppress(csv.Error):  # of a line whose end is escaped, and which has another fault
+            cells = next(parser(whole, dialect, strict=False))
+            first = open_lines - 1 - (cells[-1] or "").removesuffix("\n").count("\n")
+            return CsvRecord(start, ends[first], first + 1, None, UNCLOSED)
     return CsvRecord(start, ends[-1], len(ends), None, _wording(error))
 
 

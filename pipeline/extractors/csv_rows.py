@@ -15,7 +15,8 @@ blank cell, in quotes or not                   missing: the record has no such m
 
 A blank cell has no character. Databases that distinguish a null from the empty text quote the latter, but
 writers that quote every cell quote nulls too, so quotes do not matter. A mapping for which it is the empty text has
-`blanks: {csv: value}`. Words such as `NULL` and `\\N` are texts like any other: they can be real values.
+`blanks: {csv: value}`. Words such as `NULL` are texts like any other: they can be real values. In text with escapes
+(`pipeline.extractors.escaped_text`) a cell `\\N` is null.
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ class DelimitedRows:
             ordered = tuple((number, 0, name) for name, number in self._sorted_names)
             self._make = native.Cells(len(header), places, layout.objects, blanks, layout.always)
             self._canonical = native.Cells(len(header), ordered, blanks=True)
+        if dialect.escape:  # whose cells may be null, which the C part does not know
+            make, canonical, plain = self._make, self._canonical, self._dicts(blanks)
+            self._make = lambda cells: plain(cells) if None in cells else make(cells)
+            self._canonical = lambda cells: self._canonical_texts(cells) if None in cells else canonical(cells)
         self._spans: list[tuple[int, int]] | None = None
         self._last: tuple[int, list[str]] = (-1, [])
         self._native: Any = None
@@ -134,7 +139,10 @@ class DelimitedRows:
         reader.at = record.end
         if record.cells is None:
             return BrokenRow("bad_csv_row", record.problem)
-        cells = [cell.encode("latin-1").decode(self._encoding, "surrogateescape") for cell in record.cells]
+        cells = [
+            cell if cell is None else cell.encode("latin-1").decode(self._encoding, "surrogateescape")
+            for cell in record.cells
+        ]
         return self._row(number, cells, record.lines)
 
     def _delimited(self, *cells: Any) -> Any:
@@ -231,13 +239,14 @@ class OrdinaryRecords:
 
 def _may_be_too_long(lines: int, cells: list[str]) -> bool:
     """Whether a record may be beyond the limits: a character has up to 4 bytes, as has what surrounds a cell."""
-    return lines > csv_records.MAX_LINES or 4 * (sum(map(len, cells)) + len(cells)) > csv_records.MAX_BYTES
+    length = sum(len(cell or "") + 1 for cell in cells)
+    return lines > csv_records.MAX_LINES or 4 * length > csv_records.MAX_BYTES
 
 
 def _undecodable(cells: list[str]) -> BrokenRow | None:
     for position, cell in enumerate(cells, 1):
         try:
-            cell.encode()
+            (cell or "").encode()
         except UnicodeEncodeError as error:
             byte = ord(cell[error.start]) & 0xFF
             return BrokenRow("bad_utf8", f"byte {byte:#04x} in cell {position} cannot be decoded")

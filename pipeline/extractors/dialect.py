@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pipeline.extractors.csv_records import is_blank, records
+from pipeline.extractors.escaped_text import has_nulls, is_quoted
 from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.extractors.format import Sample
 from pipeline.extractors.header import column_names, values_in
@@ -67,10 +68,14 @@ def delimited(found: Sample) -> Table | None:
     single = replace(declared, encoding="utf-8") if declared.encoding.startswith("utf") else declared
     sample = text if whole or b"\n" not in text else text[: text.rindex(b"\n") + 1]
     escapes = (rules.escape,) if rules.escape or b'\\"' not in sample else ("", "\\")
+    if not rules.escape and has_nulls(sample):
+        escapes = ("\\",)
+        if not rules.quotes and not is_quoted(sample):
+            single = replace(single, quote="")
     readings = [
         reading
         for escape in escapes
-        for delimiter in rules.delimiter or DELIMITERS
+        for delimiter in rules.delimiter or (*DELIMITERS, *["\x01"] * (b"\x01" in sample))
         if delimiter != declared.quote
         and (reading := _read(sample, replace(single, delimiter=delimiter, escape=escape), whole, header))
         and (reading.fit >= 0.5 or all(map(_LIKE_A_NAME.fullmatch, reading.header)))
@@ -140,7 +145,7 @@ def _read(sample: bytes, dialect: Dialect, whole: bool, asked: str) -> _Reading 
 
 
 def _decoded(cells: list[str], dialect: Dialect) -> list[str]:
-    return [cell.encode("latin-1").decode(dialect.encoding, "replace") for cell in cells]
+    return [(cell or "").encode("latin-1").decode(dialect.encoding, "replace") for cell in cells]
 
 
 def _is_name(cell: str) -> bool:

@@ -47,11 +47,12 @@ def _layout(sample: Sample) -> Dialect | None:
 
 
 def _is_binary(text: bytes) -> bool:
-    """Whether more than a tenth is control characters that no text has (NUL aside); of what is no UTF-8, a fiftieth.
+    """Whether more than a tenth is control characters that no text has; of what is no UTF-8, a fiftieth.
 
-    In compressed or encrypted bytes about a tenth of them are; a text in an older encoding has none.
+    NUL and the delimiter of Hive (1) do not count. In compressed or encrypted bytes about a tenth of them are; a text
+    in an older encoding has none.
     """
-    controls = bytes(set(range(1, 32)) - {7, 8, 9, 10, 11, 12, 13, 27, 28, 29, 30, 31})
+    controls = bytes(set(range(2, 32)) - {7, 8, 9, 10, 11, 12, 13, 27, 28, 29, 30, 31})
     share = (len(text) - len(text.translate(None, controls))) / len(text)
     if share > 1 / 10 or share <= 1 / 50:
         return share > 1 / 10

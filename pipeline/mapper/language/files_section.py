@@ -20,7 +20,9 @@ class Files(Keys):
     like: Map[str, str] = entry(TableOf(Choice(tuple(KINDS))), "what the values of some columns are like", dict)
     delimiter: str = entry(Character(), "what separates cells; left out: a comma, recognised under a header", "")
     quotes: str = entry(Character(none="none"), 'the quotation mark, or none; " when left out', "")
-    escape: str = entry(Character(), "the character before a delimiter, line end or itself that belongs to a value", "")
+    escape: str = entry(
+        Character(), "what is before a delimiter, line end or itself in a value; then \\N is null, \\t a tab", ""
+    )
     encoding: str = entry(
         TEXT, "the encoding of files without a byte order mark; left out: utf-8, recognised under a header", ""
     )

@@ -1,0 +1,74 @@
+r"""Cells with backslashes, as databases write them: `\N` is null, `\t` a tab, and `\` before a delimiter, a quote or a
+line end makes it a part of the cell (COPY of Postgres, INTO OUTFILE of MySQL, TSV of ClickHouse, UNLOAD ESCAPE of
+Redshift, Snowflake, Hive; docs/know/exports.md#database-text).
+
+Each escaped character becomes one that no text has (a surrogate) before cells are cut, and afterwards what it stands
+for. So a reader of cells sees no escaped delimiter, quote or line end, and `\N` is seen before it is unescaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+_FIRST = 0xD800
+_MASKED = re.compile("[\ud800-\ud8ff]")
+_MEANS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_STANDS_FOR = {_FIRST + code: _MEANS.get(chr(code), chr(code)) for code in range(256)}
+_NULL = chr(_FIRST + ord("N"))
+
+
+@cache
+def _escapes(escape: str) -> re.Pattern[str]:
+    return re.compile(re.escape(escape) + "([\0-\xff])", re.DOTALL)
+
+
+def masked_lines(lines: Iterable[str], escape: str, quote: str, *, cut: bool) -> Iterator[tuple[str, int]]:
+    """Lines as a reader of cells may see them, each with the number of its lines: an escaped line end ends none.
+
+    A last line whose end is escaped is left out, since more belongs to it, unless it is `cut` there.
+    """
+    text, count = "", 0
+    for line in lines:
+        text, count = text + line, count + 1
+        if not _goes_on(text, escape):
+            yield _mask(text, escape, quote), count
+            text, count = "", 0
+    if text and cut:
+        yield _mask(text, escape, quote), count
+
+
+def _goes_on(text: str, escape: str) -> bool:
+    """Whether the line end is escaped: an odd number of escapes is before it."""
+    line = text[:-1]
+    return text[-1:] == "\n" and (len(line) - len(line.rstrip(escape))) % 2 == 1
+
+
+def _mask(text: str, escape: str, quote: str) -> str:
+    if escape not in text:
+        return text
+    text = _escapes(escape).sub(lambda found: chr(_FIRST + ord(found[1])), text)
+    return text.replace(f"{quote}{_NULL}{quote}", f"{quote}N{quote}") if quote else text  # in quotes it is a text
+
+
+def unmasked(cell: str) -> str | None:
+    r"""What a cell says; None if it is `\N` and nothing else, without quotes."""
+    if cell == _NULL:
+        return None
+    return cell.translate(_STANDS_FOR) if _MASKED.search(cell) else cell
+
+
+_CELL = rb"(?:^|[,\t;|\x01])%b(?=[,\t;|\x01]|\r?$)"
+_NULL_CELL = re.compile(_CELL % rb"\\N", re.MULTILINE)
+_QUOTED_CELL = re.compile(_CELL % rb'"[^\n"]*"', re.MULTILINE)
+
+
+def has_nulls(sample: bytes) -> bool:
+    r"""Whether a cell is `\N`, which only writers of such text have."""
+    return _NULL_CELL.search(sample) is not None
+
+
+def is_quoted(sample: bytes) -> bool:
+    """Whether every other line has a quoted cell, so that a quotation mark is not a text's own."""
+    return 2 * sum(1 for _ in _QUOTED_CELL.finditer(sample)) >= sample.count(b"\n")
