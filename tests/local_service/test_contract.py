@@ -189,6 +189,14 @@ def test_a_template_alone_makes_a_function(fresh: Asking) -> None:
     assert {item["template"] for item in items} == {"template-webhook", "template-slack", "template-geoip"}
 
 
+def test_any_id_is_one_of_a_template(fresh: Asking) -> None:
+    """The contract lists none: an unknown id makes a template with that id and name."""
+    found = fresh.made(template_id="my-template", hog="return 1")
+    shaped(found["template"], Template)
+    assert (found["template_id"], found["hog"]) == ("my-template", "return 1")
+    assert (found["template"]["id"], found["template"]["name"]) == ("my-template", "my-template")
+
+
 def test_project_ids_come_from_the_list_of_projects(ask: Asking) -> None:
     """Section 4: any key gets the projects that it reaches; the capture key only shows to those who may read it."""
     found = ask("GET", "/api/projects/").json()

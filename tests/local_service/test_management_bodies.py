@@ -43,7 +43,7 @@ pytestmark = pytest.mark.slow
         ({"masking": {"hash": 1}}, "invalid_input", "masking__hash"),
         ({"mappings": [{"filters": None}]}, "null", "mappings__0__filters"),
         ({"mappings": [{"inputs": {"a": {"order": {}}}}]}, "invalid_input", "mappings__0__inputs__a__order"),
-        ({"template_id": "template-nowhere"}, "invalid_input", "template_id"),
+        ({"template_id": 5}, "invalid_input", "template_id"),
         ({"name": "a\u0000b"}, "invalid_input", "name"),
         ({"filters": {"events": [{"id": "\u0000"}]}}, "invalid_input", "filters"),
     ],

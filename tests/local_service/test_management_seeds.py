@@ -79,6 +79,17 @@ def test_a_seed_may_be_the_answer_of_a_service(behaviour: Behaviour) -> None:
     assert (found["masking"], found["status"]["state"]) == (None, 0)
 
 
+def test_a_seeded_template_stays_what_it_is() -> None:
+    """Any object of the contract's shape, under any id."""
+    template = {"id": "my-template", "name": "Mine", "status": "alpha", "free": True, "type": "destination"}
+    with asking(
+        preset("contract"), seed={"hog_functions": [{"template_id": "my-template", "template": template}]}
+    ) as ask:
+        (listed,) = ask("GET", LIST).json()["results"]
+        found = ask("GET", f"{LIST}{listed['id']}/").json()
+    assert (found["template"], found["template_id"], listed["template"]) == (template, "my-template", "my-template")
+
+
 @pytest.mark.parametrize(
     ("seed", "where"),
     [

@@ -61,7 +61,7 @@ def read_fields(body: Json, *, observed: bool) -> Json:
     check_shape("HogFunctionWrite", entry, accepts=_is_also_accepted if observed else None)
     if "filters" in entry and entry["filters"] is None:
         entry["filters"] = {}
-    if entry.get("template_id") and entry["template_id"] not in TEMPLATES:
+    if observed and entry.get("template_id") and entry["template_id"] not in TEMPLATES:
         raise invalid("template_id", "No template found for this id.")
     if "type" in entry and entry["type"] is None:
         del entry["type"]

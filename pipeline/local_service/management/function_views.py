@@ -19,7 +19,7 @@ from collections.abc import Collection
 from typing import Any
 
 from pipeline.local_service.management.requests import Json
-from pipeline.local_service.management.templates import TEMPLATES
+from pipeline.local_service.management.templates import TEMPLATES, template_of
 
 TYPESCRIPT = frozenset({"site_destination", "site_app"})
 """Types whose code is transpiled."""
@@ -171,7 +171,7 @@ def full_record(function: Json, *, observed: bool) -> Json:
         return {name: shown[name] for name in (*_OBSERVED_ITEM, *_OBSERVED_MORE) if name != "search_match_type"}
     shown = _EMPTY | {"status": {"state": 0, "rating": 0, "tokens": 0}}
     shown |= {name: value for name, value in function.items() if value is not None}
-    shown["template"] = TEMPLATES.get(function.get("template_id") or "", {})
+    shown["template"] = function.get("template") or template_of(function.get("template_id") or "")
     return {name: shown[name] for name in _WHOLE}
 
 

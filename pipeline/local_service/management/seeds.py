@@ -81,6 +81,8 @@ def _function(state: ManagementState, entry: Json, index: int, now: str) -> Json
     fields = read_fields(entry, observed=state.observed)
     record = {name: entry[name] for name in _READ_ONLY if name in entry}
     record |= {name: entry[name] for name in _ADDED if entry.get(name) is not None}
+    if not state.observed and isinstance(entry.get("template"), dict):  # in an item of a list it is a name
+        record["template"] = entry["template"]
     check_shape("HogFunction", record)
     for name in ("created_at", "updated_at"):
         if name in entry and parse_instant(entry[name]) is None:

@@ -233,8 +233,8 @@ def _schemas(observed: bool) -> dict[str, Json]:
     )
     schemas: dict[str, Json] = dict(components["$defs"])
     write = schemas["HogFunctionWrite"]["properties"]
-    write["template_id"] = {"type": "string", "enum": ["", *TEMPLATES]}
     if observed:
+        write["template_id"] = {"type": "string", "enum": ["", *TEMPLATES]}
         _observe_write(schemas)
         for name in ("HogFunction", "HogFunctionListItem"):
             schemas[name] = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
