@@ -176,6 +176,7 @@ def apply_plan(
     Unfinished when a later call resumes.
     """
     from pipeline.delivery.send import Hooks, capture_key, check_send, send_plan
+    from pipeline.delivery.target_lock import target_lock
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.canary import canary_result
     from pipeline.report.contents import Results
@@ -191,9 +192,10 @@ def apply_plan(
     reads = options.canary is not None and not options.dry_run
     reader = (_secret(personal_key) or config.required_personal_key()) if reads else Secret("")
     check_send(plan, folder, to, key, options)
-    sample = plan_canary(plan, folder, to, options, reading, progress=Hooks().step, warn=warn)
-    only = None if sample is None else sample.ranges
-    outcome = send_plan(plan, folder, to, key, options, Hooks(progress, warn), only=only)
+    with target_lock(to, key, options, warn):
+        sample = plan_canary(plan, folder, to, options, reading, progress=Hooks().step, warn=warn)
+        only = None if sample is None else sample.ranges
+        outcome = send_plan(plan, folder, to, key, options, Hooks(progress, warn), only=only)
     new = Results()
     if sample is not None and reads and outcome.problem is None:
         found = read_canary(plan, folder, to, reading, reader, progress=Hooks().step)

@@ -23,6 +23,7 @@ os.environ.pop("COLUMNS", None)  # xdist tells its workers a width, and tables w
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So a shell starts what it leaves in the background, and then no process that is started here hears Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ["XDG_STATE_HOME"] = str(Path(__file__).parent.parent / ".pytest_cache" / "state")
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     # The tests start hundreds of processes, and each would compile all of the package again: a quarter of their time.
     os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode")

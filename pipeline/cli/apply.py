@@ -45,6 +45,7 @@ def apply(
     from pipeline import config
     from pipeline.delivery.phases import choose_phases
     from pipeline.delivery.send import Hooks, capture_key, check_send, send_plan
+    from pipeline.delivery.target_lock import target_lock
     from pipeline.ledger import read_totals
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.preflight.pausing import paused, pausing_for
@@ -68,6 +69,7 @@ def apply(
     key = capture_key(to, keys.project_key_file, dry_run=options.dry_run, warn=common.warn)
     check_send(plan, folder, to, key, options)
     check_required(plan, folder, to, options)
+    click.get_current_context().with_resource(target_lock(to, key, options, common.warn))
     reads = options.canary is not None and not options.dry_run
     personal = config.required_personal_key if reads else config.personal_key
     reader = personal(keys.personal_key_file)

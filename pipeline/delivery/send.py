@@ -18,7 +18,7 @@ from pipeline.delivery.phases import check_merges, check_phases, choose_phases
 from pipeline.errors import UsageError
 from pipeline.files import private
 from pipeline.identity.event_ids import EVENTS_PER_MINUTE
-from pipeline.ledger import Ledger, read_totals
+from pipeline.ledger import Ledger, is_locked, lock_file, read_totals, unlock
 from pipeline.models import Step
 from pipeline.options import ApplyOptions
 from pipeline.options.pace import EVENTS, read_hours, read_limits, slowest
@@ -76,11 +76,13 @@ def capture_key(
 def check_send(plan: Plan, directory: Directory, to: str, key: Secret, options: ApplyOptions) -> None:
     """Check all that can be checked without the network or the export.
 
-    Raises UsageError for the key or a phase, UnsafePlan, BrokenLedger.
+    Raises UsageError for the key or a phase, Busy where another run sends the plan, UnsafePlan, BrokenLedger.
     """
     phases = choose_phases(options.phases)
     keys.checked_project_key(key, cloud=bool(region_of(to)))
     check_applicable(plan, to)
+    if not options.dry_run and is_locked(directory.ledger):  # told before the target is asked anything
+        unlock(lock_file(directory.ledger, "this plan"))
     read_totals(directory.ledger)  # a ledger that was lost is noticed before anybody is asked anything
     check_phases(plan, directory, phases)
     if files_of(to) is not None:

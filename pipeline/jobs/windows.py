@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.config import Secret
 from pipeline.delivery.send import Hooks, send_plan
+from pipeline.delivery.target_lock import target_lock
 from pipeline.errors import (
     BackcastError,
     Differences,
@@ -331,15 +332,14 @@ class WindowRunner:
             options = replace(self.job.apply, approve_merges=merges, workers=self.options.workers)
             try:
                 self.before_sending(plan, directory)
-                with self.hooks.sending(attempt.window, plan.events.made) as progress:
+                lock = target_lock(self.job.to, self.key, options, self.hooks.warn)
+                with lock, self.hooks.sending(attempt.window, plan.events.made) as progress:
                     progress = self._with_lag(attempt.window, progress)
                     hooks, known = Hooks(progress, self.hooks.warn, self.hooks.interrupted), self.state.sent_before()
-                    keys = self.key, self.reader
+                    keys, to = (self.key, self.reader), self.job.to
                     send_canary(self.job, plan, directory, options, keys, hooks, target_known=known)
                     options = replace(options, canary=None)
-                    outcome = send_plan(
-                        plan, directory, self.job.to, self.key, options, hooks, target_known=known,
-                    )  # fmt: skip
+                    outcome = send_plan(plan, directory, to, self.key, options, hooks, target_known=known)
             except StalePlan as error:
                 self._replace(attempt, plan, directory, error)
                 return

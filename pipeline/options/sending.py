@@ -199,6 +199,9 @@ class ApplyOptions(Checked):
         100, "--max-refused", least=0, metavar="N", shown=True,
         help="Events the service may refuse before the run stops.",
     )  # fmt: skip
+    allow_beside: bool = option(
+        False, "--allow-beside", help="Send although another run sends to the same project now."
+    )
     max_duration: float | None = option(
         None, "--max-duration", metavar="TIME", read=read_seconds,
         help="Stop cleanly after this long, as 30m or 6h; run again to resume.",

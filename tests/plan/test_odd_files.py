@@ -39,7 +39,7 @@ def test_json_by_columns_is_read_by_rows(tmp_path: Path, indent: int | None) -> 
     columns = {name: {str(number): row[name] for number, row in enumerate(ROWS)} for name in ROWS[0]}
     plan = planned(tmp_path, "frame.json", json.dumps(columns, indent=indent))
     assert (plan.ready, plan.events.made, plan.rows.read) == (True, 2, 2)
-    assert [code for code, *_ in plan.notices] == ["json_columns"]
+    assert [code for code, *_ in plan.notices] == ["columns"]
     del columns["at"]["1"]
     with pytest.raises(UnreadableExport, match="the column 'at' has other rows") as refused:
         planned(tmp_path, "frame.json", json.dumps(columns | {"text": {"0": "x" * 5_000_000, "1": "y"}}))

@@ -40,7 +40,7 @@ def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows
 
 
 def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
-    yield "json_columns", "read by columns, as pandas writes JSON: its rows are those of the index"
+    yield "columns", "read by columns, as pandas writes JSON: its rows are those of the index"
 
 
 FORMAT = Format("json_columns", "JSON by columns", _blocks, _rows, recognize=_recognize, priority=-2, notices=_notices)

@@ -7,7 +7,6 @@ beside each other are beside each other, and a new plan finds those that were se
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,8 +31,8 @@ from pipeline.plan.in_bucket.publication import (
 )
 from pipeline.plan.sealed.commit import finish_commit
 from pipeline.plan.sealed.directory import Directory, digest_file
+from pipeline.state_folder import VARIABLE, state_folder
 
-VARIABLE = "BACKCAST_STATE_DIR"
 """The environment variable that names the state folder."""
 _LOCK = ".bucket"
 """What is locked while the files of the copy are replaced; a hidden name, which a plan may be written beside."""
@@ -77,11 +76,8 @@ def file_here(name: str, file: str) -> str:
 
 def copy_of(url: str) -> Directory:
     """The working copy of a URL, which may not be there yet."""
-    home = os.environ.get("XDG_STATE_HOME", "")
-    state = Path(home if os.path.isabs(home) else Path.home() / ".local/state") / "backcast"
-    state = Path(os.environ.get(VARIABLE) or state)
     parent, _, _ = url.rpartition("/")
-    path = state.absolute() / "plans" / _hash(parent) / _hash(url)
+    path = state_folder() / "plans" / _hash(parent) / _hash(url)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
