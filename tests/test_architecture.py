@@ -14,8 +14,8 @@ PACKAGES = (
     "lazily", "errors", "plugins", "native", "storage", "json_limits", "zone_hints", "timestamps", "option_types",
     "options", "models", "uuids", "config", "state_folder", "values", "text", "charts", "mask", "files", "ctrl_c",
     "id_hash", "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher", "survey",
-    "ledger", "identity", "transform", "engines", "plan", "delivery", "management", "fetch", "verify", "report", "preflight",
-    "proof", "local_service", "rehearsal", "imported", "jobs", "api", "demo", "cli",
+    "ledger", "identity", "transform", "engines", "plan", "delivery", "management", "fetch", "verify", "report",
+    "preflight", "proof", "local_service", "rehearsal", "imported", "jobs", "api", "demo", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 
