@@ -66,15 +66,14 @@ def survey_export(
     `step` is called while its files are found and recognised. Raises UsageError, UnreadableExport.
     """
     from pipeline.extractors import open_source
-    from pipeline.extractors.file_rules import FOLDERS, HEADER, ROWS, SHEET, refuse_unused
+    from pipeline.extractors.file_rules import SETTINGS, refuse_unused
     from pipeline.mapper.registry import file_rules
     from pipeline.survey import survey
     from pipeline.survey.recognition import opened_pages
 
     settings = dict(options.settings)
-    known = (HEADER, ROWS, SHEET, FOLDERS)
-    if unknown := sorted(settings.keys() - {*known}):
-        raise UsageError(f"a survey has no setting {unknown[0]!r}", hint=f"its settings are: {', '.join(known)}")
+    if unknown := sorted(settings.keys() - {*SETTINGS}):
+        raise UsageError(f"a survey has no setting {unknown[0]!r}", hint=f"its settings are: {', '.join(SETTINGS)}")
     with tempfile.TemporaryDirectory() as spool:
         rules = file_rules(None, settings)
         source = open_source(_texts(sources), spool=Path(spool), rules=rules, step=step)

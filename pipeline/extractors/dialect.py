@@ -64,20 +64,13 @@ def delimited(found: Sample) -> Table | None:
     rules = NO_RULES if of_layout else found.rules
     declared = declared_dialect(rules, found.encoding, found.bom)
     if not (rules.encoding or found.bom) and declared.encoding == "utf-8":
-        declared = replace(declared, encoding=_encoding_of(text))
+        declared = replace(declared, encoding=encoding_of(text))
     single = replace(declared, encoding="utf-8") if declared.encoding.startswith("utf") else declared
     sample = text if whole or b"\n" not in text else text[: text.rindex(b"\n") + 1]
-    escapes = (rules.escape,) if rules.escape or b'\\"' not in sample else ("", "\\")
-    if not rules.escape and has_nulls(sample):
-        escapes = ("\\",)
-        if not rules.quotes and not is_quoted(sample):
-            single = replace(single, quote="")
     readings = [
         reading
-        for escape in escapes
-        for delimiter in rules.delimiter or (*DELIMITERS, *["\x01"] * (b"\x01" in sample))
-        if delimiter != declared.quote
-        and (reading := _read(sample, replace(single, delimiter=delimiter, escape=escape), whole, header))
+        for dialect in possible_dialects(sample, rules, single)
+        if (reading := _read(sample, dialect, whole, header))
         and (reading.fit >= 0.5 or all(map(_LIKE_A_NAME.fullmatch, reading.header)))
     ]
     if not readings:
@@ -88,6 +81,19 @@ def delimited(found: Sample) -> Table | None:
     if header == "no" or values:
         return Table(replace(dialect, header=column_names(len(best.header)), headless=True), (), values)
     return Table(replace(dialect, header=unique(best.header)), tuple(best.header))
+
+
+def possible_dialects(sample: bytes, rules: FileRules, declared: Dialect) -> Iterator[Dialect]:
+    """How a text may be written: what the rules declare, and every delimiter and escape that they leave open."""
+    escapes = (rules.escape,) if rules.escape or b'\\"' not in sample else ("", "\\")
+    if not rules.escape and has_nulls(sample):
+        escapes = ("\\",)
+        if not rules.quotes and not is_quoted(sample):
+            declared = replace(declared, quote="")
+    for escape in escapes:
+        for delimiter in rules.delimiter or (*DELIMITERS, *["\x01"] * (b"\x01" in sample)):
+            if delimiter != declared.quote:
+                yield replace(declared, delimiter=delimiter, escape=escape)
 
 
 def declared_dialect(rules: FileRules, encoding: str, bom: bool) -> Dialect:
@@ -152,7 +158,7 @@ def _is_name(cell: str) -> bool:
     return bool(cell.strip()) and len(cell) <= 200 and "\n" not in cell
 
 
-def _encoding_of(text: bytes) -> str:
+def encoding_of(text: bytes) -> str:
     """`utf-8`, unless the header is none, or several rows and hardly any character beyond ASCII are."""
     try:
         text.decode()

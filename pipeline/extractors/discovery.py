@@ -19,7 +19,7 @@ from pipeline.errors import UnreadableExport, UsageError
 from pipeline.extractors import archives
 from pipeline.extractors.beside import beside
 from pipeline.extractors.containers import BUFFER_BYTES, broken
-from pipeline.extractors.file_rules import HEADER, NO_RULES, FileRules
+from pipeline.extractors.file_rules import COLUMNS, HEADER, NO_RULES, FileRules
 from pipeline.extractors.folder_values import folder_values
 from pipeline.extractors.formats import excel, format_of
 from pipeline.extractors.header import NO_HEADER
@@ -246,6 +246,7 @@ def refuse_unnamed(source: Source) -> None:
             f"{first.where} seems to have no header{more}: {first.detail.partition(', so ')[0]}",
             path=first.where,
             hint=f"--set {HEADER}=no reads that row as a row and calls the columns column_1, column_2 and so on;"
+            f" --set {COLUMNS}=NAME,NAME,… names them;"
             f" --set {HEADER}=yes takes it for their names",
         )
 

@@ -9,8 +9,11 @@ from pipeline.errors import UsageError
 from pipeline.models import Part
 
 HEADER, ROWS, SHEET, FOLDERS = "header", "rows", "sheet", "folders"
-"""The settings of --set that declare whether delimited files have a header, the list of rows in pages of JSON, and the
-sheet of workbooks, and whether folders `key=value` are columns."""
+COLUMNS, ESCAPE = "columns", "escape"
+"""The settings of --set that declare how files are read: of delimited files whether they have a header, else their
+columns, and the escape; the list of rows in pages of JSON, the sheet of workbooks, whether folders `key=value` are
+columns."""
+SETTINGS = (HEADER, ROWS, SHEET, FOLDERS, COLUMNS, ESCAPE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +23,12 @@ class FileRules:
     `header` is yes or no: whether delimited text begins with the names of its columns. `rows` is the member of JSON
     pages whose items are rows, `sheet` the sheet of Excel workbooks; unless `folders` is no, those of the form
     `key=value` are columns. `columns` are those of delimited text without a header, `columns_from` is the name of a
-    file beside it that has them; `like` describes values of some columns (`pipeline.extractors.layouts`). `quotes` is
-    the quotation mark, or none. `only` and `skip` are patterns of paths. Of each pair in `apart` only one pattern may
-    match files. `manifest` names a function of `pipeline.extractors.manifests`. `lookups` are patterns of paths whose
-    rows are entries of lookup tables, and `lookup_rows` those of them that are rows of the export too. `layouts` are
-    declarations with columns, of which one may fit: those of lookup files, and where no mapping is chosen those of all
-    mappings.
+    file beside it that has them; `only_columns` says that a table with others is refused. `like` describes values of
+    some columns (`pipeline.extractors.layouts`). `quotes` is the quotation mark, or none. `only` and `skip` are
+    patterns of paths. Of each pair in `apart` only one pattern may match files. `manifest` names a function of
+    `pipeline.extractors.manifests`. `lookups` are patterns of paths whose rows are entries of lookup tables, and
+    `lookup_rows` those of them that are rows of the export too. `layouts` are declarations with columns, of which one
+    may fit: those of lookup files, and where no mapping is chosen those of all mappings.
     """
 
     header: str = ""
@@ -34,6 +37,7 @@ class FileRules:
     folders: str = ""
     columns: tuple[str, ...] = ()
     columns_from: str = ""
+    only_columns: bool = False
     like: Mapping[str, str] = field(default_factory=dict)
     delimiter: str = ""
     quotes: str = ""
@@ -52,19 +56,41 @@ NO_RULES = FileRules()
 
 
 def rules_set(settings: Mapping[str, str]) -> FileRules:
-    """The declarations in settings. Raises UsageError for a word that `header` does not have."""
+    """The declarations in settings. Raises UsageError for a value that a setting cannot have."""
     header = settings.get(HEADER, "")
     if header not in ("", "yes", "no"):
         raise UsageError(f"--set {HEADER}={header} is unknown", hint=f"use --set {HEADER}=no or --set {HEADER}=yes")
     folders = settings.get(FOLDERS, "")
     if folders not in ("", "yes", "no"):
         raise UsageError(f"--set {FOLDERS}={folders} is unknown", hint=f"use --set {FOLDERS}=no or --set {FOLDERS}=yes")
-    return FileRules(header=header, rows=settings.get(ROWS, ""), sheet=settings.get(SHEET, ""), folders=folders)
+    escape = settings.get(ESCAPE, "")
+    if len(escape.encode()) > 1:
+        raise UsageError(f"--set {ESCAPE}={escape} is not one character", hint=f"use --set {ESCAPE}='\\'")
+    columns = tuple(map(str.strip, settings[COLUMNS].split(","))) if COLUMNS in settings else ()
+    if columns and (len(columns) < 2 or "" in columns or len(set(columns)) < len(columns)):
+        raise UsageError(
+            f"--set {COLUMNS}={settings[COLUMNS]} does not name two columns or more, each once",
+            hint=f"name all columns in their order: --set {COLUMNS}=user,event,time",
+        )
+    if columns and header:
+        raise UsageError(
+            f"--set {COLUMNS} and --set {HEADER} contradict each other: {COLUMNS} are of files without a header",
+            hint=f"leave out --set {HEADER}={header}",
+        )
+    return FileRules(
+        header=header, rows=settings.get(ROWS, ""), sheet=settings.get(SHEET, ""), folders=folders,
+        columns=columns, only_columns=bool(columns), escape=escape,
+    )  # fmt: skip
 
 
 def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:
     """Raise UsageError for a setting about a kind of file of which there is none."""
     formats = {part.format for part in parts}
-    for name, what, read in ((SHEET, "workbook", {"excel"}), (ROWS, "JSON file", {"json", "jsonl"})):
+    for name, what, read in (
+        (SHEET, "workbook", {"excel"}),
+        (ROWS, "JSON file", {"json", "jsonl"}),
+        (COLUMNS, "delimited file", {"csv"}),
+        (ESCAPE, "delimited file", {"csv"}),
+    ):
         if formats and settings.get(name) and not formats & read:
             raise UsageError(f"--set {name}={settings[name]}: there is no {what} among the files", hint="leave it out")

@@ -7,11 +7,12 @@ some columns are of the kinds that the mapping declares.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import islice
 
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.csv_records import is_blank, records
-from pipeline.extractors.dialect import declared_dialect, unique
+from pipeline.extractors.dialect import declared_dialect, encoding_of, possible_dialects, unique
 from pipeline.extractors.file_rules import FileRules
 from pipeline.extractors.format import Sample
 from pipeline.extractors.patterns import matches
@@ -50,20 +51,26 @@ def dialect_of(sample: Sample, rules: FileRules, *, named: bool) -> Dialect | No
             )
     if len(columns) < 2:
         return None
-    dialect = declared_dialect(rules, sample.encoding, sample.bom)
     text = sample.text if sample.whole else sample.text[: sample.text.rfind(b"\n") + 1]
+    declared = declared_dialect(rules, sample.encoding, sample.bom)
+    if not rules.delimiter and declared.encoding == "utf-8" and not (rules.encoding or sample.bom):
+        declared = replace(declared, encoding=encoding_of(text))
+    possible = [declared] if rules.delimiter else possible_dialects(text, rules, declared)
+    fitting = next((dialect for dialect in possible if _fits(text, sample.whole, dialect, columns, rules)), None)
+    return fitting and replace(fitting, bom=sample.bom, header=unique(list(columns)), headless=True)
+
+
+def _fits(text: bytes, whole: bool, dialect: Dialect, columns: tuple[str, ...], rules: FileRules) -> bool:
+    """Whether a text has these columns if it is written in this dialect, and does not begin with their names."""
     rows = [
         row.cells
-        for row in islice(records(text, dialect, final=sample.whole), _SAMPLED_ROWS)
+        for row in islice(records(text, dialect, final=whole), _SAMPLED_ROWS)
         if row.cells is None or not is_blank(row.cells)
     ]
-    cells = [row for row in rows if row is not None and len(row) == len(columns)]
+    cells = [[cell or "" for cell in row] for row in rows if row is not None and len(row) == len(columns)]
     if not cells or len(cells) < _FIT * len(rows) or tuple(map(str.lower, cells[0])) == tuple(map(str.lower, columns)):
-        return None
-    if not all(_is_like(kind, [row[columns.index(name)] for row in cells]) for name, kind in rules.like.items()):
-        return None
-    names = unique(list(columns))
-    return Dialect(dialect.delimiter, dialect.quote, dialect.escape, dialect.encoding, sample.bom, names, headless=True)
+        return False
+    return all(_is_like(kind, [row[columns.index(name)] for row in cells]) for name, kind in rules.like.items())
 
 
 def _is_like(kind: str, values: list[str]) -> bool:

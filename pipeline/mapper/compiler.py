@@ -22,6 +22,7 @@ import msgspec
 
 from pipeline import models, uuids, values
 from pipeline.errors import MappingError, UsageError
+from pipeline.extractors.file_rules import SETTINGS
 from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
 from pipeline.mapper.codegen import groups, runtime, taken_names
 from pipeline.mapper.codegen.native_rows import NativeEmitter, NotNative, OddMembers
@@ -44,7 +45,7 @@ MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
 """Takes a row, which it may change, whether a plan observes it, and a `RowScan` or None; returns the outcome or the
 outcomes of the row."""
 
-_ALWAYS_KNOWN = ("source", "header", "rows", "sheet", "folders")
+_ALWAYS_KNOWN = ("source", *SETTINGS)
 
 
 class RowScan(Protocol):

@@ -153,8 +153,11 @@ def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
         layouts = [layout for rule in rules for layout in (rule, *rule.layouts)]
         return replace(given, layouts=tuple(rule for rule in layouts if rule.columns or rule.columns_from))
     declared = _declared(mapping)
+    if given.columns:
+        declared = replace(declared, columns=given.columns, columns_from="", only_columns=True, like={})
     return replace(
         declared, header=given.header or declared.header, rows=given.rows or declared.rows, sheet=given.sheet,
+        escape=given.escape or declared.escape,
         folders=given.folders or declared.folders or ("no" if mapping.recognise else ""),
     )  # fmt: skip
 

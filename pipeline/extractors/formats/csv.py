@@ -30,6 +30,13 @@ def _recognize(sample: Sample) -> Recognized | None:
     if (dialect := _layout(sample)) is not None:
         return Recognized(dialect)
     table = delimited(sample)
+    names = tuple(map(str.lower, sample.rules.columns))
+    if table and sample.rules.only_columns and tuple(map(str.lower, table.raw_header)) != names:
+        raise UnreadableExport(
+            f"{path} does not have the {pluralize(len(names), 'column')} that --set columns names",
+            path=path,
+            hint="name every column of the file in its order, or leave --set columns out if the first row has names",
+        )
     return None if table is None else Recognized(table.dialect, table.raw_header, table.values)
 
 

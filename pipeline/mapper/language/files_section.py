@@ -18,7 +18,7 @@ class Files(Keys):
     )
     columns_from: str = entry(TEXT, "the name of a file in the same folder or archive that has the columns' names", "")
     like: Map[str, str] = entry(TableOf(Choice(tuple(KINDS))), "what the values of some columns are like", dict)
-    delimiter: str = entry(Character(), "what separates cells; left out: a comma, recognised under a header", "")
+    delimiter: str = entry(Character(), "what separates cells; recognised when left out", "")
     quotes: str = entry(Character(none="none"), 'the quotation mark, or none; " when left out', "")
     escape: str = entry(
         Character(), "what is before a delimiter, line end or itself in a value; then \\N is null, \\t a tab", ""
