@@ -35,6 +35,8 @@ RECEIVED_TOLERANCE = 60 * SECOND
 
 UNITS = {"s": SECOND, "ms": 1_000, "us": 1}
 """Microseconds in one of each unit; `ns` and `auto` are handled apart."""
+_PLACES = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+"""The power of ten that is a second of each unit."""
 UNIT_NAMES = {
     "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds",
     "auto": "seconds, milliseconds or microseconds",
@@ -49,7 +51,15 @@ _CACHED = 1 << 16
 
 
 class BadTime(ValueError):
-    """A time that cannot be read; becomes the reject `bad_timestamp`."""
+    """A time that cannot be read; becomes a reject of this code."""
+
+    code = "bad_timestamp"
+
+
+class RoundedTime(BadTime):
+    """A count since 1970 whose last digits a spreadsheet rounded off."""
+
+    code = "rounded_number"
 
 
 class Reading(NamedTuple):
@@ -146,6 +156,19 @@ _WHOLE = re.compile(r"-?\d{1,30}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?", re.ASCII)
 
 
+def lost_digits(text: str) -> int:
+    """How many digits before the decimal point a spreadsheet rounded off: 7 for `1.60946E+12`, 0 for other texts.
+
+    Spreadsheets and printf write a plus behind the E, and only some of the digits. Programs that write the shortest
+    exact form (Java: `1.609459200123E12`) write no plus.
+    """
+    match = _ROUNDED.fullmatch(text) if "+" in text else None
+    return max(int(match[2]) - len(match[1] or ""), 0) if match is not None else 0
+
+
+_ROUNDED = re.compile(r"-?\d(?:[.,](\d+))?[eE]\+(\d\d)", re.ASCII)
+
+
 def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
     """Read a count of `unit` (s, ms, us, ns, auto) since 1970, exactly: `1721228056.002` has 2 ms, not 1.99….
 
@@ -169,6 +192,8 @@ def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
             unit = "s"
         else:
             unit = "ms" if -MICROSECONDS_FROM <= value <= MICROSECONDS_FROM else "us"
+    if isinstance(number, str) and lost_digits(text) > _PLACES[unit]:
+        raise RoundedTime(f"{text[:60]!r} has lost its last digits: export it again, without a spreadsheet")
     if unit == "ns":
         top, bottom = 1, 1_000
     else:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from zoneinfo._common import load_data
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UsageError
@@ -22,6 +22,7 @@ from pipeline.timestamps import (
     SECOND,
     BadTime,
     Reading,
+    RoundedTime,
     ZoneClock,
     format_utc,
     moment_of,
@@ -134,6 +135,27 @@ def test_what_is_no_number_is_no_time(text: str) -> None:
 def test_six_decimals_are_never_rounded(seconds: Decimal) -> None:
     """Every decimal of seconds with six places comes out to the microsecond."""
     assert read_epoch(str(seconds)).us == int(seconds * SECOND)
+
+
+@given(
+    st.integers(100_000_000, 4_000_000_000), st.sampled_from(["s", "ms", "us", "ns"]), st.integers(0, 18), st.booleans()
+)
+@settings(max_examples=400)
+def test_a_count_that_lost_the_digit_of_its_seconds_is_no_time(
+    seconds: int, unit: str, places: int, small: bool
+) -> None:
+    """A spreadsheet writes a long number with a plus behind the E. Whether the second is still there is a matter of how
+    many digits it kept; a number of JSON, and the exact form of other programs, is what it says."""
+    count = seconds * 1_000 ** ("s", "ms", "us", "ns").index(unit)
+    text = f"{Decimal(count):.{places}E}"
+    text = text if int(text.partition("+")[2]) > 9 else text.replace("+", "+0")
+    text = text.lower() if small else text
+    if places >= len(str(seconds)) - 1:
+        assert read_epoch(text, unit).us == seconds * SECOND
+    else:
+        with pytest.raises(RoundedTime, match="lost its last digits"):
+            read_epoch(text, unit)
+    assert read_epoch(text.replace("+", ""), unit).us == read_epoch(float(text), unit).us
 
 
 # --- writing

@@ -18,6 +18,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from pipeline.timestamps import lost_digits
 from pipeline.uuids import SEPARATOR
 from pipeline.validator.placeholder_ids import is_person_less, is_placeholder, trimmed
 from pipeline.validator.rules import MAX_ID
@@ -46,7 +47,7 @@ def hashes(ids: Iterable[str], seed: int = 0) -> NDArray[np.uint64]:
 def flags_of(ids: Sequence[str], per_event: bool = False) -> list[int]:
     """The flags of each id, added up. `per_event`: by the rules of the per-event endpoint too."""
     return [
-        (PLACEHOLDER if is_placeholder(one) or (per_event and is_person_less(one)) else 0)
+        (PLACEHOLDER if is_placeholder(one) or lost_digits(one) or (per_event and is_person_less(one)) else 0)
         | (LONG if len(one) > MAX_ID or "\0" in one or (per_event and _changed_per_event(one)) else 0)
         | (EMAIL if "@" in one and _EMAIL.fullmatch(one.strip()) else 0)
         | (NUMBER if one.startswith(SEPARATOR) else 0)

@@ -19,6 +19,7 @@ from pipeline.errors import UsageError
 from pipeline.identity.accumulators import NEVER
 from pipeline.identity.database import ROWS_AT_ONCE, numbers, texts
 from pipeline.identity.observed_pairs import NAMED, NAMED_PART, PART_SHIFT, ObservedPairs
+from pipeline.timestamps import lost_digits
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
@@ -124,6 +125,8 @@ def _problem(anonymous: str, user: str) -> str:
     for one in (anonymous, user):
         if is_placeholder(one):
             return f"{one!r} is a placeholder, which the service never merges"
+        if lost_digits(one):
+            return f"{one!r} has lost its last digits in a spreadsheet"
         if len(one) > MAX_ID or "\0" in one:
             return f"an id of {len(one)} characters, or with a NUL, is changed by the service"
     return f"{user!r} is paired with itself" if anonymous == user else ""

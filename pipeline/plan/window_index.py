@@ -29,6 +29,7 @@ from pipeline.identity.groups import GroupState
 from pipeline.identity.numbering import hashes
 from pipeline.plan.sealed.directory import Directory, LinesWriter, read_lines
 from pipeline.plan.sealed.manifest import Plan
+from pipeline.timestamps import lost_digits
 from pipeline.validator.placeholder_ids import is_placeholder
 
 if TYPE_CHECKING:
@@ -165,8 +166,8 @@ def _aggregated_pairs(observed: ObservedPairs) -> Iterator[WindowPair]:
 
 
 def _has_placeholder(pair: WindowPair) -> bool:
-    """A placeholder never joins ids, and would lead from everyone to everyone."""
-    return is_placeholder(pair.anonymous) or is_placeholder(pair.user)
+    """A placeholder or a rounded number never joins ids, and would lead from everyone to everyone."""
+    return any(is_placeholder(one) or lost_digits(one) for one in (pair.anonymous, pair.user))
 
 
 def _write_sightings(path: Path, ids: EventIds) -> str:

@@ -21,7 +21,7 @@ REASONS = {
     "settled": "merged by an earlier plan",
     "first_user": "the id has several users (a shared device), and this one came first",
     "self_pair": "an id paired with itself",
-    "junk_id": "one of the ids is a placeholder such as null or anonymous",
+    "junk_id": "one of the ids is a placeholder such as null or anonymous, or a number that was rounded",
     "long_id": "one of the ids is longer than the service stores",
     "email_as_device": "an e-mail address in place of a device id",
     "user_as_device": "a user id in place of a device id",

@@ -20,7 +20,7 @@ import msgspec
 
 from pipeline.models import GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
-from pipeline.timestamps import format_utc
+from pipeline.timestamps import RoundedTime, format_utc, lost_digits
 from pipeline.validator.placeholder_ids import PERSON_LESS, is_person_less, trimmed  # noqa: F401 (the fast test names PERSON_LESS)
 
 MAX_NAME = 200
@@ -119,7 +119,7 @@ those of the level `warning` included."""
 _ID = (
     f"distinct_id and len(distinct_id) <= {MAX_ID} and distinct_id[0] > ' ' < distinct_id[-1]"
     f" and distinct_id.isprintable() and (distinct_id.isascii() or len(distinct_id) <= {MAX_ID // 4})"
-    " and distinct_id.lower() not in PERSON_LESS"
+    " and distinct_id.lower() not in PERSON_LESS and distinct_id[-3:-2] != '+'"
 )
 _TIME = f"time.__class__ is int and {OLD} <= time <= newest"
 
@@ -173,6 +173,18 @@ def long_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str
 def rewritten_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
     """The service replaces NUL by U+FFFD, which would make it another id."""
     return "the distinct_id contains NUL, which the service replaces" if "\0" in (draft.distinct_id or "") else None
+
+
+@rule("rounded_number", REJECT, "an id or a time whose last digits a spreadsheet rounded off", fast=_ID)
+def rounded_number(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
+    """Different ids and times become equal when they are rounded. The key of a group stands behind its `$type_`."""
+    if isinstance(draft.time, RejectReason) and draft.time.code == RoundedTime.code:
+        return draft.time.detail
+    distinct_id = draft.distinct_id or ""
+    text = distinct_id.rpartition("_")[2] if distinct_id.startswith("$") else distinct_id
+    if lost_digits(text):
+        return f"the id {text!r} has lost its last digits: export it again, without a spreadsheet"
+    return None
 
 
 @rule("missing_timestamp", REJECT, "no timestamp", fast=_TIME)

@@ -79,6 +79,14 @@ BORDERS: list[tuple[dict[str, Any], str]] = [
     ({"distinct_id": SMILE * 201}, "long_distinct_id"),
     ({"distinct_id": "a\0b"}, "bad_value"),
     ({"distinct_id": "a\x01b"}, ""),
+    ({"distinct_id": "9.91214E+15"}, "rounded_number"),
+    ({"distinct_id": "-9,91214e+15"}, "rounded_number"),
+    ({"distinct_id": "1E+15"}, "rounded_number"),
+    ({"distinct_id": "$team_1.2E+15"}, "rounded_number"),
+    ({"distinct_id": "1.25E+02"}, ""),
+    ({"distinct_id": "9.91214E15"}, ""),
+    ({"distinct_id": "ann+15"}, ""),
+    ({"time": RejectReason("rounded_number", "rounded")}, "rounded_number"),
     ({"time": None}, "missing_timestamp"),
     ({"time": RejectReason("bad_timestamp", "not a time")}, "bad_timestamp"),
     ({"time": 0}, ""),
@@ -113,7 +121,7 @@ def test_every_rule_has_a_code_of_its_own_or_says_bad_value() -> None:
     assert [code_of({"time": time}, allow_recent=True) for time in times] == codes
     assert [rule.code for rule in RULES] == [
         "missing_event", "long_event", "junk_distinct_id", "missing_distinct_id", "long_distinct_id",
-        "bad_value", "missing_timestamp", "bad_timestamp", "ancient_timestamp", "future_timestamp",
+        "bad_value", "rounded_number", "missing_timestamp", "bad_timestamp", "ancient_timestamp", "future_timestamp",
         "recent_timestamp", "old_timestamp", "padded_id", "person_less_id",
     ]  # fmt: skip
     codes = [

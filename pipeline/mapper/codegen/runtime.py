@@ -116,16 +116,18 @@ def read_time(value: Value, unit: str, space: bool) -> Reading | None:
         if isinstance(text, (int, float)):
             raise BadTime(f"not an ISO 8601 time: {text}")
         return read_iso(text.strip(), space)
+    if type(value) is Raw and isinstance(text, str) and not bytes(value).startswith(b'"'):
+        text = text.replace("+", "")  # a number of JSON, also one with an exponent, is what it says
     return read_epoch(text, unit)
 
 
 def epoch_of(value: Value, unit: str, warnings: Warnings) -> tuple[int | RejectReason | None, Warnings]:
-    """The time in µs of a count of `unit` that is no plain integer, with the warnings; RejectReason `bad_timestamp`
-    where it cannot be read."""
+    """The time in µs of a count of `unit` that is no plain integer, with the warnings; a RejectReason if it cannot be
+    read."""
     try:
         reading = read_time(value, unit, False)
     except BadTime as error:
-        return RejectReason("bad_timestamp", str(error)), warnings
+        return RejectReason(error.code, str(error)), warnings
     if reading is None:
         return None, warnings
     return reading.us, warnings + TRUNCATED if reading.truncated else warnings

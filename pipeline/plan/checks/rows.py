@@ -16,6 +16,8 @@ REMEDIES = {
     "cut_off": CUT_OFF,
     "junk_distinct_id": "their id looks like a placeholder; if it is a person's, list it in a mapping of your own,"
     " under `distinct_id`: `{first: [...], allow: ['0']}`",
+    "rounded_number": "a spreadsheet rounded their ids or times; export them again and leave that file out of it, since"
+    " the digits are lost",
     WITHOUT_OFFSET: "their times have no offset; name the zone of that clock with --timezone Area/City",
     "recent_timestamp": "they are under 48 hours old; leave them out with --until, or send them, billed as live events,"
     " with --allow-recent",
