@@ -230,10 +230,15 @@ class DriftCounts:
             counts.update(items)
             for item in items:
                 places[item] = min(place, places.get(item, place))
-        for (name, value), count in counts.items():
-            if name in RESERVED or (name == "$ip" and value == _ADDRESS):
+        of_name: dict[str, list[tuple[bytes, int, int]]] = {}
+        for item, count in counts.items():
+            of_name.setdefault(item[0], []).append((item[1], count, places[item]))
+        for name, values in of_name.items():
+            if name == "$ip":
+                values = [one for one in values if one[0] != _ADDRESS]
+            if name in RESERVED or not values:
                 continue
-            one = _values(value, count, places[name, value], day)
+            one = _values(values, day)
             known = properties.get(name)
             properties[name] = one if known is None else known.merged(one)
 
@@ -277,12 +282,19 @@ def kind_of(value: bytes) -> int:
     return LARGE if len(digits) > 16 or int(digits) > _SAFE else INTEGER
 
 
-def _values(value: bytes, count: int, place: int, day: int) -> Values:
-    kind = kind_of(value)
+def _values(values: list[tuple[bytes, int, int]], day: int) -> Values:
+    """What different values of a property are, each with its number and its first place."""
     counts, places = [0] * len(KINDS), [NO_PLACE] * len(KINDS)
-    counts[kind], places[kind] = count, place
-    hashed = xxhash.xxh32_intdigest(value)
+    hashes: set[int] = set()
     long = NO_LONG_TEXTS
-    if kind == TEXT and len(value) >= LONG_TEXT + 2 and (length := len(_text(value))) >= LONG_TEXT:
-        long = LongTexts(count, length, count, place, (hashed,))
-    return Values(tuple(counts), tuple(places), day, day, () if kind in (NULL, BLANK) else (hashed,), long)
+    for value, count, place in values:
+        kind = kind_of(value)
+        counts[kind] += count
+        places[kind] = min(places[kind], place)
+        if kind in (NULL, BLANK):
+            continue
+        hashed = xxhash.xxh32_intdigest(value)
+        hashes.add(hashed)
+        if kind == TEXT and len(value) >= LONG_TEXT + 2 and (length := len(_text(value))) >= LONG_TEXT:
+            long = long.merged(LongTexts(count, length, count, place, (hashed,)))
+    return Values(tuple(counts), tuple(places), day, day, smallest((tuple(hashes),), MOST_DISTINCT), long)
