@@ -107,7 +107,8 @@ class Source:
 
     `sizes` are the bytes of each part: of an archive's member, its own. `copies` are the files that have the same bytes
     as a part, each with its size and the part's path; `plan.precheck` restores those of another table. `lookups` are
-    files whose rows are entries of lookup tables.
+    files whose rows are entries of lookup tables. `unread` are the files that are left out although they are named like
+    files that are read.
     """
 
     parts: tuple[Part, ...]
@@ -115,6 +116,7 @@ class Source:
     sizes: tuple[int, ...] = ()
     copies: tuple[tuple[Part, int, str], ...] = ()
     lookups: tuple[Part, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 class Notice(NamedTuple):

@@ -47,14 +47,16 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
     _refuse_together([source.parts[number] for number in counting], rules)
     notes += [Notice(LEFT_OUT, path, reason) for path, reason in reasons.items()]
     # Names that did not change are often delivered again with every export.
+    unread = tuple(path for path in source.unread if not rules.only or matches(path, rules.only))
     before = [note for note in source.notes if note.code != SAME_FILE or not matches(note.where, rules.lookups)]
     if len(counting) == len(source.parts) and not lookups:
-        return replace(source, notes=(*before, *notes))
+        return replace(source, notes=(*before, *notes), unread=unread)
     return Source(
         tuple(replace(source.parts[number], index=index) for index, number in enumerate(counting)),
         (*before, *notes),
         tuple(source.sizes[number] for number in counting),
         lookups=tuple(sorted(lookups.values(), key=lambda part: choice.order.get(part.path, -1))),
+        unread=unread,
     )
 
 

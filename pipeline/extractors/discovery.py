@@ -24,9 +24,19 @@ from pipeline.extractors.folder_values import folder_values
 from pipeline.extractors.formats import excel, format_of
 from pipeline.extractors.header import NO_HEADER
 from pipeline.extractors.manifests import LEFT_OUT
-from pipeline.extractors.named_files import HIDDEN, MARKER, File, files_of, is_hidden, natural, printable, shown
+from pipeline.extractors.named_files import (
+    HIDDEN,
+    MARKER,
+    File,
+    files_of,
+    is_hidden,
+    natural,
+    printable,
+    shown,
+    without_numbers,
+)
 from pipeline.extractors.patterns import matches
-from pipeline.extractors.sniffing import Content, NoRows, sniff
+from pipeline.extractors.sniffing import TEXT, Content, NoRows, sniff
 from pipeline.extractors.stream import digest_of
 from pipeline.models import Dialect, Notice, Part, Source, Step
 from pipeline.text import are
@@ -52,6 +62,7 @@ class _Search(msgspec.Struct):
     copies: list[tuple[Part, int, str]] = msgspec.field(default_factory=list)
     counts: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     dialects: dict[Dialect, Dialect] = msgspec.field(default_factory=dict)
+    without_rows: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
     def wants(self, path: str) -> bool:
         """Whether the rules include a path; a Notice reports a file that they exclude."""
@@ -121,13 +132,15 @@ def open_source(
         if not number % 1_000:
             step("files recognised", number, len(wanted))
     del wanted
+    unread = _settle_texts(search)
     search.note_others(root)
     if not search.parts and not any(note.code == "empty_file" for note in search.notes):
         reasons = "; ".join(f"{note.where}: {note.detail}" for note in search.notes[:5])
         raise UsageError(f"nothing to read was found in {', '.join(paths)} ({reasons})", hint="name the export itself")
     distinct = _without_copies(search, step)
     parts = tuple(replace(part, index=index) for index, (part, _) in enumerate(distinct))
-    return Source(parts, tuple(search.notes), tuple(size for _, size in distinct), tuple(search.copies))
+    sizes = tuple(size for _, size in distinct)
+    return Source(parts, tuple(search.notes), sizes, tuple(search.copies), unread=unread)
 
 
 def _heads(files: Sequence[File]) -> Iterable[bytes | OSError | None]:
@@ -211,6 +224,7 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
     search.parts += [part for part, _ in sized]
     search.sizes += [size for _, size in sized]
     search.notes += inside.notes
+    search.without_rows += inside.without_rows
 
 
 def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, named: bool) -> None:
@@ -220,19 +234,64 @@ def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, n
             search.note("empty_file", part.path, content.why or "not a single byte")
         elif named:
             raise UnreadableExport(f"{part.path} is {content.why}", path=part.path, hint="name the export itself")
+        elif content.text:  # another file may show how to read it
+            search.parts.append(replace(part, codecs=(*part.codecs, *content.codecs)))
+            search.sizes.append(size)
         else:
-            search.note("ignored_file", part.path, content.why)
+            search.without_rows.append((part.path, content.why))
         return
     recognized = content.recognized
-    dialect = recognized.dialect
-    if search.rules.folders != "no" and (folders := folder_values(part)):
-        dialect = replace(dialect, folders=folders)
+    dialect = _in_folders(recognized.dialect, part, search)
     dialect = search.dialects.setdefault(dialect, dialect)  # most files of an export are alike
     part = replace(part, codecs=(*part.codecs, *content.codecs), format=content.format, dialect=dialect)
     for code, detail in format_of(part).notices(part, recognized):
         search.note(code, part.path, detail)
     search.parts.append(part)
     search.sizes.append(size)
+
+
+def _in_folders(dialect: Dialect, part: Part, search: _Search) -> Dialect:
+    """The dialect with the columns that the folders of a part name."""
+    folders = folder_values(part) if search.rules.folders != "no" else ()
+    return replace(dialect, folders=folders or msgspec.UNSET) if folders or dialect.folders else dialect
+
+
+def _settle_texts(search: _Search) -> tuple[str, ...]:
+    """Reads each text that shows no format as the files are read whose names differ in numbers alone, so that its rows
+    count, if only as rejects. The files that remain without rows are left out, each with a Notice; returned are those
+    that are named like files that are read."""
+    if not search.without_rows and all(part.format for part in search.parts):
+        return ()
+    examples: dict[str, Part] = {}
+    kinds: set[tuple[str, str]] = set()
+    for part in search.parts:
+        if part.format:
+            kinds.add(_kind(part.path))
+            if part.format in ("csv", "jsonl") and not part.dialect.encoding.startswith(("utf-16", "utf-32")):
+                examples.setdefault(without_numbers(part.path), part)
+    kept: list[tuple[Part, int]] = []
+    for part, size in zip(search.parts, search.sizes, strict=True):
+        if part.format:
+            kept.append((part, size))
+        elif example := examples.get(without_numbers(part.path)):
+            # Its first row may be a header or not: a header is known as such among rows.
+            dialect = replace(example.dialect, bom=False, headless=bool(example.dialect.header))
+            kept.append((replace(part, format=example.format, dialect=_in_folders(dialect, part, search)), size))
+            search.note("dialect", part.path, f"it shows no format; read as {example.path} is, by its name")
+        else:
+            search.without_rows.append((part.path, TEXT))
+    search.parts, search.sizes = [part for part, _ in kept], [size for _, size in kept]
+    named = {without_numbers(part.path) for part in search.parts}
+    for path, why in search.without_rows:
+        search.note("ignored_file", path, why)
+    return tuple(path for path, _ in search.without_rows if without_numbers(path) in named or _kind(path) in kinds)
+
+
+def _kind(path: str) -> tuple[str, str]:
+    """The folder of a file or its archive, numbers apart, and the ending of its name; its name where it has none."""
+    cut = max(path.rfind("/"), path.rfind("!")) + 1
+    ending = os.path.splitext(path[cut:])[1].lower()
+    return without_numbers(path[:cut]), ending if ending.strip(".-_0123456789") else path[cut:]
 
 
 def refuse_unnamed(source: Source) -> None:

@@ -96,6 +96,14 @@ _NUMBER = re.compile(r"0*([0-9]*)(?<=[0-9])")
 _LOWEST = re.compile(r"[\0-\x03]")
 
 
+def without_numbers(path: str) -> str:
+    """A path in which all numbers, all hashes, and all values of folders `key=value` are alike."""
+    return _NUMBERS.sub("0", path)
+
+
+_NUMBERS = re.compile(r"(?<==)[^/!]+(?=[/!])|(?<![0-9A-Za-z])[0-9A-Fa-f]{8,}(?:-[0-9A-Fa-f]+)*(?![0-9A-Za-z])|[0-9]+")
+
+
 def _expand(path: str, spool: Path | None, note: Note, step: Step) -> tuple[str, list[File]]:
     """(the folder that shown paths are relative to, the files) of one argument."""
     if path == "-":

@@ -50,10 +50,15 @@ class Content(NamedTuple):
 
 
 class NoRows(NamedTuple):
-    """Nothing to read: `why` describes it. `empty` when there is not a single byte."""
+    """Nothing to read: `why` describes it. `empty` when there is not a single byte.
+
+    `text` says that it is UTF-8 in these `codecs`, which may be rows of a form that the text alone does not show.
+    """
 
     why: str
     empty: bool = False
+    text: bool = False
+    codecs: tuple[str, ...] = ()
 
 
 class _Foreign(NamedTuple):
@@ -129,6 +134,7 @@ def sniff(
     return _content(head, whole, path, tuple(codecs), rules, beside)
 
 
+TEXT = "a text, neither JSON lines nor a table of at least two columns"
 _CLAIMS_ROWS = re.compile(r"\.(jsonl?|ndjson|parquet|gz|zst|bz2|xz|br|zip|tar|tgz)$", re.IGNORECASE)
 """Names of files with rows. The content decides what a file is; but a file of such a name is never ignored as a
 read-me, because damage to its first bytes makes it look like one."""
@@ -185,14 +191,13 @@ def _content(
         )
     recognized = text_format(Sample(path, text, whole, encoding, bool(mark), rules, beside))
     if recognized is None:
-        why = "a text, neither JSON lines nor a table of at least two columns"
         if _CLAIMS_ROWS.search(path):
             raise UnreadableExport(
-                f"{path} is named like an export, but is {why}",
+                f"{path} is named like an export, but is {TEXT}",
                 path=path,
                 hint=f"{FETCH_AGAIN}, or move it out of the folder",
             )
-        return NoRows(why)
+        return NoRows(TEXT, text=encoding == "utf-8" and not mark, codecs=codecs)
     return Content(codecs, *recognized)
 
 

@@ -112,6 +112,11 @@ class PlanOptions(Checked):
         "0", "--max-rejects", metavar="N|P%", shown=True, help="Maximum rejected rows.",
         job="gates.max_rejects", job_help="rows that may be rejected, such as 100 or 0.1%",
     )  # fmt: skip
+    allow_ignored: int = option(
+        0, "--allow-ignored", least=0, metavar="N", shown=True,
+        help="Maximum files without rows that are left out although they are named like files that are read.",
+        job="gates.allow_ignored", job_help="files that may be left out although they are named like files with rows",
+    )  # fmt: skip
     max_unmapped: str | None = option(
         None, "--max-unmapped", metavar="N|P%",
         help="Maximum fields and event names that are kept and that the mapping does not name.  [default: any number]",

@@ -320,6 +320,7 @@ class _PlanBuilder:
                     self.duplicates.activity, self.source_examples, self.config, list(source.names)
                 ),
                 paths=[part.path for part in self.config.parts],
+                unread=request.source.unread,
                 thresholds=request.thresholds,
                 in_series=request.series is not None,
                 max_merges=request.series.max_merges if request.series is not None else None,

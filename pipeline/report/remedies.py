@@ -146,6 +146,7 @@ _COMMANDS: dict[str, Callable[[Finding, Plan, str], str]] = {
     "zero_events": _survey,
     "empty_days": _survey,
     "empty_days_of_a_name": _survey,
+    "ignored_files": _survey,
     "missing_files": _survey,
     "overlapping_files": _survey,
 }

@@ -42,6 +42,8 @@ POLICIES = {
 ADVICE = {
     "max_rejects": "list them with `backcast rejects DIR`; fix the export or the mapping, and plan again;"
     " --max-rejects is for rows that may be left out for good",
+    "ignored_files": "look into these files; fetch them again if they are damaged, move them out of the folder if they"
+    " are no part of the export, or allow so many with --allow-ignored N",
     "max_unmapped": "name them in the mapping: `backcast mapping check FILE --against EXPORT` writes the lines; or"
     " allow so many with --max-unmapped",
     "rejects": "list them with `backcast rejects DIR` before anything is sent",

@@ -96,7 +96,8 @@ class PlanFacts:
     `coverage` is None where no mapping file decides, and `unmapped_limit` where any number is allowed.
     `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one. `codes` are
     their codes, with the file and row of the first of each, in words; `rejected_bytes` of `bytes_read` are theirs.
-    `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them.
+    `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them;
+    `unread` are files that are left out although they are named like these.
     `drift` has the properties by month, and `row_at` the file and row of a place in it, in words. `activity` is what
     the events of each person show. `copies` has the rows that are duplicates, by the path of their file. `thresholds`
     has the options from which on a check reports something. `replay` is what a replay met of the earlier plan.
@@ -129,6 +130,7 @@ class PlanFacts:
     hours: HourHistory = field(default_factory=HourHistory)
     activity: ActivityFacts = field(default_factory=ActivityFacts)
     paths: Sequence[str] = ()
+    unread: Sequence[str] = ()
     thresholds: PlanOptions = field(default_factory=PlanOptions)
     replay: ReplayFacts | None = None
 

@@ -1,4 +1,4 @@
-"""Files of the export that are missing, overlap or are there twice, by the dates in their names."""
+"""Files of the export that are left out, missing, overlap or are there twice, by their names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, days_named, finding_of
 from pipeline.plan.file_dates import copied_files, missing_days, overlapping
 from pipeline.plan.statistics.history import Series
-from pipeline.text import pluralize, printable
+from pipeline.text import are, pluralize, printable
 
 
 def lacking_files(facts: PlanFacts) -> list[tuple[int, int, str]]:
@@ -19,6 +19,24 @@ def lacking_files(facts: PlanFacts) -> list[tuple[int, int, str]]:
 def days_of_source(facts: PlanFacts) -> Series:
     """The events to send by day: of the source's clock where a zone was named, else of UTC."""
     return facts.hours.days(facts.history.total) if facts.options.zones else facts.history.total
+
+
+@check("ignored_files", "stop")
+def ignored_files(facts: PlanFacts) -> Finding | None:
+    """More files are left out that are named like files that are read than --allow-ignored allows."""
+    return _ignored(facts) if len(facts.unread) > facts.thresholds.allow_ignored else None
+
+
+@check("ignored_files", "warning")
+def allowed_ignored_files(facts: PlanFacts) -> Finding | None:
+    """Such files are left out, and no more than may be."""
+    return _ignored(facts) if 0 < len(facts.unread) <= facts.thresholds.allow_ignored else None
+
+
+def _ignored(facts: PlanFacts) -> Finding:
+    count = len(facts.unread)
+    sentence = f"{pluralize(count, 'file')} {are(count)} left out, named like files that are read"
+    return finding_of(sentence, [printable(path, 80) for path in facts.unread[:20]], count)
 
 
 @check("missing_files", "warning")
