@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,7 +19,7 @@ from pipeline.extractors import archives
 from pipeline.extractors.beside import beside
 from pipeline.extractors.containers import BUFFER_BYTES, broken
 from pipeline.extractors.file_rules import COLUMNS, HEADER, NO_RULES, FileRules
-from pipeline.extractors.folder_values import folder_values
+from pipeline.extractors.folder_values import Values, folder_values
 from pipeline.extractors.formats import excel, format_of
 from pipeline.extractors.header import NO_HEADER
 from pipeline.extractors.manifests import LEFT_OUT
@@ -312,10 +311,10 @@ def refuse_unnamed(source: Source) -> None:
 
 def _without_copies(search: _Search, step: Step) -> list[tuple[Part, int]]:
     """The parts and their sizes, without those whose stored bytes, and the values of whose folders, equal an earlier
-    part's: only equal sizes are compared."""
+    part's, whether these are columns or not: only equal sizes are compared."""
     parts_of_size = Counter(search.sizes)
     distinct: list[tuple[Part, int]] = []
-    paths: dict[tuple[str, Any], str] = {}
+    paths: dict[tuple[str, Values], str] = {}
     total = sum(
         part_size for part, part_size in zip(search.parts, search.sizes, strict=True)
         if parts_of_size[part_size] > 1 and not part.digest
@@ -331,7 +330,7 @@ def _without_copies(search: _Search, step: Step) -> list[tuple[Part, int]]:
     for part, size in zip(search.parts, search.sizes, strict=True):
         if parts_of_size[size] > 1:
             part = part if part.digest else replace(part, digest=digest_of(part, read))
-            content = part.digest, part.dialect.folders
+            content = part.digest, folder_values(part)
             if content in paths:
                 search.copies.append((part, size, paths[content]))
                 search.note(SAME_FILE, part.path, f"the same bytes as {paths[content]}; read once")

@@ -105,8 +105,7 @@ def test_each_format_has_the_columns_of_its_folders(tmp_path: Path, form: str) -
     by_name = lambda found: sorted(found, key=lambda row: (row["event_name"], row.get("dt", "~"), row["user"]))  # noqa: E731
     for named in ([str(folder)], [f"{folder}/*/*"], [str(folder / day / f"part-0.{form}") for day in DAYS]):
         assert by_name(read(named)) == EXPECTED
-    if form != "avro":  # of which no two files have the same bytes
-        assert read([str(folder)], FileRules(folders="no")) == ROWS
+    assert read([str(folder)], FileRules(folders="no")) == ROWS * len(DAYS)
     if form != "xlsx":  # a workbook in an archive has to be unpacked first
         with zipfile.ZipFile(tmp_path / "table.zip", "w") as archive:
             for day in DAYS:
