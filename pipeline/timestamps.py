@@ -72,6 +72,7 @@ class Reading(NamedTuple):
 
 # --- ISO 8601 ---------------------------------------------------------------------------------------------
 
+_DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MINUTE_TEXT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)", re.ASCII)
 _ENDING_TEXT = re.compile(r"(?::([0-5]\d)(?:\.(\d+))?)?(Z|([+-])(\d\d)(?::([0-5]\d))?)?", re.ASCII)
 _SPACED_ENDING_TEXT = re.compile(r"(?::([0-5]\d)(?:\.(\d+))?)?( ?(?:Z|UTC)| ?([+-])(\d\d)(?::?([0-5]\d))?)?", re.ASCII)
@@ -137,6 +138,11 @@ def _frequent_ending(ending: str) -> tuple[int, bool] | None:
 
 def _read_minute(text: str) -> int:
     match = _MINUTE_TEXT.match(text)
+    if match is None and _DATE_TEXT.fullmatch(text):
+        raise BadTime(
+            f"{text!r} is a date without a time of day; the format %Y-%m-%d reads it as midnight"
+            " (generic: --set timestamp_format=%Y-%m-%d)"
+        )
     if match is None:
         raise BadTime(f"not an ISO 8601 time: {text[:60]!r}")
     try:

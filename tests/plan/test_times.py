@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,20 @@ def test_what_a_spreadsheet_rounded_is_neither_a_person_nor_a_time(tmp_path: Pat
     assert [(one["anonymous_id"], one["decision"], one["reason"]) for one in found] == [
         ("8.8123E+15", "refused", "junk_id")
     ] * 2
+
+
+def test_a_date_is_no_time_until_its_format_is_named(tmp_path: Path) -> None:
+    """The reject names the setting. With it a date is midnight on the clock of --timezone, which it then needs."""
+    (tmp_path / "a.csv").write_text("name,who,at\nSeen,u-1,2021-03-27\n")
+    settings = {"event": "name", "distinct_id": "who", "timestamp": "at"}
+    options = PlanOptions(mapping="generic", as_of=AS_OF, workers=0, settings=settings)
+    plan = plan_export(tmp_path / "a.csv", tmp_path / "plan", options)
+    assert plan.rejects == {"bad_timestamp": 1}
+    assert "--set timestamp_format=%Y-%m-%d" in (tmp_path / "plan" / "rejects.jsonl").read_text()
+    for zone, rejected, first in (((), 1, None), (("Europe/Berlin",), 0, "2021-03-26T23:00:00Z")):
+        more: dict[str, Any] = {"settings": settings | {"timestamp_format": "%Y-%m-%d"}, "timezone": zone}
+        read = plan_export(tmp_path / "a.csv", tmp_path / f"plan-{rejected}", replace(options, **more))
+        assert (read.rows.rejected, read.first) == (rejected, first)
 
 
 def test_a_doubtful_hour_is_told_as_the_clock_showed_it() -> None:
