@@ -126,11 +126,8 @@ STATES = {
 }
 """The texts of the states (`report.state.State`) that differ from their names."""
 
-COLLAPSE = (
-    "equal to another in uuid, name, person and UTC day: requests whose answer was lost were sent again, and the"
-    " service collapses the duplicates"
-)
-"""What the equal copies of a verification are."""
+COLLAPSE = "equal to another in uuid, name, person and UTC day; the service collapses the duplicates"
+"""What the equal copies of a verification are. It names no cause: another plan can have sent them, too."""
 
 PHASES = {
     "identities": "merges of two ids into one person; they cannot be undone",

@@ -16,10 +16,11 @@ from pipeline.config import Secret
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import BrokenLedger, Busy, Refused, Unfinished, UsageError
-from pipeline.ledger import Ledger, read_totals
+from pipeline.ledger import Ledger, read_doubts, read_totals
 from pipeline.management import ManagementClient
 from pipeline.options import UndoListOptions
 from pipeline.plan.sealed.freshness import open_plan
+from pipeline.report.wording import COLLAPSE
 from pipeline.verify.comparison import COUNTS
 from pipeline.verify.landed import landed_cells, landed_pages, windows
 from tests.support.deliveries import Asked, Reply, identities, in_ledger, passed_on, planned, run, serving, uuid
@@ -66,6 +67,20 @@ def test_copies_that_collapse_are_no_difference(tmp_path: Path) -> None:
     found = Sent(directory, room, server.url).verify()
     assert found.proved
     assert (found.events["found"], found.events["copies"]) == (60, 30)
+
+
+def test_copies_of_another_plan_are_not_called_requests_that_were_sent_again(tmp_path: Path) -> None:
+    """Two plans of the same events were sent without a lost answer: the copies are counted, and no cause is made up."""
+    room, directories = empty(), []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        directories.append(planned(tmp_path / name, 60, batch=10))
+        assert run(directories[-1], room.url, key=room.key()).balanced
+    found = Sent(directories[-1], room, room.url).verify()
+    assert (found.proved, found.events["found"], found.events["copies"]) == (True, 60, 60)
+    assert read_doubts(directories[-1] / "ledger.sqlite") == (0, 0)
+    assert "equal to another" in COLLAPSE
+    assert not any(cause in COLLAPSE for cause in ("lost", "again"))
 
 
 @pytest.mark.parametrize(("status", "taken", "there"), [(400, False, 9), (0, True, 10), (0, False, 0)])
