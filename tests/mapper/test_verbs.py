@@ -46,6 +46,21 @@ DOMAINS = (
     "=$direct|(direct)=$direct|google="
 )
 
+WITHOUT_SCHEME = (
+    ("www.x.example/b?c=1", "www.x.example", "/b"),
+    ("x.example:8080/b#c", "x.example:8080", "/b"),
+    ("x.example", "x.example", None),
+    ("localhost:3000/b", "localhost:3000", "/b"),
+    ("10.0.0.1/b", "10.0.0.1", "/b"),
+    ("//x.example/b", "x.example", "/b"),
+    ("xn--bcher-kva.example?b=1", "xn--bcher-kva.example", None),
+    ("index.html?b=1", None, "index.html"),
+    ("/b.c/d", None, "/b.c/d"),
+    ("b/c", None, "b/c"),
+    ("mailto:a@x.example", None, "a@x.example"),
+)
+"""URLs, each with its host and its path."""
+
 
 def pairs(text: str) -> list[tuple[str, str | None]]:
     """What a text is and what is said of it, None where that is nothing."""
@@ -160,6 +175,8 @@ def pairs(text: str) -> list[tuple[str, str | None]]:
         ("{url: host, of: a}", '"a":"https://x.example:8080/b?c=1"', '"x.example:8080"'),
         ("{url: query, of: a}", '"a":"https://x.example/b?c=1"', '"c=1"'),
         ("{url: host, of: a}", '"a":"https://[x"', None),
+        *(("{url: host, of: a}", f'"a":"{url}"', host and f'"{host}"') for url, host, _ in WITHOUT_SCHEME),
+        *(("{url: path, of: a}", f'"a":"{url}"', path and f'"{path}"') for url, _, path in WITHOUT_SCHEME),
         ("{url: query:b, of: a}", '"a":"https://x.example/?b=caf%C3%A9+1&b=2#b=3"', '"café 1"'),
         ("{url: query:b, of: a}", '"a":"?c=1&b=%E9"', '"%E9"'),
         ("{url: query:b c, of: a}", '"a":"b+c=1"', '"1"'),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -46,6 +46,10 @@ _PREFIXES = frozenset(("contexts_", "unstruct_"))
 _PREFIX = len("contexts_")
 
 
+class _Unreadable(BadValue):
+    """Entities in another shape than Snowplow's: the cell stays a property as it is."""
+
+
 class _Described(msgspec.Struct, gc=False):
     """Self-describing JSON: data, and the name of their schema."""
 
@@ -82,7 +86,7 @@ def snowplow_event(_build: Builder, call: Call) -> Decode:
 
 @decoding
 def enriched_event(row: Record, *named: str) -> list[Record]:
-    """The row in the one shape. Raises BadValue for entities and payloads that are no objects."""
+    """The row in the one shape. Raises BadValue for payloads and members that are not objects."""
     if "EVENT_ID" in row:
         row = {name.lower(): value for name, value in row.items()}
     entities: dict[str, list[Any]] = {}
@@ -90,7 +94,12 @@ def enriched_event(row: Record, *named: str) -> list[Record]:
         value = row.pop(column, None)
         if not values.is_absent(value):
             read = _derived if column == "derived_contexts" and type(value) is str else _described
-            for name, data in read(column, value):
+            try:
+                described = read(column, value)
+            except _Unreadable:
+                row[column] = value
+                continue
+            for name, data in described:
                 entities.setdefault(name, []).append(data)
     value = row.pop(PAYLOAD, None)
     payload: Any = None
@@ -99,6 +108,7 @@ def enriched_event(row: Record, *named: str) -> list[Record]:
         row.setdefault("event_vendor", vendor)
         row.setdefault("event_name", schema)
     further = []
+    payloads: dict[str, Record] = {}
     for name, value in row.items():
         as_typed = _TYPES.get(name)
         if as_typed is not None:
@@ -109,17 +119,28 @@ def enriched_event(row: Record, *named: str) -> list[Record]:
         column, is_payload = _column(name)
         if not column:
             continue
-        for member in values.items(row.pop(name)) or ():
-            members = _object(name, member)
-            if members is None:
-                continue
-            if not is_payload:
-                entities.setdefault(column, []).append(members)
-            elif payload and members:
-                raise BadValue(f"column {name!r}: the row has another payload, too")
-            else:
-                # A struct whose members are all null stands in the columns of other events.
-                payload = payload or members
+        cell = row.pop(name)
+        try:
+            found = [members for one in _members(cell) if (members := _object(name, one)) is not None]
+        except _Unreadable:
+            if is_payload:
+                raise
+            row[name] = cell
+            continue
+        if is_payload and found:
+            payloads[name] = found[0]
+        elif found:
+            entities.setdefault(column, []).extend(found)
+    if payloads:
+        # A struct whose members are all null stands in the columns of other events.
+        filled = [name for name, members in payloads.items() if members]
+        event = f"_{_snake(values.text(row.get('event_name')) or '')}"
+        if not payload:
+            own_one = [name for name in filled if _column(name)[0].rpartition("_")[0].endswith(event)] or filled
+            payload = payloads[(own_one or [*payloads])[0]]
+        for name in filled:
+            if payloads[name] is not payload:
+                row[name] = Raw(encode(payloads[name]))
     if payload is not None:
         row[PAYLOAD] = payload
     own = _own_names(named)
@@ -138,6 +159,15 @@ def _own_names(named: tuple[str, ...]) -> dict[str, str]:
     return {f"contexts_{column}": name for name, column in zip(named[::2], named[1::2], strict=True)}
 
 
+def _members(cell: Value) -> Iterator[Value]:
+    """The members of a list and of the lists in it; a value that is not a list is its own member."""
+    for member in values.items(cell) or ():
+        if type(member) is Raw and bytes(member)[:1] == b"[":
+            yield from values.items(member) or ()
+        else:
+            yield member
+
+
 def _described(column: str, value: Value) -> list[tuple[str, Record]]:
     """The entities of a cell, each with its column."""
     text = _json(column, value)
@@ -146,7 +176,7 @@ def _described(column: str, value: Value) -> list[tuple[str, Record]]:
     try:
         found = _decode_entities(text).data
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise BadValue(f"column {column!r}: {error}") from None
+        raise _Unreadable(f"column {column!r}: {error}") from None
     return [(_names_of(one.schema)[2], _object(column, one.data) or {}) for one in found]
 
 
@@ -186,7 +216,7 @@ def _object(column: str, value: Value) -> Record | None:
     try:
         members = values.opened(value)
     except BadValue as error:
-        raise BadValue(f"column {column!r}: {error}") from None
+        raise _Unreadable(f"column {column!r}: {error}") from None
     if members is None:
         return None
     found: Record = {}
@@ -211,7 +241,7 @@ def _names_of(schema: str) -> tuple[str, str, str]:
     """Vendor, name and column of a schema such as iglu:com.acme/user/jsonschema/1-0-0."""
     match = _SCHEMA.fullmatch(schema)
     if match is None:
-        raise BadValue(f"{schema[:100]!r} is no name of a schema, such as iglu:com.acme/user/jsonschema/1-0-0")
+        raise _Unreadable(f"{schema[:100]!r} is not the name of a schema, such as iglu:com.acme/user/jsonschema/1-0-0")
     vendor, name, major = match.groups()
     return vendor, name, f"contexts_{_snake(vendor)}_{_snake(name)}_{major}"
 

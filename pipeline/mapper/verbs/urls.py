@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache, partial
 from urllib.parse import unquote_plus, urlsplit
 
@@ -38,11 +39,26 @@ def url(build: Builder, call: Call) -> Value:
     return Apply("query_parameter", (of, Constant(part.removeprefix(PARAMETER))))
 
 
+_HOST = re.compile(
+    r"(?:(?:[\w-]+\.)+(?P<end>[^\W\d_]{2,}|xn--[\w-]+)|(?:\d{1,3}\.){3}\d{1,3}|localhost)(?::\d+)?(?=(/)|[?#]|$)"
+)
+"""The host that a URL without a scheme begins with."""
+_FILES = frozenset(
+    ("asp", "aspx", "cfm", "cgi", "htm", "html", "js", "jsp", "json", "pdf", "php", "txt", "xhtml", "xml")
+)
+"""The ends of names of files, which begin a relative URL."""
+
+
+def _starts_with_host(url: str) -> bool:
+    found = _HOST.match(url)
+    return found is not None and (found[2] is not None or (found["end"] or "").lower() not in _FILES)
+
+
 @function(needs=1)
 def url_part(url: str, part: str) -> str | None:
-    """The host, path, query or scheme of a URL; None when it has none or is not a URL."""
+    """The host, path, query or scheme of a URL, with or without its scheme; None when it has none or is not a URL."""
     try:
-        split = urlsplit(url)
+        split = urlsplit(f"//{url}" if _starts_with_host(url) else url)
     except ValueError:
         return None
     parts = {"host": split.netloc, "path": split.path, "query": split.query, "scheme": split.scheme}
