@@ -28,10 +28,10 @@ from pipeline.extractors.named_files import (
     MARKER,
     File,
     files_of,
-    is_hidden,
     natural,
     printable,
     shown,
+    why_ignored,
     without_numbers,
 )
 from pipeline.extractors.patterns import matches
@@ -196,8 +196,9 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
             )
         shown = f"{template.path}!{printable(member.name)}"
         steps = member.name.split("/")
-        if any(is_hidden(name, member.size) for name in steps if name not in ("", ".", "..")):
-            inside.note("ignored_file", shown, HIDDEN if steps[-1].startswith(".") else MARKER)
+        reasons = [why_ignored(name, member.size) for name in reversed(steps) if name not in ("", ".", "..")]
+        if why := next(filter(None, reasons), ""):
+            inside.note("ignored_file", shown, why)
             continue
         if not inside.wants(shown):
             continue

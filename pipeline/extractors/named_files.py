@@ -77,9 +77,11 @@ HIDDEN = "its name begins with a dot"
 MARKER = "a marker that writers leave beside an export"
 
 
-def is_hidden(name: str, size: int) -> bool:
-    """Whether a name is one of those that writers give to what is no part of an export."""
-    return name.startswith(".") or _is_marker_name(name, size)
+def why_ignored(name: str, size: int) -> str:
+    """Why a name says that there are no rows: what writers call what is no part of an export; "" where it does not."""
+    if _MARKERS.fullmatch(name) or (_POSSIBLE_MARKERS.fullmatch(name) and size <= _MARKER_BYTES):
+        return MARKER
+    return HIDDEN if name.startswith(".") else ""
 
 
 def natural(path: str) -> str:
@@ -301,14 +303,8 @@ def _is_ignored(file: str, size: int, note: Note) -> bool:
     name = os.path.basename(file)
     if name in (MANIFEST, NEW):
         note("ignored_file", printable(file), describe_fetched(os.path.dirname(file)))
-    elif name.startswith("."):
-        note("ignored_file", printable(file), HIDDEN)
-    elif _is_marker_name(name, size):
-        note("ignored_file", printable(file), MARKER)
+    elif why := why_ignored(name, size):
+        note("ignored_file", printable(file), why)
     else:
         return False
     return True
-
-
-def _is_marker_name(name: str, size: int) -> bool:
-    return bool(_MARKERS.fullmatch(name) or (_POSSIBLE_MARKERS.fullmatch(name) and size <= _MARKER_BYTES))
