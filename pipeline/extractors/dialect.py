@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pipeline.extractors.csv_records import is_blank, records
-from pipeline.extractors.escaped_text import has_nulls, is_quoted
+from pipeline.extractors.escaped_text import has_nulls, is_quoted, is_unsure, may_escape
 from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.extractors.format import Sample
 from pipeline.extractors.header import column_names, values_in
@@ -37,12 +37,14 @@ _COMPARED_ROWS = 100
 class Table(NamedTuple):
     """A delimited text: its dialect, and the header as it is written; () where there is none.
 
-    `values` says what shows that the first row is no header, where people did not say so.
+    `values` says what shows that the first row is no header, where people did not say so; `unsure` whether backslashes
+    may be escapes.
     """
 
     dialect: Dialect
     raw_header: tuple[str, ...]
     values: str = ""
+    unsure: bool = False
 
 
 class _Reading(NamedTuple):
@@ -78,14 +80,15 @@ def delimited(found: Sample) -> Table | None:
     best = max(readings, key=lambda reading: (reading.fit, len(reading.header)))
     values = values_in(best.header, best.rows) if not header else ""
     dialect = replace(best.dialect, encoding=declared.encoding, bom=found.bom)
+    unsure = not (rules.escape or dialect.escape) and is_unsure(sample, dialect.delimiter)
     if header == "no" or values:
-        return Table(replace(dialect, header=column_names(len(best.header)), headless=True), (), values)
-    return Table(replace(dialect, header=unique(best.header)), tuple(best.header))
+        return Table(replace(dialect, header=column_names(len(best.header)), headless=True), (), values, unsure)
+    return Table(replace(dialect, header=unique(best.header)), tuple(best.header), "", unsure)
 
 
 def possible_dialects(sample: bytes, rules: FileRules, declared: Dialect) -> Iterator[Dialect]:
     """How a text may be written: what the rules declare, and every delimiter and escape that they leave open."""
-    escapes = (rules.escape,) if rules.escape or b'\\"' not in sample else ("", "\\")
+    escapes = ("", "\\") if may_escape(sample) and not rules.escape else (declared.escape,)
     if not rules.escape and has_nulls(sample):
         escapes = ("\\",)
         if not rules.quotes and not is_quoted(sample):
@@ -101,7 +104,7 @@ def declared_dialect(rules: FileRules, encoding: str, bom: bool) -> Dialect:
     quote = {"": '"', "none": ""}.get(rules.quotes, rules.quotes)
     if encoding == "utf-8" and not bom:
         encoding = rules.encoding or encoding
-    return Dialect(rules.delimiter or ",", quote, rules.escape, encoding)
+    return Dialect(rules.delimiter or ",", quote, rules.escape.removeprefix("none"), encoding)
 
 
 def unique(header: list[str]) -> tuple[str, ...]:

@@ -18,10 +18,10 @@ from pipeline.errors import UnreadableExport, UsageError
 from pipeline.extractors import archives
 from pipeline.extractors.beside import beside
 from pipeline.extractors.containers import BUFFER_BYTES, broken
-from pipeline.extractors.file_rules import COLUMNS, HEADER, NO_RULES, FileRules
+from pipeline.extractors.file_rules import COLUMNS, ESCAPE, HEADER, NO_RULES, FileRules
 from pipeline.extractors.folder_values import Values, folder_values
 from pipeline.extractors.formats import excel, format_of
-from pipeline.extractors.header import NO_HEADER
+from pipeline.extractors.header import NO_HEADER, UNSURE_ESCAPES
 from pipeline.extractors.manifests import LEFT_OUT
 from pipeline.extractors.named_files import (
     HIDDEN,
@@ -295,8 +295,15 @@ def _kind(path: str) -> tuple[str, str]:
 
 
 def refuse_unnamed(source: Source) -> None:
-    """Raises UnreadableExport where a file seems to have no header and the operator has not declared it: columns that
-    a mapping names would be missing, or a row would be lost because it was taken for names."""
+    """Raises UnreadableExport if the operator has to declare how a file is written: it seems to have no header, so that
+    columns would be missing or a row lost; or its backslashes may be escapes."""
+    if unsure := next((note for note in source.notes if note.code == UNSURE_ESCAPES), None):
+        raise UnreadableExport(
+            f"the backslashes in {unsure.where} may be escapes of a database or text, and no cell shows which",
+            path=unsure.where,
+            hint=f"--set {ESCAPE}='\\' decodes them (\\t is a tab, \\\\ a backslash);"
+            f" --set {ESCAPE}=none keeps them as they are",
+        )
     unnamed = [note for note in source.notes if note.code == NO_HEADER]
     if unnamed:
         first = unnamed[0]

@@ -64,6 +64,25 @@ _NULL_CELL = re.compile(_CELL % rb"\\N", re.MULTILINE)
 _QUOTED_CELL = re.compile(_CELL % rb'"[^\n"]*"', re.MULTILINE)
 
 
+_ESCAPED_BREAK = re.compile(rb'\\[",\t;|\x01\n]')
+_BACKSLASH = re.compile(rb"\\(.?)", re.DOTALL)
+
+
+def may_escape(sample: bytes) -> bool:
+    """Whether a backslash is before a delimiter, a quote or a line end, so that cells may have it as an escape."""
+    return _ESCAPED_BREAK.search(sample) is not None
+
+
+def is_unsure(sample: bytes, delimiter: str) -> bool:
+    r"""Whether backslashes may be escapes or texts: a text as databases write it, without `\N`, in which nothing but
+    the characters of escapes follows a backslash. Cells with JSON, which has escapes of its own, do not count."""
+    if delimiter not in "\t|\x01" or b"\\" not in sample or _QUOTED_CELL.search(sample):
+        return False
+    cells = re.split(rb"[\n%b]" % re.escape(delimiter.encode()), sample)
+    followed = [after for cell in cells if cell[:1] not in (b"{", b"[") for after in _BACKSLASH.findall(cell)]
+    return bool(followed) and all(after in b"bfnrtv0\\" for after in followed if after)
+
+
 def has_nulls(sample: bytes) -> bool:
     r"""Whether a cell is `\N`, which only writers of such text have."""
     return _NULL_CELL.search(sample) is not None

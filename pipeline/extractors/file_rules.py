@@ -64,8 +64,10 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
     if folders not in ("", "yes", "no"):
         raise UsageError(f"--set {FOLDERS}={folders} is unknown", hint=f"use --set {FOLDERS}=no or --set {FOLDERS}=yes")
     escape = settings.get(ESCAPE, "")
-    if len(escape.encode()) > 1:
-        raise UsageError(f"--set {ESCAPE}={escape} is not one character", hint=f"use --set {ESCAPE}='\\'")
+    if len(escape.encode()) > 1 and escape != "none":
+        raise UsageError(
+            f"--set {ESCAPE}={escape} is not one character", hint=f"use --set {ESCAPE}='\\' or {ESCAPE}=none"
+        )
     columns = tuple(map(str.strip, settings[COLUMNS].split(","))) if COLUMNS in settings else ()
     if columns and (len(columns) < 2 or "" in columns or len(set(columns)) < len(columns)):
         raise UsageError(

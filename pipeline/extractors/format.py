@@ -34,11 +34,13 @@ class Sample(NamedTuple):
 
 
 class Recognized(NamedTuple):
-    """A stream of a format. `raw_header` are column names as written; `values` is why the first row is not a header."""
+    """A stream of a format. `raw_header` are column names as written; `values` is why the first row is not a header;
+    `unsure` says that its backslashes may be escapes or not."""
 
     dialect: Dialect
     raw_header: tuple[str, ...] = ()
     values: str = ""
+    unsure: bool = False
 
 
 class RowOptions(NamedTuple):

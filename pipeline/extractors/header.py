@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 NO_HEADER = "no_header"
 """The code of the notice that the first row is read as a row."""
+UNSURE_ESCAPES = "unsure_escapes"
+"""The code of the notice that backslashes may be escapes (`pipeline.extractors.escaped_text`)."""
 _VALUES = (
     ("a time", re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}(?: .*)?", re.ASCII)),
     ("a UUID", re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)),

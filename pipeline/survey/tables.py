@@ -14,6 +14,7 @@ from pipeline import values
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import rows as read_rows
+from pipeline.extractors.header import UNSURE_ESCAPES
 from pipeline.extractors.rows import Rows
 from pipeline.models import BrokenRow, Part, Source
 from pipeline.values import Record, Value, text
@@ -45,7 +46,7 @@ class Table:
     """Some rows of one table. `others` are the names of the export's other tables, with the number of their files.
 
     `rows` is the list that has the rows, where each file is a page on one line, and `beside` what else a page has,
-    apart from its place among the pages.
+    apart from its place among the pages. With `unsure` the backslashes of a file may be escapes or text.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Table:
     others: tuple[tuple[str, int], ...] = ()
     rows: str = ""
     beside: tuple[str, ...] = ()
+    unsure: bool = False
 
     @property
     def form(self) -> str:
@@ -101,7 +103,9 @@ def largest_table(source: Source) -> Table | None:
     share = max(HEAD_ROWS, MOST_ROWS // len(parts))
     kept = [record for part in parts for record in _readable(part, share)][:MOST_ROWS]
     others = tuple((table_name([part.path for part in group]), len(group)) for _, group in groups[1:])
-    return Table(table_name([part.path for part in parts]), tuple(parts), tuple(kept), others)
+    paths = [part.path for part in parts]
+    unsure = any(note.code == UNSURE_ESCAPES and note.where in paths for note in source.notes)
+    return Table(table_name(paths), tuple(parts), tuple(kept), others, unsure=unsure)
 
 
 def list_of_rows(table: Table) -> tuple[str, tuple[str, ...]]:

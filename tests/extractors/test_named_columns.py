@@ -83,3 +83,44 @@ def test_an_escape_is_declared_where_no_cell_is_null(tmp_path: Path) -> None:
     (part,) = extractors.open_source([str(tmp_path)], rules=rules_set({"escape": "\\"})).parts
     ((row,),) = all_rows(part)
     assert row == {"user": "u-1", "note": "a\tb"}
+
+
+UNSURE = "user\tevent\tat\tnote\nu-1\tSignup\t2023-01-02T03:04:05Z\ta\\tb\nu-2\tLogin\t2023-01-02T03:04:05Z\tC:\\\\d\n"
+
+
+def test_a_plan_stops_where_backslashes_may_be_escapes(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text(UNSURE)
+    words = ("plan", tmp_path / "t.tsv", "-m", "generic", *SET[2:], "-o", tmp_path / "plan", "--json")
+    printed = call(*words)
+    assert printed.code == 3
+    assert "may be escapes" in printed.two_lines[0]
+    assert "--set escape='\\'" in printed.two_lines[1]
+    for escape in ("\\", "none"):
+        assert call(*words, "--set", f"escape={escape}").json["rows"]["mapped"] == 2
+
+
+def test_a_draft_leaves_the_escape_open(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text(UNSURE)
+    printed = call("mapping", "new", tmp_path / "t.tsv", "-o", tmp_path / "draft.yaml")
+    assert printed.code == 0, printed.err
+    draft = (tmp_path / "draft.yaml").read_text()
+    assert "files: {escape: none}" in draft
+    assert "\n  escape: " in draft
+
+
+@pytest.mark.parametrize("note", ["C:\\new\\path", '{"a":"x\\ny"}', "plain", "a\\d"])
+def test_backslashes_of_text_stop_nothing(tmp_path: Path, note: str) -> None:
+    (tmp_path / "t.tsv").write_text(f"user\tnote\nu-1\t{note}\n")
+    source = extractors.open_source([str(tmp_path)])
+    extractors.refuse_unnamed(source)
+    assert [row["note"] for rows in all_rows(source.parts[0]) for row in rows] == [note]
+
+
+@pytest.mark.parametrize("delimiter", [",", "|", "\t"])
+def test_escaped_delimiters_and_line_ends_show_the_escape(tmp_path: Path, delimiter: str) -> None:
+    """UNLOAD with ESCAPE, and INTO OUTFILE, without a null."""
+    names, row = delimiter.join(["user", "note", "more"]), delimiter.join(["u-1", f"a\\{delimiter}b", "c\\\nd"])
+    (tmp_path / "t.txt").write_text(f"{names}\n{row}\n{row}\n")
+    (part,) = extractors.open_source([str(tmp_path)]).parts
+    read = [row for rows in all_rows(part) for row in rows]
+    assert read == [{"user": "u-1", "note": f"a{delimiter}b", "more": "c\nd"}] * 2

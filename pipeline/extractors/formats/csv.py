@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.dialect import delimited, name_notices
 from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
-from pipeline.extractors.header import NO_HEADER
+from pipeline.extractors.header import NO_HEADER, UNSURE_ESCAPES
 from pipeline.extractors.rows import Rows
 from pipeline.models import Block, Dialect, Part
 from pipeline.text import pluralize
@@ -37,7 +37,7 @@ def _recognize(sample: Sample) -> Recognized | None:
             path=path,
             hint="name every column of the file in its order, or leave --set columns out if the first row has names",
         )
-    return None if table is None else Recognized(table.dialect, table.raw_header, table.values)
+    return None if table is None else Recognized(*table)
 
 
 def _layout(sample: Sample) -> Dialect | None:
@@ -113,6 +113,8 @@ def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     if recognized.values:
         columns = f"the columns are called column_1 to {dialect.header[-1]}"
         yield NO_HEADER, f"{recognized.values}, so that row is read as a row, and {columns}"
+    if recognized.unsure:
+        yield UNSURE_ESCAPES, "read with its backslashes as text, which may be escapes of a database"
     if not dialect.encoding.startswith("utf") and not part.dialect.headless:
         yield "encoding", f"not UTF-8: read as {dialect.encoding}; check a name with an accent"
     yield from name_notices(recognized.raw_header)

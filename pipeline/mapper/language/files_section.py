@@ -21,7 +21,9 @@ class Files(Keys):
     delimiter: str = entry(Character(), "what separates cells; recognised when left out", "")
     quotes: str = entry(Character(none="none"), 'the quotation mark, or none; " when left out', "")
     escape: str = entry(
-        Character(), "what is before a delimiter, line end or itself in a value; then \\N is null, \\t a tab", ""
+        Character(none="none"),
+        "what is before a delimiter, line end or itself in a value; then \\N is null, \\t a tab; or none",
+        "",
     )
     encoding: str = entry(
         TEXT, "the encoding of files without a byte order mark; left out: utf-8, recognised under a header", ""

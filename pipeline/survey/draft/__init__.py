@@ -89,8 +89,8 @@ def _head(known: Decisions, unsent: str) -> str:
             *(f"  {name}: {quoted(printable(sentence, 600))}" for name, sentence in undecided.items()),
             "",
         ]
-    if table.headless:
-        lines += ["files: {header: no}", ""]
+    if text := ["header: no"] * table.headless + ["escape: none"] * table.unsure:
+        lines += [f"files: {{{', '.join(text)}}}", ""]
     if table.rows:
         lines += [f"files: {{rows: {scalar(table.rows)}}}      # each item of this list is a row", ""]
     if known.nulls:
@@ -122,6 +122,9 @@ def _choose_files(known: Decisions) -> None:
     if table.headless:
         question = "the first row has values and no names, so the columns are called column_1, column_2 and so on."
         known.choose(Choice("header", question, (Option("no", "the first row is a row like the others"),)))
+    if table.unsure:
+        question = "backslashes may be escapes of a database or text: if \\t in a cell is a tab, write {escape: '\\'}."
+        known.choose(Choice("escape", question, (Option("none", "backslashes are text"),)))
 
 
 def _columns(known: Decisions) -> str:
