@@ -1,7 +1,7 @@
 """The part of the hot loop that is written in C, for installations with a compiler.
 
 It returns to Python every row that is not plain (`Lines` defines which). Without it, or where BACKCAST_NATIVE is 0,
-Python code produces the same events at half the speed; tests/native/test_native.py compares the two.
+Python code produces the same events for two to three times the CPU; tests/native/test_native.py compares the two.
 
     Lines(data, opens, observe)     iterates over JSON lines: Members of a plain one, the bytes of any other
     Members                         like the dict[str, Raw] of a row; also `text` and `number` of a member
