@@ -101,7 +101,7 @@ def test_an_error_has_its_place_and_the_nearest_name(
         (r'{escape: "\r"}', (7, 17), r"'escape' cannot be '\r'", "ends no line and is not NUL"),
         ("{delimiter: ''}", (7, 20), "'delimiter' takes one character, and here is none", "delete 'delimiter'"),
         ("{quotes: ''}", (7, 17), "'quotes' takes one character, and here is none", "or `none`"),
-        ("{escape: }", (7, 17), "'escape' takes one character, and here is none", "delete 'escape'"),
+        ("{escape: }", (7, 17), "'escape' takes one character, and here is none", "or `none`"),
         ("{delimiter: '||'}", (7, 20), "'delimiter' takes one character, not '||'", "delete 'delimiter'"),
         ("{delimiter: none}", (7, 20), "'delimiter' takes one character, not 'none'", "write one character"),
         ("{quotes: None}", (7, 17), "'quotes' takes one character, not 'None'", "write one character, or `none`"),
@@ -141,7 +141,7 @@ def test_the_editor_schema_knows_the_characters_of_delimited_files(key: str) -> 
     for number in range(1, 128):
         assert schema.is_valid({key: chr(number)}) == (chr(number) not in "\r\n")
     assert not any(schema.is_valid({key: text}) for text in NOT_CHARACTERS)
-    assert schema.is_valid({key: "none"}) == (key == "quotes")
+    assert schema.is_valid({key: "none"}) == (key != "delimiter")
     assert schema.is_valid({key: 0})
     assert parse(f"{HEAD}files: {{{key}: 0}}\n", "shop.yaml").files == Files(**{key: "0"})
     # A quotation mark that no file has can be the delimiter or the escape.
