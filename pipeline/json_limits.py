@@ -35,6 +35,11 @@ _TO_END = re.compile(rb"[0-9]*")
 _SHORTEST_BEYOND = len("1e999")
 
 
+def shown(number: float) -> str:
+    """The name of a number that JSON does not have."""
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
 def has_many_digits(text: bytes) -> bool:
     """Whether MANY_DIGITS digits stand in a row."""
     return _DIGITS in text.translate(_KINDS).decode("ascii")

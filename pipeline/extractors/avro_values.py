@@ -7,7 +7,7 @@ null, boolean, string, enum                  as it is
 int, long                                    int, every digit
 float                                        the shortest decimal of the 32-bit number: 3.14, not 3.140000104904175
 double                                       as it is
-NaN and ±Infinity in either                  None with the warning `nan_value`; rejects the row (`bad_value`)
+NaN and ±Infinity in either                  None with the warning `nan_value`
 decimal of bytes or fixed                    a JSON number of its exact digits, all of the scale (`1.10`)
 timestamp-(millis | micros | nanos)          `2024-03-10T02:30:00.000Z`, 3, 6 or 9 digits of fraction
 local-timestamp-(millis | micros | nanos)    the same without `Z`
@@ -34,6 +34,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from fastavro.read import LOGICAL_READERS
 from msgspec import Raw
+
+from pipeline.json_limits import shown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -225,9 +227,7 @@ def _double(value: float, *_: Any) -> Any:
 
 
 def _not_finite(value: float) -> Unreadable:
-    if math.isnan(value):
-        return Unreadable("nan_value", "is NaN; read as absent")
-    return Unreadable("bad_value", f"{value} is not a JSON number")
+    return Unreadable("nan_value", f"is {shown(value)}; read as absent")
 
 
 def _text(value: bytes, *_: Any) -> Any:

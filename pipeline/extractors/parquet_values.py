@@ -6,8 +6,8 @@ column                             value
 null in any column                 None
 bool, string                       as it is
 int8 … int64, uint8 … uint64       int, every digit
-double                             as it is; NaN is None with the warning `nan_value`; ±Infinity rejects the row
-                                   (`bad_value`): JSON has no such number
+double                             as it is; NaN and ±Infinity are None with the warning `nan_value`: JSON has no such
+                                   number
 float, half float                  the shortest decimal that is this number of 32 or 16 bits: 3.14, not
                                    3.140000104904175; NaN and ±Infinity as above
 decimal                            a JSON number of its exact digits, all of the column's scale (`1.10`)
@@ -23,8 +23,8 @@ fixed-size binary                  of 16 bytes: a UUID's text; of another size: 
 dictionary, extension              the value that it encodes
 list, struct, map                  JSON text of the same by this table: struct members in order, null too;
                                    a map is an object with keys as text; the last of equal keys, or of members with
-                                   one name, wins, with the warning `duplicate_key`; NaN inside is null, with its
-                                   warning
+                                   one name, wins, with the warning `duplicate_key`; NaN and ±Infinity inside are
+                                   null, with their warning
 =================================  =========================================================================
 
 Years outside 1 to 9999 reject the row (`bad_value`). Columns are converted one at a time, which is four times
@@ -34,7 +34,6 @@ imports pandas, 25 MB and half a second in each process.
 
 from __future__ import annotations
 
-import math
 import uuid
 from decimal import Decimal
 from itertools import pairwise
@@ -46,6 +45,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw
 
+from pipeline.json_limits import shown
 from pipeline.models import BrokenRow
 
 _encode = msgspec.json.Encoder().encode
@@ -153,10 +153,8 @@ class ColumnReader:
         if pa.types.is_float16(column.type):
             values = [value if value is None else float(str(np.float16(value))) for value in values]
         for position in _true_at(pc.invert(pc.is_finite(numbers))):
-            if math.isnan(values[position]):
-                self.warnings.append((int(rows[position]), "nan_value", f"{self._name} is NaN; read as absent"))
-            else:
-                self._break(rows[position], "bad_value", f"{values[position]} is not a JSON number")
+            said = shown(values[position])
+            self.warnings.append((int(rows[position]), "nan_value", f"{self._name} is {said}; read as absent"))
             values[position] = None
         return values
 

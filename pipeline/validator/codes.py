@@ -32,7 +32,7 @@ _OTHERS = (
     Code("duplicate_key", WARNING, "a key is in a row twice; the last value wins"),
     Code("cell_error", WARNING, "a cell with an error of Excel, such as #N/A, is missing"),
     Code("rounded_integer", WARNING, "an integer of 16 or more digits: Excel keeps 15, so the others may be lost"),
-    Code("nan_value", WARNING, "NaN, sent as null"),
+    Code("nan_value", WARNING, "NaN or an infinity, sent as null"),
     # mapping
     Code("unmapped_event", REJECT, "an event name that the mapping does not list"),
     Code("empty_row", SKIP, "the mapping produces no event from the row"),
