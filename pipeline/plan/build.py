@@ -171,8 +171,9 @@ class _PlanBuilder:
     def planned_tasks(self) -> Iterator[tuple[PlannedBlock, Task]]:
         """All blocks, with the decisions on their copies."""
         limited = self.config.options.limit is not None
-        for planned, task in zip(planned_blocks(self.directory), self.source.tasks(), strict=False):
-            yield planned, task._replace(limit=planned.sealed.rows if limited else None, duplicates=planned.copies)
+        with closing(self.source.tasks()) as tasks:
+            for task, planned in zip(tasks, planned_blocks(self.directory), strict=False):
+                yield planned, task._replace(limit=planned.sealed.rows if limited else None, duplicates=planned.copies)
 
     def write_duplicates(self) -> None:
         """Decide on duplicates, and write their tables."""

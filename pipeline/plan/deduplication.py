@@ -160,12 +160,15 @@ class Deduplication:
 
         def tasks() -> Iterator[Task]:
             number, records = next(blocks, (-1, _NONE))
-            for task in self._source.tasks():
-                if task.number == number:
-                    open_.append(records)
-                    places = [DuplicateDecision(row, place, 0, "") for row, place in records[_PLACE].tolist()]
-                    yield task._replace(limit=places[-1].row + 1, duplicates=places)
-                    number, records = next(blocks, (-1, _NONE))
+            with closing(self._source.tasks()) as of_source:
+                for task in of_source:
+                    if task.number == number:
+                        open_.append(records)
+                        places = [DuplicateDecision(row, place, 0, "") for row, place in records[_PLACE].tolist()]
+                        yield task._replace(limit=places[-1].row + 1, duplicates=places)
+                        number, records = next(blocks, (-1, _NONE))
+                    if number < 0:
+                        return
 
         for _, digests in self._request.engine.walk(canonical_digests, tasks()):
             records = open_.popleft()

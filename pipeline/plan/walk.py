@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 import msgspec
 import numpy as np
@@ -159,7 +159,7 @@ class Walk:
             for path, row in [self.first_rejects[code]]
         ]
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Generator[Task]:
         """Every block of the source, numbered from 0."""
         number = 0
         for part in in_turn(self._request.config.parts):
