@@ -81,7 +81,7 @@ def check_send(plan: Plan, directory: Directory, to: str, key: Secret, options: 
     phases = choose_phases(options.phases)
     keys.checked_project_key(key, cloud=bool(region_of(to)))
     check_applicable(plan, to)
-    if not options.dry_run and is_locked(directory.ledger):  # told before the target is asked anything
+    if not options.dry_run and is_locked(directory.ledger):  # before the target is asked anything
         unlock(lock_file(directory.ledger, "this plan"))
     read_totals(directory.ledger)  # a ledger that was lost is noticed before anybody is asked anything
     check_phases(plan, directory, phases)

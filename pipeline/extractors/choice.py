@@ -23,7 +23,7 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
     Raises UsageError for an unknown kind of manifest; UnfitExport where files are together that have the same events,
     and where a file that a manifest lists is not there; UnreadableExport where a manifest cannot be read.
     """
-    if rules.folders == "no":  # as a mapping may say that the rows themselves have told
+    if rules.folders == "no":  # the mapping, or the operator, says that they are not columns
         source = replace(
             source, parts=tuple(replace(p, dialect=replace(p.dialect, folders=UNSET)) for p in source.parts)
         )

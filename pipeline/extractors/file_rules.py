@@ -86,7 +86,7 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
 
 
 def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:
-    """Raise UsageError for a setting about a kind of file of which there is none."""
+    """Raise UsageError for a setting about a kind of file that the export does not have."""
     formats = {part.format for part in parts}
     for name, what, read in (
         (SHEET, "workbook", {"excel"}),

@@ -143,7 +143,7 @@ def code_of(mapping: Mapping, path: Path) -> OwnCode:
 def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
     """How files are read: as a mapping declares, and settings over it; without a mapping as any shipped one may.
 
-    A mapping that recognises a tool's rows knows their columns: folders `key=value` are none unless it says so.
+    A mapping that recognises a tool's rows knows their columns: folders `key=value` are not, unless it says so.
 
     Raises UsageError for a setting of a wrong value.
     """

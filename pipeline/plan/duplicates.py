@@ -108,7 +108,7 @@ class Decided(NamedTuple):
     `decisions` are DECISION records of those that are left out or get an ordinal; `sent` are the key records of those
     that are sent, with their `ordinals`.
     `other_copies` counts those with a key that are left out for a row that differs in content or a time: it may state
-    other things beside its event, too.
+    other things about people, too.
     `tied` are the key records that are not decided on: only what they say can tell which of them stands.
     `dropped` counts what was left out: (index of the event name, days since 1970, skip code). `changed` of them were
     settled with another content. `identical` are sent although an earlier row is identical; the first of these
@@ -146,7 +146,7 @@ def decide(
     """Decide on sorted key records, of which each uuid has all of its own. Events that `settled` finds are left out.
 
     `names` are hashes of the event names, in a series. Without `canonical` the content of a record is a hash of how it
-    is written, and records of one time that only this tells apart are `tied`.
+    is written, and records of one time that differ only in this are `tied`.
     """
     kinds = np.full(len(run), ORDINAL, np.uint32)
     ordinals = np.zeros(len(run), np.uint32)
@@ -168,7 +168,7 @@ def decide(
 
 
 def _tied(copies: NDArray[np.void], group: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The records with a key of groups (`_judge`) in which only the content tells which of several stands."""
+    """The records with a key of groups (`_judge`) in which only the content decides which of several stands."""
     some = np.flatnonzero((copies["name"] & KEYLESS) == 0)
     some = some[np.lexsort((copies["time"][some], copies["received"][some], group[some]))]
     last = some[np.searchsorted(group[some], group[some], side="right") - 1]

@@ -54,7 +54,7 @@ def _layout(sample: Sample) -> Dialect | None:
 
 
 def _is_binary(text: bytes) -> bool:
-    """Whether more than a tenth is control characters that no text has; of what is no UTF-8, a fiftieth.
+    """Whether more than a tenth is control characters that no text has; a fiftieth, if it is not UTF-8.
 
     NUL and the delimiter of Hive (1) do not count. In compressed or encrypted bytes about a tenth of them are; a text
     in an older encoding has none.

@@ -1,4 +1,4 @@
-"""JSON by columns, as `DataFrame.to_json` of pandas writes it unless it is told otherwise: an object of columns, each
+"""JSON by columns, as `DataFrame.to_json` of pandas writes it by default: an object of columns, each
 an object of the index of a row → its value (pandas 2, `orient="columns"`)."""
 
 from __future__ import annotations

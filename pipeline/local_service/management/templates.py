@@ -75,5 +75,5 @@ TEMPLATES = {
 
 
 def template_of(id: str) -> Json:
-    """The template of an id. The contract lists none, so any id is one, with that name; "" is no template."""
+    """The template of an id. The contract lists none, so any id is one, with that name; {} for ""."""
     return TEMPLATES.get(id) or (_template(id, id, "", "", []) if id else {})

@@ -118,7 +118,7 @@ class SetKey(Operation, frozen=True):
 
 class SetDistinctId(Operation, frozen=True):
     """Set the distinct_id to the first candidate that is no placeholder; passing one over is a warning. `placeholders`
-    are further ones, and `allowed` is none."""
+    are further ones, and those `allowed` are not."""
 
     candidates: tuple[Value, ...]
     placeholders: tuple[str, ...]
