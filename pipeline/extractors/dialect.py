@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 from pipeline.extractors.csv_records import is_blank, records
@@ -87,16 +88,18 @@ def delimited(found: Sample) -> Table | None:
 
 
 def possible_dialects(sample: bytes, rules: FileRules, declared: Dialect) -> Iterator[Dialect]:
-    """How a text may be written: what the rules declare, and every delimiter and escape that they leave open."""
+    """How a text may be written: what the rules declare, and every delimiter and escape that they leave open; in text
+    of databases the quotation mark too, the likelier first."""
     escapes = ("", "\\") if may_escape(sample) and not rules.escape else (declared.escape,)
+    quotes: tuple[str, ...] = (declared.quote,)
     if not rules.escape and has_nulls(sample):
         escapes = ("\\",)
-        if not rules.quotes and not is_quoted(sample):
-            declared = replace(declared, quote="")
-    for escape in escapes:
-        for delimiter in rules.delimiter or (*DELIMITERS, *["\x01"] * (b"\x01" in sample)):
-            if delimiter != declared.quote:
-                yield replace(declared, delimiter=delimiter, escape=escape)
+        if not rules.quotes:
+            quotes = (declared.quote, "") if is_quoted(sample) else ("", declared.quote)
+    delimiters = rules.delimiter or (*DELIMITERS, *["\x01"] * (b"\x01" in sample))
+    for quote, escape, delimiter in product(quotes, escapes, delimiters):
+        if delimiter != quote:
+            yield replace(declared, quote=quote, delimiter=delimiter, escape=escape)
 
 
 def declared_dialect(rules: FileRules, encoding: str, bom: bool) -> Dialect:

@@ -94,6 +94,12 @@ def test_a_null_shows_what_the_text_is(tmp_path: Path, kind: str) -> None:
     ]
 
 
+def test_a_quoted_cell_next_to_a_null_is_one_cell(tmp_path: Path) -> None:
+    r"""A quotation mark is what fits the rows better: most cells of this table have none."""
+    (tmp_path / "a.csv").write_text('id;name\n1;\\N\n2;"a;b"\n3;c\n4;d\n', encoding="utf-8")
+    assert [row["name"] for row in read(tmp_path / "a.csv") if isinstance(row, dict)] == [None, "a;b", "c", "d"]
+
+
 def test_a_null_is_no_person(tmp_path: Path) -> None:
     r"""Nor is the word for it in a table that has no escapes: those rows are counted."""
     columns = {"event": "event", "distinct_id": "user", "timestamp": "at"}

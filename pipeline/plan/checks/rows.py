@@ -68,7 +68,8 @@ def _rejects(facts: PlanFacts) -> Finding | None:
     remedies = {remedy: rows for remedy, rows in facts.remedies.items() if remedy != CUT_OFF}
     remedy, rows = max(remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
     if rows * 3 >= rejected:
-        detail = f"{detail}. {rows:,} of them can be sent: {remedy}"
+        sendable = "" if remedy == REMEDIES["rounded_number"] else " can be sent"
+        detail = f"{detail}. {rows:,} of them{sendable}: {remedy}"
     return stated(detail, rejected, facts.codes)
 
 
