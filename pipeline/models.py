@@ -39,7 +39,8 @@ class Dialect:
     Where it is `headless`, the first row is a row, and the columns are called `column_1`, `column_2` and so on; UNSET,
     where there is a header, is not written into a plan. `rows` are the names of lists in JSON pages: first the list
     whose items are rows, then others that are not read. `sheet` is the sheet of a workbook that is read, and `folders`
-    are the columns that its folders name (`pipeline.extractors.folder_values`).
+    are the columns that its folders name (`pipeline.extractors.folder_values`). `integers` are columns whose `42.0` is
+    42 (`pipeline.extractors.integer_columns`).
     """
 
     delimiter: str = ","
@@ -52,6 +53,7 @@ class Dialect:
     rows: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     sheet: str | msgspec.UnsetType = msgspec.UNSET
     folders: tuple[tuple[str, str | None], ...] | msgspec.UnsetType = msgspec.UNSET
+    integers: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

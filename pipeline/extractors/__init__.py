@@ -69,6 +69,11 @@ def rows(
 
         bare = replace(part, dialect=replace(part.dialect, folders=UNSET))
         return FolderRows(rows(bare, block, observe=observe, opens=opens, blanks=blanks), part.dialect.folders)
+    if part.dialect.integers:
+        from pipeline.extractors.integer_columns import IntegerRows
+
+        bare = replace(part, dialect=replace(part.dialect, integers=UNSET))
+        return IntegerRows(rows(bare, block, observe=observe, opens=opens, blanks=blanks), part.dialect.integers)
     form = format_of(part)
     read = partial(form.rows, part, block, content_of(part, block))
     layout: Layout | None = Layout()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 from msgspec import UNSET
 
@@ -24,9 +25,9 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
     and where a file that a manifest lists is not there; UnreadableExport where a manifest cannot be read.
     """
     if rules.folders == "no":  # the mapping, or the operator, says that they are not columns
-        source = replace(
-            source, parts=tuple(replace(p, dialect=replace(p.dialect, folders=UNSET)) for p in source.parts)
-        )
+        source = _with_dialect(source, folders=UNSET)
+    if rules.integers:
+        source = _with_dialect(source, integers=rules.integers)
     choice = _manifest(rules.manifest)(Listing(source, rules.lookups)) if rules.manifest else Choice()
     reasons = dict(choice.left_out)
     notes = [Notice("manifest", where, detail) for where, detail in choice.notes]
@@ -58,6 +59,10 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
         lookups=tuple(sorted(lookups.values(), key=lambda part: choice.order.get(part.path, -1))),
         unread=unread,
     )
+
+
+def _with_dialect(source: Source, **changes: Any) -> Source:
+    return replace(source, parts=tuple(replace(p, dialect=replace(p.dialect, **changes)) for p in source.parts))
 
 
 def _manifest(name: str) -> Callable[[Listing], Choice]:

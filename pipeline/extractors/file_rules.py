@@ -9,11 +9,11 @@ from pipeline.errors import UsageError
 from pipeline.models import Part
 
 HEADER, ROWS, SHEET, FOLDERS = "header", "rows", "sheet", "folders"
-COLUMNS, ESCAPE = "columns", "escape"
+COLUMNS, ESCAPE, INTEGERS = "columns", "escape", "integers"
 """The settings of --set that declare how files are read: of delimited files whether they have a header, else their
 columns, and the escape; the list of rows in pages of JSON, the sheet of workbooks, whether folders `key=value` are
-columns."""
-SETTINGS = (HEADER, ROWS, SHEET, FOLDERS, COLUMNS, ESCAPE)
+columns, and the columns whose `42.0` is 42."""
+SETTINGS = (HEADER, ROWS, SHEET, FOLDERS, COLUMNS, ESCAPE, INTEGERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,17 +24,19 @@ class FileRules:
     pages whose items are rows, `sheet` the sheet of Excel workbooks; unless `folders` is no, those of the form
     `key=value` are columns. `columns` are those of delimited text without a header, `columns_from` is the name of a
     file beside it that has them; `only_columns` says that a table with others is refused. `like` describes values of
-    some columns (`pipeline.extractors.layouts`). `quotes` is the quotation mark, or none. `only` and `skip` are
-    patterns of paths. Of each pair in `apart` only one pattern may match files. `manifest` names a function of
-    `pipeline.extractors.manifests`. `lookups` are patterns of paths whose rows are entries of lookup tables, and
-    `lookup_rows` those of them that are rows of the export too. `layouts` are declarations with columns, of which one
-    may fit: those of lookup files, and where no mapping is chosen those of all mappings.
+    some columns (`pipeline.extractors.layouts`). `integers` are columns of `pipeline.extractors.integer_columns`.
+    `quotes` is the quotation mark, or none. `only` and `skip` are patterns of paths. Of each pair in `apart` only
+    one pattern may match files. `manifest` names a function of `pipeline.extractors.manifests`. `lookups` are
+    patterns of paths whose rows are entries of lookup tables, and `lookup_rows` those of them that are rows of the
+    export too. `layouts` are declarations with columns, of which one may fit: those of lookup files, and where no
+    mapping is chosen those of all mappings.
     """
 
     header: str = ""
     rows: str = ""
     sheet: str = ""
     folders: str = ""
+    integers: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     columns_from: str = ""
     only_columns: bool = False
@@ -68,7 +70,9 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
         raise UsageError(
             f"--set {ESCAPE}={escape} is not one character", hint=f"use --set {ESCAPE}='\\' or {ESCAPE}=none"
         )
-    columns = tuple(map(str.strip, settings[COLUMNS].split(","))) if COLUMNS in settings else ()
+    columns, integers = (
+        tuple(map(str.strip, settings[name].split(","))) if name in settings else () for name in (COLUMNS, INTEGERS)
+    )
     if columns and (len(columns) < 2 or "" in columns or len(set(columns)) < len(columns)):
         raise UsageError(
             f"--set {COLUMNS}={settings[COLUMNS]} does not name two columns or more, each once",
@@ -81,7 +85,7 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
         )
     return FileRules(
         header=header, rows=settings.get(ROWS, ""), sheet=settings.get(SHEET, ""), folders=folders,
-        columns=columns, only_columns=bool(columns), escape=escape,
+        columns=columns, only_columns=bool(columns), escape=escape, integers=tuple(filter(None, integers)),
     )  # fmt: skip
 
 

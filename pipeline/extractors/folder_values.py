@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from urllib.parse import unquote
 
-import msgspec
-from msgspec import Raw
-
+from pipeline.extractors.changed_rows import ChangedRows
 from pipeline.extractors.rows import Rows
-from pipeline.models import BrokenRow, Part
-from pipeline.values import BadValue, Record, Value, canonical, text
+from pipeline.models import Part
+from pipeline.values import BadValue, Record, Value, text
 
 _FOLDER = re.compile(r"([^=/]+)=([^/]*)")
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
-_decode = msgspec.json.Decoder(dict[str, Raw]).decode
 
 Values = tuple[tuple[str, str | None], ...]
 
@@ -38,27 +35,20 @@ def folder_values(part: Part) -> Values:
     return tuple(reversed(found.items()))
 
 
-class FolderRows:
+class FolderRows(ChangedRows):
     """The rows of a block with the values of its folders. A column of the file wins, with a warning if it differs."""
 
     def __init__(self, rows: Rows, values: Values) -> None:
-        self._rows = rows
+        super().__init__(rows)
         self._values = values
-        self.warnings = rows.warnings
 
     @property
     def columns(self) -> Sequence[str] | None:
-        of_file = self._rows.columns
+        of_file = self.rows.columns
         return None if of_file is None else (*of_file, *(name for name, _ in self._values if name not in of_file))
 
-    def __iter__(self) -> Iterator[Record | BrokenRow]:
-        for number, record in enumerate(self._rows):
-            if not isinstance(record, BrokenRow):
-                self._add(record, number)
-            yield record
-
-    def _add(self, record: Record, number: int = -1) -> None:
-        of_file = self._rows.columns or ()
+    def change(self, record: Record, number: int) -> None:
+        of_file = self.rows.columns or ()
         for name, value in self._values:
             if name not in record and name not in of_file:
                 if value is not None:
@@ -68,17 +58,6 @@ class FolderRows:
                     f"{name}={value or 'NULL'} is the folder, and {stated or 'NULL'} the row's own value, which counts"
                 )
                 self.warnings.append((number, "folder_value", detail))
-
-    def offset(self, row: int) -> int:
-        return self._rows.offset(row)
-
-    def text(self, row: int) -> str:
-        return self._rows.text(row)
-
-    def canonical(self, row: int) -> bytes:
-        record: Record = dict(_decode(self._rows.canonical(row)))
-        self._add(record)
-        return canonical(record)
 
 
 def _stated(value: Value) -> str | None:

@@ -25,6 +25,7 @@ from pipeline.identity.columns import (
     TextColumn,
     property_columns,
 )
+from pipeline.identity.float_ids import float_columns
 from pipeline.identity.property_updates import ABSENT, EXISTS, PersonNote, PropertyUpdate, condense, json_of
 from pipeline.models import GroupUpdate, Link, Note
 from pipeline.uuids import SEPARATOR
@@ -112,9 +113,11 @@ class IdentityAggregator:
         groups = (PropertyUpdate(owner, "", EXISTS, at, ABSENT, at, b"") for owner, at in self._group_times.items())
         ids, *numbers_of_ids = self._ids.columns()
         anonymous, user, *numbers_of_pairs = self._pairs.columns()
+        pairs = PairColumns(TextColumn(*anonymous), TextColumn(*user), *numbers_of_pairs)
         columns = IdentityColumns(
             IdColumns(array("Q", map(hash_id, ids)).tobytes(), *numbers_of_ids),
-            PairColumns(TextColumn(*anonymous), TextColumn(*user), *numbers_of_pairs),
+            float_columns(ids, numbers_of_ids[2], pairs),
+            pairs,
             PropertyColumns.of(property_columns(self._condensed) if self._unsets else self._persons.columns()),
             PropertyColumns.of(property_columns([*groups, *self._groups.rows()])),
         )

@@ -71,9 +71,11 @@ class PropertyColumns(NamedTuple):
 
 
 class IdentityColumns(NamedTuple):
-    """What a worker returns. The owner of a group's property is the group's type and key, joined by SEPARATOR."""
+    """What a worker returns. The owner of a group's property is the group's type and key, joined by SEPARATOR. `floats`
+    are records of `pipeline.identity.float_ids`."""
 
     ids: IdColumns
+    floats: IdColumns
     pairs: PairColumns
     persons: PropertyColumns
     groups: PropertyColumns

@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 from pipeline.identity.accumulators import NEVER
 from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.columns import IdColumns
+from pipeline.identity.float_ids import USER, FloatIds, count_floats
 from pipeline.timestamps import DAY
 
 ID = np.dtype(
     [("person", "<u8"), ("time", "<i8"), ("events", "<u8"), ("place", "<i8"), ("user", "<u4"), ("last", "<i8")]
 )
 """One id: its xxh3-64 hash, µs UTC of its first event, its events (duplicates count), the place of the first in the
-source (`pipeline.identity.aggregator.PLACE_SHIFT`), 1 where an event names it as a user's id, and µs UTC of its last
+source (`pipeline.identity.aggregator.PLACE_SHIFT`), the flags of `pipeline.identity.float_ids`, and µs UTC of its last
 event."""
 EVENTS_PER_MINUTE = 5_000
 """Above roughly so many events of one distinct_id a minute the service still takes events, but no longer updates the
@@ -44,12 +45,25 @@ _BOUNDS = np.arange(1 << _SPREAD_BITS, dtype=np.uint64) << np.uint64(64 - _SPREA
 class EventIds:
     """The ids in a file at `path`, sorted by hash."""
 
-    def __init__(self, path: Path, at_once: int = AT_ONCE) -> None:
+    def __init__(self, path: Path, at_once: int = AT_ONCE, floats: bool = False) -> None:
         self._path = path
         self._at_once = at_once
+        self._floats = floats
 
     def chunks(self) -> Iterator[NDArray[np.void]]:
-        """All ID records in their order, in arrays of `at_once`."""
+        """The ID records with events in their order, in arrays of at most `at_once`; `user` is 1 for a user's id."""
+        for chunk in self._records():
+            if self._floats:
+                chunk = chunk[chunk["events"] > 0]
+                chunk["user"] &= USER
+            if len(chunk):
+                yield chunk
+
+    def floats(self) -> FloatIds | None:
+        """The ids that went through floats, None without one."""
+        return count_floats(self._records()) if self._floats else None
+
+    def _records(self) -> Iterator[NDArray[np.void]]:
         with self._path.open("rb") as file:
             while len(chunk := np.fromfile(file, ID, self._at_once)):
                 yield chunk
@@ -69,6 +83,13 @@ class EventIdAggregator:
         self._buffer = np.zeros(0, ID)
         self._added: list[NDArray[np.void]] = []
         self._added_count = 0
+        self._floats = False
+
+    def add_floats(self, ids: IdColumns) -> None:
+        """Add the records of ids that went through floats."""
+        if ids.hashed:
+            self._floats = True
+            self.add(ids)
 
     def add(self, ids: IdColumns) -> None:
         """Add some ids; an id may be added many times."""
@@ -95,7 +116,7 @@ class EventIdAggregator:
         with self._path.open("wb") as table:
             for ids in self._aggregated_parts():
                 ids.tofile(table)
-        return EventIds(self._path, self._at_once)
+        return EventIds(self._path, self._at_once, self._floats)
 
     def _aggregated_parts(self) -> Iterator[NDArray[np.void]]:
         """Each id once, sorted, in bounded arrays."""
@@ -132,8 +153,8 @@ def _cut(ids: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
 
 
 def _aggregated(ids: NDArray[np.void]) -> NDArray[np.void]:
-    """Each id once, sorted: the least time and place, the greatest last time, the sum of the events, a user's id where
-    any record says so."""
+    """Each id once, sorted: the least time and place, the greatest last time, the sum of the events, the flags of
+    all."""
     if not len(ids):
         return ids
     person = np.ascontiguousarray(ids["person"])
@@ -146,7 +167,7 @@ def _aggregated(ids: NDArray[np.void]) -> NDArray[np.void]:
         ("time", np.minimum),
         ("place", np.minimum),
         ("events", np.add),
-        ("user", np.maximum),
+        ("user", np.bitwise_or),
         ("last", np.maximum),
     ):
         aggregated[name] = function.reduceat(ids[name][order], starts)

@@ -157,7 +157,7 @@ def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
         declared = replace(declared, columns=given.columns, columns_from="", only_columns=True, like={})
     return replace(
         declared, header=given.header or declared.header, rows=given.rows or declared.rows, sheet=given.sheet,
-        escape=given.escape or declared.escape,
+        escape=given.escape or declared.escape, integers=given.integers or declared.integers,
         folders=given.folders or declared.folders or ("no" if mapping.recognise else ""),
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pipeline.extractors.file_rules import INTEGERS
 from pipeline.mapper.language.sections import Call, Mapping
 from pipeline.mapper.program.references import find, properties_of
 from pipeline.models import SealedOptions
@@ -13,8 +14,9 @@ from pipeline.values import Record
 
 
 class NamedColumns(msgspec.Struct, frozen=True):
-    """`all` is setting → column. `needed` are sets of columns of which each part of an export has one: without it no
-    row has an event's name, a person or a time."""
+    """`all` is setting → column, with an entry `integers=COLUMN` for each column of integers.
+    `needed` are sets of columns of which each part of an export has one: without it no row has an event's name, a
+    person or a time."""
 
     all: dict[str, str]
     needed: tuple[frozenset[str], ...]
@@ -33,6 +35,8 @@ def named_columns(mapping: Mapping, options: SealedOptions) -> NamedColumns:
         text = _given(call, options)
         if text and not text.startswith("="):
             named[call.arguments["setting"]] = text
+    for column in filter(None, map(str.strip, options.settings.get(INTEGERS, "").split(","))):
+        named[f"{INTEGERS}={column}"] = f"/{column}" if "/" in column.strip("/") else column
     return NamedColumns(named, tuple(filter(None, needed)))
 
 

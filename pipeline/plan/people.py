@@ -163,6 +163,7 @@ class PeopleBuilder:
     def add_identities(self, identities: IdentityColumns) -> None:
         """Add what the rows of added blocks contain about ids, persons and groups."""
         self.ids.add(identities.ids)
+        self.ids.add_floats(identities.floats)
         if identities.pairs.kinds:
             self._pairs.add(identities.pairs)
         if identities.persons.kind:

@@ -98,6 +98,10 @@ ADVICE = {
     " sums and filters leave texts out. --mixed-types PERCENT allows more",
     "amounts_as_text": "if it is to be added up, make it a number in the mapping, under `properties`, `set`:"
     " `NAME: {type: number, of: NAME}`",
+    "split_ids": "name the columns of these ids, and .0 is left off: --set integers=COLUMN,COLUMN, or in a mapping"
+    " `files: {integers: [COLUMN, COLUMN]}`",
+    "float_ids": "if the live product sends integers, name the columns: --set integers=COLUMN leaves .0 off; digits"
+    " that are lost come back by another export alone, with ids as texts",
     "unsafe_integer": "if it is an id, make it a text in the mapping, under `properties`, `set`: `NAME: {type: text,"
     " of: NAME}`; readers that use doubles round it",
     "null_rate": "ask what changed then: a new app version, another column, a file that is missing; --null-jump POINTS"

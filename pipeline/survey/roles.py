@@ -85,6 +85,7 @@ _SMALL_UNITS = (
 _OF_AN_OBJECT = frozenset(("id", "uuid", "guid", "key", "email", "username"))
 """Members that are ids of the object that they are in: `user.id`."""
 _WRAPPERS = frozenset(("data", "attributes", "properties", "relationships", "object"))
+_WHOLE = re.compile(r"-?[0-9]+\.0$|-?[0-9](?:\.[0-9]+)?[eE]\+?[0-9]{2}$")
 _NOT_AN_ID = re.compile(r"https?://|mozilla/|\{", re.IGNORECASE)
 
 USER, ANONYMOUS, EMAIL, SESSION = "user", "anonymous", "email", "session"
@@ -291,8 +292,14 @@ def _kind_of_id(name: str) -> str:
 
 def _fits_id(column: Column) -> bool:
     # A browser's id may be written as 1146540.1921992520 (docs/know/exports.md#ga4-rows).
-    kinds = ("text", *INTEGER, "uuid in text", "number in text")
+    kinds = ("text", *INTEGER, "uuid in text", "number in text", *(["number"] if is_integer_as_float(column) else []))
     return column.share(*kinds) >= 0.9 and all(len(text) <= 400 and not _NOT_AN_ID.match(text) for text in column.texts)
+
+
+def is_integer_as_float(column: Column) -> bool:
+    """Whether values are integers that some program wrote as `42.0` or `1e17`, next to integers or not."""
+    floats = column.matching(_WHOLE)
+    return floats > 0 and floats + column.share(*INTEGER) >= 0.9
 
 
 def _could_be_id(column: Column) -> bool:

@@ -104,7 +104,7 @@ def test_a_draft_leaves_the_escape_open(call: Any, tmp_path: Path) -> None:
     printed = call("mapping", "new", tmp_path / "t.tsv", "-o", tmp_path / "draft.yaml")
     assert printed.code == 0, printed.err
     draft = (tmp_path / "draft.yaml").read_text()
-    assert "files: {escape: none}" in draft
+    assert "files:\n  escape: none\n" in draft
     assert "\n  escape: " in draft
 
 

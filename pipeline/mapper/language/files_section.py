@@ -32,6 +32,9 @@ class Files(Keys):
     folders: str = entry(
         Choice(("yes", "no")), "whether folders `key=value` are columns; left out: yes, but with `recognise` no", ""
     )
+    integers: tuple[str, ...] = entry(
+        NAMES, "columns of integers, or paths such as user/id, that some program wrote as 42.0: they are read as 42", ()
+    )
     only: tuple[str, ...] = entry(NAMES, "patterns of paths: files of other paths do not count", ())
     skip: tuple[str, ...] = entry(NAMES, "patterns of paths: such files do not count", ())
     apart: tuple[tuple[str, ...], ...] = entry(

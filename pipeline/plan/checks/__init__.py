@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 import msgspec
 
 from pipeline.errors import UsageError
+from pipeline.identity.float_ids import FloatIds
 from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
 from pipeline.plan.replay import ReplayFacts
@@ -92,7 +93,8 @@ class PlanFacts:
     `phases` counts the events to send by phase; `skips` counts skipped rows by code; `remedies` counts the rejected
     rows that each remedy would help (`remedy_of`); `keyless` counts events without a source key. `zone` is None where
     the data have no evidence of their time zone. `in_series` says that the plan is one window of a job, and
-    `max_merges` is the job's limit, None without one. `open_choices` are those that the mapping lists under `open`.
+    `max_merges` is the job's limit, None without one. `float_ids` are the ids that went through floats. `open_choices`
+    are those that the mapping lists under `open`.
     `coverage` is None where no mapping file decides, and `unmapped_limit` where any number is allowed.
     `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one. `codes` are
     their codes, with the file and row of the first of each, in words; `rejected_bytes` of `bytes_read` are theirs.
@@ -114,6 +116,7 @@ class PlanFacts:
     references: MissingReferences | None
     people: PeopleSeal
     zone: ZoneVerdict | None
+    float_ids: FloatIds | None = None
     in_series: bool = False
     max_merges: int | None = None
     open_choices: Mapping[str, str] = field(default_factory=dict)

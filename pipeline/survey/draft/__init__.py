@@ -89,10 +89,12 @@ def _head(known: Decisions, unsent: str) -> str:
             *(f"  {name}: {quoted(printable(sentence, 600))}" for name, sentence in undecided.items()),
             "",
         ]
-    if text := ["header: no"] * table.headless + ["escape: none"] * table.unsure:
-        lines += [f"files: {{{', '.join(text)}}}", ""]
-    if table.rows:
-        lines += [f"files: {{rows: {scalar(table.rows)}}}      # each item of this list is a row", ""]
+    files = ["header: no"] * table.headless + ["escape: none"] * table.unsure
+    files += [f"rows: {scalar(table.rows)}      # each item of this list is a row"] if table.rows else []
+    if known.floats:
+        files.append(f"integers: [{', '.join(map(scalar, known.floats))}]      # ids that were written as 42.0: 42")
+    if files:
+        lines += ["files:", *(f"  {one}" for one in files), ""]
     if known.nulls:
         lines += [f"blanks: {{texts: [{quoted(known.nulls)}]}}      # null, as the database wrote it", ""]
     return "\n".join([*lines, "# A reference is a property's name; /column is a column of the row itself.", ""])

@@ -76,6 +76,7 @@ class Decisions:
         self.untimed = [column for column in self.columns.values() if column.steps not in timed]
         self.people = roles.people_in(self.untimed)
         ids = {one.column.steps for one in self.people}
+        self.floats = ["/".join(one.column.steps) for one in self.people if roles.is_integer_as_float(one.column)]
         self.others = [column for column in self.untimed if column.steps not in ids or not self.people[0].known]
         """The columns that are neither times nor ids of persons."""
 

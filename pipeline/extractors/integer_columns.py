@@ -1,0 +1,53 @@
+"""Columns of integers that went through floating-point numbers: `42.0` is 42 again.
+
+pandas and Spark write integers so where a column has a null. An id would be another person than `42`
+(docs/know/exports.md#integers-as-floats).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Raw
+
+from pipeline.extractors.changed_rows import ChangedRows
+from pipeline.extractors.rows import Rows
+from pipeline.values import BadValue, Record, Value, canonical, is_absent, opened, text
+
+_WHOLE = re.compile(r"(-?[0-9]+)\.0+")
+
+
+class IntegerRows(ChangedRows):
+    """The rows of a block with integers in these columns, which may be paths (`user/id`). Other values stay."""
+
+    def __init__(self, rows: Rows, columns: Sequence[str]) -> None:
+        super().__init__(rows)
+        self._paths = [name.strip("/").split("/") for name in columns]
+
+    def change(self, record: Record, number: int) -> None:
+        for column, *members in self._paths:
+            value = record.get(column)
+            if is_absent(value):
+                continue
+            try:
+                record[column] = _within(value, members)
+            except BadValue:
+                continue  # no object or no text: it stays as it is
+
+
+def _within(value: Value, members: Sequence[str]) -> Value:
+    """The value with an integer at the path of `members` in it."""
+    if not members:
+        match = _WHOLE.fullmatch(text(value) or "")
+        if match is None:
+            return value
+        if isinstance(value, str):
+            return match[1]
+        is_text = isinstance(value, Raw) and bytes(value)[:1] == b'"'
+        return Raw(f'"{match[1]}"'.encode() if is_text else match[1].encode())
+    inner = value if isinstance(value, dict) else opened(value)
+    if inner is None or is_absent(member := inner.get(members[0])):
+        return value
+    inner[members[0]] = _within(member, members[1:])
+    return inner if isinstance(value, dict) else Raw(canonical(inner))

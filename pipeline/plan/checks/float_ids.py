@@ -1,0 +1,42 @@
+"""Ids that went through a floating-point number."""
+
+from __future__ import annotations
+
+from pipeline.models import Finding
+from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.text import are, pluralize
+
+
+@check("split_ids", "stop")
+def ids_in_two_spellings(facts: PlanFacts) -> Finding | None:
+    """Some ids are there as `42` and as `42.0`: each would be two people."""
+    found = facts.float_ids
+    if found is None or not found.split:
+        return None
+    return finding_of(
+        f"{pluralize(found.split, 'id')} of persons {are(found.split)} written both as an integer and with .0, such as"
+        " 42 and 42.0, and would be two people each",
+        [f"the first in {facts.row_at(found.places[1])}"],
+        found.split,
+        most=found.split,
+    )
+
+
+@check("float_ids", "warning")
+def ids_written_as_floats(facts: PlanFacts) -> Finding | None:
+    """Ids end in `.0`, or are too large for a double: the program that wrote them read integers as floats."""
+    found = facts.float_ids
+    if found is None:
+        return None
+    examples = []
+    if found.rounded:
+        examples.append(
+            f"{pluralize(found.rounded, 'id')} from 2^53 on, which several ids may have become, the first in"
+            f" {facts.row_at(found.places[2])}"
+        )
+    if found.written > found.split:
+        examples.append(f"{pluralize(found.written, 'id')} with .0, the first in {facts.row_at(found.places[0])}")
+    if not examples:
+        return None
+    count = found.rounded + found.written
+    return finding_of("some ids of persons are written as floating-point numbers", examples, count, most=count)

@@ -1,0 +1,119 @@
+"""Ids that went through floating-point numbers are found, and their integers read again."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.errors import UnfitExport
+from pipeline.identity.aggregator import IdentityAggregator
+from pipeline.identity.event_ids import EventIdAggregator
+from pipeline.models import Note
+from pipeline.options import PlanOptions
+from tests.support.commands import in_process
+from tests.support.services import NOW
+
+NUMBERS = st.sampled_from([0, 7, 42, -3, 1000, 2**53 - 1, 2**53, 10**17])
+FORMS = st.sampled_from(["{}", "{}.0", "{:.1e}", "{:.0e}", "u-{}", "{}.00", "{}.5"])
+IDS = st.builds(lambda form, number: form.format(number), FORMS, NUMBERS)
+ROWS = st.lists(st.tuples(IDS, st.none() | IDS), max_size=12)
+FLOAT = re.compile(r"(-?\d+)\.0")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=4), st.sampled_from([2, 100]))
+def test_ids_are_found_whichever_worker_has_them(files: list[list[tuple[str, str | None]]], at_once: int) -> None:
+    """Of events and of both columns of pairs, whatever is in memory or on disk; ids of events are counted as before."""
+    with TemporaryDirectory() as folder:
+        ids, plain = (
+            EventIdAggregator(Path(folder) / "ids", at_once),
+            EventIdAggregator(Path(folder) / "plain", at_once),
+        )
+        for number, rows in enumerate(files):
+            worker = IdentityAggregator(0)
+            worker.start_block(number)
+            for row, (user, anonymous) in enumerate(rows):
+                worker.add_id(row, user, row, False)
+                if anonymous is not None:
+                    worker.add_note(row, user, row, None, Note(user, anonymous))
+            taken = worker.take()
+            ids.add(taken.ids)
+            ids.add_floats(taken.floats)
+            plain.add(taken.ids)
+        found, chunks = ids.finish(), plain.finish().chunks()
+        rows = [row for some in files for row in some]
+        events, pairs = {user for user, _ in rows}, {one for user, other in rows if other for one in (user, other)}
+        written = {m[1] for one in events | pairs if (m := FLOAT.fullmatch(one)) and abs(int(m[1])) < 2**53}
+        large = {one for one in events | pairs if (m := FLOAT.fullmatch(one)) and m[1] not in written}
+        large |= {one for one in events | pairs if "e+1" in one and one[-2:] >= "16"}
+        counts = found.floats()
+        expected = (len(written), len(written & events), len(large))
+        assert (counts[:3] if counts else (0, 0, 0)) == expected
+        without_places = [
+            [(*row[:3], *row[4:]) for some in made for row in some.tolist()] for made in (found.chunks(), chunks)
+        ]
+        assert without_places[0] == without_places[1]
+
+
+def as_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+    path.with_suffix(".csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def as_jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def as_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), path.with_suffix(".parquet"))
+
+
+@pytest.mark.parametrize("write", [as_csv, as_jsonl, as_parquet])
+def test_a_plan_stops_for_two_spellings_and_integers_join_them(tmp_path: Path, write: Any) -> None:
+    """One file has integers, the other one floats; a draft of both reads them as one id by itself."""
+    export = tmp_path / "export"
+    export.mkdir()
+    for name, user in (("one", 42), ("two", 42.0)):
+        write(export / name, [{"event": "Seen", "user_id": user, "at": f"2023-01-0{len(name)}T00:00:00Z"}])
+    asked: dict[str, str] = {"event": "event", "distinct_id": "user_id", "timestamp": "at"}
+    plans = [
+        pipeline.plan_export(
+            str(export), tmp_path / f"plan{number}", PlanOptions(mapping="generic", workers=0, as_of=NOW, settings=some)
+        )
+        for number, some in enumerate((asked, asked | {"integers": "user_id"}))
+    ]
+    assert [(gate.name, gate.level, gate.count) for gate in plans[0].gates] == [("split_ids", "stop", 1)]
+    assert (plans[1].gates, plans[1].people.profiles.people) == ([], 1)
+    draft = tmp_path / "draft.yaml"
+    assert in_process("mapping", "new", export, "-o", draft).returncode == 0
+    assert "integers: [user_id]" in draft.read_text(encoding="utf-8")
+    with pytest.raises(UnfitExport, match="no row of the export has the column 'usr'"):
+        pipeline.plan_export(
+            str(export),
+            tmp_path / "plan",
+            PlanOptions(mapping="generic", workers=0, settings=asked | {"integers": "usr"}),
+        )
+
+
+def test_a_rounded_id_is_a_warning(tmp_path: Path) -> None:
+    """It may have been several ids; an integer of that size is exact, and a path leads to an id inside an object."""
+    rows = [
+        f'{{"event":"Seen","user":{{"id":{one}}},"at":"2023-01-01T00:00:00Z"}}\n' for one in ("1e17", 10**17, "7.0")
+    ]
+    (tmp_path / "x.jsonl").write_text("".join(rows), encoding="utf-8")
+    asked = {"event": "event", "distinct_id": "/user/id", "timestamp": "at", "integers": "user/id"}
+    options = PlanOptions(mapping="generic", workers=0, as_of=NOW, settings=asked)
+    plan = pipeline.plan_export(str(tmp_path / "x.jsonl"), tmp_path / "plan", options)
+    (gate,) = plan.gates
+    assert (gate.name, gate.level, gate.count) == ("float_ids", "warning", 1)
+    assert "row 1 of x.jsonl" in gate.detail
