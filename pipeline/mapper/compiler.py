@@ -23,7 +23,7 @@ import msgspec
 from pipeline import models, uuids, values
 from pipeline.errors import MappingError, UsageError
 from pipeline.extractors.file_rules import SETTINGS
-from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
+from pipeline.mapper import loader_columns, verbs  # noqa: F401  (declares the verbs)
 from pipeline.mapper.codegen import groups, runtime, taken_names
 from pipeline.mapper.codegen.native_rows import NativeEmitter, NotNative, OddMembers
 from pipeline.mapper.codegen.steps import StepEmitter
@@ -45,7 +45,7 @@ MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
 """Takes a row, which it may change, whether a plan observes it, and a `RowScan` or None; returns the outcome or the
 outcomes of the row."""
 
-_ALWAYS_KNOWN = ("source", *SETTINGS)
+_ALWAYS_KNOWN = ("source", loader_columns.SETTING, *SETTINGS)
 
 
 class RowScan(Protocol):
@@ -314,6 +314,7 @@ _NAMES: dict[str, Any] = {
     "update_of_group": groups.update_of_group,
     "updates_of_groups": groups.updates_of_groups,
     "with_pair": runtime.with_pair,
+    "without_loader_columns": loader_columns.without_loader_columns,
 }
 """The globals of a mapper's source."""
 if AVAILABLE:
@@ -368,6 +369,8 @@ def _check_settings(mapping: Mapping, options: SealedOptions) -> None:
                 hint=f"did you mean {near[0]!r}?" if near else f"its settings: {', '.join(known)}",
             )
         allowed = mapping.settings[name].one_of if name in mapping.settings else ()
+        if name == loader_columns.SETTING and not allowed:
+            allowed = (loader_columns.KEEP,)
         if allowed and given and given not in allowed:
             choice = f"--set {name}={allowed[0]}" if len(allowed) == 1 else f"one of: {', '.join(allowed)}"
             raise UsageError(

@@ -79,8 +79,8 @@ class Renames:
     """Drops and renames properties: a change is (old name, new name or None, whether it is removed before all others).
 
     A call returns the warnings: `collided(old, new, value, properties, warnings)` returns them where both names exist,
-    `on_watched(properties, warnings)` before all changes of a row with a watched name. At most 2^30 changes
-    (ValueError).
+    `on_watched(properties, warnings)` before all changes of a row with a watched name. `leaves` is called once with
+    each name that no change has, and says whether it is dropped, before all others. At most 2^30 changes (ValueError).
     """
 
     def __init__(
@@ -89,15 +89,17 @@ class Renames:
         collided: Callable[[str, str, Any, Any, Any], Any],
         watched: frozenset[str],
         on_watched: Callable[[Any, Any], Any],
+        leaves: Callable[[str], bool] | None = None,
     ) -> None: ...
     def __call__(self, properties: Members, warnings: Any, /) -> Any: ...
 
 class Columns:
     """Adds every column of a row that is not in `named` and not null to its properties, with `prefix` before its name.
-    Returns the columns whose new name exists already, with their values, or None.
+    Returns the columns whose new name exists already, with their values, or None. `leaves` is called once with each
+    such column, and says whether it is left out.
     ValueError for the row's own Members."""
 
-    def __init__(self, named: frozenset[str], prefix: str) -> None: ...
+    def __init__(self, named: frozenset[str], prefix: str, leaves: Callable[[str], bool] | None = None) -> None: ...
     def __call__(self, row: Members, properties: Members, /) -> list[tuple[str, Any]] | None: ...
 
 class Spread:

@@ -24,13 +24,39 @@ typedef struct {
     PyObject *collided;   /* called when a row has both names */
     PyObject *watched;    /* frozenset of names */
     PyObject *on_watched; /* called before all changes when the row has a watched name */
+    PyObject *leaves;     /* called once with each name that no change has: whether it is dropped; or NULL */
     Answers answers;
     vectorcallfunc call;
 } Renames;
 
+/* Whether `leaves` (NULL: none) says so of a name; -1 with an exception. Runs Python. */
+static int
+is_left(PyObject *leaves, const Name *name)
+{
+    PyObject *left = leaves == NULL ? Py_NewRef(Py_False) : PyObject_CallOneArg(leaves, name->text);
+    int answer = left == NULL ? -1 : PyObject_IsTrue(left);
+    Py_XDECREF(left);
+    return answer;
+}
+
+/* Add the change that drops a name; returns its answer, 0 with an exception. */
+static uint32_t
+drop_too(Renames *self, Name *name)
+{
+    Change *larger = self->count >= MOST ? NULL
+                                         : PyMem_Realloc(self->changes, ((size_t)self->count + 1) * sizeof(Change));
+    if (larger == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    self->changes = larger;
+    self->changes[self->count] = (Change){.old = name, .first = 1};
+    return (uint32_t)self->count++ + 2;
+}
+
 /* The answer for a name; 0 with an exception. */
 static uint32_t
-change_of(Renames *self, const Name *name)
+change_of(Renames *self, Name *name)
 {
     uint32_t *answer = answer_of(&self->answers, name);
     if (answer == NULL)
@@ -38,6 +64,12 @@ change_of(Renames *self, const Name *name)
     if (*answer == 0) {
         PyObject *number = PyDict_GetItemWithError(self->table, name->text);
         uint32_t change = number == NULL ? NONE : (uint32_t)PyLong_AsLong(number) + 2;
+        if (number == NULL && !PyErr_Occurred()) {
+            int left = is_left(self->leaves, name);
+            if (left < 0 || (left && (change = drop_too(self, name)) == 0))
+                return 0;
+            answer = answer_of(&self->answers, name);
+        }
         int watched = number == NULL && PyErr_Occurred() ? -1 : PySet_Contains(self->watched, name->text);
         if (watched < 0)
             return 0;
@@ -86,7 +118,7 @@ find_changes(Renames *self, const Members *members, Changing *work)
     work->count = 0;
     work->watched = 0;
     for (Py_ssize_t i = 0; i < members->used; i++) {
-        const Name *name = members->members[i].name;
+        Name *name = members->members[i].name;
         if (name == NULL)
             continue;
         uint32_t answer = change_of(self, name);
@@ -193,10 +225,10 @@ end:
 static PyObject *
 construct_renames(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    PyObject *changes, *collided, *watched, *on_watched;
-    static char *parameters[] = {"changes", "collided", "watched", "on_watched", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!OO!O", parameters, &PyTuple_Type, &changes, &collided,
-                                     &PyFrozenSet_Type, &watched, &on_watched))
+    PyObject *changes, *collided, *watched, *on_watched, *leaves = Py_None;
+    static char *parameters[] = {"changes", "collided", "watched", "on_watched", "leaves", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!OO!O|O", parameters, &PyTuple_Type, &changes, &collided,
+                                     &PyFrozenSet_Type, &watched, &on_watched, &leaves))
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(changes);
     if (count > MOST)
@@ -208,6 +240,7 @@ construct_renames(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
     self->collided = Py_NewRef(collided);
     self->watched = names_only(watched);
     self->on_watched = Py_NewRef(on_watched);
+    self->leaves = leaves == Py_None ? NULL : Py_NewRef(leaves);
     self->table = PyDict_New();
     self->changes = PyMem_Calloc((size_t)count + 1, sizeof(Change));
     if (self->watched == NULL || self->table == NULL || self->changes == NULL)
@@ -245,6 +278,7 @@ dealloc_renames(Renames *self)
     Py_CLEAR(self->collided);
     Py_CLEAR(self->watched);
     Py_CLEAR(self->on_watched);
+    Py_CLEAR(self->leaves);
     PyMem_Free(self->changes);
     PyMem_Free(self->answers.answers);
     Py_TYPE(self)->tp_free((PyObject *)self);
@@ -267,6 +301,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *named; /* frozenset of columns that the mapping names */
     PyObject *prefix;
+    PyObject *leaves; /* called once with each other column: whether it is none; or NULL */
     Name **properties;
     Py_ssize_t count, room;
     Answers answers;
@@ -285,7 +320,9 @@ property_of(Columns *self, const Name *column)
     if (*answer == NONE)
         return NULL;
     int named = PySet_Contains(self->named, column->text);
-    if (named < 0)
+    if (named == 0)
+        named = is_left(self->leaves, column);
+    if (named < 0 || (answer = answer_of(&self->answers, column)) == NULL)
         return NULL;
     if (named) {
         *answer = NONE;
@@ -353,15 +390,17 @@ failed:
 static PyObject *
 construct_columns(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    PyObject *named, *prefix;
-    static char *parameters[] = {"named", "prefix", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!U", parameters, &PyFrozenSet_Type, &named, &prefix))
+    PyObject *named, *prefix, *leaves = Py_None;
+    static char *parameters[] = {"named", "prefix", "leaves", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!U|O", parameters, &PyFrozenSet_Type, &named, &prefix,
+                                     &leaves))
         return NULL;
     Columns *self = (Columns *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->call = copy_columns;
     self->prefix = Py_NewRef(prefix);
+    self->leaves = leaves == Py_None ? NULL : Py_NewRef(leaves);
     if ((self->named = names_only(named)) == NULL)
         Py_CLEAR(self);
     return (PyObject *)self;
@@ -372,6 +411,7 @@ dealloc_columns(Columns *self)
 {
     Py_CLEAR(self->named);
     Py_CLEAR(self->prefix);
+    Py_CLEAR(self->leaves);
     PyMem_Free(self->properties);
     PyMem_Free(self->answers.answers);
     Py_TYPE(self)->tp_free((PyObject *)self);

@@ -107,6 +107,7 @@ ADVICE = {
     "null_rate": "ask what changed then: a new app version, another column, a file that is missing; --null-jump POINTS"
     " allows more",
     "cut_values": "look whether the tool can export them whole; --cut-values N allows more",
+    "loader_columns": "nothing, unless you need them: --set loader_columns=keep makes properties of them",
     "property_names": "ids or values are used as names: drop them in the mapping, or move them into one property; the"
     " service stores every name for good. --property-names N allows more",
     "replayed_rows": "a correction may change what an event is, not its source key or the rows that were accepted: give"

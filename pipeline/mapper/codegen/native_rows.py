@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline.mapper.codegen import conversions, runtime, taken_names
 from pipeline.mapper.codegen.steps import StepEmitter
+from pipeline.mapper.loader_columns import is_loader_column
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.native import native
@@ -85,6 +86,7 @@ class NativeEmitter(StepEmitter):
     """The source of a program over Members. Its methods raise NotNative."""
 
     decodes_numbers = True
+    copied = "p.as_dict()"
 
     def __init__(self, source: program.Program) -> None:
         super().__init__(source)
@@ -282,11 +284,6 @@ class NativeEmitter(StepEmitter):
         with self.block("else:"):
             super().write_text(name, source, number)
 
-    def all_properties(self, _value: expressions.AllProperties) -> str:
-        name = self.local()
-        self.line(f"{name} = p.as_dict()")
-        return name
-
     def leave_out_blanks(self, step: program.LeaveOutBlanks) -> None:
         json, cells, names = frozenset(step.json), frozenset(step.cells), frozenset(step.names)
         self.line(f"{self.const(native.Blanks(json, cells, names, self.program.opened))}(row)")
@@ -299,14 +296,19 @@ class NativeEmitter(StepEmitter):
 
     def rename_properties(self, step: program.RenameProperties) -> None:
         blanks = {name: frozenset(texts) for name, texts in step.blanks}
-        self.line(f"w = {self._renames((*step.rare, *step.common), blanks)}(p, w)")
+        self.line(f"w = {self._renames((*step.rare, *step.common), blanks, step.loaders)}(p, w)")
 
-    def _renames(self, changes: tuple[program.RenameProperty, ...], blanks: dict[str, frozenset[str]]) -> str:
+    def _renames(
+        self, changes: tuple[program.RenameProperty, ...], blanks: dict[str, frozenset[str]], loaders: bool = False
+    ) -> str:
         """The name of the `native.Renames` that applies all changes in one call, in the order that a dict would."""
         if len(changes) > MOST_RENAMES:
             raise NotNative
         table = tuple((change.old, change.new, change.read or change.first) for change in changes)
-        return self.const(native.Renames(table, self.renamed, frozenset(blanks), _blanks_of(self.renamed, blanks)))
+        leaves = is_loader_column if loaders else None
+        return self.const(
+            native.Renames(table, self.renamed, frozenset(blanks), _blanks_of(self.renamed, blanks), leaves)
+        )
 
     def override_properties(self, step: program.OverrideProperties) -> None:
         sets, fills = self._sets(step), self._pairs(step.fill)
@@ -325,5 +327,6 @@ class NativeEmitter(StepEmitter):
                 self.line("elif v is not None and p.setdefault(k, v) is not v: w = collided(k, v, p, w)")
 
     def keep_columns(self, step: program.KeepColumns) -> None:
-        call = f"{self.const(native.Columns(frozenset(step.named), step.prefix))}(row, p)"
+        leaves = is_loader_column if step.loaders else None
+        call = f"{self.const(native.Columns(frozenset(step.named), step.prefix, leaves))}(row, p)"
         self.line(f"if taken := {call}: w = keep_taken({step.prefix!r}, taken, p, w)")

@@ -182,6 +182,8 @@ class StepEmitter(Emitter):
         self.line("pop = p.pop")
 
     def rename_properties(self, step: program.RenameProperties) -> None:
+        if step.loaders:
+            self.line(f"without_loader_columns(p, {self.const(step.old_names())})")
         changes = {rename.old: rename.new for rename in step.rare}
         blanks = {name: frozenset(texts) for name, texts in step.blanks}
         if changes or blanks:
@@ -212,7 +214,7 @@ class StepEmitter(Emitter):
         self.set_property(name, self.value(expressions.NotNull(expressions.Column(column))), False)
 
     def keep_columns(self, step: program.KeepColumns) -> None:
-        call = f"keep_columns({self.const(frozenset(step.named))}, {step.prefix!r}, row, p)"
+        call = f"keep_columns({self.const(frozenset(step.named))}, {step.prefix!r}, row, p, {step.loaders})"
         self.line(f"if row and (taken := {call}): w = keep_taken({step.prefix!r}, taken, p, w)")
 
     # --- steps that are the same for both
@@ -220,9 +222,8 @@ class StepEmitter(Emitter):
     def _set_registers(self) -> None:
         """Set the registers that no step sets for every row."""
         kinds = set(map(type, self.program.steps))
-        names = ["further", "note"]
+        names = ["further", "note", *["overrides"] * (program.ApplyOverrides in kinds)]
         names += ["uuid"] * (program.SetUuid not in kinds) + ["key"] * (program.SetKey not in kinds)
-        names += ["overrides"] * (program.ApplyOverrides in kinds)
         self.line(f"{' = '.join(names)} = None")
         if self._observes_groups:
             self.line("group_updates = ()")
@@ -364,8 +365,7 @@ class StepEmitter(Emitter):
 
     def _give_group_updates(self, step: program.GiveGroupUpdates) -> None:
         function = "update_of_group" if step.open is None else "updates_of_groups"
-        given = (step.type, step.key, step.set) if step.open is None else (step.open,)
-        values = ", ".join(map(self.value, given))
+        values = ", ".join(map(self.value, (step.type, step.key, step.set) if step.open is None else (step.open,)))
         self.line(f"updates = {function}({values}, time, received, w, distinct_id, uuid or key)")
         self.line("if note is not None: updates = with_pair(updates, distinct_id, note, time, received)")
         self.line("return updates if further is None else [*updates, *further]")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from pipeline.mapper.codegen.runtime import Warnings, text_of
+from pipeline.mapper.loader_columns import is_loader_column
 from pipeline.values import NULL, Record, Value
 
 
@@ -89,14 +90,18 @@ def rename_present(
     return warnings
 
 
-def keep_columns(named: frozenset[str], prefix: str, row: Record, properties: Record) -> list[tuple[str, Value]] | None:
-    """Add the columns of a row that a mapping does not name, with a prefix; returns those whose new name is taken."""
+def keep_columns(
+    named: frozenset[str], prefix: str, row: Record, properties: Record, loaders: bool
+) -> list[tuple[str, Value]] | None:
+    """Add the columns of a row that a mapping does not name, with a prefix, with `loaders` none of a loader; returns
+    those whose new name is taken."""
     taken: list[tuple[str, Value]] | None = None
     for name, value in row.items():
         if (
             name not in named
             and value is not None
             and value != NULL
+            and not (loaders and is_loader_column(name))
             and (properties.setdefault(prefix + name, value) is not value)
         ):
             taken = [*(taken or ()), (name, value)]

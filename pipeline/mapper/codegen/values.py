@@ -28,6 +28,8 @@ from pipeline.mapper.program.operations import Program
 class Emitter:
     """The source under construction: lines, named constants, and the values computed at this point."""
 
+    copied = "dict(p)"
+    """A copy of the properties, as a dict."""
     decodes_numbers = False
     """Whether reading one of `numbers` returns an int where it is one."""
     tested: tuple[type, ...] = REFERENCES
@@ -173,9 +175,9 @@ class Emitter:
         self.line(f"{name} = {members}.get({value.name!r})")
         return name
 
-    def all_properties(self, _value: expressions.AllProperties) -> str:
+    def all_properties(self, value: expressions.AllProperties) -> str:
         name = self.local()
-        self.line(f"{name} = dict(p)")
+        self.line(f"{name} = {f'without_loader_columns({self.copied})' if value.loaders else self.copied}")
         return name
 
     def row_time(self, _value: expressions.RowTime) -> str:

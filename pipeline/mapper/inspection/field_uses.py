@@ -15,6 +15,7 @@ from pipeline.mapper import service_names
 from pipeline.mapper.codegen.runtime import Spreader
 from pipeline.mapper.inspection.event_names import EventNames, matches
 from pipeline.mapper.language import sections as language
+from pipeline.mapper.loader_columns import is_loader_column, leaves_out
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.builder import NO_TABLES, Builder, Tables
@@ -29,6 +30,8 @@ Path: TypeAlias = tuple[bool, tuple[str, ...]]
 
 MAPPED, KEPT, DROPPED = "mapped", "kept", "dropped"
 ANY_RULE = -1
+LOADER = "a loader's column"
+"""By what the columns of a loader are left out."""
 PROPERTIES, MEMBERS = "(properties)", "(its members)"
 
 
@@ -48,6 +51,7 @@ class FieldUses:
         compiled = Builder(mapping, options, lookups).build()
         self.is_named_event = EventNames(mapping, lookups).is_named
         self._mapping = mapping
+        self._loaders = leaves_out(options.settings)
         self._flat = mapping.properties.open is None
         self._opened = compiled.opened
         self._lets: dict[str, Any] = {}
@@ -260,10 +264,11 @@ class FieldUses:
             return self._property(root, rule)
         if len(steps) > 1 and (opened, steps[:-1]) in self._spreads:
             return "", "spread"
+        left_out = self._loaders and is_loader_column(root)
         if self._columns is None:
-            return "", "rest: drop"
+            return "", LOADER if left_out else "rest: drop"
         if root not in self._columns.named:
-            return self._columns.prefix + root, ""
+            return ("", LOADER) if left_out else (self._columns.prefix + root, "")
         if f"/{root}" in self._dropped:
             return "", "drop"
         if any(one == (False, steps[:length]) for one in self._decides for length in range(1, len(steps) + 1)):
@@ -275,6 +280,8 @@ class FieldUses:
     def _property(self, name: str, rule: int) -> tuple[str, str]:
         if self._kept is not None and name not in self._kept:
             return "", "rest: drop"
+        if self._loaders and self._flat and name not in self._renames and is_loader_column(name):
+            return "", LOADER
         new = self._renames.get(name, name)
         if new is None:
             return "", "drop"

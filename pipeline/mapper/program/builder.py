@@ -13,6 +13,7 @@ from pipeline.errors import MappingError, UsageError
 from pipeline.mapper.language import sections as language
 from pipeline.mapper.language.kinds import FAMILIES
 from pipeline.mapper.language.sections import Call, EventRule, LinkRule, Mapping
+from pipeline.mapper.loader_columns import leaves_out
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.blanks import blanks_of_opened, leave_out_blanks
@@ -42,10 +43,11 @@ class Builder:
         self.junk = tuple(sorted({word.lower() for word in mapping.distinct_id.junk}))
         self.allowed = mapping.distinct_id.allow
         self.time_is_set = False
+        self.loaders = leaves_out(options.settings)
         self.tables: dict[str, Map[str, str]] = {}
         self._mapping = mapping
         self._tables = {**mapping.tables, **{name: lookups.get(name, {}) for name in mapping.lookup_files}}
-        self._flat = mapping.properties.open is None
+        self.flat = mapping.properties.open is None
         self._opened_column: str | None = None
         self._variables = 0
         self._blanks = leave_out_blanks(mapping)
@@ -86,7 +88,7 @@ class Builder:
         if not text.startswith("/"):
             return expressions.Property(text)
         column, *steps = path_steps(text)
-        return self.member(expressions.Property(column) if self._flat else expressions.Column(column), steps)
+        return self.member(expressions.Property(column) if self.flat else expressions.Column(column), steps)
 
     def member(self, value: Value, steps: Sequence[str]) -> Value:
         """The operation of a path inside a value: members of objects, and items of lists by their index from 0."""
@@ -177,8 +179,8 @@ class Builder:
             when = self._optional(extra.when)
             name, properties = self.text(extra.event), self._presents(extra.properties)
             steps.append(program.ReadExtraEvent(f"{uuids.SEPARATOR}also{number}", name, properties, when))
-        names = rename_properties(mapping, self.dropped(mapping.properties.drop), tuple(steps))
-        if self._flat and mapping.properties.rest == "drop":
+        names = rename_properties(mapping, self.dropped(mapping.properties.drop), tuple(steps), self.loaders)
+        if self.flat and mapping.properties.rest == "drop":
             steps.append(program.KeepProperties(tuple(sorted(kept_properties(mapping)))))
         steps += [names, *changes]
         steps += [*self._columns(steps), program.GiveEvent()]
@@ -196,7 +198,7 @@ class Builder:
         return tuple(
             name.removeprefix("/")
             for name in self._dropped_references(drop)
-            if not name.startswith("=") and (self._flat or not name.startswith("/"))
+            if not name.startswith("=") and (self.flat or not name.startswith("/"))
         )
 
     def _dropped_references(self, drop: Sequence[Call]) -> Iterator[str]:
@@ -205,18 +207,16 @@ class Builder:
 
     def _columns(self, steps: Sequence[Step]) -> Iterator[Step]:
         """The step for the columns beside the properties that no other step and no `drop` names."""
-        mapping = self._mapping
-        if self._flat or mapping.properties.rest == "drop":
+        mapping, rest = self._mapping, self._mapping.properties.rest
+        if self.flat or rest == "drop":
             return
         drops = [*mapping.properties.drop, *(call for rule in mapping.events.values() for call in rule.drop)]
         named = {name[1:] for name in self._dropped_references(drops) if name.startswith("/")}
         for operation in expressions.operations(tuple(steps)):
-            if isinstance(operation, expressions.Column):
-                named.add(operation.name)
-            elif isinstance(operation, program.CopyColumn):
-                named.add(operation.column)
-        rest = mapping.properties.rest
-        yield program.KeepColumns(tuple(sorted(named)), "" if rest == "keep" else rest or f"{mapping.tool}_")
+            if isinstance(operation, expressions.Column | program.CopyColumn):
+                named.add(operation.name if isinstance(operation, expressions.Column) else operation.column)
+        prefixes = {"keep": "", "": f"{mapping.tool}_"}
+        yield program.KeepColumns(tuple(sorted(named)), prefixes.get(rest, rest), self.loaders)
 
     def _clock(self, clock: language.Clock, is_time: bool) -> program.Clock:
         unit, form = self._word(clock.unit) or "iso", None
@@ -311,7 +311,7 @@ class Builder:
         return (program.GiveGroupUpdates(None, kind, key, properties),)
 
     def _profiles(self, profiles: language.Profiles) -> Step:
-        column = expressions.Property if self._flat else expressions.Column
+        column = expressions.Property if self.flat else expressions.Column
         return program.GiveProfiles(
             each=self.present(profiles.each) if profiles.each is not None else Missing(),
             id=expressions.NotNull(column(profiles.id)),

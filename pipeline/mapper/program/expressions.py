@@ -36,7 +36,9 @@ class Member(Operation, frozen=True):
 
 
 class AllProperties(Operation, frozen=True):
-    """The properties of the row as one object."""
+    """The properties of the row as one object; with `loaders`, without the columns of a loader."""
+
+    loaders: bool = False
 
 
 class RowTime(Operation, frozen=True):

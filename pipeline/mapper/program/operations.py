@@ -246,12 +246,18 @@ class RenameProperty(Operation, frozen=True):
 class RenameProperties(Operation, frozen=True):
     """Leave out properties with a blank text, then rename or leave out others, `rare` ones first; in this order.
 
-    Where the new name is taken, the old one stays, with a warning. Most rows have none of the `rare` ones.
+    Where the new name is taken, the old one stays, with a warning. Most rows have none of the `rare` ones. `loaders`:
+    columns of a loader are left out first, unless they have a new name.
     """
 
     blanks: tuple[tuple[str, tuple[str, ...]], ...]
     rare: tuple[RenameProperty, ...]
     common: tuple[RenameProperty, ...]
+    loaders: bool = False
+
+    def old_names(self) -> frozenset[str]:
+        """The names that change."""
+        return frozenset(change.old for change in (*self.rare, *self.common))
 
     def reserved(self) -> frozenset[str]:
         """The names that never stay."""
@@ -319,10 +325,11 @@ class SetGroups(Operation, frozen=True):
 
 
 class KeepColumns(Operation, frozen=True):
-    """Add the columns of the row that the mapping does not name, with a prefix."""
+    """Add the columns of the row that the mapping does not name, with a prefix; with `loaders`, none of a loader."""
 
     named: tuple[str, ...]
     prefix: str
+    loaders: bool = False
 
 
 class GiveEvent(Operation, frozen=True):

@@ -53,8 +53,10 @@ STRAIGHT = 12
 """Up to this many properties are tested one by one; more go through the one test."""
 
 
-def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[Step, ...]) -> program.RenameProperties:
-    """The step that renames and leaves out; `steps` come before it."""
+def rename_properties(
+    mapping: Mapping, dropped: tuple[str, ...], steps: tuple[Step, ...], loaders: bool
+) -> program.RenameProperties:
+    """The step that renames and leaves out, with `loaders` the columns of a loader too; `steps` come before it."""
     properties = mapping.properties
     leaving: dict[str, str | None] = dict.fromkeys(dropped)
     leaving.update(properties.rename)
@@ -82,6 +84,7 @@ def rename_properties(mapping: Mapping, dropped: tuple[str, ...], steps: tuple[S
             RenameProperty(old, changes[old], old in taken_out, old in swapped - taken_out, old in reserved)
             for old in late
         ),
+        loaders=loaders and properties.open is None,
     )
 
 

@@ -12,7 +12,7 @@ for one row, one row with
 * the model's columns and the other `context_…` under their names in lower case, blank ones left out; times that
   are counts of microseconds (the data lake's) become ISO 8601, `_timestamp` becomes `timestamp`.
 
-Columns of the loader that copied a table (`_fivetran_synced` and the like) are none of these and are left out.
+Columns of the loader that copied a table (`_fivetran_synced` and the like) stay columns.
 
 Blank custom columns of JSON and Parquet stay in tracks, pages and screens; in other tables they may be a null that was
 once a cell of CSV, and would overwrite properties of a person or a group.
@@ -27,10 +27,10 @@ from msgspec import Raw
 from pipeline import values
 from pipeline.mapper.language.kinds import TEXT, YES, Field, verb
 from pipeline.mapper.language.sections import Call
+from pipeline.mapper.loader_columns import is_loader_column
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.functions import decoding
 from pipeline.mapper.program.operations import Decode
-from pipeline.mapper.verbs.loaded import is_bookkeeping
 from pipeline.timestamps import format_utc
 from pipeline.values import BadValue, Record, Value
 
@@ -136,7 +136,7 @@ def decoded(row: Record, named: str, setting: str = "") -> Record:
 
 @lru_cache(1_024)
 def _sorted_columns(columns: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The columns of the model, those of traits, and the custom ones; a loader's own are none of these.
+    """The columns of the model, and a loader's; those of traits; and the custom ones.
 
     Many rows of a table have the same columns.
     """
@@ -144,9 +144,9 @@ def _sorted_columns(columns: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[st
     for name in columns:
         if name.startswith(_TRAITS):
             traits.append(name)
-        elif name in MODEL or name.startswith("context_"):
+        elif name in MODEL or name.startswith("context_") or is_loader_column(name):
             model.append(name)
-        elif not is_bookkeeping(name):
+        else:
             custom.append(name)
     return tuple(model), tuple(traits), tuple(custom)
 

@@ -11,16 +11,13 @@ from msgspec import Raw
 from pipeline import values
 from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Field, verb
 from pipeline.mapper.language.sections import Call
+from pipeline.mapper.loader_columns import RAW, is_loader_column
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.functions import decoding, of_table
 from pipeline.mapper.program.operations import Decode
 from pipeline.models import Layout
 from pipeline.values import Record
 
-BOOKKEEPING = ("_fivetran_", "_airbyte_", "_dlt_", "_sdc_")
-"""How the names of loaders' own columns begin: Fivetran's, Airbyte's, dlt's and Stitch's."""
-RAW = "_airbyte_data"
-"""The column of Airbyte's raw tables that has the whole record."""
 _PREFIX = "mp_reserved_"
 """What Singer's tap writes for a dollar sign."""
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
@@ -30,8 +27,8 @@ decoder = partial(verb, "decoder")
 
 @decoder(
     "loaded",
-    "a row that Fivetran, Airbyte, dlt or Stitch copied: without the loader's own columns, Airbyte's raw record opened,"
-    " names in capitals in small letters, and the columns in one object",
+    "a row that Fivetran, Airbyte, dlt or Stitch copied: Airbyte's raw record opened, names in capitals in small"
+    " letters, and the columns in one object, but for the loader's own, which are next to it",
     loaded=Field(YES, "yes", True),
     into=Field(TEXT, "the object that the columns become members of, beside its own", True),
     stay=Field(NAMES, "columns that stay columns"),
@@ -69,7 +66,7 @@ def _loaded_cells(columns: tuple[str, ...], into: str, staying: str, stripped: s
         return None
     if any(_members((name,), into, stay, names) != ((name, tools),) for name, tools in members):
         return None
-    kept = tuple((number_of[name], -1, name) for name in stay if name in number_of)
+    kept = tuple((number_of[name], -1, name) for name in plain if name in stay or is_loader_column(name))
     return Layout((*kept, *((number_of[name], 0, tools) for name, tools in members)), (into,), always=True)
 
 
@@ -87,6 +84,7 @@ def loaded_row(row: Record, into: str, staying: str, stripped: str, *words: str)
         renamed = _plain_names(columns, strip)
         row = {renamed[name]: value for name, value in row.items()}
         columns = tuple(row)
+    beside = {name: row[name] for name in columns if is_loader_column(name)}
     if RAW in row:
         row = values.opened(row[RAW]) or {}
         columns = tuple(row)
@@ -96,7 +94,8 @@ def loaded_row(row: Record, into: str, staying: str, stripped: str, *words: str)
         # A text stays one: as JSON it would be read again.
         kept = value if value.__class__ is str or value.__class__ is Raw else values.raw(value)
         values.put(members, name if tools in members else tools, kept)
-    return [{**{name: row[name] for name in stay if name in row}, into: members}]  # type: ignore[dict-item]
+    beside |= {name: row[name] for name in columns if name in stay}
+    return [{**beside, into: members}]  # type: ignore[dict-item]
 
 
 @lru_cache(256)
@@ -136,7 +135,7 @@ def _members(
     found = []
     # Of several spellings the plainest is the tool's; the others are of properties that somebody made up.
     for name in sorted(columns, key=_underscores):
-        if name not in stay and name != into and not is_bookkeeping(name):
+        if name not in stay and name != into and not is_loader_column(name):
             tools = own.get(_word(name.removeprefix(_PREFIX)), name)
             found.append((name, name if tools in columns else tools))
     return tuple(found)
@@ -145,11 +144,6 @@ def _members(
 @lru_cache(4_096)
 def _underscores(name: str) -> int:
     return len(name) - len(name.lstrip("_"))
-
-
-def is_bookkeeping(name: str) -> bool:
-    """Whether a column is a loader's own, and no part of what it copied."""
-    return name.startswith(BOOKKEEPING)
 
 
 @lru_cache(4_096)

@@ -92,7 +92,7 @@ def combined(*objects: values.Value) -> Raw | None:
     opened=Field(YES, "yes", True),
 )
 def opened(build: Builder, call: Call) -> Value:
-    return expressions.AllProperties()
+    return expressions.AllProperties(build.loaders and build.flat)
 
 
 @value(

@@ -11,6 +11,7 @@ from pipeline import values
 from pipeline.mapper.codegen.runtime import encode
 from pipeline.mapper.language.kinds import YES, Field, verb
 from pipeline.mapper.language.sections import Call
+from pipeline.mapper.loader_columns import is_loader_column
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.functions import decoding
 from pipeline.mapper.program.operations import Decode
@@ -25,8 +26,8 @@ decoder = partial(verb, "decoder")
 
 @decoder(
     "session_hits",
-    "one row for each object in the column `hits`, with the other columns as session_NAME; a hit of the type"
-    " TRANSACTION gets the ITEM hits with its transaction's id as the list `items`, and those get `in_order`",
+    "one row for each object in the column `hits`, with the other columns as session_NAME, but for a loader's; a hit of"
+    " the type TRANSACTION gets the ITEM hits with its transaction's id as the list `items`, and those get `in_order`",
     session_hits=Field(YES, "yes", True),
 )
 def session_hits(_build: Builder, _call: Call) -> Decode:
@@ -45,7 +46,11 @@ def hits_of_session(row: Record) -> list[Record]:
         if hit is None:
             raise BadValue("column 'hits': a list of objects was expected")
         hits.append({name: value for name, value in hit.items() if not values.is_absent(value)})
-    shared: Record = {SESSION + name: value for name, value in row.items() if not values.is_absent(value)}
+    shared: Record = {
+        name if is_loader_column(name) else SESSION + name: value
+        for name, value in row.items()
+        if not values.is_absent(value)
+    }
     orders = {id: hit for hit in hits if (id := _transaction(hit, "TRANSACTION", "transaction"))}
     items: dict[str, list[Record]] = {}
     for hit in hits:
