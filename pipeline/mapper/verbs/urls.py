@@ -78,7 +78,8 @@ def query_parameter(url: str, name: str) -> str | None:
 def _read_parameters(url: str) -> dict[str, str]:
     """The first text of each parameter, by its name as it is written and decoded."""
     url = url.partition("#")[0]
-    query = url.partition("?")[2] if "?" in url else "" if "/" in url.partition("=")[0] else url
+    before = url.partition("=")[0]
+    query = url.partition("?")[2] if "?" in before or "/" in before else url
     found: dict[str, str] = {}
     for pair in query.split("&"):
         key, _, text = pair.partition("=")
