@@ -53,10 +53,11 @@ def write(directory: str, options: ReceiptOptions, as_json: bool, quiet: bool) -
 @common.as_json
 @common.quiet
 def check(file: Path, options: ReceiptCheckOptions, as_json: bool, quiet: bool) -> int:
-    """Check a receipt: its signature, its sums, and the digests of what it names.
+    """Check a receipt: its signature, its sums, and each number and name in it.
 
-    Plan and ledger are compared where they lie beside the receipt, the export where --source-root names its folder. Of
-    a job, every plan is checked, and that no event was settled twice.
+    They are computed again from the plan and the ledger if these lie next to the receipt. The files of the export are
+    compared if --source-root names their folder. Only --public-key shows who wrote the receipt. For a job, every plan
+    is checked, and that no event was settled twice. Only regular files in these folders are opened.
     Exit 7 when a check failed; what could not be checked is listed and does not fail.
     """
     from pipeline.jobs.receipt_check import check_any_receipt

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -39,7 +40,7 @@ from pipeline.text import pluralize
 from pipeline.timestamps import format_utc
 
 FORMAT = "backcast.job-receipt/1"
-_STATED = ("done", "replaced", "sending")
+STATED = ("done", "replaced", "sending")
 """States of an attempt of which something may have been sent."""
 _NAMED = 3
 
@@ -109,24 +110,19 @@ def write_job_receipt(state: Path, options: ReceiptOptions) -> JobReceipt:
     sentences: dict[str, list[str]] = {}
     folder = Path(os.path.normpath(state / history.belongs.get("folder", ".")))
     for attempt in history.attempts:
-        if attempt.state in _STATED:
+        if attempt.state in STATED:
             one, unproved = _state(attempt, plan_directory(state, attempt.window, attempt.number), folder)
             stated.append(one)
             for sentence in unproved:
                 sentences.setdefault(sentence, []).append(attempt.window)
     receipt = JobReceipt(
-        written_now(),
-        version("backcast"),
-        history.belongs["job"],
-        history.belongs["target"],
-        {name: history.belongs[name] for name in ("window", "window_timezone")},
-        history.windows,
-        stated,
-        sums_of(stated),
-        _coverage(history.belongs),
-        history.uuids,
-        history.digest,
-        [*_open_windows(history), *_with_windows(sentences, len(stated))],
+        written=written_now(),
+        version=version("backcast"),
+        plans=stated,
+        sums=sums_of(stated),
+        uuids=history.uuids,
+        uuids_sha256=history.digest,
+        **of_history(history, sentences, len(stated)),
     )
     return write_signed(receipt, Directory(state).receipt, options)
 
@@ -153,7 +149,9 @@ def _state(attempt: Attempt, directory: Directory, folder: Path) -> tuple[Window
 
 def sums_of(stated: Sequence[WindowReceipt]) -> JobSums:
     """The sums over plans."""
-    rows = {name: sum(one.plan.rows[name] for one in stated) for name in ("read", "mapped", "skipped", "rejected")}
+    rows = {
+        name: sum(one.plan.rows.get(name, 0) for one in stated) for name in ("read", "mapped", "skipped", "rejected")
+    }
     phases = [phase for one in stated if one.sending is not None for phase in one.sending.phases.values()]
     return JobSums(
         files=sum(len(one.inputs) for one in stated),
@@ -165,7 +163,7 @@ def sums_of(stated: Sequence[WindowReceipt]) -> JobSums:
         settled=sum(phase.settled for phase in phases),
         refused=sum(phase.refused for phase in phases),
         in_doubt=sum(phase.in_doubt for phase in phases),
-        resolved_doubts=sum(one.sending.resolved_doubts["events"] for one in stated if one.sending is not None),
+        resolved_doubts=sum(one.sending.resolved_doubts.get("events", 0) for one in stated if one.sending is not None),
         plans=len(stated),
         proved=sum(is_proved(one) for one in stated),
     )
@@ -193,16 +191,28 @@ def _open_windows(history: History) -> Iterator[str]:
         yield "That the target had no live events in these windows: it was not asked, since there was no personal key."
 
 
-def _coverage(facts: Mapping[str, str]) -> dict[str, str | None]:
+def of_history(history: History, sentences: Mapping[str, Sequence[str]], plans: int) -> dict[str, Any]:
+    """The fields of a receipt that come from the job's history alone, and the sentences on what is unproved.
+
+    `sentences` are those of its `plans`, each with the windows that it is about.
+    """
+    facts = history.belongs
     first = facts.get("first_live")
     return {
-        "project": facts.get("project"),
-        "first_live": None if first is None else format_utc(int(first)),
-        "asked": facts.get("live_asked"),
+        "job": facts["job"],
+        "target": facts["target"],
+        "calendar": {name: facts[name] for name in ("window", "window_timezone")},
+        "windows": history.windows,
+        "coverage": {
+            "project": facts.get("project"),
+            "first_live": None if first is None else format_utc(int(first)),
+            "asked": facts.get("live_asked"),
+        },
+        "unproved": [*_open_windows(history), *_with_windows(sentences, plans)],
     }
 
 
-def _with_windows(sentences: dict[str, list[str]], plans: int) -> Iterator[str]:
+def _with_windows(sentences: Mapping[str, Sequence[str]], plans: int) -> Iterator[str]:
     """Each sentence with the windows that it is about, where it is not about all."""
     for sentence, labels in sentences.items():
         yield sentence if len(labels) == plans else f"{sentence} {_windows(labels)}."

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 
-from pipeline.errors import BackcastError, UsageError
+from pipeline.jobs.arrivals import name_of
 from pipeline.jobs.job import plan_directory, state_file
-from pipeline.jobs.receipt import FORMAT, JobReceipt, sums_of
-from pipeline.jobs.state import read_whole_history
+from pipeline.jobs.receipt import FORMAT, STATED, JobReceipt, of_history, sums_of
+from pipeline.jobs.state import History, read_whole_history
 from pipeline.models import Step
 from pipeline.options import PathText
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.manifest import PartSeal
 from pipeline.proof.check import (
-    Checked,
     ReceiptCheck,
     check_inputs,
-    check_ledger,
-    check_plan,
     check_receipt,
     check_signature,
     check_sums,
-    outcome,
-    read_raw,
     read_receipt,
+    result_of,
 )
-from pipeline.proof.receipt import signing
+from pipeline.proof.enclosed import is_plain, refuse_irregular
+from pipeline.proof.receipt import FORMAT as PLAN_FORMAT
+from pipeline.proof.receipt import Receipt
+from pipeline.proof.recomputed import BROKEN, Checked, check_folder, compare, in_words, outcome
 from pipeline.text import pluralize
 
 _NAMED = 5
+_OPEN = ("pending", "differs", "unknown")
+"""Results of reading a window back that a later run replaces."""
 _RIGHT = {
     "rows": "{rows:,} rows of {files:,} files add up in each of {plans:,} plans",
     "events": "{settled:,} events settled, {refused:,} refused; every phase of every plan adds up",
@@ -37,6 +42,7 @@ _RIGHT = {
     "inputs": "{files:,} files of the export as they were read",
     "plan": "{plans:,} plans and their files",
     "ledger": "every batch of {plans:,} plans is in the state of the receipt",
+    "results": "the verification of {plans:,} plans as their reports have it",
 }
 
 
@@ -45,35 +51,36 @@ def check_any_receipt(
     progress: Step = lambda name, done, total: None,
 ) -> ReceiptCheck:  # fmt: skip
     """Check the receipt of a plan or of a job, as `pipeline.proof.check.check_receipt` does. Raises UsageError."""
-    try:
-        of_job = read_raw(file)[0].get("format") == FORMAT
-    except (msgspec.MsgspecError, RecursionError):
-        of_job = False
-    if not of_job:
+    receipt: JobReceipt | Receipt
+    receipt, form, content = read_receipt(file, {FORMAT: JobReceipt, PLAN_FORMAT: Receipt})
+    if isinstance(receipt, Receipt):
         return check_receipt(file, source_root, public_key, progress)
-    raw, receipt = read_receipt(file, FORMAT, JobReceipt)
-    expected = None if public_key is None else signing().read_public_key(public_key)
-    checks = [
-        check_signature(raw, receipt.signature, expected),
-        *_plans(receipt, file.parent, source_root, progress),
+    sentences: dict[str, list[str]] = {}
+    return result_of(file, [
+        form,
+        check_signature(content, receipt.signature, public_key),
+        *_plans(receipt, file.parent, source_root, progress, sentences),
         _sums(receipt),
-        _uuids(receipt, file.parent),
-    ]
-    return ReceiptCheck(str(file), all(check.result != "failed" for check in checks), checks)
+        *_state(receipt, file.parent, sentences),
+    ])  # fmt: skip
 
 
-def _plans(receipt: JobReceipt, state: Path, source_root: PathText | None, progress: Step) -> Iterator[Checked]:
-    """Each check of a plan's receipt, over all plans of the job."""
+def _plans(
+    receipt: JobReceipt, state: Path, source_root: PathText | None, progress: Step, sentences: dict[str, list[str]]
+) -> Iterator[Checked]:
+    """Each check of a plan's receipt, over all plans of the job. `sentences` gets what they do not prove."""
     found: dict[str, list[tuple[str, Checked]]] = {}
     for done, one in enumerate(receipt.plans):
-        directory = plan_directory(state, one.window, one.number)
-        checks: Iterable[Checked] = (
-            *check_sums(one),
-            check_inputs(one, source_root, lambda name, done, total: None),
-            check_plan(one, directory),
-            check_ledger(one, directory),
-        )
-        for check in checks:
+        if not is_plain(one.window):
+            yield Checked("plan", "failed", f"the window {one.window!r} leads out of the job's folder")
+            return
+        folder = check_folder(
+            one, plan_directory(state, one.window, one.number), state, receipt.written, _path_of,
+            replaced=one.outcome == "replaced",
+        )  # fmt: skip
+        for sentence in folder.unproved or [] if one.sending is not None else []:
+            sentences.setdefault(sentence, []).append(one.window)
+        for check in (*check_sums(one), check_inputs(one, source_root, lambda name, done, total: None), *folder.checks):
             found.setdefault(check.name, []).append((one.window, check))
         progress("plans of the job", done + 1, len(receipt.plans))
     for name, checks_of in found.items():
@@ -102,15 +109,57 @@ def _sums(receipt: JobReceipt) -> Checked:
     return outcome("sums", wrong, f"{pluralize(sums.settled, 'event')} settled, each with a uuid of its own")
 
 
-def _uuids(receipt: JobReceipt, state: Path) -> Checked:
-    """The uuids in the job's state are those of the receipt."""
-    name = "uuids"
+def _path_of(part: PartSeal, stated: str) -> str:
+    """The path that a receipt must state for a file: its path from the job's folder, wherever that lies now."""
+    tail = re.sub(r"^(\.\./)+", "", stated)
+    whole = name_of(part.file, part.member, Path("/"))
+    return stated if tail and f"/{whole}".endswith(f"/{tail}") else whole
+
+
+def _state(receipt: JobReceipt, state: Path, sentences: dict[str, list[str]]) -> Iterator[Checked]:
+    """The job, its windows, its plans and its uuids are those of the job's state."""
     if not state_file(state).exists():
-        return Checked(name, "not checked", "state.sqlite is not beside the receipt")
+        for name in ("job", "uuids"):
+            yield Checked(name, "not checked", "state.sqlite is not next to the receipt")
+        return
     try:
+        refuse_irregular(Directory(state), state)
         history = read_whole_history(state_file(state))
-    except (BackcastError, UsageError) as error:
-        return Checked(name, "failed", error.message)
+        yield _job(receipt, history, sentences)
+    except BROKEN as error:
+        for name in ("job", "uuids"):
+            yield Checked(name, "failed", f"the state cannot be read: {in_words(error)}")
+        return
     same = (history.uuids, history.digest) == (receipt.uuids, receipt.uuids_sha256)
     wrong = [] if same else ["the state has other uuids: it was changed, or more was sent, since the receipt"]
-    return outcome(name, wrong, f"{receipt.uuids:,} uuids of the state as they were")
+    yield outcome("uuids", wrong, f"{receipt.uuids:,} uuids of the state as they were")
+
+
+def _job(receipt: JobReceipt, history: History, sentences: Mapping[str, list[str]]) -> Checked:
+    """The job, its plans and its windows are those of its state, as far as no later run changed these."""
+    wrong: list[str] = []
+    written = receipt.written
+    attempts = {(one.window, one.number): one for one in history.attempts if one.state in STATED}
+    later = history.belongs.get("live_asked", "") > written
+    for one in receipt.plans:
+        attempt = attempts.pop((one.window, one.number), None)
+        name = f"plan {one.number} of the window {one.window}"
+        if attempt is None:
+            wrong.append(f"{name} is not in the state")
+        elif (attempt.ended or "") > written or (attempt.proof != one.proof and one.proof in _OPEN):
+            later = True  # it was sent to its end, or read back again
+        else:
+            now = [attempt.state, attempt.started, attempt.ended, attempt.proof, attempt.detail]
+            wrong += compare([one.outcome, one.started, one.ended, one.proof, one.detail], now, name)
+    later |= any(one.started > written for one in attempts.values())
+    wrong += [f"{window} was sent and is not stated" for (window, _), one in attempts.items() if one.started <= written]
+    labels = {one.label for one in receipt.windows}
+    wrong += [f"the window {one.window} has a plan and no state" for one in receipt.plans if one.window not in labels]
+    later |= labels < {one.label for one in history.windows}
+    for name, found in of_history(history, sentences, len(receipt.plans)).items():
+        other_words = name == "unproved" and receipt.version != version("backcast")
+        if not other_words and (name in ("job", "target", "calendar") or not later):
+            wrong += compare(getattr(receipt, name), found, name)
+    if later and not wrong:
+        return Checked("job", "not checked", "the job ran again since, so its windows may be others now")
+    return outcome("job", wrong, f"{pluralize(len(receipt.windows), 'window')} and their plans, as the state has them")

@@ -222,7 +222,9 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
             yield database if has_table(database, "runs") else None
     except sqlite3.Error as error:
         senders = sender_ledgers.folder_of(path)
-        raise error_from_sqlite(f"{path}, or one in {senders}," if senders.exists() else path, error) from None
+        name = f"{path}, or one in {senders}," if senders.exists() else path
+        # Without a code: a text in it is not UTF-8.
+        raise error_from_sqlite(name, error, opening=isinstance(error, sqlite3.OperationalError)) from None
 
 
 def _one_view(path: Path, marker: Marker | None) -> sqlite3.Connection:

@@ -13,6 +13,7 @@ No batch is in two of them: each process sends blocks of its own, of which the p
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,8 +49,14 @@ def paths_of(path: Path, names: Sequence[str]) -> list[Path]:
 
 
 def names_in(database: sqlite3.Connection) -> list[str]:
-    """The folders of the sender ledgers of an open ledger, of which the rows are not taken over yet."""
-    return read_meta(database).get("senders", "").split() if has_table(database, "meta") else []
+    """The folders of the sender ledgers of an open ledger, of which the rows are not taken over yet.
+
+    Raises BrokenLedger for a name that `make_folders` does not give, which could lead anywhere.
+    """
+    names = read_meta(database).get("senders", "").split() if has_table(database, "meta") else []
+    if not all(re.fullmatch(r"\d+-\d+", name) for name in names):
+        raise BrokenLedger(f"the ledger has senders that backcast never makes: {names}", hint="restore it from a copy")
+    return names
 
 
 def make_folders(path: Path, run: int, count: int) -> list[str]:

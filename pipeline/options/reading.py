@@ -83,7 +83,7 @@ class ReceiptCheckOptions(Checked):
     )  # fmt: skip
     public_key: PathText | None = option(
         None, "--public-key", path="file", metavar="FILE",
-        help="The public key of whoever signed it, PEM or OpenSSH.",
+        help="The public key of whoever signed it, PEM or OpenSSH. Without it nothing shows who wrote the receipt.",
     )  # fmt: skip
 
 

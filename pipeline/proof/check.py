@@ -1,56 +1,37 @@
-"""Checks a receipt: its signature, its sums, and the digests of everything that it names and that is still there."""
+"""Checks a receipt: its signature, its sums, and everything that it names and that is still there."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator
-from os import fspath
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import msgspec
 
-from pipeline import storage
 from pipeline.errors import BackcastError, UsageError
 from pipeline.extractors import digest_of
-from pipeline.ledger import state_digest
 from pipeline.models import Dialect, Part, Step
 from pipeline.options import PathText
-from pipeline.plan.sealed.directory import Directory, digest_file
-from pipeline.plan.sealed.manifest import load
-from pipeline.proof.receipt import (
-    FORMAT,
-    Input,
-    Receipt,
-    Signature,
-    Stated,
-    signed_bytes,
-    signing,
-)
+from pipeline.plan.sealed.directory import Directory
+from pipeline.proof.enclosed import inside
+from pipeline.proof.receipt import ALGORITHM, FORMAT, Input, Receipt, Signature, Stated, as_file, signed_bytes, signing
+from pipeline.proof.recomputed import Checked, Folder, check_folder, compare, outcome, unknown_names
 from pipeline.report.verification_words import by_kind, depth, listed
 from pipeline.text import pluralize
 
-T = TypeVar("T")
-Result = Literal["ok", "failed", "not checked"]
 _HINT = "name a receipt.json, as `backcast receipt write` writes it"
-MOST_NAMED = 5
-
-
-class Checked(msgspec.Struct, frozen=True):
-    """One check of a receipt: what was checked, with which result, and what was found."""
-
-    name: str
-    result: Result
-    detail: str
 
 
 class ReceiptCheck(msgspec.Struct, frozen=True):
-    """All checks of a receipt. `ok`: none failed; what could not be checked did not fail."""
+    """All checks of a receipt. `ok`: none failed; what could not be checked did not fail. `authenticated`: it is signed
+    with the key that was given."""
 
     file: str
     ok: bool
     checks: list[Checked]
+    authenticated: bool = False
     format: str = "backcast.receipt-check/1"
 
 
@@ -62,54 +43,86 @@ def check_receipt(
 ) -> ReceiptCheck:
     """Check a receipt. The export is looked for in `source_root`; plan and ledger in the receipt's own folder.
 
-    A signature that names its own key proves that nothing was changed since; `public_key` is the key that it has to be.
+    Only `public_key`, the key that it has to be signed with, shows who wrote it: a receipt can name any key of its own.
     `progress` is called with the MB of the export that were read. Raises UsageError for a file that is no receipt.
     """
-    raw, receipt = read_receipt(file, FORMAT, Receipt)
-    checks = [
-        check_signature(raw, receipt.signature, None if public_key is None else signing().read_public_key(public_key)),
+    receipt: Receipt
+    receipt, form, content = read_receipt(file, {FORMAT: Receipt})
+    folder = check_folder(receipt, Directory(file.parent), file.parent, receipt.written)
+    return result_of(file, [
+        form,
+        check_signature(content, receipt.signature, public_key),
         *check_sums(receipt),
         check_inputs(receipt, source_root, progress),
-        check_plan(receipt, Directory(file.parent)),
-        check_ledger(receipt, Directory(file.parent)),
-    ]
-    return ReceiptCheck(str(file), all(check.result != "failed" for check in checks), checks)
+        *folder.checks,
+        _check_state(receipt, folder),
+    ])  # fmt: skip
 
 
-def read_receipt(file: Path, form: str, kind: type[T]) -> tuple[dict[str, Any], T]:
-    """A receipt as it is written, and as the struct of its format. Raises UsageError."""
+def result_of(file: Path, checks: list[Checked]) -> ReceiptCheck:
+    """The result of all checks of a receipt; `check_signature` is one of them."""
+    authenticated = any(check.name == "signature" and check.result == "ok" for check in checks)
+    return ReceiptCheck(str(file), all(check.result != "failed" for check in checks), checks, authenticated)
+
+
+def read_receipt(file: Path, kinds: Mapping[str, type]) -> tuple[Any, Checked, bytes]:
+    """A receipt as the struct of its format, the check that its file is written as it must be, and the file's bytes.
+
+    Raises UsageError.
+    """
     try:
-        raw, content = read_raw(file)
-        if raw.get("format") != form:
-            raise UsageError(f"{file} is no receipt of the format {form}", hint=_HINT)
-        return raw, msgspec.json.decode(content, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise UsageError(f"{file} is no receipt: {error}", hint=_HINT) from None
-
-
-def read_raw(file: Path) -> tuple[dict[str, Any], bytes]:
-    """The object of a file, and its bytes. Raises UsageError where it cannot be read, and MsgspecError."""
-    try:
+        if file.exists() and not file.is_file():
+            raise UsageError(f"{file} is no regular file", hint=_HINT)
         content = file.read_bytes()
+        raw = msgspec.json.decode(content, type=dict[str, Any])
+        if (kind := kinds.get(str(raw.get("format")))) is None:
+            raise UsageError(f"{file} is no receipt of the format {' or '.join(kinds)}", hint=_HINT)
+        receipt: Any = msgspec.json.decode(content, type=kind)
+        wrong = [f"{name} is in no receipt" for name in unknown_names(raw, receipt)]
+        if as_file(raw) != content:
+            wrong.append("its bytes are not as `backcast receipt write` writes them: a name may be there twice")
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint=_HINT) from None
-    return msgspec.json.decode(content, type=dict[str, Any]), content
+    except (msgspec.MsgspecError, RecursionError, OverflowError) as error:
+        raise UsageError(f"{file} is no receipt: {error}", hint=_HINT) from None
+    return receipt, outcome("file", wrong, "each name once, written as `backcast receipt write` does"), content
 
 
-def check_signature(raw: dict[str, Any], signature: Signature | None, expected: str | None) -> Checked:
-    """The signature of a receipt, which has to be by the key `expected`, where there is one."""
-    name = "signature"
+def check_signature(content: bytes, signature: Signature | None, public_key: Path | None) -> Checked:
+    """The signature of a receipt's bytes, which only a key that somebody else gave can show to be by whom it says."""
+    name, expected = "signature", None if public_key is None else signing().read_public_key(public_key)
     if signature is None:
         if expected is None:
-            return Checked(name, "not checked", "the receipt is not signed")
+            return Checked(name, "not checked", "not authenticated: not signed, so anybody may have written it")
         return Checked(name, "failed", "the receipt is not signed, and a public key was given")
-    if not signing().is_valid(signed_bytes(raw), signature.public_key, signature.signature):
+    if signature.algorithm != ALGORITHM:
+        detail = f"{signature.algorithm!r} signatures are not accepted: write and sign the receipt again"
+        return Checked(name, "failed", detail)
+    if not signing().is_valid(signed_bytes(content), signature.public_key, signature.signature):
         return Checked(name, "failed", "the receipt was changed after it was signed, or signed with another key")
     if expected is None:
-        return Checked(name, "ok", f"signed with the key {signature.public_key}; --public-key compares whose it is")
+        return Checked(
+            name, "not checked",
+            f"not authenticated: the receipt itself names the key {signature.public_key}, which may be anybody's;"
+            " give the signer's own key to --public-key",
+        )  # fmt: skip
     if signature.public_key != expected:
         return Checked(name, "failed", f"signed with another key: {signature.public_key}, not {expected}")
     return Checked(name, "ok", f"signed with the given key {signature.public_key}")
+
+
+def _check_state(receipt: Receipt, folder: Folder) -> Checked:
+    """The state of the plan, and what is unproved, are what plan, ledger and verification make of them."""
+    if folder.unproved is None:
+        return Checked("state", "not checked", "plan and ledger are not next to the receipt, or cannot be read")
+    wrong = compare(receipt.state, folder.state, "state")
+    if receipt.version == version("backcast"):  # another one may have other words
+        wrong += compare(receipt.unproved, folder.unproved, "unproved")
+    if receipt.verification is not None and receipt.verification.at > receipt.written:
+        wrong.append("it was written before the verification that it states")
+    return outcome(
+        "state", wrong, f"{receipt.state}, with {pluralize(len(receipt.unproved), 'sentence')} on what is unproved"
+    )
 
 
 def check_sums(receipt: Stated) -> Iterator[Checked]:
@@ -152,7 +165,7 @@ def check_sums(receipt: Stated) -> Iterator[Checked]:
     wrong = []
     if verification.to != receipt.sending.target:
         wrong.append(f"what was compared is at {verification.to or '?'}, what was sent at {receipt.sending.target}")
-    if verification.proved and verification.differs:
+    if verification.proved and (verification.differs or found.found < found.expected or verification.uuids != "all"):
         wrong.append("it says proved, and has differences")
     if not verification.proved:
         kinds = listed(by_kind(verification))
@@ -177,7 +190,7 @@ def check_inputs(receipt: Stated, source_root: PathText | None, progress: Step) 
             digest = digest_of(_part(one, source_root))
             if digest != one.sha256:
                 wrong.append(f"{one.path} is another file: sha256 {digest[:12]}, not {one.sha256[:12]}")
-        except (OSError, BackcastError) as error:
+        except (OSError, BackcastError, LookupError, ValueError) as error:
             wrong.append(f"{one.path} cannot be read: {error}")
         done += one.bytes
         progress("MB of the export", done // 1_000_000, total // 1_000_000)
@@ -185,52 +198,5 @@ def check_inputs(receipt: Stated, source_root: PathText | None, progress: Step) 
 
 
 def _part(one: Input, source_root: PathText) -> Part:
-    outer = one.path.split("!", 1)[0]
-    parts, root = outer.split("/"), fspath(source_root)
-    candidates = [os.path.join(root, *names) for names in (parts, parts[1:] or parts, parts[-1:])]
-    file = next((path for path in candidates if storage.is_file(path)), candidates[0])
+    file = inside(one.path.split("!", 1)[0], source_root)
     return Part(0, one.path, file, one.member, one.codecs, "", Dialect(), one.bytes, 0, one.sha256)
-
-
-def check_plan(receipt: Stated, directory: Directory) -> Checked:
-    """The plan and its sealed files are those of the receipt."""
-    name = "plan"
-    if not directory.plan.exists():
-        return Checked(name, "not checked", "plan.json is not beside the receipt")
-    wrong = []
-    try:
-        plan = load(directory)
-        if plan.digest != receipt.plan.digest:
-            wrong.append(f"plan.json beside it is another plan: {plan.digest[:12]}, not {receipt.plan.digest[:12]}")
-    except BackcastError as error:
-        wrong.append(error.message)
-    for file, sealed in receipt.plan.files.items():
-        path = directory.path / file
-        if not path.exists():
-            wrong.append(f"{file} is missing")
-        elif digest_file(path) != sealed:
-            wrong.append(f"{file} was changed after it was sealed")
-    return outcome(name, wrong, f"plan {receipt.plan.digest[:12]} and {pluralize(len(receipt.plan.files), 'file')}")
-
-
-def check_ledger(receipt: Stated, directory: Directory) -> Checked:
-    """The ledger has every batch in the state of the receipt."""
-    name = "ledger"
-    if receipt.sending is None:
-        return Checked(name, "ok", "nothing was sent")
-    if not directory.ledger.exists():
-        return Checked(name, "not checked", "ledger.sqlite is not beside the receipt")
-    try:
-        digest = state_digest(directory.ledger)
-    except BackcastError as error:
-        return Checked(name, "failed", error.message)
-    wrong = [] if digest == receipt.sending.digest else ["the ledger was changed, or more was sent, since the receipt"]
-    return outcome(name, wrong, "every batch is in the state of the receipt")
-
-
-def outcome(name: str, wrong: list[str], right: str) -> Checked:
-    """The result of a check: failed where anything is wrong."""
-    if not wrong:
-        return Checked(name, "ok", right)
-    more = f"; and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
-    return Checked(name, "failed", "; ".join(wrong[:MOST_NAMED]) + more)

@@ -6,6 +6,7 @@ receipt without the program that wrote it having to be believed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -30,7 +31,9 @@ from pipeline.text import pluralize
 R = TypeVar("R", bound=msgspec.Struct)
 
 FORMAT = "backcast.receipt/1"
-"""States of a batch in a ledger whose events are counted."""
+ALGORITHM = "ed25519-file"
+"""Ed25519 over the bytes of the file. An older version signed the values that it read from them, as `ed25519`."""
+_SIGNATURE = re.compile(rb'^ "signature": \{[^{}]*\}', re.MULTILINE)
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -38,7 +41,7 @@ class Signature(msgspec.Struct, frozen=True):
 
     public_key: str
     signature: str
-    algorithm: str = "ed25519"
+    algorithm: str = ALGORITHM
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -151,14 +154,18 @@ def write_receipt(plan: Plan, directory: Directory, options: ReceiptOptions) -> 
 def write_signed(receipt: R, default: Path, options: ReceiptOptions) -> R:
     """Write a receipt, signed where the options name a key, to `default` where they name no file. Raises UsageError."""
     if options.sign is not None:
-        content = signed_bytes(msgspec.to_builtins(receipt))
+        content = as_file(receipt)
         receipt = msgspec.structs.replace(receipt, signature=Signature(*signing().sign(content, Path(options.sign))))
-    encoded = msgspec.json.encode(receipt, order="sorted")
     to = default if options.out is None else Path(options.out)
     if options.out is not None:
         _check_place(to)
-    write_atomically(to, msgspec.json.format(encoded, indent=1) + b"\n")
+    write_atomically(to, as_file(receipt))
     return receipt
+
+
+def as_file(receipt: object) -> bytes:
+    """The bytes of a receipt's file: sorted names, each on a line of its own."""
+    return msgspec.json.format(msgspec.json.encode(receipt, order="sorted"), indent=1) + b"\n"
 
 
 def _check_place(to: Path) -> None:
@@ -218,9 +225,14 @@ def signing() -> ModuleType:
     return signature
 
 
-def signed_bytes(receipt: Mapping[str, Any]) -> bytes:
-    """What a signature signs: the receipt without its signature, as JSON with sorted names and no spaces."""
-    return msgspec.json.encode({name: value for name, value in receipt.items() if name != "signature"}, order="sorted")
+def signed_bytes(content: bytes) -> bytes:
+    """What the signature in a file signs: its bytes with null for the signature, as the file is without one.
+
+    Nothing is parsed, so a name that is there twice cannot hide. b"" for a file that has not one signature, in the
+    place where `as_file` writes it.
+    """
+    bare, count = _SIGNATURE.subn(b' "signature": null', content)
+    return bare if count == 1 else b""
 
 
 def input_of(part: PartSeal, path: str = "") -> Input:
@@ -254,8 +266,11 @@ def planned_of(plan: Plan) -> Planned:
     )
 
 
-def sending_of(plan: Plan, directory: Directory) -> Sending | None:
-    """What a receipt states of the sending, None where the plan was never applied. Raises BrokenLedger."""
+def sending_of(plan: Plan, directory: Directory, *, read_export: bool = True) -> Sending | None:
+    """What a receipt states of the sending, None where the plan was never applied. Raises BrokenLedger.
+
+    `read_export` is that of `report.rejects.refusal_causes`.
+    """
     summary = read_summary(directory.ledger, most=0)
     if (history := summary.history) is None:
         return None
@@ -273,7 +288,7 @@ def sending_of(plan: Plan, directory: Directory) -> Sending | None:
         phases,
         BatchCounts(totals.batches_made, totals.batches_sent, totals.batches_retried, totals.batches_split),
         summary.failures,
-        refusal_causes(plan, directory) if totals.refused else [],
+        refusal_causes(plan, directory, read_export=read_export) if totals.refused else [],
         {"batches": batches, "events": events},
         state_digest(directory.ledger),
     )

@@ -32,7 +32,10 @@ def sign(content: bytes, key_file: Path) -> tuple[str, str]:
 def is_valid(content: bytes, public_key: str, signature: str) -> bool:
     """Whether the private key of `public_key` made this signature for this content."""
     try:
-        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key, validate=True))
+        raw = base64.b64decode(public_key, validate=True)
+        if len(raw) != 32 or _is_weak(raw):
+            return False
+        key = Ed25519PublicKey.from_public_bytes(raw)
         key.verify(base64.b64decode(signature, validate=True), content)
     except (InvalidSignature, ValueError, binascii.Error):
         return False
@@ -53,7 +56,26 @@ def read_public_key(file: Path) -> str:
         raise UsageError(f"{file} has no public key in PEM or OpenSSH form", hint=_HINT) from None
     if not isinstance(key, Ed25519PublicKey):
         raise _other_kind(file)
+    if _is_weak(key.public_bytes_raw()):
+        raise UsageError(f"{file} has a public key that takes signatures of anybody (small order)", hint=_HINT)
     return _text(key.public_bytes_raw())
+
+
+_PRIME = 2**255 - 19
+_SIGN_BIT = 1 << 255
+
+
+def _is_weak(public_key: bytes) -> bool:
+    """Whether a public key is a point whose order divides 8, or is not written as RFC 8032 writes it.
+
+    A signature by such a point can be made without any private key. On the curve -x² + y² = 1 + dx²y² with
+    d = -121665/121666, the points of order 1 and 2 have y² = 1, those of order 4 y = 0; one of order 8 doubles to
+    y = 0, so its dy⁴ + 2y² - 1 is 0.
+    """
+    y = int.from_bytes(public_key, "little") & ~_SIGN_BIT
+    square = y * y % _PRIME
+    doubled = 121665 * square * square - 2 * 121666 * square + 121666
+    return y >= _PRIME or square * (square - 1) * doubled % _PRIME == 0
 
 
 def _private_key(file: Path) -> Ed25519PrivateKey:

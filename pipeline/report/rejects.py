@@ -88,17 +88,28 @@ class RefusalCause(NamedTuple):
 
 
 def refusal_causes(
-    plan: Plan, directory: Directory, *, rehearsed: bool = False, source_root: PathText | None = None
+    plan: Plan,
+    directory: Directory,
+    *,
+    rehearsed: bool = False,
+    source_root: PathText | None = None,
+    read_export: bool = True,
 ) -> list[RefusalCause]:
     """Why events of a plan, or of its rehearsal, were refused, the most frequent cause first. Raises BrokenLedger.
 
-    Answers that differ in nothing but numbers and ids are one cause. The rows of the first MOST_PLACES are looked up.
+    Answers that differ in nothing but numbers and ids are one cause. The rows of the first MOST_PLACES are looked up;
+    without `read_export` the place of an event of a row is its file alone.
     """
     source = Directory(directory.rehearsal) if rehearsed else directory
     groups = group_refusals(read_refused_events(source.ledger))
     first = sorted((refusal for refusal, _ in groups[:MOST_PLACES]), key=attrgetter("phase", "block", "event"))
     numbers = {refusal.block for refusal in first if refusal.phase == EVENTS}
-    places = {
+    places = {}
+    if not read_export:
+        parts = {one.number: plan.parts[one.part].path for one in read_lines(source.blocks, SealedBlock)}
+        places = {one.uuid: parts[one.block] for one in first if one.phase == EVENTS}
+        first, numbers = [one for one in first if one.phase != EVENTS], set()
+    places |= {
         event.uuid: place_of(event)
         for event in _located(plan, source, first, numbers, "send", source_root, lambda line: None)
     }

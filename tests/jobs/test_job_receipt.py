@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -17,13 +16,16 @@ from pipeline.errors import UsageError
 from pipeline.jobs.receipt_check import check_any_receipt
 from pipeline.local_service import LocalService
 from pipeline.options import ReceiptOptions
-from tests.proof.test_receipt import keys
+from tests.proof.test_receipt import edited, keys
 from tests.support.commands import in_process
 from tests.support.jobs import KEYS, OWN, days, put, row, run, write_job
 
 pytestmark = pytest.mark.slow
 
-CHECKS = ("signature", "rows", "events", "verification", "inputs", "plan", "ledger", "sums", "uuids")
+CHECKS = (
+    "file", "signature", "rows", "events", "verification", "inputs", "plan", "ledger", "results", "sums", "job",
+    "uuids",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,10 @@ def state(done: Path, tmp_path: Path) -> Iterator[Path]:
     shutil.move(tmp_path / "kept", done)
 
 
+def failed(file: Path, **options: Any) -> set[str]:
+    return {check for check, result in results(file, **options).items() if result == "failed"}
+
+
 def results(file: Path, **options: Any) -> dict[str, str]:
     return {check.name: check.result for check in check_any_receipt(file, **options).checks}
 
@@ -67,10 +73,11 @@ def test_a_receipt_of_a_job_is_checked_against_all_that_it_names(tmp_path: Path,
     every = dict.fromkeys(CHECKS, "ok")
     file = state / "receipt.json"
     assert results(file, source_root=done, public_key=public) == every
-    assert results(file) == every | {"inputs": "not checked"}
+    assert results(file) == every | {"inputs": "not checked", "signature": "not checked"}
     alone = tmp_path / "alone.json"
     alone.write_bytes(file.read_bytes())
-    assert results(alone) == every | dict.fromkeys(("inputs", "plan", "ledger", "uuids"), "not checked")
+    beside = ("inputs", "plan", "ledger", "results", "job", "uuids")
+    assert results(alone, public_key=public) == every | dict.fromkeys(beside, "not checked")
 
 
 def test_every_change_of_a_job_is_noticed(done: Path, state: Path) -> None:
@@ -81,30 +88,61 @@ def test_every_change_of_a_job_is_noticed(done: Path, state: Path) -> None:
     assert "3 windows, 4 plans, 27 rows: 21 of 21 planned events settled" in " ".join(said.stdout.split())
     assert in_process("receipt", "check", file, "--source-root", done).returncode == 0
     whole = file.read_text()
-    edits: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "events": lambda content: content["plans"][1]["sending"]["phases"]["events"].update(planned=11),
-        "verification": lambda content: content["plans"][1].update(verification=None),
-        "plan": lambda content: content["plans"][1]["plan"].update(digest="0" * 64),
-        "ledger": lambda content: content["plans"][1]["sending"].update(digest="0" * 64),
-        "sums": lambda content: content["sums"].update(refused=1),
-        "uuids": lambda content: content.update(uuids_sha256="0" * 64),
-    }
-    for name, change in edits.items():
-        content = json.loads(whole)
-        change(content)
-        file.write_text(json.dumps(content))
-        found = results(file)
-        assert {check for check, result in found.items() if result == "failed"} - {"sums"} == {name} - {
-            "sums", "verification",
-        }  # fmt: skip
-        assert name != "sums" or found["sums"] == "failed"
-        assert name != "verification" or found["verification"] == "not checked"
+    edits: list[tuple[set[str], Callable[[dict[str, Any]], Any]]] = [
+        ({"events", "ledger"}, lambda content: content["plans"][1]["sending"]["phases"]["events"].update(planned=11)),
+        ({"results", "sums", "job"}, lambda content: content["plans"][1].update(verification=None)),
+        ({"plan"}, lambda content: content["plans"][1]["plan"].update(digest="0" * 64)),
+        ({"plan"}, lambda content: content["plans"][1]["inputs"][0].update(path="exports/b.jsonl")),
+        ({"ledger"}, lambda content: content["plans"][1]["sending"].update(digest="0" * 64)),
+        ({"plan", "job"}, lambda content: content["plans"][1].update(window="../../plan")),
+        ({"job"}, lambda content: content.update(target="http://127.0.0.1:9")),
+        ({"job"}, lambda content: content["plans"][0].update(ended="2024-01-01T00:00:00Z")),
+        ({"job"}, lambda content: content["windows"][0].update(state="open")),
+        ({"job"}, lambda content: content["windows"].clear()),
+        ({"job"}, lambda content: content["plans"][2].update(proof="proved")),
+        ({"job"}, lambda content: content["unproved"].clear()),
+        ({"rows", "plan", "sums"}, lambda content: content["plans"][1]["plan"]["rows"].pop("read")),
+        ({"ledger"}, lambda content: content["plans"][1]["sending"]["resolved_doubts"].clear()),
+        ({"job", "sums"}, lambda content: content["plans"].pop()),
+        ({"sums"}, lambda content: content["sums"].update(refused=1)),
+        ({"uuids"}, lambda content: content.update(uuids_sha256="0" * 64)),
+    ]
+    for failing, change in edits:
+        edited(file, change)
+        assert failed(file) - {"sums"} == failing - {"sums"}
+        assert "sums" not in failing or "sums" in failed(file)
+        file.write_text(whole)
     file.write_text(whole)
     (done / "exports/2024/01/02/late.jsonl").write_text("{}\n")
     with closing(sqlite3.connect(state / "state.sqlite")) as database, database:
         database.execute("delete from settled where uuid = (select min(uuid) from settled)")
-    found = results(file, source_root=done)
-    assert {check for check, result in found.items() if result == "failed"} == {"inputs", "uuids"}
+    assert failed(file, source_root=done) == {"inputs", "uuids"}
+
+
+def test_a_job_that_ran_again_has_more_than_its_receipt(tmp_path: Path) -> None:
+    """A run that sends nothing new fails no check; what it may have changed is not checked. A moved job is the same."""
+    days(tmp_path, 1)
+    with LocalService(keys=KEYS) as service:
+        job = write_job(tmp_path, service.url, until="2024-01-04")
+        run(job, personal_key=OWN)
+        file = tmp_path / "state/nightly/receipt.json"
+        api.write_job_receipt(file.parent)
+        edited(file, lambda content: content.update(written="2024-01-01T00:00:00Z"))
+        assert failed(file) == set()
+        assert [name for name, result in results(file).items() if result == "not checked"] == [
+            "signature", "inputs", "job",
+        ]  # fmt: skip
+        put(tmp_path, 2, [row(2, 5)])
+        run(job, personal_key=OWN)
+    assert failed(file) == {"uuids"}
+    api.write_job_receipt(file.parent)
+    (tmp_path / "state/nightly").rename(tmp_path / "moved")
+    assert set(results(tmp_path / "moved/receipt.json", source_root=tmp_path).values()) == {"ok", "not checked"}
+    (tmp_path / "moved/windows").rename(tmp_path / "windows")
+    (tmp_path / "moved/windows").symlink_to(tmp_path / "windows")
+    assert "is a symlink" in next(
+        one.detail for one in check_any_receipt(tmp_path / "moved/receipt.json").checks if one.name == "plan"
+    )
 
 
 def test_an_event_that_two_plans_settled_fails_the_sums(state: Path) -> None:

@@ -350,6 +350,11 @@ def save(directory: Directory, plan: Plan) -> None:
 def load(directory: Directory) -> Plan:
     """Read a plan and verify its seal. Raises UsageError where there is none, UnsafePlan where it was changed."""
     finish_commit(directory)
+    return read_plan(directory)
+
+
+def read_plan(directory: Directory) -> Plan:
+    """`load` that changes nothing in the directory: a plan that waits there to be moved into place stays there."""
     try:
         text = directory.plan.read_bytes()
     except FileNotFoundError:

@@ -88,5 +88,6 @@ def show_receipt_check(console: Console, found: ReceiptCheck) -> None:
     failed = sum(check.result == "failed" for check in found.checks)
     open_ = sum(check.result == "not checked" for check in found.checks)
     unchecked = f", {open_} could not be checked" if open_ else ""
+    unchecked += "" if found.authenticated else "; not authenticated"
     verdict = f"{pluralize(failed, 'check')} failed{unchecked}." if failed else f"No check failed{unchecked}."
     console.print(Text(verdict, style="bold red" if failed else "bold green" if not open_ else "bold"))

@@ -1,0 +1,188 @@
+"""Each number and name of a receipt is computed again from the plan and the ledger next to it, and compared."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from pipeline.errors import BackcastError
+from pipeline.ledger import read_summary
+from pipeline.plan.sealed.directory import Directory, digest_file
+from pipeline.plan.sealed.manifest import PartSeal, Plan, read_plan
+from pipeline.proof.enclosed import is_plain, refuse_irregular
+from pipeline.proof.receipt import Stated, input_of, planned_of, sending_of, unproved_of
+from pipeline.report.contents import NO_RESULTS, Results, results_of
+from pipeline.report.state import PlanStatus, state_of
+from pipeline.text import pluralize
+
+MOST_NAMED = 5
+_SHOWN = 60
+_PLACE = re.compile(r"sending\.refusals\[\d+\]\[2\]")
+_ABSENT = object()
+BROKEN = (BackcastError, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError, ArithmeticError)
+"""What reading a plan or ledger raises that somebody made so that it cannot be read."""
+Result = Literal["ok", "failed", "not checked"]
+Ignore = Callable[[str, Any, Any], bool]
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """One check of a receipt: what was checked, with which result, and what was found."""
+
+    name: str
+    result: Result
+    detail: str
+
+
+def differing(stated: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Each value that differs, of two that came from JSON: its path, and both; `_ABSENT` for none."""
+    if isinstance(stated, Mapping) and isinstance(found, Mapping):
+        for name in [*found, *(name for name in stated if name not in found)]:
+            one = stated.get(name, _ABSENT), found.get(name, _ABSENT)
+            yield from differing(*one, f"{path}.{name}" if path else name)
+    elif isinstance(stated, list) and isinstance(found, list):
+        for index in range(max(len(stated), len(found))):
+            first, second = (values[index] if index < len(values) else _ABSENT for values in (stated, found))
+            yield from differing(first, second, f"{path}[{index}]")
+    elif type(stated) is not type(found) or stated != found:
+        yield path, stated, found
+
+
+def as_json(value: object) -> Any:
+    """A value as it is when it was written as JSON and read."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def compare(stated: object, found: object, path: str, ignore: Ignore = lambda path, stated, found: False) -> list[str]:
+    """The differences between two values, in words; not those that `ignore` takes."""
+    return [
+        f"{one[0]}: {_shown(one[1])} in the receipt, {_shown(one[2])} in the folder"
+        for one in differing(as_json(stated), as_json(found), path)
+        if not ignore(*one)
+    ]
+
+
+def unknown_names(raw: Mapping[str, Any], known: object) -> list[str]:
+    """The names in a receipt's file that its format does not have."""
+    return [path for path, _, found in differing(raw, as_json(known)) if found is _ABSENT]
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is _ABSENT else msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def outcome(name: str, wrong: list[str], right: str) -> Checked:
+    """The result of a check: failed where anything is wrong."""
+    if not wrong:
+        return Checked(name, "ok", right)
+    more = f"; and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
+    return Checked(name, "failed", "; ".join(wrong[:MOST_NAMED]) + more)
+
+
+class Folder(NamedTuple):
+    """The checks of a plan's folder; what is unproved and the state, by plan and ledger: None and "" if one cannot be
+    read."""
+
+    checks: list[Checked]
+    unproved: list[str] | None = None
+    state: str = ""
+
+
+def check_folder(
+    receipt: Stated, directory: Directory, root: Path, written: str,
+    path_of: Callable[[PartSeal, str], str] = lambda part, stated: part.path, *, replaced: bool = False,
+) -> Folder:  # fmt: skip
+    """Check the plan, the ledger and the results in a directory below `root` against what a receipt states of them.
+
+    `written` is when the receipt was, `path_of` gives the path that a file must have there, and `replaced` is that of
+    `unproved_of`. Regular files alone are opened, the export is not read, and no code of the mapping runs.
+    """
+    own = Results(
+        getattr(receipt, "rehearsal", None), getattr(receipt, "rehearsed", None), verification=receipt.verification
+    )
+    if not os.path.lexists(directory.plan):
+        detail = "plan.json is not next to the receipt"
+        return Folder([Checked(name, "not checked", detail) for name in ("plan", "ledger", "results")])
+    try:
+        refuse_irregular(directory, root)
+        plan = read_plan(directory)
+        sealed = _plan(receipt, plan, directory, path_of)
+    except BROKEN as error:
+        return Folder([
+            Checked("plan", "failed", in_words(error)),
+            *(Checked(name, "not checked", "the plan cannot be read") for name in ("ledger", "results")),
+        ])  # fmt: skip
+    unproved: list[str] | None = None
+    state = ""
+    if receipt.sending is not None and not directory.ledger.exists():
+        ledger = Checked("ledger", "not checked", "ledger.sqlite is not next to the receipt")
+    else:
+        try:
+            ledger = _ledger(receipt, plan, directory)
+            summary = read_summary(directory.ledger)
+            state = state_of(plan, summary, own, running=False)
+            unproved = unproved_of(plan, PlanStatus(state, plan.events.made, summary, own), replaced=replaced)
+        except BROKEN as error:
+            ledger = Checked("ledger", "failed", f"the ledger cannot be read: {in_words(error)}")
+    return Folder([sealed, ledger, _results(receipt, plan, directory, own, written)], unproved, state)
+
+
+def in_words(error: BaseException) -> str:
+    """An error of `BROKEN` as text."""
+    return error.message if isinstance(error, BackcastError) else f"{type(error).__name__}: {error}"
+
+
+def _plan(receipt: Stated, plan: Plan, directory: Directory, path_of: Callable[[PartSeal, str], str]) -> Checked:
+    """The plan states what the receipt states of it, and its sealed files are as they were."""
+    wrong = compare(receipt.plan, planned_of(plan), "plan")
+    paths = [one.path for one in receipt.inputs] + [""] * len(plan.parts)
+    inputs = [input_of(part, path_of(part, path)) for part, path in zip(plan.parts, paths, strict=False)]
+    wrong += compare(receipt.inputs, inputs, "inputs")
+    for file, sealed in plan.files.items():
+        path = directory.path / file
+        if not is_plain(file):
+            wrong.append(f"{file} leads out of the plan's folder")
+        elif not path.exists():
+            wrong.append(f"{file} is missing")
+        elif digest_file(path) != sealed:
+            wrong.append(f"{file} was changed after it was sealed")
+    return outcome("plan", wrong, f"plan {plan.digest[:12]} and {pluralize(len(plan.files), 'file')}")
+
+
+def _ledger(receipt: Stated, plan: Plan, directory: Directory) -> Checked:
+    """The ledger has what the receipt states of the sending, every batch in its state."""
+    again = sending_of(plan, directory, read_export=False)
+    if again is None or receipt.sending is None:
+        return outcome("ledger", compare(receipt.sending, again, "sending"), "nothing was sent")
+    if receipt.sending.digest != again.digest:
+        return Checked("ledger", "failed", "the ledger was changed, or more was sent, since the receipt")
+    wrong = compare(receipt.sending, again, "sending", _is_row)
+    return outcome("ledger", wrong, "every batch is in the state of the receipt, and every count is that of the ledger")
+
+
+def _is_row(path: str, stated: object, found: object) -> bool:
+    """Whether a receipt has the row of a refused event, which the export has alone, in the file that was found."""
+    return bool(_PLACE.fullmatch(path)) and (stated == "" or str(stated).startswith(f"{found}, row "))
+
+
+def _results(receipt: Stated, plan: Plan, directory: Directory, own: Results, written: str) -> Checked:
+    """The results of rehearsal and verification are those that report.json has, which no seal protects."""
+    if not directory.report_json.exists():
+        return Checked("results", "not checked", "report.json is not next to the receipt")
+    report = results_of(directory, plan, NO_RESULTS)
+    names = [name for name in ("rehearsal", "rehearsed", "verification") if hasattr(receipt, name)]
+    wrong, later = [], []
+    for name in names:
+        stated, found = getattr(own, name), getattr(report, name)
+        when = getattr(found, "at", "") or getattr(found, "ended", "")
+        if differences := compare(stated, found, name):
+            later += [name] if when > written else []
+            wrong += [] if when > written else differences
+    if later and not wrong:
+        return Checked("results", "not checked", f"report.json has a later {' and '.join(later)}")
+    return outcome("results", wrong, f"{', '.join(names)} as report.json has them")
