@@ -5,7 +5,8 @@ Warehouses write a table into a folder, or a file, of its name: `prod/identifies
 a table if it consists of the table's name and of these: a schema before it (`segment.`, `table=`), `_view`
 (docs/know/exports.md#segment-tables), a number or a date after it, and the endings of files. So `pages_viewed.csv` is
 no table of pages. A `*` in a known name stands for any letters, digits, underscores and dots; since `step_2` may be
-such a name, only a date, a part or a long number may follow it.
+such a name, only a date, a part or a long number may follow it. A known name `key=*` is a folder, and what follows its
+key is the table.
 """
 
 from __future__ import annotations
@@ -32,13 +33,16 @@ _ANY = rf"(?!(?:part|{_ENDING})(?:[-_.]|$)|data(?:_\d+)+(?:\.|$))[a-z_][\w.]*?"
 
 
 def names_in(part: Part) -> tuple[str, ...]:
-    """The names in a part's path, the outermost first: the folder that the operator named, the path inside it, and the
-    path of an archive's member."""
+    """The names in a part's path, the outermost first: the folder that the operator named, with those around it if it
+    is a folder `key=value`, the path inside it, and the path of an archive's member."""
     shown, _, member = part.path.partition("!")
     if part.path == "stdin":
         return ()
     depth = shown.count("/") + 2
-    return (*part.file.replace("\\", "/").split("/")[-depth:], *(member.split("/") if member else ()))
+    names = part.file.replace("\\", "/").split("/")
+    while "=" in names[-depth:][0] and depth < len(names):
+        depth += 1
+    return (*names[-depth:], *(member.split("/") if member else ()))
 
 
 def table_in_path(names: Sequence[str], known: Sequence[str]) -> str:
@@ -52,7 +56,7 @@ def table_in_path(names: Sequence[str], known: Sequence[str]) -> str:
     ]
     matches = (form.fullmatch(name) for name in reversed(names) for form in forms)
     match = next(filter(None, matches), None)
-    return match[1].lower() if match else ""
+    return match[1].lower().rpartition("=")[2] if match else ""
 
 
 def table_of(mapping: Mapping, options: SealedOptions, names: Sequence[str], row: Record) -> str | None:
@@ -61,7 +65,7 @@ def table_of(mapping: Mapping, options: SealedOptions, names: Sequence[str], row
     rule = mapping.table_from_path
     assert rule is not None
     setting = options.settings.get(SETTING)
-    if setting and table_in_path((setting,), [name for name in rule.known if "*" in name]):
+    if setting and table_in_path((setting,), [name.rpartition("=")[2] for name in rule.known if "*" in name]):
         return ""
     if setting or any(find(call, row) is not None for call in rule.unless):
         return "" if _names_its_table(mapping, rule, options, row) else None

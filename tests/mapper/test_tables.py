@@ -61,6 +61,9 @@ def test_a_path_tells_a_table_where_a_name_in_it_is_that_tables(path: str, table
         ("event_type=users.messages.email.Open/date=2023-04-20/version=3/a", "users.*", "users.messages.email.open"),
         ("users.behaviors.Purchase.avro", "users.*", "users.behaviors.purchase"),
         ("events/a.avro", "users.*", ""),
+        ("event_type=agents.Called/date=2023-04-20/version=3/a.avro", "event_type=*", "agents.called"),
+        ("currents.event_type=users.Seen/part-0.avro", "event_type=*", "users.seen"),
+        ("agents.Called/date=2023-04-20/a.avro", "event_type=*", ""),
         ("step_2.csv.gz", "*", "step_2"),
         ("heap.step_2_2024-01.csv", "*", "step_2"),
         ("sync_4/sign_up/part-00000-1f.avro", "*", "sign_up"),
@@ -87,6 +90,8 @@ def test_a_folder_of_a_tables_name_tells_it_whatever_its_files_are_called(below:
     [
         (replace(PART, path="000.csv", file="/data/identifies/000.csv"), ("identifies", "000.csv")),
         (replace(PART, path="a/b.csv", file="/users/me/a/b.csv"), ("me", "a", "b.csv")),
+        (replace(PART, path="1.avro", file="/me/t=a/d=1/v=3/1.avro"), ("me", "t=a", "d=1", "v=3", "1.avro")),
+        (replace(PART, path="1.avro", file="t=a/1.avro"), ("t=a", "1.avro")),
         (replace(PART, path="x.zip!a/b.csv", file="/d/x.zip", member="a/b.csv"), ("d", "x.zip", "a", "b.csv")),
         (replace(PART, path="stdin", file="/plans/users/stdin"), ()),
     ],

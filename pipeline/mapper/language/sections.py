@@ -60,7 +60,9 @@ class Setting(Keys):
 class TableFromPath(Keys):
     """How the path of a file names the table of its rows, as `--set table=NAME` does (`mapper.table_names`)."""
 
-    known: tuple[str, ...] = entry(NAMES, "the tables, * for any letters: a file of another one stops the plan")
+    known: tuple[str, ...] = entry(
+        NAMES, "the tables, * for any letters, key=* for any folder of a key: a file of another one stops the plan"
+    )
     told: Call = entry(VALUE, "where a decoded row has its table, if its columns or a setting name it")
     unless: tuple[Call, ...] = entry(
         VALUES, "references by which rows name their table, whatever their file is called", ()
