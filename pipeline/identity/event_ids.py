@@ -287,6 +287,18 @@ def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> P
     return ProfileCounts(*totals.tolist())
 
 
+def count_without_events(ids: EventIds, named: NDArray[np.uint64], person_of: PersonNumbers, size: int) -> int:
+    """How many persons of these ids, by hash, have no event. The numbers of joined ids are below `size`."""
+    number = person_of(named)
+    joined, alone = np.zeros(size, bool), np.unique(named[number < 0])
+    joined[number[number >= 0]] = True
+    for some in ids.chunks() if len(named) else ():
+        number = person_of(some["person"])
+        joined[number[number >= 0]] = False
+        alone = alone[~np.isin(alone, some["person"])]
+    return int(joined.sum()) + len(alone)
+
+
 PersonNumbers = Callable[[NDArray[np.uint64]], NDArray[np.int32]]
 """Returns the number of the person of each hash of an id, -1 for an id that is one by itself."""
 

@@ -6,6 +6,7 @@ on the order of rows.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -22,6 +23,7 @@ from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.engines import Engine
+from pipeline.id_hash import hash_id
 from pipeline.identity.columns import IdentityColumns, PropertyColumns
 from pipeline.identity.event_ids import (
     EventIdAggregator,
@@ -29,6 +31,7 @@ from pipeline.identity.event_ids import (
     IdActivity,
     PersonNumbers,
     count_one_day_people,
+    count_without_events,
     find_activity,
     write_identified,
 )
@@ -66,6 +69,15 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 200
 """A plan lists this many property names, the most frequent."""
+
+
+class _Id(msgspec.Struct):
+    """The id in a line of identities.jsonl or persons.jsonl."""
+
+    distinct_id: str
+
+
+_id_of = msgspec.json.Decoder(_Id).decode
 T = TypeVar("T", SealedGroup, SealedPerson)
 Promoted = Callable[[], Iterable[PropertyColumns]]
 
@@ -226,6 +238,8 @@ class PeopleBuilder:
             initials = None if promoted is None else self._initials(promoted, resolved, counts)
             groups, before = self._seal_groups(initials, warnings, files)
             persons = self._seal_persons(resolved, counts, warnings, files, engine)
+            without = count_without_events(ids, self._sent_ids(), resolved.person_numbers, resolved.persons)
+            profiles = msgspec.structs.replace(profiles, without_events=without)
             if promoted is not None:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
             judge(resolved.person_numbers_by_event)
@@ -313,6 +327,14 @@ class PeopleBuilder:
         promoted = dict(sorted(self._promoted.items(), key=lambda item: (-item[1], item[0])))
         people = count_one_day_people(ids, identities.person_numbers, identities.persons)
         return ProfilesSeal(**counts._asdict(), **people._asdict(), looked_at=sampled, promoted=promoted)
+
+    def _sent_ids(self) -> NDArray[np.uint64]:
+        """The hashes of the ids that merges and profile updates are sent for."""
+        hashed = array("Q")
+        for path in (self._directory.identities, self._directory.persons):
+            with path.open("rb") as lines:
+                hashed.extend(hash_id(_id_of(line).distinct_id) for line in lines)
+        return np.frombuffer(hashed, np.uint64)
 
     def _seal_persons(
         self,

@@ -27,9 +27,7 @@ ANY_PROJECT = "ID"
 """Stands for the number of a project that is not known."""
 ANY_TARGET = "URL"
 """Stands for the address of a service where the plan has no target."""
-NO_TARGET = (
-    " No target was chosen: for PostHog, plan again with --for us or --for eu; URL is the address of another service."
-)
+NO_TARGET = " No target was chosen: for PostHog, plan again with --for us or --for eu"
 """A plan for no target is in the dialect `contract`, which PostHog's own regions do not take."""
 
 
@@ -106,7 +104,8 @@ def _step(
     of_project = "" if local and project == ANY_PROJECT else f" --project {quoted(project)}"
     asks = " ID is the number in the project's URL." if of_project.endswith(f" {ANY_PROJECT}") else ""
     apply, verify = f"backcast apply {name} --to {target}{approve}", f"backcast verify {name} --to {target}{of_project}"
-    elsewhere = {"us": " Write eu for the EU.", ANY_TARGET: NO_TARGET}[default] if address == default else ""
+    another = {"us": " Write eu for the EU.", ANY_TARGET: f"{NO_TARGET}; URL is the address of another service."}
+    elsewhere = another[default] if address == default else ""
     refused = f"backcast rejects {name} --code refused_event"
     if has_files(address) and (step := _with_files(state, name, target)) is not None:
         return step
@@ -150,7 +149,9 @@ def _step(
     if results.rehearsal is not None and results.rehearsal.events.refused:
         return NextStep("Read which events the rehearsal refused, and why:", refused)
     open_ = f"Read {pluralize(len(plan.gates), 'open check')}, then rehearse" if plan.gates else "Rehearse"
-    return NextStep(f"{open_} the whole import on this machine; nothing is sent to the target:", rehearse(name))
+    first = f"{NO_TARGET} first." if address == ANY_TARGET else ""
+    sentence = f"{open_} the whole import on this machine; nothing is sent to the target"
+    return NextStep(f"{sentence}.{first}" if first else f"{sentence}:", rehearse(name))
 
 
 def _with_files(state: str, name: str, target: str) -> NextStep | None:

@@ -155,6 +155,15 @@ def mapping_of(plan: Plan) -> str:
     return plan.tool if name == plan.tool else f"{name} ({plan.tool})"
 
 
+NO_TARGET = "no target chosen"
+FOR_ANY = "the plan is for a service that follows the written contract; PostHog needs --for us or --for eu"
+
+
+def has_target(plan: Plan) -> bool:
+    """Whether a person chose what service a plan is for, be it by the dialect alone."""
+    return bool(plan.target) or plan.options.dialect == "posthog"
+
+
 _FILES = {"sending": "writing", "sent": "written", "verified": "written and verified"}
 """The states of a plan that is written to files."""
 

@@ -14,6 +14,7 @@ import pytest
 
 import pipeline
 from pipeline.options import PlanOptions
+from pipeline.plan.sealed.manifest import Plan
 from tests.models.people import TOOLS, People, people, values
 from tests.models.target import Target, person_less_per_event
 from tests.support.deliveries import run
@@ -226,7 +227,7 @@ def export(tool: str, chance: random.Random) -> list[Place]:
     return rows
 
 
-def land(tool: str, rows: Sequence[Place], room: Room, pieces: int = 1, **asked: Any) -> None:
+def land(tool: str, rows: Sequence[Place], room: Room, pieces: int = 1, **asked: Any) -> Plan:
     """Plan these rows, cut into files, and send the plan."""
     with TemporaryDirectory() as place:
         folder = Path(place, "export")
@@ -244,6 +245,15 @@ def land(tool: str, rows: Sequence[Place], room: Room, pieces: int = 1, **asked:
             assert plan.ready, [(gate.name, gate.detail) for gate in plan.gates]
             outcome = run(Path(place, "plan"), room.url, key=room.key())
             assert outcome.balanced, outcome
+        return plan
+
+
+def tiles(plan: Plan, room: Room) -> None:
+    """The report says how many events, persons and merged identities there will be; groups' own persons apart."""
+    some = [one.distinct_ids for one in room.persons() if not one.distinct_ids[0].startswith("$")]
+    there = room.count(), len(some), sum(len(ids) - 1 for ids in some)
+    said = plan.events.made, plan.people.profiles.persons(plan.options.persons), plan.events.phases["identities"]
+    assert said == there, ("events, persons, merged identities", said, there)
 
 
 def found(room: Room, right: People) -> People:
@@ -262,7 +272,7 @@ def compare(tool: str, rows: Sequence[Place], pieces: int = 1, final: bool = Fal
     """Hold what a plan of these rows makes at the target against the model. Raises AssertionError with what differs."""
     right = people(tool, [row for _, row in rows], asked.get("own"), ("utm_source",) if final else ())
     room = fresh(promote_properties="on" if final else "off")
-    land(tool, rows, room, pieces, **(asked | ({"promoted_properties": "final"} if final else {})))
+    tiles(land(tool, rows, room, pieces, **(asked | ({"promoted_properties": "final"} if final else {}))), room)
     there, lines = found(room, right), [tool]
     pairs: list[tuple[dict[Any, Row], dict[Any, Row]]] = [(there[0], right[0]), (there[1], right[1])]
     for one, two in pairs:

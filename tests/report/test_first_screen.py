@@ -335,7 +335,7 @@ def test_banner_and_tiles_name_what_cannot_be_undone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "applied", "project", "words"),
     [
-        ("", "", None, "PostHog"),
+        ("", "", None, "no target chosen"),
         ("eu", "", None, "PostHog (EU)"),
         ("", "", project_of("Shop", "eu"), "PostHog (EU, project Shop)"),
         ("eu", "", project_of("Shop", "eu"), "PostHog (EU, project Shop)"),
@@ -352,7 +352,8 @@ def test_the_title_names_the_project_of_the_target(
         course=RunHistory(applied, 1, "2024-05-01T10:00:00Z", ""),
     )  # fmt: skip
     results = Results(applied=status if applied else None, project=project)
-    assert first_screen(report_of(tmp_path, "ready", results, target=target)).target == words
+    found = first_screen(report_of(tmp_path, "ready", results, target=target)).target
+    assert (found.text, found.mood) == (words, "" if target or project else "care")
 
 
 def test_the_header_does_not_contradict_rows_without_an_offset(tmp_path: Path) -> None:

@@ -193,6 +193,10 @@ def _way_out(directory: Directory) -> str:
     )
 
 
+_TAKES = {"contract": "a service that follows the written contract", "posthog": "PostHog itself"}
+"""Who takes the events of a dialect."""
+
+
 def dialect_of(target: str) -> str:
     """`posthog` for the service's own regions, by name or URL, and for files that its own importer sends, else
     `contract` (docs/know/service.md#two-spellings). Raises UsageError."""
@@ -213,7 +217,7 @@ def check_applicable(plan: Plan, target: str) -> None:
     needed, planned = dialect_of(target), plan.options.dialect
     if planned != needed and not _chosen(plan, target, planned):
         raise UnsafePlan(
-            f"the plan is in the dialect {planned!r}, and {target} needs {needed!r}",
+            f"the plan is for {_TAKES[planned]} (dialect {planned!r}), and {target} needs {needed!r}",
             hint=f"plan again with --for {target}, or rehearse this one",
         )
 

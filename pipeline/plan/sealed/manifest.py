@@ -152,7 +152,8 @@ class PersonsSeal(msgspec.Struct, frozen=True):
 class ProfilesSeal(msgspec.Struct, frozen=True):
     """Ids that occur on events, with and without identity, and their events, copies included. `one_day_ids` are those
     without identity that have events on one UTC day alone, `one_day_events` their events. Of the `people`, where all
-    merged ids are one, `one_day_people` have events on one UTC day alone, `one_day_people_events` in number.
+    merged ids are one, `one_day_people` have events on one UTC day alone, `one_day_people_events` in number. People
+    `without_events` have a profile update or a merge that is sent, and no event.
 
     The service copies some properties of events to persons by itself. `looked_at` events were sampled for them;
     `promoted` counts, of these, those with each such property.
@@ -169,6 +170,12 @@ class ProfilesSeal(msgspec.Struct, frozen=True):
     people: int = 0
     one_day_people: int = 0
     one_day_people_events: int = 0
+    without_events: int = 0
+
+    def persons(self, mode: str) -> int:
+        """The persons that exist once all is sent to a target without any. Under the mode `identified` (--persons) an
+        anonymous id that is merged with no other is none."""
+        return self.people + self.without_events - (self.anonymous_ids if mode == "identified" else 0)
 
 
 class PeopleSeal(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from pipeline.report.next_step import NextStep, next_step
 from pipeline.report.page.headlines import in_one_line
 from pipeline.report.remedies import command_of
 from pipeline.report.verification_words import by_kind, listed
-from pipeline.report.wording import advice_of, mapping_of, state_in_words, zone_proof
+from pipeline.report.wording import NO_TARGET, advice_of, has_target, mapping_of, state_in_words, zone_proof
 from pipeline.targets import address_of, region_of
 from pipeline.text import pluralize, quoted
 
@@ -93,6 +93,13 @@ class Tile(NamedTuple):
     mood: str = ""
 
 
+class Mood(NamedTuple):
+    """A text, and a class of the style sheet for it, which can be ""."""
+
+    text: str
+    mood: str = ""
+
+
 class EventName(NamedTuple):
     """A name with its events by month; `variant` where it stands with a name that differs in case or spaces."""
 
@@ -118,7 +125,7 @@ class FirstScreen(NamedTuple):
     """Everything on the first screen, in its order; the sections of the registry stand beside the names."""
 
     title: str
-    target: str
+    target: Mood
     zone: str
     banner: Banner
     tiles: list[Tile]
@@ -164,12 +171,14 @@ def _tool(plan: Plan) -> str:
     return name if plan.mapping.name == plan.tool else f"{name} ({plan.mapping.name})"
 
 
-def _target(report: Report) -> str:
+def _target(report: Report) -> Mood:
     """The service, its region or address, and the project: where the plan was applied to, else what it was made for."""
     applied, project = report.results.applied, report.results.project
     address = applied.course.to if applied is not None and applied.course is not None else report.plan.target
     if project is not None and not address:
         address = project.to
+    if not address and not has_target(report.plan):
+        return Mood(NO_TARGET, "care")
     try:
         region = address and region_of(address)
         own = project is not None and address_of(address) == project.to
@@ -179,7 +188,7 @@ def _target(report: Report) -> str:
     if project is not None and own:
         parts.append(f"project {project.name}")
     service = address if address and not region else "PostHog"
-    return f"{service} ({', '.join(parts)})" if parts else service
+    return Mood(f"{service} ({', '.join(parts)})" if parts else service)
 
 
 def _banner(report: Report) -> Banner:
@@ -253,12 +262,8 @@ def _tiles(report: Report) -> list[Tile]:
 
 
 def _persons(plan: Plan, updates: int) -> Tile:
-    """The persons that the events create, where the target has none of their ids, and the updates of profiles.
-
-    An anonymous id that is merged with no other is a person of its own, unless only identified ids become persons.
-    """
-    profiles = plan.people.profiles
-    persons = profiles.people - (profiles.anonymous_ids if plan.options.persons == "identified" else 0)
+    """The persons that are created, if the target has none of their ids, and the updates of profiles."""
+    persons = plan.people.profiles.persons(plan.options.persons)
     if persons <= 0:
         return Tile(f"{updates:,}", "profile update" if updates == 1 else "profile updates")
     return Tile(

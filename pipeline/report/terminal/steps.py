@@ -25,7 +25,7 @@ from pipeline.report.state import PlanStatus
 from pipeline.report.terminal.tables import number, table, text
 from pipeline.report.terminal.verification_view import show_verification
 from pipeline.report.verification_words import listed
-from pipeline.report.wording import mapping_of, state_in_words, zone_proof
+from pipeline.report.wording import FOR_ANY, NO_TARGET, has_target, mapping_of, state_in_words, zone_proof
 from pipeline.text import are, pluralize, printable
 
 MOST_LINES = 40
@@ -50,9 +50,11 @@ def show_plan(console: Console, plan: Plan, status: PlanStatus, directory: str) 
 
     def found(console: Console) -> None:
         console.print(Text(plan.sentence, style="bold"))
-        target = f", for {plan.target}" if plan.target else ""
         span = f", {plan.first} to {plan.last}" if plan.first else ""
+        target = f", for {printable(plan.target, 300)}" if plan.target else ""
         console.print(text(f"{mapping_of(plan)}{target}{span}, times in {plan.zone}, {zone_proof(plan)}", 600))
+        if not has_target(plan):
+            console.print(Text(f"{NO_TARGET[0].upper()}{NO_TARGET[1:]}: {FOR_ANY}", style="yellow"))
         for show_section in terminal_sections():
             show_section(console, plan, directory)
 
