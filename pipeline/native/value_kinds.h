@@ -13,7 +13,7 @@
 #define SAFE_DIGITS 16
 #define SAFE_INTEGER 9007199254740992u
 
-enum { MISSING, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, KINDS };
+enum { MISSING, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, LARGE_IN_OBJECT, LARGE_IN_LIST, KINDS };
 
 static inline uint32_t
 read4(const char *at)
@@ -174,6 +174,26 @@ kind_of_number(const char *at, const char *end)
     return digits > SAFE_DIGITS || number > SAFE_INTEGER ? LARGE : INTEGER;
 }
 
+/* Whether an object or a list has an integer beyond 2^53, at any depth. */
+static inline int
+has_large(const char *at, const char *end)
+{
+    for (; at < end; at++) {
+        if (*at == '"') {
+            if ((at = text_end(at + 1, end)) == NULL)
+                return 0;
+        } else if (is_digit(*at)) {
+            const char *first = at;
+            while (at < end && *at != ',' && *at != '}' && *at != ']' && (unsigned char)*at > ' ')
+                at++;
+            if (at - first >= SAFE_DIGITS && kind_of_number(first, at) == LARGE)
+                return 1;
+            at--;
+        }
+    }
+    return 0;
+}
+
 static inline int
 kind_of(const char *at, const char *end)
 {
@@ -186,9 +206,9 @@ kind_of(const char *at, const char *end)
     case 'f':
         return BOOLEAN;
     case '{':
-        return OBJECT;
+        return has_large(at, end) ? LARGE_IN_OBJECT : OBJECT;
     case '[':
-        return LIST;
+        return has_large(at, end) ? LARGE_IN_LIST : LIST;
     default:
         return kind_of_number(at, end);
     }

@@ -22,14 +22,20 @@ from msgspec import Raw
 from pipeline.encoder.buffer import split_events
 from pipeline.encoder.event import RESERVED
 from pipeline.identity.aggregator import PLACE_SHIFT
+from pipeline.json_limits import unsafe_integers
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
 from pipeline.transform.events import Events
 
-KINDS = ("null", "blank", "text", "numeric text", "integer", "large integer", "decimal", "boolean", "object", "list")
+KINDS = (
+    "null", "blank", "text", "numeric text", "integer", "large integer", "decimal", "boolean", "object", "list",
+    "object with large integer", "list with large integer",
+)  # fmt: skip
 """What a value is: `blank` is a text of no characters or of spaces alone, `numeric text` a text that is a number, as
 "12.50", without an exponent and without a zero before it; `large integer` is beyond 2^53."""
-NULL, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST = range(len(KINDS))
+NULL, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, LARGE_IN_OBJECT, LARGE_IN_LIST = range(
+    len(KINDS)
+)
 MOST_DISTINCT = 64
 """So many different values are counted exactly; of more, the smallest so many hashes give an estimate."""
 MOST_LONG = 8
@@ -273,9 +279,9 @@ def kind_of(value: bytes) -> int:
         case b"t" | b"f":
             return BOOLEAN
         case b"{":
-            return OBJECT
+            return LARGE_IN_OBJECT if unsafe_integers(value) else OBJECT
         case b"[":
-            return LIST
+            return LARGE_IN_LIST if unsafe_integers(value) else LIST
     digits = value.removeprefix(b"-")
     if not digits.isdigit():
         return DECIMAL

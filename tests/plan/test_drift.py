@@ -28,7 +28,10 @@ COUNTERS: list[Any] = [DriftCounts, *([native.Drift] if AVAILABLE else [])]
 VALUES: dict[str, list[Any]] = {
     "null": [None], "blank": ["", "  "], "boolean": [True, False], "integer": [0, -7, 2**53], "decimal": [1.5, 1e300],
     "large integer": [2**53 + 1, -(2**53) - 1, 10**30], "numeric text": ["12", "-1.5", "0.5"],
-    "object": [{}, {"a": ["}", '"']}], "list": [[], [1, {"b": "]"}]],
+    "object": [{}, {"a": ["}", '"']}, {"a": 2**53, '"9007199254740993': "9007199254740993", "b": 1e300}],
+    "list": [[], [1, {"b": "]"}], ["\\", "1" * 30, -(2**53)]],
+    "object with large integer": [{"a": [{"b": 2**53 + 1}]}, {"a": "\\", "b": -(10**20)}],
+    "list with large integer": [[1, -(2**53) - 1], [{"a": 10**16}]],
     "text": [" a", "Kraków", "012", "1.", "1e5", "-", 'a "quote" and a \\', "127.0.0.1", "x" * 99, "x" * 100,
              "é😀\\" * 40, "\n" * 120],
 }  # fmt: skip

@@ -32,6 +32,8 @@ from pipeline.transform.drift import (
     INTEGER,
     KINDS,
     LARGE,
+    LARGE_IN_LIST,
+    LARGE_IN_OBJECT,
     LIST,
     NO_PLACE,
     NULL,
@@ -67,8 +69,8 @@ FAMILIES = {
     "number as text": (NUMERIC,),
     "number": (INTEGER, LARGE, DECIMAL),
     "boolean": (BOOLEAN,),
-    "object": (OBJECT,),
-    "list": (LIST,),
+    "object": (OBJECT, LARGE_IN_OBJECT),
+    "list": (LIST, LARGE_IN_LIST),
 }
 """The types that people read, and the kinds of each."""
 _Numbers = NDArray[np.int64]
