@@ -6,6 +6,7 @@ read that (docs/know/promises.md#secrets). What is wrong with a key is said with
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -18,6 +19,9 @@ PROJECT_KEY = "BACKCAST_PROJECT_KEY"
 PERSONAL_KEY = "BACKCAST_PERSONAL_KEY"
 LONGEST = 64
 """Characters of a project key; capture refuses a longer one (docs/know/service.md#event-fields)."""
+
+_LEAST_ENCODED = 6
+"""Characters of base64 that are taken for a part of a secret."""
 
 
 class Secret:
@@ -45,6 +49,33 @@ class Secret:
 
     def __reduce__(self) -> str:
         raise TypeError("a secret is not pickled")
+
+
+def masking(*secrets: str) -> re.Pattern[str]:
+    """What to replace by `***` in a text that may repeat a secret: it, and it as base64, each also percent-encoded or
+    escaped as JSON and HTML do, in whole or in part.
+
+    In base64 it may be anywhere in a longer text: the characters that are of its bits alone are found.
+    """
+    forms = []
+    for secret in filter(None, secrets):
+        forms.append("".join(map(_escaped, secret)))
+        bits = len(secret.encode()) * 8
+        for before in range(3):
+            first, last = -(-before * 8 // 6), (before * 8 + bits) // 6
+            encoded = base64.b64encode(bytes(before) + secret.encode()).decode()[first:last]
+            if len(encoded) >= _LEAST_ENCODED:
+                forms.append("".join(map(_escaped, encoded)) + r"[\w+/-]*(?:=|%3[Dd])*")
+    return re.compile("|".join(sorted(forms, key=len, reverse=True)) or "(?!)")
+
+
+def _escaped(character: str) -> str:
+    """A pattern of a character as it is or escaped; of the two that differ in URL-safe base64, either."""
+    either = {"+": "+-", "/": "/_"}.get(character, character)
+    codes = "|".join(f"{ord(one):02x}" for one in either)
+    numbers = "|".join(str(ord(one)) for one in either)
+    escapes = rf"%(?:25){{0,8}}(?:{codes})|\\{{1,8}}u00(?:{codes})|&#x0{{0,8}}(?:{codes});|&#0{{0,8}}(?:{numbers});"
+    return rf"(?:\\{{0,8}}[{re.escape(either)}]|(?i:{escapes}))"
 
 
 class KeyFault(NamedTuple):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeVar
 
 import msgspec
 
@@ -16,6 +17,8 @@ from pipeline.fetch.transport import CutOff
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 1 << 18
+_ANY = msgspec.json.Decoder(Any)
+T = TypeVar("T")
 
 
 class _Event(msgspec.Struct):
@@ -46,9 +49,9 @@ def count_events(file: Path) -> Counter[str]:
             if not line.strip():
                 continue
             try:
-                counts[decoder.decode(line).event] += 1
+                counts[_decoded(decoder, line).event] += 1
                 last = True
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, RecursionError):
                 counts[""] += 1
                 last = _is_object(line)
     if not last:
@@ -58,9 +61,19 @@ def count_events(file: Path) -> Counter[str]:
 
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(msgspec.json.decode(line), dict)
+        return isinstance(_decoded(_ANY, line), dict)
+    except RecursionError:  # `plan` rejects the row
+        return line.rstrip().endswith(b"}")
     except msgspec.MsgspecError:
         return False
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+    """What a line has. The file keeps each byte that is not UTF-8, and `plan` rejects its row."""
+    try:
+        return decoder.decode(line)
+    except UnicodeDecodeError:
+        return decoder.decode(line.decode("utf-8", "replace"))
 
 
 def count_archived_lines(file: Path) -> int:
@@ -75,8 +88,9 @@ def count_archived_lines(file: Path) -> int:
                 if not member.is_dir():
                     with archive.open(member) as stream:
                         rows += _count(lines_of(stream), member.filename)
-    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, zlib.error) as error:
-        # `zipfile` raises RuntimeError for a file that is encrypted, or compressed in a way that it does not know.
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, zlib.error, lzma.LZMAError) as error:
+        # `zipfile` raises RuntimeError for a file that is encrypted, or compressed in a way that it does not know, and
+        # ValueError for a name that cannot be read.
         raise CutOff(f"the archive is cut off or damaged ({error})") from None
     return rows
 

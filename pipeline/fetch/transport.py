@@ -6,6 +6,7 @@ turns out to be cut off counts as failed, like one that got no answer.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
-from pipeline.config import Secret
+from pipeline.config import Secret, masking
 from pipeline.delivery.http_library import httpx
 from pipeline.delivery.retry import RetryPolicy, backoff, last_result, with_retries
 from pipeline.delivery.transport import retry_after, trusted
@@ -33,6 +34,8 @@ _SHOWN = 300
 _PIECE = 1 << 18
 _MOST_ANSWER = 512 << 20
 """Bytes of an answer that is read into memory."""
+_MOST_REFUSAL = 64 << 10
+"""The same of an answer other than 200, of which the first words are shown."""
 
 
 class CutOff(Exception):
@@ -77,11 +80,11 @@ class Transport:
         timeout: float,
         ca_file: str | None,
     ) -> None:
-        self._secrets = [text for secret in secrets if (text := secret.reveal())]
         self._pace = pace
         self._answered = False
         self._retry = retry
         keys = [secret.reveal() for secret in secrets]
+        self._mask = masking(*keys, ":".join(keys))
         self._client = httpx.Client(
             auth=httpx.BasicAuth(keys[0], keys[1]) if len(keys) == 2 else None,
             headers={"User-Agent": "backcast", "Accept-Encoding": "gzip"}
@@ -144,7 +147,7 @@ class Transport:
         response = self._client.send(request, stream=True)
         try:
             if response.status_code != 200:
-                return self._reply(response, response.read())
+                return self._reply(response, _body(response, _MOST_REFUSAL))
             with file.open("wb") as stream:
                 for piece in response.iter_raw(_PIECE):
                     stream.write(piece)
@@ -155,12 +158,11 @@ class Transport:
     def _ask(self, request: httpx.Request) -> Reply:
         response = self._client.send(request, stream=True)
         try:
-            body = bytearray()
-            for piece in response.iter_bytes(_PIECE):
-                body += piece
-                if len(body) > _MOST_ANSWER:
-                    return Reply(413, failure="an answer of more than 512 MiB")
-            return self._reply(response, bytes(body))
+            most = _MOST_ANSWER if response.status_code == 200 else _MOST_REFUSAL
+            body = _body(response, most)
+            if len(body) > _MOST_ANSWER:
+                return Reply(413, failure="an answer of more than 512 MiB")
+            return self._reply(response, body)
         finally:
             response.close()
 
@@ -175,9 +177,10 @@ class Transport:
         else:
             words = reply.failure or reply.body.decode("utf-8", "replace").strip()
             text = f"the answer is {reply.status}" + (f": {words}" if words else "")
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return printable(text, _SHOWN)
+        return self._shown(text)
+
+    def _shown(self, text: str) -> str:
+        return printable(self._mask.sub("***", text), _SHOWN)
 
     def fail(self, what: str, url: str, reply: Reply, *, too_large: int = 413, hint: str = "") -> NoReturn:
         """Raise the error of a request that failed: TooLarge where less may be answered, which a tool may state with a
@@ -197,10 +200,31 @@ class Transport:
             return Refused(message, status=reply.status, hint="check the keys, what they may read, and --from")
         if 300 <= reply.status < 400:
             onward = urlsplit(reply.headers.get("location", "")).netloc
-            return Refused(message, status=reply.status, hint=f"give the address of {onward or 'the API'} to --from")
+            return Refused(
+                message, status=reply.status, hint=f"give the address of {self._shown(onward) or 'the API'} to --from"
+            )
         if is_passing(reply):
             return Unfinished(message, status=reply.status, retry_after=reply.retry_after, hint=again)
         return Refused(message, status=reply.status, hint="check the project, the dates and --from")
+
+
+def _body(response: httpx.Response, most: int) -> bytes:
+    """A body without its gzip, of one that is longer `most` bytes and one more. Raises CutOff.
+
+    No other compression was asked for, so none is taken off: a few bytes of one can be any number of bytes.
+    """
+    gunzip = zlib.decompressobj(31) if response.headers.get("content-encoding", "").lower() == "gzip" else None
+    body = bytearray()
+    for piece in response.iter_raw(_PIECE):
+        try:
+            body += gunzip.decompress(piece, most + 1 - len(body)) if gunzip else piece[: most + 1 - len(body)]
+        except zlib.error as error:
+            if response.status_code == 200:
+                raise CutOff(f"the compressed body is damaged ({error})") from None
+            break
+        if len(body) > most:
+            break
+    return bytes(body)
 
 
 def is_passing(reply: Reply) -> bool:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
 
-from pipeline.config import Secret
+from pipeline.config import Secret, masking
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.management.operations import Endpoint
@@ -223,10 +223,11 @@ class ManagementClient:
         raise self._problem(operation, url, content, last)
 
     def _problem(self, operation: Endpoint, url: str, content: bytes | None, last: Attempt) -> ServiceProblem:
-        secrets = (self._key.reveal(), *_input_values(content))
+        key, values = masking(self._key.reveal()), list(_input_values(content))
 
         def mask(text: str) -> str:
-            for secret in secrets:
+            text = key.sub("***", text)
+            for secret in values:
                 text = text.replace(secret, "***")
             return text
 
@@ -246,7 +247,7 @@ class ManagementClient:
         status = answer.status
         if not status:
             raise Unfinished(f"no answer from {self.base_url}: {answer.failure}", hint="run the same command again")
-        text = answer.body.decode("utf-8", "replace").replace(self._key.reveal(), "***")[:_SHOWN]
+        text = masking(self._key.reveal()).sub("***", answer.body.decode("utf-8", "replace"))[:_SHOWN]
         if status == 429 or status >= 500:
             raise Unfinished(
                 f"{url} answered {status}: {text}",

@@ -58,7 +58,7 @@ class _Mixpanel:
                 groups = msgspec.json.decode(reply.body, type=list[_Group])
                 return {group.key[0] or "": group.value for group in groups}
             why = self._asking.transport.described(reply)
-        except (msgspec.MsgspecError, IndexError):
+        except (msgspec.MsgspecError, IndexError, UnicodeDecodeError, RecursionError):
             why = "its answer is no list of counts"
         self._asking.warn(f"Mixpanel does not count ({why}), so that nothing proves its files complete")
         self._counts = False

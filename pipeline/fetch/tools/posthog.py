@@ -71,10 +71,10 @@ class _PostHog:
 
     def _after(self, row: list[msgspec.Raw]) -> str:
         """The condition of all rows that come after one."""
-        uuid, time = msgspec.json.decode(row[0], type=str), msgspec.json.decode(row[_TIME], type=str)
         try:
+            uuid, time = msgspec.json.decode(row[0], type=str), msgspec.json.decode(row[_TIME], type=str)
             moment = _moment(read_iso(time, space=True).us)
-        except BadTime as error:
+        except (BadTime, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Refused(f"{self._url} gives a time that cannot be read: {error}", hint="report this") from None
         return f"(timestamp > {moment} or (timestamp = {moment} and uuid > toUUID('{uuid}')))"
 
@@ -87,7 +87,7 @@ class _PostHog:
             transport.fail(f"{window}", self._url, reply)
         try:
             return msgspec.json.decode(reply.body, type=_Answer).results
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise Refused(
                 f"{self._url} answers without the result of a query: {error}",
                 hint="check --from: it names the service itself, such as us, eu or https://posthog.example.com",
@@ -112,10 +112,10 @@ def _line(row: list[msgspec.Raw]) -> bytes:
 def _object(cell: bytes) -> bytes:
     if not cell.startswith(b'"'):
         return cell
-    text = msgspec.json.decode(cell, type=str).encode("utf-8", "surrogatepass")
     try:
+        text = msgspec.json.decode(cell, type=str).encode("utf-8", "surrogatepass")
         found: Any = msgspec.json.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # `plan` rejects the row, or takes the text
         return cell
     return text if isinstance(found, dict) else cell
 
