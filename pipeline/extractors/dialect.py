@@ -113,14 +113,16 @@ def declared_dialect(rules: FileRules, encoding: str, bom: bool) -> Dialect:
 def unique(header: list[str]) -> tuple[str, ...]:
     """The column names, each once: a second `a` is `a__2`, a blank third column is `column_3`."""
     taken = set(header)
-    names: list[str] = []
+    names: dict[str, None] = {}
+    numbers: dict[str, int] = {}
     for position, name in enumerate(header, 1):
-        candidate = name if name.strip() else f"column_{position}"
-        number = 1
+        candidate = base = name if name.strip() else f"column_{position}"
+        number = numbers.get(base, 1)
         while candidate in names or (number > 1 and candidate in taken):
             number += 1
-            candidate = f"{name if name.strip() else f'column_{position}'}__{number}"
-        names.append(candidate)
+            candidate = f"{base}__{number}"
+        numbers[base] = number
+        names[candidate] = None
     return tuple(names)
 
 

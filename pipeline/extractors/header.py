@@ -44,8 +44,11 @@ def values_in(first: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         at, what, cell = values[0]
         return f"column {at} of its first row, {cell.strip()[:_SHOWN_CHARACTERS]!r}, is {what}"
     numbers = [at for at, cell in enumerate(first) if _SHORT_NUMBER.fullmatch(cell.strip())]
-    recurring = [at for at, cell in enumerate(first) if cell.strip() and any(_recurs(first, row, at) for row in rows)]
-    suspect = {at for at, cell in enumerate(first) if not cell.strip() or cell in first[:at]}.union(numbers, recurring)
+    # A repeated header does not count.
+    others = [row for row in rows if len(row) == len(first) and list(row) != list(first)]
+    recurring = [at for at, cell in enumerate(first) if cell.strip() and any(row[at] == cell for row in others)]
+    places = {cell: at for at, cell in reversed(list(enumerate(first)))}
+    suspect = {at for at, cell in enumerate(first) if not cell.strip() or places[cell] < at}.union(numbers, recurring)
     if (numbers or recurring) and 2 * len(suspect) > len(first):
         return f"{len(suspect)} of the {len(first)} cells of its first row are numbers, blank or values of later rows"
     return ""
@@ -53,8 +56,3 @@ def values_in(first: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _value(cell: str) -> str:
     return next((what for what, form in _VALUES if form.fullmatch(cell)), "")
-
-
-def _recurs(first: Sequence[str], row: Sequence[str], at: int) -> bool:
-    """Whether a later row has the same cell in this column; a repeated header does not count."""
-    return len(row) == len(first) and row[at] == first[at] and list(row) != list(first)

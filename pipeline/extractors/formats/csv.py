@@ -30,6 +30,13 @@ def _recognize(sample: Sample) -> Recognized | None:
     if (dialect := _layout(sample)) is not None:
         return Recognized(dialect)
     table = delimited(sample)
+    if table is not None and not sample.whole and b"\n" not in text:
+        columns = len(table.dialect.header)
+        raise UnreadableExport(
+            f"the first line of {path} has more than {len(text) >> 20} MiB; these are {columns:,} columns and more",
+            path=path,
+            hint="write a file with only the columns that the import needs; an event may have 900 KiB",
+        )
     names = tuple(map(str.lower, sample.rules.columns))
     if table and sample.rules.only_columns and tuple(map(str.lower, table.raw_header)) != names:
         raise UnreadableExport(

@@ -7,6 +7,7 @@ from functools import partial
 
 from pipeline import uuids
 from pipeline.mapper.codegen import conversions, runtime, taken_names
+from pipeline.mapper.codegen.by_rule import write_by_rule
 from pipeline.mapper.codegen.clocks import write_time
 from pipeline.mapper.codegen.values import Emitter
 from pipeline.mapper.program import expressions
@@ -88,9 +89,7 @@ class StepEmitter(Emitter):
                     self.line(f"return {incomplete} if further is None else [*further, {incomplete}]")
             case program.ByRule(rules):
                 with self.block("if rule:"):
-                    for rule in rules:
-                        with self.block(f"if rule == {rule.rule}:"):
-                            self.write(rule.steps)
+                    write_by_rule(self, rules, self.write)
             case program.ObservePerson():
                 self._observe_person(step)
             case program.ObserveGroups(groups):

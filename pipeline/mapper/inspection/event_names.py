@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -18,23 +18,28 @@ class EventNames:
 
     def __init__(self, mapping: language.Mapping, lookups: Tables = NO_TABLES) -> None:
         self._listed = {*mapping.events, *_made(mapping.event, mapping, {**mapping.tables, **lookups})}
-        self._known = mapping.known.events
+        self._known = NamePatterns(mapping.known.events)
         self._templates = tuple(_templates(mapping.event))
 
     def is_named(self, name: str) -> bool:
         """Whether the mapping names an event's name, or the service gives it its meaning."""
-        if (
-            name in self._listed
-            or name in service_names.EVENTS
-            or any(matches(name, pattern) for pattern in self._known)
-        ):
+        if name in self._listed or name in service_names.EVENTS or self._known.match(name):
             return True
         return any(fnmatchcase(name, pattern) for pattern in self._templates)
 
 
-def matches(name: str, pattern: str) -> bool:
-    """Whether a name is this one, or begins as the pattern does that ends in `*`."""
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+class NamePatterns:
+    """Names, and beginnings of names that end in `*`. A match costs the same however many there are."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        patterns = frozenset(patterns)
+        self._begins = {pattern[:-1] for pattern in patterns if pattern.endswith("*")}
+        self._lengths = sorted(set(map(len, self._begins)))
+        self._names = {pattern for pattern in patterns if not pattern.endswith("*")}
+
+    def match(self, name: str) -> bool:
+        """Whether a name is one of these, or begins with one of the beginnings."""
+        return name in self._names or any(name[:length] in self._begins for length in self._lengths)
 
 
 def _made(given: Any, mapping: language.Mapping, tables: Tables) -> set[str]:

@@ -8,12 +8,12 @@ check --against` counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from pipeline.mapper import service_names
 from pipeline.mapper.codegen.runtime import Spreader
-from pipeline.mapper.inspection.event_names import EventNames, matches
+from pipeline.mapper.inspection.event_names import EventNames, NamePatterns
 from pipeline.mapper.language import sections as language
 from pipeline.mapper.loader_columns import is_loader_column, leaves_out
 from pipeline.mapper.program import expressions
@@ -62,10 +62,14 @@ class FieldUses:
         self._kept: frozenset[str] | None = None
         self._renames: dict[str, str | None] = {}
         self._overrides: dict[int, program.OverrideProperties] = {}
-        self._rule_names = dict(enumerate(mapping.events, 1))
+        self._rule_names = tuple(mapping.events)
+        self._rule_numbers = {name: number for number, name in enumerate(mapping.events, 1)}
         self._walk(compiled.steps, ANY_RULE)
         self._references = references_of(mapping, options)
         self._named = self._named_fields()
+        self._known = NamePatterns(mapping.known.fields)
+        self._ways_in = cache(self._find_ways_in)
+        self._own = cache(self._find_own)
         self.fate = lru_cache(maxsize=20_000)(self._fate)
 
     # -- reading the program
@@ -219,7 +223,7 @@ class FieldUses:
         that are no events by its rule."""
         path = level.opened, (*level.steps, name)
         if event is not None:
-            number = next((number for number, one in self._rule_names.items() if one == event), 0)
+            number = self._rule_numbers.get(event, 0)
             to = self._to(path, number, True)
             if to:
                 return Fate(MAPPED, to)
@@ -253,8 +257,12 @@ class FieldUses:
 
     def _is_read_inside(self, path: Path, rule: int, no_event: bool) -> bool:
         """Whether a member of an object goes somewhere."""
-        used = [one for number in (ANY_RULE, rule) for one in self._uses.get((number, no_event), {})]
-        return any(one[0] == path[0] and one[1][: len(path[1])] == path[1] for one in (*used, *self._spreads))
+        return any(path in self._ways_in(number, no_event) for number in (ANY_RULE, rule))
+
+    def _find_ways_in(self, rule: int, no_event: bool) -> set[Path]:
+        """The fields that a rule uses, and the objects that they are in."""
+        used = (*self._uses.get((rule, no_event), ()), *(self._spreads if rule == ANY_RULE else ()))
+        return {(opened, steps[:length]) for opened, steps in used for length in range(1, len(steps) + 1)}
 
     def _kept_as(self, path: Path, rule: int) -> tuple[str, str]:
         """The property that keeps a field or the object that it is in, else "" and the rule that drops it."""
@@ -267,13 +275,13 @@ class FieldUses:
         left_out = self._loaders and is_loader_column(root)
         if self._columns is None:
             return "", LOADER if left_out else "rest: drop"
-        if root not in self._columns.named:
+        if root not in self._named_columns:
             return ("", LOADER) if left_out else (self._columns.prefix + root, "")
         if f"/{root}" in self._dropped:
             return "", "drop"
-        if any(one == (False, steps[:length]) for one in self._decides for length in range(1, len(steps) + 1)):
+        if any((False, steps[:length]) in self._decides for length in range(1, len(steps) + 1)):
             return "", "read by conditions alone"
-        if len(steps) > 1 or any(one[1][0] == root and not one[0] for one in self._decides):
+        if len(steps) > 1 or root in self._deciding_columns:
             return "", f"other members of {reference_to(root)} are read"
         return "", "the mapping reads the column for other rows"
 
@@ -285,23 +293,30 @@ class FieldUses:
         new = self._renames.get(name, name)
         if new is None:
             return "", "drop"
+        final = self._own(rule).get(new, new)
+        return (final, "") if final is not None else ("", f"events: {self._rule_names[rule - 1]}: drop")
+
+    def _find_own(self, rule: int) -> dict[str, str | None]:
+        """The properties that an event's own rule renames, with None those that it drops."""
         override = self._overrides.get(rule)
-        if override is None:
-            return new, ""
-        if new in override.drop:
-            return "", f"events: {self._rule_names[rule]}: drop"
-        return dict(override.rename).get(new, new), ""
+        return {} if override is None else {**dict(override.rename), **dict.fromkeys(override.drop)}
 
     def _is_renamed(self, old: str, new: str, rule: int) -> bool:
         """Whether the mapping itself gives a property its new name."""
-        renames = dict(self._mapping.properties.rename)
-        override = self._overrides.get(rule)
-        own = dict(override.rename) if override is not None else {}
-        return old in renames or renames.get(old, old) in own
+        renames = self._mapping.properties.rename
+        return old in renames or renames.get(old, old) in self._own(rule)
 
     # -- what the mapping names
 
-    @property
+    @cached_property
+    def _deciding_columns(self) -> set[str]:
+        return {steps[0] for opened, steps in self._decides if not opened}
+
+    @cached_property
+    def _named_columns(self) -> frozenset[str]:
+        return frozenset(self._columns.named if self._columns is not None else ())
+
+    @cached_property
     def _dropped(self) -> set[str]:
         drops = (*self._mapping.properties.drop, *(call for one in self._mapping.events.values() for call in one.drop))
         return {call.arguments["ref"] for call in drops if call.verb == "ref"}
@@ -310,7 +325,7 @@ class FieldUses:
         mapping = self._mapping
         named = {(one.level.opened, (*one.level.steps, one.name)) for one in self._references}
         for uses in self._uses.values():
-            named |= uses.keys()
+            named.update(uses)
         named |= self._decides | self._spreads.keys()
         properties = not self._flat
         for changes in (mapping.properties, *mapping.events.values()):
@@ -330,8 +345,7 @@ class FieldUses:
         path = level.opened, (*level.steps, name)
         if any((path[0], path[1][:length]) in self._named for length in range(1, len(path[1]) + 1)):
             return True
-        text = self.reference(level, name)
-        return any(matches(text, pattern) for pattern in self._mapping.known.fields)
+        return self._known.match(self.reference(level, name))
 
     def reference(self, level: Level, name: str) -> str:
         """A field as a mapping refers to it."""
@@ -354,10 +368,9 @@ class FieldUses:
 
     # -- events
 
-    @property
-    def ruled_events(self) -> frozenset[str]:
-        """The names in `events`."""
-        return frozenset(self._mapping.events)
+    def is_ruled_event(self, name: str) -> bool:
+        """Whether a name is in `events`."""
+        return name in self._mapping.events
 
     def missing_events(self, met: set[str]) -> list[str]:
         """The names in `events` that no row has, in their order."""

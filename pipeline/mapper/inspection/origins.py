@@ -88,7 +88,7 @@ def _change(changes: Changes, name: str, fields: Collection[str]) -> tuple[str, 
     """The keys that lead to the change that gives a property, () where none does."""
     if name in changes.set:
         return "set", name
-    old = next((old for old, new in changes.rename.items() if new == name and old in fields), None)
+    old = next((field for field in fields if changes.rename.get(field) == name), None)
     if old is not None:
         return "rename", old
     return ("fill", name) if name in changes.fill and name not in fields else ()

@@ -218,9 +218,9 @@ def read_pairs(
     dropped = _dropped(directory, frozenset(blocks)) if blocks else set()
     for sealed, block in wanted_blocks(directory, config, set(blocks)):
         wanted = {name for name, number in missing.items() if number == sealed.number}
-        for place in reader.first_of(sealed, block, wanted, dropped):
-            if len(found) < MOST_PAIRS + MOST_RULES:
-                found.append(reader.pair(sealed, block, place))
+        places = reader.first_of(sealed, block, wanted, dropped)
+        for place in islice(places, MOST_PAIRS + MOST_RULES - len(found)):
+            found.append(reader.pair(sealed, block, place))
     return found
 
 
@@ -249,13 +249,12 @@ class _PairReader:
         some_without = config.options.persons == "identified" and directory.identified.exists()
         self._identified = IdentifiedIds(directory.identified) if some_without else None
 
-    def first_of(self, sealed: SealedBlock, block: Block, names: set[str], dropped: set[Place]) -> list[Place]:
+    def first_of(self, sealed: SealedBlock, block: Block, names: set[str], dropped: set[Place]) -> Iterator[Place]:
         """The first event of a block that is sent by each of these entries of `events`."""
         part = self._parts[block.part]
         mapper = self._transformer.mapper_of(part)
         rows = read_rows(part, block, observe=False, opens=mapper.opens, members=False, blanks=mapper.blanks)
         wanted = {number for number, name in self._rules.items() if name in names}
-        found = []
         for number, record in enumerate(rows):
             if not wanted:
                 break
@@ -267,9 +266,8 @@ class _PairReader:
                 if not isinstance(outcome, UnvalidatedEvent) or outcome.rule not in wanted or place in dropped:
                     continue
                 if self._event(block, place) is not None:
-                    found.append(place)
+                    yield place
                     wanted.discard(outcome.rule)
-        return found
 
     def pair(self, sealed: SealedBlock, block: Block, place: Place) -> SourcePair:
         """The row at a place and its event."""
@@ -310,16 +308,14 @@ class _PairReader:
             )
             for name, value in given.items()
         ]
+        ids = _ID_PROPERTIES.union(*(fate.to for key, fate in targets.items() if self._is_id(key[1], fate.to)))
         properties = []
         for name, raw in event.properties.items():
             found = sources.get(name, [])
-            is_id = name in _ID_PROPERTIES or any(
-                self._is_id(key[1], fate.to) and name in fate.to for key, fate in targets.items()
-            )
             properties.append(
                 SentProperty(
                     printable(name, NAME_CHARACTERS),
-                    self._shown.text(raw, hidden, is_id=is_id),
+                    self._shown.text(raw, hidden, is_id=name in ids),
                     _printable(found),
                     *self._origin(self._origins.property(name, rule, found)),
                 )

@@ -113,7 +113,8 @@ class CoverageCounts:
 
     def _each_event(self, uses: FieldUses, met: set[str]) -> Iterator[EventCoverage]:
         for name, counts in groupby(self._events.items(), key=lambda pair: pair[0][0]):
-            met |= {name} & uses.ruled_events
+            if uses.is_ruled_event(name):
+                met.add(name)
             to: Counter[str] = Counter()
             updates = 0
             left_out: Counter[str] = Counter()

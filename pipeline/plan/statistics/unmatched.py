@@ -53,10 +53,10 @@ class ReferenceUsage:
         slots = {reference.slot for reference in self._references if reference.slot}
         needed = slots - {reference.slot for reference in self._references if reference not in missing}
         ordered = sorted(missing, key=lambda reference: reference.slot not in needed)
-        by_text = {
-            (reference.level, reference.name): reference for reference in reversed(ordered)
-        }  # the first of those with the same text
-        shown = sorted(by_text.values(), key=ordered.index)
+        by_text: dict[tuple[Level, str], Reference] = {}
+        for reference in ordered:
+            by_text.setdefault((reference.level, reference.name), reference)
+        shown = list(by_text.values())
         details = [
             self._detail(reference, *missing[reference], needed=reference.slot in needed)
             for reference in shown[:MAX_SHOWN]
