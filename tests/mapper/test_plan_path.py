@@ -175,6 +175,14 @@ def test_members_that_were_read_as_properties_are_still_members() -> None:
     assert all(outcome == outcomes[0] for outcome in outcomes)
 
 
+def test_a_row_is_sent_with_a_warning_where_the_mapping_has_words_for_what_is_wrong() -> None:
+    """In C and in Python; a row without them has none."""
+    made = mapper("warn: [{code: unreadable_entity, of: /wrong}]\nproperties: {open: /p, drop: [/wrong]}\n")
+    for members, warnings in (('"wrong":"not read"', ["unreadable_entity"]), ('"wrong":null', None), ("", None)):
+        for outcome in ways(made, f'{{{ROW},"p":{{}}{"," if members else ""}{members}}}'):
+            assert (outcome[0]["event"], outcome[0].get("warnings")) == ("Bought", warnings)
+
+
 ODD: tuple[Any, ...] = (None, "", "null", "0", "12.5", "2023-01-02T03:04:05Z", 7, 1.5, True)
 ROUNDS = 8
 

@@ -56,6 +56,8 @@ class StepEmitter(Emitter):
             case program.SkipRow(when, code, warning):
                 with self.when(when):
                     self.line(f"return {self.const(Skip(code, warning), ('skip', code, warning))}")
+            case program.WarnRow(code, text):
+                self.line(f"if {(shown := self.value(text))} is not None: w += (({code!r}, {shown}),)")
             case program.SetEvent(value):
                 self.line(f"event = {self.value(value)}")
                 self.line("if scan is not None: scan.event = event")
@@ -123,7 +125,7 @@ class StepEmitter(Emitter):
             case program.SetProperty(name, variable, replace):
                 self.set_property(name, self.value(variable), replace)
             case program.CopyColumn(name, column):
-                self.copy_column(name, column)
+                self.set_property(name, self.value(expressions.NotNull(expressions.Column(column))), False)
             case program.ApplyOverrides():
                 self.apply_overrides()
             case program.ConvertProperty(name, kind):
@@ -208,9 +210,6 @@ class StepEmitter(Emitter):
 
     def apply_overrides(self) -> None:
         self.line(f"if overrides is not None: w = apply_overrides({self.program.tool!r}, renamed, overrides, p, w)")
-
-    def copy_column(self, name: str, column: str) -> None:
-        self.set_property(name, self.value(expressions.NotNull(expressions.Column(column))), False)
 
     def keep_columns(self, step: program.KeepColumns) -> None:
         call = f"keep_columns({self.const(frozenset(step.named))}, {step.prefix!r}, row, p, {step.loaders})"

@@ -86,6 +86,8 @@ class FieldUses:
                 self._lets[name] = value
             case program.SkipRow(when):
                 self._decide(when)
+            case program.WarnRow(_, text):
+                self._use(text, "(warning)", rule)
             case program.SetEvent(value):
                 self._use(value, "(event)", rule)
             case program.ReadTime(register, clocks):

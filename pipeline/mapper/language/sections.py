@@ -301,6 +301,11 @@ class SkipRule(Keys):
     warn: str = entry(TEXT, "such rows are a warning too; a sentence on what is lost", "")
 
 
+class WarnRule(Keys):
+    code: str = entry(TEXT, "the code that such rows are counted under")
+    of: Call = entry(VALUE, "what is wrong, in words; a row without it has no such warning")
+
+
 class Known(Keys):
     """Names that stay as they are, and that a person has looked at. They change no event."""
 
@@ -364,6 +369,7 @@ class Mapping(Keys):
         Choice(("keep", "reject")), "events not listed: kept (default), or rejects `unmapped_event`", "keep"
     )
     skip: tuple[SkipRule, ...] = entry(ListOf(section("skip", SkipRule)), "rows left out", ())
+    warn: tuple[WarnRule, ...] = entry(ListOf(section("warn", WarnRule)), "rows that are sent with a warning", ())
     distinct_id: Ids = entry(section("distinct_id", Ids, short="first"), "the person's id")
     time: tuple[Clock, ...] = entry(
         ListOf(section("clock", Clock), least=1), "the event's time: the first of these that the row has"

@@ -159,6 +159,7 @@ class Builder:
         # Computed first, so that every use of a definition finds its value.
         steps += (Let(f"@{name}", value) for name, value in self._defined.items())
         steps += (program.SkipRow(self.condition(rule.when), rule.code, rule.warn) for rule in mapping.skip)
+        steps += (program.WarnRow(rule.code, self.text(rule.of)) for rule in mapping.warn)
         for part in mapping.key.of if mapping.key is not None else ():
             # Read before the times, so that a number that is both is decoded once.
             self._let(steps, "key", self.text(part))

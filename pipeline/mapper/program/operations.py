@@ -55,6 +55,13 @@ class SkipRow(Operation, frozen=True):
     warning: str
 
 
+class WarnRow(Operation, frozen=True):
+    """Warn of a row with the text of a value, if it has one."""
+
+    code: str
+    text: Value
+
+
 class SetEvent(Operation, frozen=True):
     """Set the event's name."""
 
@@ -337,7 +344,7 @@ class GiveEvent(Operation, frozen=True):
 
 
 Step: TypeAlias = (
-    OpenProperties | LeaveOutBlanks | Let | SkipRow | SetEvent | MatchEvent | ReadTime | SetUuid | SetKey
+    OpenProperties | LeaveOutBlanks | Let | SkipRow | WarnRow | SetEvent | MatchEvent | ReadTime | SetUuid | SetKey
     | SetDistinctId | AddLinks | GiveLinks
     | OverrideProperties | ByRule | ObservePerson | ObserveGroups | GivePersonUpdate | GiveGroupUpdates
     | GiveProfiles | ReadExtraEvent | KeepProperties | RenameProperties | SpreadProperties | FillProperty | SetProperty

@@ -203,6 +203,8 @@ class _Finder:
                 self._values(astuple(given))
             case language.SkipRule() | language.Extra() | language.Person() | language.Properties():
                 self._values(astuple(given))
+            case language.WarnRule():
+                self._values(given.of)
             case Map():
                 self._values(tuple(given.values()))
             case list() | tuple():

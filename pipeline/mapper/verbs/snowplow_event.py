@@ -37,6 +37,8 @@ BOOLEANS = (
 TIMES = "collector_tstamp dvce_created_tstamp dvce_sent_tstamp refr_dvce_tstamp derived_tstamp true_tstamp"
 ENTITIES = ("contexts", "derived_contexts")
 PAYLOAD = "unstruct_event"
+UNREADABLE = "unreadable_entities"
+"""The column that says what is wrong with the entities that stay as they are."""
 
 _COLUMN = re.compile(r"(contexts|unstruct_event)_(.+?)_([0-9]+)(?:_[0-9]+_[0-9]+|_recovered_.+)?")
 _SCHEMA = re.compile(r"iglu:([^/]+)/([^/]+)/[^/]+/([0-9]+)-.*")
@@ -75,7 +77,8 @@ decoder = partial(verb, "decoder")
     "snowplow_event",
     "one shape for the enriched events of Snowplow, whichever form they are exported in: the payload of a"
     " self-describing event is the object `unstruct_event`, entities are lists in columns contexts_VENDOR_NAME_MAJOR,"
-    " the names of their members are in snake case, and the event's own numbers, booleans and times are typed",
+    " the names of their members are in snake case, and the event's own numbers, booleans and times are typed. Entities"
+    " that cannot be read stay as they are, and `unreadable_entities` says why",
     snowplow_event=Field(
         TEXTS, "name: an entity's VENDOR_NAME_MAJOR, of which the first is the object of that name instead", True
     ),
@@ -90,14 +93,16 @@ def enriched_event(row: Record, *named: str) -> list[Record]:
     if "EVENT_ID" in row:
         row = {name.lower(): value for name, value in row.items()}
     entities: dict[str, list[Any]] = {}
+    unreadable: list[str] = []
     for column in ENTITIES:
         value = row.pop(column, None)
         if not values.is_absent(value):
             read = _derived if column == "derived_contexts" and type(value) is str else _described
             try:
                 described = read(column, value)
-            except _Unreadable:
+            except _Unreadable as error:
                 row[column] = value
+                unreadable.append(str(error))
                 continue
             for name, data in described:
                 entities.setdefault(name, []).append(data)
@@ -122,10 +127,11 @@ def enriched_event(row: Record, *named: str) -> list[Record]:
         cell = row.pop(name)
         try:
             found = [members for one in _members(cell) if (members := _object(name, one)) is not None]
-        except _Unreadable:
+        except _Unreadable as error:
             if is_payload:
                 raise
             row[name] = cell
+            unreadable.append(str(error))
             continue
         if is_payload and found:
             payloads[name] = found[0]
@@ -150,6 +156,8 @@ def enriched_event(row: Record, *named: str) -> list[Record]:
             row[name] = listed[0]
         if not name or len(listed) > 1:
             row[column] = Raw(encode(listed))
+    if unreadable:
+        row[UNREADABLE] = "; ".join(unreadable)
     return [row]
 
 
