@@ -123,7 +123,7 @@ def check_folder(
         ledger = Checked("ledger", "not checked", "ledger.sqlite is not next to the receipt")
     else:
         try:
-            ledger = _ledger(receipt, plan, directory)
+            ledger = _ledger(receipt, plan, directory, written)
             summary = read_summary(directory.ledger)
             state = state_of(plan, summary, own, running=False)
             unproved = unproved_of(plan, PlanStatus(state, plan.events.made, summary, own), replaced=replaced)
@@ -154,20 +154,23 @@ def _plan(receipt: Stated, plan: Plan, directory: Directory, path_of: Callable[[
     return outcome("plan", wrong, f"plan {plan.digest[:12]} and {pluralize(len(plan.files), 'file')}")
 
 
-def _ledger(receipt: Stated, plan: Plan, directory: Directory) -> Checked:
+def _ledger(receipt: Stated, plan: Plan, directory: Directory, written: str) -> Checked:
     """The ledger has what the receipt states of the sending, every batch in its state."""
     again = sending_of(plan, directory, read_export=False)
     if again is None or receipt.sending is None:
         return outcome("ledger", compare(receipt.sending, again, "sending"), "nothing was sent")
     if receipt.sending.digest != again.digest:
         return Checked("ledger", "failed", "the ledger was changed, or more was sent, since the receipt")
-    wrong = compare(receipt.sending, again, "sending", _is_row)
+    # A run since then had nothing to send, or the digest would be another.
+    ran_again = again.runs > receipt.sending.runs and (again.ended or written)[:19] >= written[:19]
+
+    def is_right(path: str, stated: object, found: object) -> bool:
+        if _PLACE.fullmatch(path):  # the row of a refused event is in the export alone
+            return stated == "" or str(stated).startswith(f"{found}, row ")
+        return ran_again and path in ("sending.runs", "sending.ended")
+
+    wrong = compare(receipt.sending, again, "sending", is_right)
     return outcome("ledger", wrong, "every batch is in the state of the receipt, and every count is that of the ledger")
-
-
-def _is_row(path: str, stated: object, found: object) -> bool:
-    """Whether a receipt has the row of a refused event, which the export has alone, in the file that was found."""
-    return bool(_PLACE.fullmatch(path)) and (stated == "" or str(stated).startswith(f"{found}, row "))
 
 
 def _results(receipt: Stated, plan: Plan, directory: Directory, own: Results, written: str) -> Checked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from pipeline.proof.check import check_receipt
 from pipeline.proof.receipt import as_file
 from pipeline.report.machine import write_report
 from tests.support.commands import in_process
-from tests.support.deliveries import add, in_ledger, planned
+from tests.support.deliveries import add, in_ledger, planned, run
 from tests.support.verification import sent, sent_rows
 
 CHECKS = (
@@ -146,6 +147,23 @@ def test_a_changed_signed_receipt_fails_whatever_was_changed(plan: Path, tmp_pat
         assert "signature" in failed(receipt)
     receipt.write_text(json.dumps(whole))  # another spelling of the same values
     assert failed(receipt) == {"file", "signature"}
+
+
+def test_what_was_done_since_is_no_change_of_a_receipt(tmp_path: Path) -> None:
+    """A run that had nothing to send, a rehearsal and another verification."""
+    one = sent_rows(tmp_path, 40)
+    one.verify()
+    api.write_receipt(one.directory)
+    receipt = one.directory / "receipt.json"
+    run(one.directory, one.room.url, key=one.room.key())
+    assert in_ledger(one.directory, "select count(*) from runs") == [(2,)]
+    assert failed(receipt) == set()
+    edited(receipt, lambda content: content["sending"].update(runs=3))
+    assert failed(receipt) == {"ledger"}
+    edited(receipt, lambda content: content["sending"].update(runs=1) or content.update(written="2026-01-01T00:00:00Z"))
+    time.sleep(1.1 - time.time() % 1)
+    one.verify()
+    assert results(receipt)["results"] == "not checked"
 
 
 def test_what_cannot_be_proved_is_stated(tmp_path: Path) -> None:
