@@ -56,8 +56,8 @@ class IngestionWarning(msgspec.Struct, frozen=True):
 def read_events(store: Store, project: int) -> list[LandedEvent]:
     """The events, by time and uuid."""
     rows = store.select(
-        "SELECT uuid, event, distinct_id, timestamp, properties, historical_migration FROM events "
-        "ORDER BY timestamp, uuid, event, distinct_id",
+        "SELECT uuid, event, distinct_id, timestamp, properties, historical_migration FROM collapsed "
+        f"WHERE project = {project} ORDER BY timestamp, uuid, event, distinct_id",
         project,
     )
     return [LandedEvent(*row) for row in rows]
@@ -79,7 +79,11 @@ def read_persons(store: Store, project: int) -> list[PersonProfile]:
 
 def read_groups(store: Store, project: int) -> list[GroupProfile]:
     """The groups, by type and key."""
-    rows = store.select('SELECT "index", type, key, properties, created_at FROM groups ORDER BY "index", key', project)
+    rows = store.select(
+        'SELECT "index", type, key, properties, created_at FROM groups JOIN group_types USING ("index") '
+        'ORDER BY "index", key',
+        project,
+    )
     return [
         GroupProfile(index, kind, key, msgspec.json.decode(text), created_at)
         for index, kind, key, text, created_at in rows

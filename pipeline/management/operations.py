@@ -61,4 +61,5 @@ LIST_PROJECTS = Endpoint("list projects", "GET", "/api/projects/", "project:read
 RETRIEVE_PROJECT = Endpoint("retrieve a project", "GET", "/api/projects/{project_id}/", "project:read")
 CURRENT_PROJECT = Endpoint("retrieve the current project", "GET", "/api/projects/@current/", "project:read")
 RETRIEVE_BILLING = Endpoint("retrieve billing", "GET", "/api/billing/", "billing:read")
-"""The contract does not have the last three; only the checks before an import use them."""
+LIST_GROUP_TYPES = Endpoint("list group types", "GET", "/api/projects/{project_id}/groups_types/", "group:read")
+"""The contract does not have the last four; the checks before an import use the first three, `verify` the last."""

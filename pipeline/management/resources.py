@@ -316,6 +316,16 @@ class Projects(_Resource):
         query = {"limit": limit, "offset": offset}
         return Listing(self._client, operations.LIST_PROJECTS, ListPage[Project], query)
 
+    def group_types(self) -> dict[str, int]:
+        """The number of each group type of the client's project. Raises UnexpectedAnswer."""
+        answer = self._client.call(operations.LIST_GROUP_TYPES)
+        try:
+            return {str(one["group_type"]): int(one["group_type_index"]) for one in answer.json()}
+        except (KeyError, TypeError, ValueError):
+            raise unexpected_answer(
+                operations.LIST_GROUP_TYPES, answer.url, answer.status, "it is no list of group types"
+            ) from None
+
     def only_id(self) -> str:
         """The id of the key's only project. Raises UsageError where there is none, or more than one, naming them."""
         projects = list(islice(self.list(), _NAMED))

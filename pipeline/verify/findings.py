@@ -70,9 +70,10 @@ class ValueCheck(msgspec.Struct, frozen=True):
 class PersonDifference(msgspec.Struct, frozen=True):
     """A merge, a profile or a group that is not at the target as it was sent.
 
-    `kind` is `merge_undone`, `not_identified`, `profile_missing`, `profile_overwritten`, `group_missing` or
-    `group_overwritten`. `ids` are the ids it is about: of a merge the surviving one first, of a group its type and key.
-    `part` and `row` are its file in the plan and its line; `properties` those that are absent or have another value.
+    `kind` is `merge_undone`, `not_identified`, `created_later`, `profile_missing`, `profile_overwritten`,
+    `group_missing` or `group_overwritten`. `ids` are the ids it is about: of a merge the surviving one first, of a
+    group its type and key. `part` and `row` are its file in the plan and its line; `properties` those that are absent
+    or have another value.
     """
 
     kind: str
@@ -87,6 +88,7 @@ class PeopleCheck(msgspec.Struct, frozen=True):
     """Merges, profiles and groups against the target. `compared` counts them by kind, `wrong` the differences by kind.
 
     `kept` counts profiles of which another value stands than `$set_once` brought: that policy fills only what is empty.
+    `there_before` counts merges whose person existed before they arrived, so that it keeps a later `created_at`.
     `unknown` says what could not be checked, "" where everything could.
     """
 
@@ -95,6 +97,7 @@ class PeopleCheck(msgspec.Struct, frozen=True):
     kept: int = 0
     differences: list[PersonDifference] = []
     unknown: str = ""
+    there_before: int = 0
 
 
 class WarningCount(msgspec.Struct, frozen=True):
@@ -127,8 +130,10 @@ class Verification(msgspec.Struct, frozen=True):
 
     `uuids` says whether all were compared, or those of days whose counts differ. `differences` are the first of each
     kind; the file `differences.jsonl` of the plan has all. `settled` is how long ago, in seconds, the last event was
-    accepted when reading began, None where nothing was sent. `kept` are the kinds of differences that an earlier,
-    deeper verification found and that stay; `values` and `people` are then of that one (`pipeline.verify.earlier`).
+    accepted when reading began, None where nothing was sent. `resolved_doubts` counts `batches`, and their `events`,
+    that were sent again because no answer came (`pipeline.ledger.read_doubts`). `kept` are the kinds of differences
+    that an earlier, deeper verification found and that stay; `values` and `people` are then of that one
+    (`pipeline.verify.earlier`).
     """
 
     cells: dict[str, int]
@@ -141,6 +146,7 @@ class Verification(msgspec.Struct, frozen=True):
     people: PeopleCheck = PeopleCheck()
     warnings: WarningCheck = WarningCheck()
     settled: float | None = None
+    resolved_doubts: dict[str, int] = {}
     kept: list[str] = []
     format: str = "backcast.verify/1"
 

@@ -2,23 +2,32 @@
 
 Events of these phases are compared like all others; here it is what the service made of them. Of each kind up to
 MOST_SAMPLED are compared, those with the smallest hashes of their uuids, or all of them.
+
+The service stores a group under the number of its type, so the project's group types are read first
+(docs/know/service.md#groups).
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import numpy as np
 import xxhash
 from msgspec import Raw
 
 from pipeline.encoder.updates import SealedGroup, SealedLink, SealedPerson
 from pipeline.errors import Refused
+from pipeline.ledger import read_summary
+from pipeline.management.problems import Forbidden, NotAllowed, NotFound
 from pipeline.models import Step
 from pipeline.plan.sealed.directory import Directory, sealed_file
 from pipeline.plan.sealed.phases import SealedRecord, line_blocks, line_decoder
+from pipeline.timestamps import BadTime, read_iso
 from pipeline.verify.expected import Ranges
 from pipeline.verify.findings import PeopleCheck, PersonDifference
 from pipeline.verify.landed import ASKED, quoted
@@ -35,6 +44,8 @@ SHOWN = 20
 Latest = Callable[[str, str, str], bool]
 _PHASES = ("identities", "groups", "persons")
 _NO_BACKSLASH = "ids with a backslash, which a query cannot ask for"
+_SECOND = 1_000_000
+"""Microseconds. Services keep fewer digits of a person's `created_at` than of an event's time."""
 
 
 class _Line(NamedTuple):
@@ -45,13 +56,53 @@ class _Line(NamedTuple):
     sealed: SealedRecord
 
 
+class _Dated(msgspec.Struct, array_like=True):
+    """A merge whose person has a later `created_at` than the merge; `ids` begin with the id that stays."""
+
+    created: int
+    ids: list[str]
+    part: str
+    row: int
+    uuid: str
+
+
 class _Chunk(msgspec.Struct, array_like=True):
-    """The result of some lines: how many were compared by kind, what differs, and how much could not be compared."""
+    """The result of some lines: how many were compared by kind, what differs, and what could not be compared.
+
+    `later` may differ: another merge of the same person can be the one that created it. `earlier` counts persons that
+    existed before their merges arrived.
+    """
 
     compared: dict[str, int] = {}
     differences: list[PersonDifference] = []
     kept: int = 0
     skipped: int = 0
+    unknown: str = ""
+    later: list[_Dated] = []
+    earlier: int = 0
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What is asked. `began` is when the first run began (µs UTC): no person of the plan is dated after that.
+
+    `alone`: the project has the events of this plan alone.
+    """
+
+    client: ManagementClient
+    latest: Latest | None
+    began: int
+    alone: bool
+
+    @cached_property
+    def group_types(self) -> dict[str, int] | str:
+        """The number of each group type of the project, or why they are not known."""
+        try:
+            return self.client.projects.group_types()
+        except Forbidden as error:
+            return f"groups, because the personal key lacks the scope {error.scope}"
+        except (NotFound, NotAllowed):
+            return "groups, because the target does not list the group types of its projects"
 
 
 def check_people(
@@ -63,13 +114,16 @@ def check_people(
     every: bool,
     progress: Step,
     latest: Latest | None = None,
+    alone: bool = False,
 ) -> PeopleCheck:
-    """Compare merges in effect, identified persons, profile values and groups with the settled lines of a plan.
+    """Compare merges in effect, persons, profile values and groups with the settled lines of a plan.
 
-    `latest` says of a group's type, key and uuid whether no other plan updated the group after that.
+    `latest` says of a group's type, key and uuid whether no other plan updated the group after that. `alone`: the
+    project has the events of this plan alone.
     """
     journal = Journal(session, "people.jsonl", _Chunk)
-    unknown = ""
+    history = read_summary(directory.ledger, most=0).history
+    target = _Target(client, latest, 0 if history is None else read_iso(history.began).us, alone)
     number = 0
     for phase in _PHASES:
         lines: Iterable[_Line] = _settled_lines(phase, directory, settled)
@@ -78,34 +132,41 @@ def check_people(
         for chunk in _chunks(lines):
             if number >= journal.done:
                 try:
-                    journal.add(_compare(client, chunk, latest))
+                    journal.add(_compare(target, chunk))
                 except Refused as error:
                     if error.status != 400:
                         raise
-                    unknown = f"the target has no tables of {_what(chunk)} for queries"
-                    journal.add(_Chunk())
+                    journal.add(_Chunk(unknown=f"{_what(chunk)}, because {error}"))
             number += 1
             progress("merges, profiles and groups", number * ASKED, 0)
-    return _summary(journal, unknown)
+    for dated in _compare_dates(target, journal, directory):
+        if number >= journal.done:
+            journal.add(dated)
+        number += 1
+    return _summary(journal)
 
 
-def _summary(journal: Iterable[_Chunk], unknown: str) -> PeopleCheck:
+def _summary(journal: Iterable[_Chunk]) -> PeopleCheck:
     compared: dict[str, int] = {}
     wrong: dict[str, int] = {}
     shown: list[PersonDifference] = []
-    kept = skipped = 0
+    unknown: dict[str, None] = {}
+    kept = skipped = earlier = 0
     for chunk in journal:
         kept += chunk.kept
         skipped += chunk.skipped
+        earlier += chunk.earlier
+        if chunk.unknown:
+            unknown[chunk.unknown] = None
         for kind, count in chunk.compared.items():
             compared[kind] = compared.get(kind, 0) + count
         for difference in chunk.differences:
             wrong[difference.kind] = wrong.get(difference.kind, 0) + 1
             if wrong[difference.kind] <= SHOWN:
                 shown.append(difference)
-    if skipped and not unknown:
-        unknown = f"{skipped:,} {_NO_BACKSLASH}"
-    return PeopleCheck(compared, wrong, kept, shown, unknown)
+    if skipped:
+        unknown[f"{skipped:,} {_NO_BACKSLASH}"] = None
+    return PeopleCheck(compared, wrong, kept, shown, "; ".join(unknown), earlier)
 
 
 def person_differences(session: Session) -> Iterator[PersonDifference]:
@@ -150,27 +211,24 @@ def _chunks(lines: Iterable[_Line]) -> Iterator[list[_Line]]:
         yield chunk
 
 
-def _compare(client: ManagementClient, chunk: Sequence[_Line], latest: Latest | None) -> _Chunk:
+def _compare(target: _Target, chunk: Sequence[_Line]) -> _Chunk:
     found = _Chunk({}, [])
     first = chunk[0].sealed
     if isinstance(first, SealedLink):
-        _compare_merges(client, chunk, found)
+        _compare_merges(target.client, chunk, found)
     elif isinstance(first, SealedGroup):
-        _compare_groups(client, chunk, found, latest)
+        _compare_groups(target, chunk, found)
     else:
-        _compare_profiles(client, chunk, found)
+        _compare_profiles(target, chunk, found)
     return found
 
 
 def _compare_merges(client: ManagementClient, chunk: Sequence[_Line], found: _Chunk) -> None:
     links = [(line, line.sealed) for line in chunk if isinstance(line.sealed, SealedLink)]
     persons = _persons_of(client, {one for _, link in links for one in (link.distinct_id, link.other)})
-    identified = {
-        str(id): bool(flag)
-        for id, flag in _in_lists(
-            client, "select id, is_identified from persons where id in ({})", sorted(set(persons.values()))
-        )
-    }
+    query = "select id, is_identified, created_at from persons where id in ({})"
+    rows = _in_lists(client, query, sorted(set(persons.values())))
+    stand = {str(id): (bool(flag), _instant(created)) for id, flag, created in rows}
     for line, link in links:
         if not _can_ask(link.distinct_id, link.other):
             found.skipped += 1
@@ -178,31 +236,78 @@ def _compare_merges(client: ManagementClient, chunk: Sequence[_Line], found: _Ch
         found.compared["merges"] = found.compared.get("merges", 0) + 1
         one, other = persons.get(link.distinct_id), persons.get(link.other)
         kind = None
+        identified, created = stand.get(one or "", (False, 0))
         if one is None or one != other:
             kind = "merge_undone"
-        elif not identified.get(one, False):
+        elif not identified:
             kind = "not_identified"
         if kind is not None:
             found.differences.append(
                 PersonDifference(kind, [link.distinct_id, link.other], line.part, line.row, link.uuid)
             )
+        elif _is_later(created, link.time):
+            found.later.append(_Dated(created, [link.distinct_id, link.other], line.part, line.row, link.uuid))
 
 
-def _compare_profiles(client: ManagementClient, chunk: Sequence[_Line], found: _Chunk) -> None:
+def _compare_dates(target: _Target, journal: Iterable[_Chunk], directory: Directory) -> Iterator[_Chunk]:
+    """Compare `created_at` of the persons of the merges: the first of a person's merges that arrived created it.
+
+    All merges of a person name one id that stays, and arrive in any order. A person that existed before keeps its own
+    date, which only a date after the beginning of the import tells from a wrong one.
+    """
+    hashes = np.unique(np.fromiter((_hash(one.ids[0]) for some in journal for one in some.later), np.uint64))
+    if not len(hashes):
+        return
+    last = np.zeros(len(hashes), np.int64)
+    decode = msgspec.json.Decoder(SealedLink).decode
+    for lines in line_blocks(sealed_file("identities", directory)):
+        links = [decode(line) for line in lines]
+        own = np.array([_hash(link.distinct_id) for link in links], np.uint64)
+        at = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
+        here = hashes[at] == own
+        np.maximum.at(last, at[here], np.array([link.time for link in links], np.int64)[here])
+    for chunk in journal:
+        found = _Chunk({}, [])
+        for one in chunk.later:
+            if _is_later(one.created, int(last[np.searchsorted(hashes, np.uint64(_hash(one.ids[0])))])):
+                if target.alone or one.created >= target.began:
+                    found.differences.append(
+                        PersonDifference("created_later", one.ids, one.part, one.row, one.uuid, ["created_at"])
+                    )
+                else:
+                    found.earlier += 1
+        if found.differences or found.earlier:
+            yield found
+
+
+def _is_later(created: int, sent: int) -> bool:
+    return created // _SECOND > sent // _SECOND
+
+
+def _hash(text: str) -> int:
+    return xxhash.xxh3_64_intdigest(text.encode())
+
+
+def _instant(answered: object) -> int:
+    """A `created_at` of an answer in µs UTC; the latest possible for what is no time."""
+    try:
+        return read_iso(str(answered), space=True).us
+    except BadTime:
+        return np.iinfo(np.int64).max
+
+
+def _compare_profiles(target: _Target, chunk: Sequence[_Line], found: _Chunk) -> None:
     sealed = [(line, line.sealed) for line in chunk if isinstance(line.sealed, SealedPerson)]
-    persons = _persons_of(client, {person.distinct_id for _, person in sealed})
-    profiles = {
-        str(id): landed_properties(properties)
-        for id, properties in _in_lists(
-            client, "select id, properties from persons where id in ({})", sorted(set(persons.values()))
-        )
-    }
+    persons = _persons_of(target.client, {person.distinct_id for _, person in sealed})
+    query = "select id, properties, created_at from persons where id in ({})"
+    rows = _in_lists(target.client, query, sorted(set(persons.values())))
+    profiles = {str(id): (landed_properties(properties), _instant(created)) for id, properties, created in rows}
     for line, person in sealed:
         if not _can_ask(person.distinct_id):
             found.skipped += 1
             continue
         found.compared["profiles"] = found.compared.get("profiles", 0) + 1
-        stands = profiles.get(persons.get(person.distinct_id, ""))
+        stands, created = profiles.get(persons.get(person.distinct_id, ""), (None, 0))
         set_, once = (
             landed_properties(bytes(person.set).decode()) or {},
             landed_properties(bytes(person.set_once).decode()),
@@ -214,16 +319,33 @@ def _compare_profiles(client: ManagementClient, chunk: Sequence[_Line], found: _
                 found.differences.append(
                     PersonDifference(kind, [person.distinct_id], line.part, line.row, person.uuid, names)
                 )
+        if created >= target.began and _is_later(created, person.time):
+            found.differences.append(
+                PersonDifference(
+                    "created_later", [person.distinct_id], line.part, line.row, person.uuid, ["created_at"]
+                )
+            )
 
 
-def _compare_groups(client: ManagementClient, chunk: Sequence[_Line], found: _Chunk, latest: Latest | None) -> None:
+def _compare_groups(target: _Target, chunk: Sequence[_Line], found: _Chunk) -> None:
     groups = ((line, line.sealed) for line in chunk if isinstance(line.sealed, SealedGroup))
+    latest, numbers = target.latest, target.group_types
+    if isinstance(numbers, str):
+        found.unknown = numbers
+        return
     sealed = [(line, one) for line, one in groups if latest is None or latest(one.type, one.key, one.uuid)]
-    keys = sorted({group.key for _, group in sealed if _can_ask(group.key)})
+    keys: dict[str, set[str]] = {}
+    for _, group in sealed:
+        if _can_ask(group.key):
+            keys.setdefault(group.type, set()).add(group.key)
     stand = {
-        (str(type_), str(key)): landed_properties(properties)
-        for type_, key, properties in _in_lists(
-            client, "select type, key, properties from groups where key in ({})", keys
+        (type_, str(key)): landed_properties(properties)
+        for type_, some in keys.items()
+        if type_ in numbers
+        for key, properties in _in_lists(
+            target.client,
+            f"select key, properties from groups where index = {numbers[type_]} and key in ({{}})",
+            sorted(some),
         )
     }
     for line, group in sealed:
@@ -265,7 +387,7 @@ def _persons_of(client: ManagementClient, ids: Iterable[str]) -> dict[str, str]:
 def _in_lists(client: ManagementClient, query: str, texts: Sequence[str]) -> Iterator[list[Any]]:
     for start in range(0, len(texts), ASKED):
         some = texts[start : start + ASKED]
-        # A key may be of several group types, and of a person the service may answer an older row, too.
+        # The service may answer an older row of a person, too.
         yield from client.query(f"{query.format(quoted(some))} limit {len(some) * 10}").results
 
 

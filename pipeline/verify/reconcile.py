@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from pipeline.engines.local import Workers
-from pipeline.ledger import read_batches
+from pipeline.ledger import read_batches, read_doubts
 from pipeline.models import Step
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory
@@ -125,7 +125,9 @@ def verify(
     with Session(directory, *key) as session:
         one = _Verifying(plan, directory, config, client, depth, workers, session, progress, Cells(), settled)
         found = with_earlier(_verify(one, marks, missing, keep), depth.earlier, keep)
-    return found if age is None else msgspec.structs.replace(found, settled=round(age, 1))
+    batches, events = read_doubts(directory.ledger)
+    doubts = {"batches": batches, "events": events}
+    return msgspec.structs.replace(found, settled=None if age is None else round(age, 1), resolved_doubts=doubts)
 
 
 def _verify(
@@ -166,7 +168,7 @@ def _verify(
     if depth.fields != "none":
         people = check_people(
             client, one.session, one.directory, one.settled, every=depth.fields == "all", progress=one.progress,
-            latest=depth.latest,
+            latest=depth.latest, alone=depth.whole,
         )  # fmt: skip
         warnings = read_warnings(client, expected, sealed, names)
     differences = name_differences(

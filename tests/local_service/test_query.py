@@ -43,7 +43,7 @@ def test_answers_columns_types_and_results(queried: Asking, slash: str) -> None:
         "timestamp": ("TIMESTAMP", "2023-01-02T03:04:05.678901Z"),
         "properties": ("VARCHAR", '{"distinct_id":"u1"}'),
         "person_id": ("UUID", queried.service.persons()[0].id),
-        "historical_migration": ("BOOLEAN", True),
+        "elements_chain": ("VARCHAR", ""),
         "created_at": ("TIMESTAMP", "2023-11-14T22:13:20.000000Z"),
         **{f"$group_{index}": ("VARCHAR", "") for index in range(5)},
     }

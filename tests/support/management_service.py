@@ -24,6 +24,7 @@ SCOPES = (
     "sharing_configuration:read",
     "project:read",
     "query:read",
+    "group:read",
 )
 ALL = "phx_test_all"
 SECRET = "s3cr3t-sw0rdf1sh"

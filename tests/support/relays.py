@@ -12,21 +12,29 @@ from tests.support.scripted_server import Asked, Said, serving
 
 Before = Callable[[str, str], None]
 Body = Callable[[Asked], bytes]
+Instead = Callable[[Asked], Said | None]
 
 
 @contextmanager
 def relay(
-    to: str, before: Before = lambda *_: None, after: Before = lambda *_: None, body: Body = lambda asked: asked.body
+    to: str,
+    before: Before = lambda *_: None,
+    after: Before = lambda *_: None,
+    body: Body = lambda asked: asked.body,
+    instead: Instead = lambda asked: None,
 ) -> Iterator[str]:
     """A server that forwards every request with this `body`; `before` and `after` are called with its method and path.
 
-    One that raises a ConnectionError keeps the request, or its answer, from the other side.
+    One that raises a ConnectionError keeps the request, or its answer, from the other side. A request that `instead`
+    answers is not forwarded.
     """
     with httpx.Client(base_url=to, timeout=30, **PLAIN) as client:
 
         def answer(asked: Asked) -> Said:
             hop = ("host", "connection", "content-length")
             kept = {name: value for name, value in asked.headers.items() if name not in hop}
+            if (own := instead(asked)) is not None:
+                return own
             try:
                 before(asked.method, asked.target)
                 said = client.request(asked.method, asked.target, content=body(asked), headers=kept)

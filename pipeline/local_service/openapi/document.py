@@ -259,6 +259,11 @@ def _schemas(observed: bool) -> dict[str, Json]:
         ("ProjectPage", "Project"),
     ):
         schemas[name] = _page(item)
+    group_type = {"group_type": {"type": "string"}, "group_type_index": {"type": "integer"}}
+    schemas["GroupTypes"] = {
+        "type": "array",
+        "items": {"type": "object", "required": sorted(group_type), "properties": group_type},
+    }
     schemas["Problem"] = {
         "type": "object",
         "required": ["type", "code", "detail", "attr"],

@@ -261,7 +261,7 @@ def list_groups(request: PageRequest) -> Values:
     """The groups of a type with a text in the key or a property, by type and key; and the types by number."""
     text, number = request.param("text"), request.param("type")
     index = int(number) if number in tuple("01234") else None
-    source = "groups WHERE " + ("true" if index is None else f'"index" = {index}')
+    source = 'groups JOIN group_types USING ("index") WHERE ' + ("true" if index is None else f'"index" = {index}')
     if text:
         source += f" AND {containing(text, 'key', 'properties')}"
     rows, total = request.reader.page(f"type, key, created_at, {BOUNDED}", source, '"index", key', request.page)

@@ -21,9 +21,13 @@ GroupKey = tuple[int, str, str]
 
 
 class Group(msgspec.Struct):
-    """A group after its group events; `created_at` is microseconds since 1970 (UTC)."""
+    """A group after its group events.
+
+    `created_at` is the earliest of their times, `updated_at` when the last of them was accepted (µs UTC).
+    """
 
     created_at: int
+    updated_at: int
     properties: dict[str, Raw] = msgspec.field(default_factory=dict)
 
 
@@ -42,8 +46,8 @@ class GroupUpdater(msgspec.Struct):
         if change is None or not self._has_type(event, change.type):
             return
         key = (event.project, change.type, change.key)
-        group = self.groups.setdefault(key, Group(event.instant))
-        group.created_at = min(group.created_at, event.instant)
+        group = self.groups.setdefault(key, Group(event.instant, event.accepted))
+        group.created_at, group.updated_at = min(group.created_at, event.instant), event.accepted
         group.properties.update(change.set)
         self.changed[key] = group
 

@@ -137,13 +137,13 @@ class PersonProcessing:
     def _read(self, cursor: DuckDBPyConnection, after: int, upto: int) -> Iterator[PersonEvent]:
         """The events of a run that change something."""
         cursor.execute(
-            'SELECT project, receipt, epoch_us("timestamp"), event, distinct_id, properties FROM kept '
-            f"WHERE receipt > ? AND receipt <= ? AND ({self._is_read})",
+            'SELECT project, receipt, epoch_us("timestamp"), event, distinct_id, properties, epoch_us(created_at) '
+            f"FROM kept WHERE receipt > ? AND receipt <= ? AND ({self._is_read})",
             [after, upto],
         )
         while rows := cursor.fetchmany(_FETCHED_ROWS):
-            for project, receipt, instant, name, distinct_id, properties in rows:
-                event = PersonEvent(project, receipt, instant, name, distinct_id)
+            for project, receipt, instant, name, distinct_id, properties, accepted in rows:
+                event = PersonEvent(project, receipt, instant, name, distinct_id, accepted=accepted)
                 if read_properties(event, properties, self._settings) is not None:
                     yield event
 
@@ -193,10 +193,13 @@ def _read_groups(cursor: DuckDBPyConnection, events: list[PersonEvent]) -> dict[
         return {}
     _register_group_keys(cursor, keys)
     rows = cursor.execute(
-        "SELECT project, type, key, epoch_us(created_at), properties FROM group_records "
+        "SELECT project, type, key, epoch_us(created_at), epoch_us(updated_at), properties FROM group_records "
         "WHERE (project, type, key) IN (SELECT (project, type, key) FROM group_keys)"
     ).fetchall()
-    return {(p, kind, key): Group(created_at, _copied_members(text)) for p, kind, key, created_at, text in rows}
+    return {
+        (p, kind, key): Group(created_at, updated_at, _copied_members(text))
+        for p, kind, key, created_at, updated_at, text in rows
+    }
 
 
 def _write_persons(cursor: DuckDBPyConnection, persons: PersonUpdater) -> None:
@@ -255,6 +258,7 @@ def _write_groups(cursor: DuckDBPyConnection, groups: GroupUpdater, type_counts:
         key=texts(key for _, _, key in groups.changed),
         properties=texts(_encode(group.properties).decode() for group in groups.changed.values()),
         created_at=instants(group.created_at for group in groups.changed.values()),
+        updated_at=instants(group.updated_at for group in groups.changed.values()),
     )
     cursor.execute("INSERT INTO group_records SELECT * FROM changed")
 

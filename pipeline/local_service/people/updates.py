@@ -74,7 +74,7 @@ class GroupChange(msgspec.Struct):
 
 
 class PersonEvent(msgspec.Struct):
-    """One event that may change persons or groups. `instant` is microseconds since 1970 (UTC).
+    """One event that may change persons or groups. `instant` is its time, `accepted` when it was accepted (µs UTC).
 
     `merged_id` is the id to be merged into `distinct_id`, `forced` whether even an identified person may be merged,
     `group_types` the group types that the event names, in order.
@@ -93,6 +93,7 @@ class PersonEvent(msgspec.Struct):
     group_types: tuple[str, ...] = ()
     group: GroupChange | None = None
     warnings: tuple[EventWarning, ...] = ()
+    accepted: int = 0
 
     def warn(self, kind: str, /, **details: Any) -> None:
         """Add a warning, unless it is there already."""

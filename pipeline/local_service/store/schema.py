@@ -7,6 +7,9 @@ alone. `noticed` has the warnings about events, `refused` the requests that were
 
 `people`, `people_ids`, `group_kinds` and `group_records` are derived from `accepted` when they are read;
 `folded` has up to which receipt, and by which rules. The names of tables are part of store files: they stay.
+
+The views `events`, `persons`, `person_distinct_ids` and `groups` have columns that the real service's tables have, and
+no others (docs/know/service.md#query-interface). The other views are the local service's own.
 """
 
 from __future__ import annotations
@@ -24,12 +27,14 @@ CREATE TABLE IF NOT EXISTS people_ids (project INTEGER, distinct_id VARCHAR, per
 CREATE TABLE IF NOT EXISTS group_kinds (project INTEGER, "index" INTEGER, type VARCHAR);
 CREATE TABLE IF NOT EXISTS group_records (
     project INTEGER, type VARCHAR, key VARCHAR, properties VARCHAR, created_at TIMESTAMP);
+ALTER TABLE group_records ADD COLUMN IF NOT EXISTS updated_at TIMESTAMP;
 CREATE TABLE IF NOT EXISTS folded (receipt BIGINT, rules VARCHAR);
 CREATE OR REPLACE VIEW kept AS SELECT * FROM accepted WHERE receipt NOT IN (
     SELECT receipt FROM noticed WHERE dropped);
 CREATE OR REPLACE VIEW collapsed AS SELECT * FROM accepted WHERE receipt IN (
     SELECT max(receipt) FROM kept
     GROUP BY uuid, hash(project, event, distinct_id, CAST("timestamp" AS DATE)));
+CREATE OR REPLACE MACRO toUUID(x) AS CAST(x AS UUID);
 CREATE OR REPLACE MACRO toDate(x) AS CAST(x AS DATE);
 CREATE OR REPLACE MACRO toTimeZone(x, zone) AS CASE zone
     WHEN 'UTC' THEN x ELSE timezone(zone, timezone('UTC', x)) END;
@@ -61,18 +66,17 @@ SET GLOBAL lock_configuration = true;
 """
 
 _COLUMNS = 'uuid, event, distinct_id, "timestamp", properties'
-_TAIL = "historical_migration, created_at"
 _ZONED_COLUMNS = _COLUMNS.replace('"timestamp"', 'timezone(\'UTC\', "timestamp") AS "timestamp"')
-_ZONED_TAIL = "historical_migration, timezone('UTC', created_at) AS created_at"
 _VIEWS = """
-CREATE TEMP VIEW raw_events AS SELECT {columns}, {tail}, receipt FROM accepted WHERE project = {project};
-CREATE TEMP VIEW persons AS SELECT id, properties, created_at, is_identified FROM people WHERE project = {project};
+CREATE TEMP VIEW raw_events AS
+    SELECT {columns}, historical_migration, {created}, receipt FROM accepted WHERE project = {project};
+CREATE TEMP VIEW persons AS SELECT id, properties, {created}, is_identified FROM people WHERE project = {project};
 CREATE TEMP VIEW person_distinct_ids AS
     SELECT person AS person_id, distinct_id FROM people_ids WHERE project = {project};
 CREATE TEMP VIEW group_types AS SELECT "index", type FROM group_kinds WHERE project = {project};
 CREATE TEMP VIEW groups AS
-    SELECT k."index", g.type, g.key, g.properties, g.created_at
-    FROM group_records g JOIN group_kinds k USING (project, type) WHERE g.project = {project};
+    SELECT "index", key, {created}, {updated}, properties
+    FROM group_records JOIN group_kinds USING (project, type) WHERE project = {project};
 CREATE TEMP VIEW warnings AS
     SELECT n.type, n.details, n.dropped, a.uuid, a.event, a.distinct_id, a."timestamp", n.receipt
     FROM noticed n JOIN accepted a USING (receipt) WHERE a.project = {project};
@@ -104,8 +108,16 @@ def views(project: int, group_types: list[str] | None, *, zoned: bool = False) -
     """
     groups = ", ".join(f'{_group(group_types or [], index)} AS "$group_{index}"' for index in range(MOST_GROUP_TYPES))
     events = _PLAIN_EVENTS if group_types is None else _EVENTS
-    columns, tail = (_ZONED_COLUMNS, _ZONED_TAIL) if zoned else (_COLUMNS, _TAIL)
-    return (_VIEWS + events).format(project=project, columns=columns, tail=tail, groups=groups)
+    time = "timezone('UTC', {0}) AS {0}" if zoned else "{0}"
+    created = time.format("created_at")
+    return (_VIEWS + events).format(
+        project=project,
+        columns=_ZONED_COLUMNS if zoned else _COLUMNS,
+        created=created,
+        updated=time.format("updated_at"),
+        tail=f"JSONExtractString(properties, '$elements_chain') AS elements_chain, {created}",
+        groups=groups,
+    )
 
 
 def _group(types: list[str], index: int) -> str:
