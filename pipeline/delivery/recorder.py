@@ -168,7 +168,8 @@ class Recorder:
     def _record_try(self, key: BatchKey, tried: FailedTry, *, listed: bool) -> None:
         """Record a failed request in one of its rows; it is `listed` once among the tries."""
         number, at, seconds, response = tried
-        self._ledger.failed(key, number, at, seconds, response.status or None, response.detail, listed=listed)
+        status = response.status or (None if response.taken else 0)
+        self._ledger.failed(key, number, at, seconds, status, response.detail, listed=listed)
         self._set_failure(key, f"{response.status or ''} {response.detail}".strip() or "no answer")
         if response.taken and key not in self.in_doubt:
             self.in_doubt.add(key)

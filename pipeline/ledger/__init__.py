@@ -43,7 +43,7 @@ each a row although one request has them all.
 `refused_events`: what the service refused: (`phase`, `block`, `event`), its `uuid`, the `status` and the `detail`.
 
 `tries`: one row for each request that did not settle its batch: the batch's four columns, the `run`, the number of the
-`try` in it, `at`, `seconds` it took, `status` (null: no answer) and `detail`.
+`try` in it, `at`, `seconds` it took, `status` (null: no answer; 0: no connection, so nothing was sent) and `detail`.
 
 All times are UTC. Questions a person asks:
 

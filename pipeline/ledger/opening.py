@@ -105,7 +105,7 @@ def other_target(database: sqlite3.Connection, path: Path | None, target: str, h
 def nothing_taken(database: sqlite3.Connection) -> bool:
     """Whether nothing can have been accepted: no request got a response, and none is in doubt."""
     requested = "select 1 from batches where state != 'waiting' or status is not null limit 1"
-    answered = "select 1 from tries where status is not null limit 1"
+    answered = "select 1 from tries where status > 0 limit 1"
     return not (database.execute(requested).fetchone() or database.execute(answered).fetchone())
 
 

@@ -311,7 +311,8 @@ class Ledger:
     ) -> None:
         """Record a try that did not settle its batch, which stays begun: in doubt until a later response decides.
 
-        The try of a request of several rows is `listed` with one of them.
+        `status` is None for a request without a response, and 0 for one that did not leave. The try of a request of
+        several rows is `listed` with one of them.
         """
         self._steps.append("try")
         if listed:
@@ -320,7 +321,7 @@ class Ledger:
                 (*key, self.run, number, at, round(seconds, 3), status, detail),
             )
         self._db.execute(
-            "update batches set tries = tries + 1, status = coalesce(?, status), detail = ?"
+            "update batches set tries = tries + 1, status = coalesce(nullif(?, 0), status), detail = ?"
             " where phase = ? and block = ? and first = ? and last = ?",
             (status, detail, *key),
         )

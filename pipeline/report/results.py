@@ -177,8 +177,9 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     that was compared, "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is as in
     ApplyResult.
 
-    `uuids`, `values`, `people`, `warnings`, `settled` and `kept` are as in `pipeline.verify.findings.Verification`.
-    `repair` is what was sent again, where that was asked for; the other fields are then of the verification after it.
+    `uuids`, `values`, `people`, `warnings`, `settled`, `resolved_doubts` and `kept` are as in
+    `pipeline.verify.findings.Verification`. `repair` is what was sent again, where that was asked for; the other fields
+    are then of the verification after it.
     """
 
     format: str = "backcast.verify/1"
@@ -196,6 +197,7 @@ class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
     people: PeopleCheck = PeopleCheck()
     warnings: WarningCheck = WarningCheck()
     settled: float | None = None
+    resolved_doubts: dict[str, int] = {}
     kept: list[str] = []
     repair: RepairCounts | msgspec.UnsetType = msgspec.UNSET
 
@@ -331,6 +333,7 @@ def verify_result(
         people=verification.people,
         warnings=verification.warnings,
         settled=verification.settled,
+        resolved_doubts=verification.resolved_doubts,
         kept=verification.kept,
         repair=repair,
     )

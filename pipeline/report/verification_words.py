@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.text import are, pluralize
+from pipeline.text import are, pluralize, were
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 PEOPLE = {
     "merge_undone": ("merge", "not in effect"),
     "not_identified": ("person", "not identified"),
+    "created_later": ("person", "with a later created_at than was sent"),
     "profile_missing": ("profile", "without what was sent"),
     "profile_overwritten": ("profile", "with another value than was sent"),
     "group_missing": ("group", "not there"),
@@ -86,10 +87,35 @@ def sent_again(repair: RepairCounts) -> str:
     )
 
 
+def copies(result: VerifyResult) -> str:
+    """The accepted copies of events, in one or two sentences; "" if there are none.
+
+    A cause is named only if the ledger shows it: another plan can have sent the same events, too.
+    """
+    count, events = result.events.copies, result.resolved_doubts.get("events", 0)
+    if not count:
+        return ""
+    line = (
+        f"{pluralize(count, 'more copy')} {were(count)} accepted, equal to another in uuid, name, person and UTC day;"
+        " the service collapses the duplicates."
+    )
+    if not events:
+        return line
+    requests = pluralize(result.resolved_doubts["batches"], "request")
+    return (
+        f"{line} This plan sent {requests} ({pluralize(events, 'event')}) again after no answer came, which can make"
+        " such copies."
+    )
+
+
 def counted_people(people: PeopleCheck) -> str:
     """What was compared of people, to continue a sentence; "" where nothing was."""
     parts = [pluralize(count, kind.removesuffix("s")) for kind, count in people.compared.items() if count]
     kept = f", of which {pluralize(people.kept, 'profile')} kept values that were there before" if people.kept else ""
+    if people.there_before:
+        kept += (
+            f"; {pluralize(people.there_before, 'merge')} came to a person that existed before, with a later created_at"
+        )
     unknown = f"; not compared: {people.unknown}" if people.unknown else ""
     return (f"; {', '.join(parts)}{kept}" if parts else "") + unknown
 

@@ -131,9 +131,6 @@ STATES = {
 }
 """The texts of the states (`report.state.State`) that differ from their names."""
 
-COLLAPSE = "equal to another in uuid, name, person and UTC day; the service collapses the duplicates"
-"""What the equal copies of a verification are. It names no cause: another plan can have sent them, too."""
-
 PHASES = {
     "identities": "merges of two ids into one person; they cannot be undone",
     "groups": "groups and their properties",

@@ -16,11 +16,12 @@ from pipeline.config import Secret
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import BrokenLedger, Busy, Refused, Unfinished, UsageError
-from pipeline.ledger import Ledger, read_doubts, read_totals
+from pipeline.ledger import Ledger, read_doubts, read_summary, read_totals
 from pipeline.management import ManagementClient
 from pipeline.options import UndoListOptions
 from pipeline.plan.sealed.freshness import open_plan
-from pipeline.report.wording import COLLAPSE
+from pipeline.report.results import verify_result
+from pipeline.report.verification_words import copies
 from pipeline.verify.comparison import COUNTS
 from pipeline.verify.landed import landed_cells, landed_pages, windows
 from tests.support.deliveries import Asked, Reply, identities, in_ledger, passed_on, planned, run, serving, uuid
@@ -67,6 +68,7 @@ def test_copies_that_collapse_are_no_difference(tmp_path: Path) -> None:
     found = Sent(directory, room, server.url).verify()
     assert found.proved
     assert (found.events["found"], found.events["copies"]) == (60, 30)
+    assert "sent 3 requests (30 events) again after no answer came" in copies(verify_result(found))
 
 
 def test_copies_of_another_plan_are_not_called_requests_that_were_sent_again(tmp_path: Path) -> None:
@@ -78,9 +80,22 @@ def test_copies_of_another_plan_are_not_called_requests_that_were_sent_again(tmp
         assert run(directories[-1], room.url, key=room.key()).balanced
     found = Sent(directories[-1], room, room.url).verify()
     assert (found.proved, found.events["found"], found.events["copies"]) == (True, 60, 60)
-    assert read_doubts(directories[-1] / "ledger.sqlite") == (0, 0)
-    assert "equal to another" in COLLAPSE
-    assert not any(cause in COLLAPSE for cause in ("lost", "again"))
+    said = copies(verify_result(found))
+    assert said.startswith("60 more copies were accepted, equal to another")
+    assert not any(cause in said for cause in ("lost", "again", "answer"))
+
+
+def test_a_request_that_never_left_is_no_lost_answer(tmp_path: Path) -> None:
+    """The first run finds nobody at the address: nothing was sent twice, and `status` has the failures all the same."""
+    directory, room = planned(tmp_path, 20, batch=10), empty()
+    ledger, limits = directory / "ledger.sqlite", SendLimits(1, RetryPolicy(tries=1, first=0))
+    with serving(lambda asked: passed_on(room.url, asked.body)) as server:
+        pass
+    assert not run(directory, server.url, key=room.key(), send_limits=limits).balanced
+    with serving(lambda asked: passed_on(room.url, asked.body), port=server.port):
+        assert run(directory, server.url, key=room.key()).balanced
+    assert read_doubts(ledger) == (0, 0)
+    assert [one.status for one in read_summary(ledger).failures] == [None]
 
 
 @pytest.mark.parametrize(("status", "taken", "there"), [(400, False, 9), (0, True, 10), (0, False, 0)])

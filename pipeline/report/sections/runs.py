@@ -6,8 +6,8 @@ from pipeline.charts.rate import rate
 from pipeline.report.canary import sentences
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
-from pipeline.report.verification_words import done_about
-from pipeline.report.wording import COLLAPSE, state_in_words
+from pipeline.report.verification_words import copies, done_about
+from pipeline.report.wording import state_in_words
 
 
 @on_page(80, "rehearsal")
@@ -21,7 +21,7 @@ def rehearsal(report: Report) -> Values:
         "run": results.rehearsal,
         "refusals": refusals,
         "verification": results.rehearsed,
-        "collapse": COLLAPSE,
+        "copies": copies(results.rehearsed) if results.rehearsed is not None else "",
     }
 
 
@@ -50,7 +50,7 @@ def canary(report: Report) -> Values:
     return {
         "sentences": sentences(result),
         "verification": verification,
-        "collapse": COLLAPSE,
+        "copies": copies(verification),
         "remedies": done_about(verification),
     }
 
@@ -61,7 +61,7 @@ def verification(report: Report) -> Values:
     result = report.results.verification
     if result is None:
         return None
-    return {"verification": result, "collapse": COLLAPSE, "remedies": done_about(result)}
+    return {"verification": result, "copies": copies(result), "remedies": done_about(result)}
 
 
 @on_page(105, "receipt")

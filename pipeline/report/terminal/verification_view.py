@@ -10,9 +10,8 @@ from rich.text import Text
 from pipeline.plan.in_bucket import file_here
 from pipeline.report.results import RepairCounts, VerifyResult
 from pipeline.report.terminal.tables import number, table, text
-from pipeline.report.verification_words import counted_people, depth, done_about, sent_again, verdict
-from pipeline.report.wording import COLLAPSE
-from pipeline.text import are, pluralize, printable, were
+from pipeline.report.verification_words import copies, counted_people, depth, done_about, sent_again, verdict
+from pipeline.text import are, pluralize, printable
 from pipeline.verify.findings import Difference
 
 MOST_DIFFERENCES = 8
@@ -51,9 +50,8 @@ def show_verification(console: Console, result: VerifyResult, directory: str | N
         console.print(Text(f"Every difference with its row: {file}"), soft_wrap=True)
     _depth(console, result)
     _extras(console, result)
-    if counts.copies:
-        copies = f"{pluralize(counts.copies, 'more copy')} {were(counts.copies)} accepted"
-        console.print(Text(f"{copies}, {COLLAPSE}."))
+    if line := copies(result):
+        console.print(text(line, 300))
     _warnings(console, result)
 
 
