@@ -28,8 +28,12 @@ match_head = re.compile(
     re.DOTALL,
 ).match
 """Matches an encoded event from its start: its name, the flag that it gets no profile or None, its `distinct_id`."""
-_NO_SKEW = b'"options":{"disable_skew_correction":true}'
+_NO_SKEW = b'"disable_skew_correction":true'
 """Without it the per-event endpoint would move the time of each event by the difference of two clocks."""
+_OPTIONS = {"$cookieless_mode": b"tf", "$process_person_profile": b"tf", "$product_tour_id": b'"'}
+"""Properties that the per-event endpoint takes as options, and how the values begin that mean the same as an option:
+true and false, or a text. Of others the endpoint makes another value, or it drops the event.
+"""
 
 
 class _SentProperties(msgspec.Struct):
@@ -45,11 +49,22 @@ class SentEvent(msgspec.Struct):
     uuid: str
 
 
+class _Options(msgspec.Struct, rename=lambda name: f"${name}"):
+    cookieless_mode: Raw = Raw()
+    process_person_profile: Raw = Raw()
+    product_tour_id: Raw = Raw()
+
+
+class _WithOptions(msgspec.Struct):
+    properties: _Options
+
+
 class _Properties(msgspec.Struct):
     properties: dict[str, Raw]
 
 
 read_event = msgspec.json.Decoder(SentEvent).decode
+_read_options = msgspec.json.Decoder(_WithOptions).decode
 _read_properties = msgspec.json.Decoder(_Properties).decode
 
 
@@ -74,11 +89,15 @@ def replace_uuid(event: bytes, uuid: str) -> bytes:
 
 
 def spell_per_event(events: Sequence[bytes]) -> list[bytes]:
-    """The events as the per-event endpoint reads them: `distinct_id` beside the properties, and the time not corrected.
+    """The events as the per-event endpoint reads them: `distinct_id` and the options are outside the properties.
 
     All other bytes are the sealed ones, `timestamp` and `uuid` last (docs/know/service.md#per-event-endpoint).
     """
-    return [_lift_id(event, _NO_SKEW + b",") for event in events]
+    whole = b",".join(events)
+    names = [name for name in _OPTIONS if b'"%b"' % name.encode() in whole]
+    if not names:
+        return [_lift_id(event, b'"options":{%b},' % _NO_SKEW) for event in events]
+    return [_lift_id(*_lift_options(event, names)) for event in events]
 
 
 def spell_lines(events: Sequence[bytes]) -> list[bytes]:
@@ -87,6 +106,37 @@ def spell_lines(events: Sequence[bytes]) -> list[bytes]:
     A line break can only stand between the tokens of an untouched value, where a space means the same.
     """
     return [_lift_id(event).replace(b"\n", b" ").replace(b"\r", b" ") for event in events]
+
+
+def _lift_options(event: bytes, names: Sequence[str]) -> tuple[bytes, bytes]:
+    """The event without those of its properties that are options, and the options."""
+    options = _NO_SKEW
+    for name in names:
+        if (member := b'"%b":' % name.encode()) in event:
+            value = _option(event, name)
+            if value and value[0] in _OPTIONS[name] and (rest := _without(event, member + value, name)):
+                event, options = rest, b'%b,"%b":%b' % (options, name[1:].encode(), value)
+    return event, b'"options":{%b},' % options
+
+
+def _option(event: bytes, name: str) -> bytes:
+    return bytes(getattr(_read_options(event).properties, name[1:]))
+
+
+def _without(event: bytes, member: bytes, name: str) -> bytes:
+    """The event without a member of its properties; empty if they do not have it, or have its name twice."""
+    at = event.find(member)
+    while at >= 0:
+        end = at + len(member)
+        after = event[end : end + 1] == b","
+        rest = event[: at - (not after and event[at - 1 : at] == b",")] + event[end + after :]
+        try:
+            if not _option(rest, name):
+                return rest
+        except msgspec.MsgspecError:
+            pass  # the member is inside a value with blanks between its tokens
+        at = event.find(member, end)
+    return b""
 
 
 def _lift_id(event: bytes, options: bytes = b"") -> bytes:

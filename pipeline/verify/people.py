@@ -56,21 +56,11 @@ class _Line(NamedTuple):
     sealed: SealedRecord
 
 
-class _Dated(msgspec.Struct, array_like=True):
-    """A merge whose person has a later `created_at` than the merge; `ids` begin with the id that stays."""
-
-    created: int
-    ids: list[str]
-    part: str
-    row: int
-    uuid: str
-
-
 class _Chunk(msgspec.Struct, array_like=True):
     """The result of some lines: how many were compared by kind, what differs, and what could not be compared.
 
-    `later` may differ: another merge of the same person can be the one that created it. `earlier` counts persons that
-    existed before their merges arrived.
+    `later` are merges whose persons have a later `created_at` (µs UTC), which need not be wrong: another merge of the
+    same person may have created it. `earlier` counts those whose persons existed before they arrived.
     """
 
     compared: dict[str, int] = {}
@@ -78,7 +68,7 @@ class _Chunk(msgspec.Struct, array_like=True):
     kept: int = 0
     skipped: int = 0
     unknown: str = ""
-    later: list[_Dated] = []
+    later: list[tuple[int, PersonDifference]] = []
     earlier: int = 0
 
 
@@ -241,12 +231,11 @@ def _compare_merges(client: ManagementClient, chunk: Sequence[_Line], found: _Ch
             kind = "merge_undone"
         elif not identified:
             kind = "not_identified"
+        place = [link.distinct_id, link.other], line.part, line.row, link.uuid
         if kind is not None:
-            found.differences.append(
-                PersonDifference(kind, [link.distinct_id, link.other], line.part, line.row, link.uuid)
-            )
+            found.differences.append(PersonDifference(kind, *place))
         elif _is_later(created, link.time):
-            found.later.append(_Dated(created, [link.distinct_id, link.other], line.part, line.row, link.uuid))
+            found.later.append((created, PersonDifference("created_later", *place, ["created_at"])))
 
 
 def _compare_dates(target: _Target, journal: Iterable[_Chunk], directory: Directory) -> Iterator[_Chunk]:
@@ -255,7 +244,7 @@ def _compare_dates(target: _Target, journal: Iterable[_Chunk], directory: Direct
     All merges of a person name one id that stays, and arrive in any order. A person that existed before keeps its own
     date, which only a date after the beginning of the import tells from a wrong one.
     """
-    hashes = np.unique(np.fromiter((_hash(one.ids[0]) for some in journal for one in some.later), np.uint64))
+    hashes = np.unique(np.fromiter((_hash(one.ids[0]) for some in journal for _, one in some.later), np.uint64))
     if not len(hashes):
         return
     last = np.zeros(len(hashes), np.int64)
@@ -268,12 +257,10 @@ def _compare_dates(target: _Target, journal: Iterable[_Chunk], directory: Direct
         np.maximum.at(last, at[here], np.array([link.time for link in links], np.int64)[here])
     for chunk in journal:
         found = _Chunk({}, [])
-        for one in chunk.later:
-            if _is_later(one.created, int(last[np.searchsorted(hashes, np.uint64(_hash(one.ids[0])))])):
-                if target.alone or one.created >= target.began:
-                    found.differences.append(
-                        PersonDifference("created_later", one.ids, one.part, one.row, one.uuid, ["created_at"])
-                    )
+        for created, one in chunk.later:
+            if _is_later(created, int(last[np.searchsorted(hashes, np.uint64(_hash(one.ids[0])))])):
+                if target.alone or created >= target.began:
+                    found.differences.append(one)
                 else:
                     found.earlier += 1
         if found.differences or found.earlier:
@@ -320,11 +307,8 @@ def _compare_profiles(target: _Target, chunk: Sequence[_Line], found: _Chunk) ->
                     PersonDifference(kind, [person.distinct_id], line.part, line.row, person.uuid, names)
                 )
         if created >= target.began and _is_later(created, person.time):
-            found.differences.append(
-                PersonDifference(
-                    "created_later", [person.distinct_id], line.part, line.row, person.uuid, ["created_at"]
-                )
-            )
+            place = [person.distinct_id], line.part, line.row, person.uuid
+            found.differences.append(PersonDifference("created_later", *place, ["created_at"]))
 
 
 def _compare_groups(target: _Target, chunk: Sequence[_Line], found: _Chunk) -> None:

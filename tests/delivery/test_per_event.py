@@ -26,7 +26,7 @@ from pipeline.delivery.destination import ResponseKind
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.errors import Refused, Unfinished, UsageError
 from pipeline.local_service import LocalService, Settings
-from pipeline.options import PlanOptions
+from pipeline.options import PlanOptions, VerifyOptions
 from tests.support.commands import in_process
 from tests.support.crashes import KEYS
 from tests.support.deliveries import (
@@ -146,6 +146,35 @@ def test_the_same_events_land_by_either_endpoint(tmp_path: Path) -> None:
             other.uuid, other.event, other.distinct_id, other.timestamp, other.historical_migration,
         )  # fmt: skip
     assert json.loads(there["v1"][1].properties)["$lib"] == "web"
+
+
+def test_properties_that_are_options_leave_as_options_and_land_as_properties(tmp_path: Path) -> None:
+    """What the service's public suite asks of its clients; verify finds what landed to be what was sent."""
+    moved = {"$cookieless_mode": True, "$process_person_profile": False, "$product_tour_id": 'tour "1" é'}
+    kept = {"$process_person_profile": "no", "$product_tour_id": 7, "deep": moved}
+    rows = [
+        {"uuid": uuid(number), "event": "Seen", "distinct_id": f"u-{number}", "timestamp": "2023-01-02T03:04:05Z"}
+        | {"properties": {"first": 1} | properties | {"last": [1.10]}}
+        for number, properties in enumerate((moved, kept, {}))
+    ]
+    source = tmp_path / "export" / "rows.jsonl"
+    source.parent.mkdir()
+    source.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
+    pipeline.plan_export(source, tmp_path / "plan", PlanOptions(mapping="posthog", workers=0, dialect="posthog"))
+    with service() as target:
+        with serving(lambda one: relayed(target.url, one)) as server:
+            assert run(tmp_path / "plan", server.url, key=KEY).balanced
+        sent = {event["uuid"]: event for one in server.asked if one.events for event in one.events}
+        options = VerifyOptions(fields="all", project=str(target.project_id), api=target.url, workers=0)
+        found = pipeline.verify_plan(tmp_path / "plan", server.url, options, personal_key="phx_test")
+        landed = {one.uuid: json.loads(one.properties) for one in target.events()}
+        assert (found.proved, found.values.altered) == (True, 0)
+    skew = {"disable_skew_correction": True}
+    assert sent[uuid(0)]["options"] == skew | {name[1:]: value for name, value in moved.items()}
+    assert [sent[uuid(number)]["options"] for number in (1, 2)] == [skew, skew]
+    assert not moved.keys() & sent[uuid(0)]["properties"].keys()
+    for number, properties in enumerate((moved, kept)):
+        assert {name: landed[uuid(number)][name] for name in properties} == properties
 
 
 def test_ids_without_an_identity_keep_their_flag(tmp_path: Path) -> None:

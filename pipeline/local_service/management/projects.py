@@ -9,15 +9,7 @@ from functools import partial
 from starlette.responses import JSONResponse, Response
 
 from pipeline.local_service.keys import Project, allows
-from pipeline.local_service.management.requests import (
-    GROUP_TYPES,
-    PROJECT,
-    PROJECTS,
-    Json,
-    OperationCall,
-    operation,
-    paginate,
-)
+from pipeline.local_service.management.requests import PROJECT, PROJECTS, Json, OperationCall, operation, paginate
 
 _SPACE = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e91")
 _ORGANIZATION = str(uuid.uuid5(_SPACE, "organization"))
@@ -38,12 +30,11 @@ def projects_retrieve(call: OperationCall) -> Response:
     return JSONResponse(_shown(call, call.project) | more)
 
 
-@operation("GET", GROUP_TYPES, "group:read", answer="GroupTypes")
+@operation("GET", PROJECT + "/groups_types", "group:read", answer="GroupTypes")
 def groups_types_list(call: OperationCall) -> Response:
     """List the group types of a project. By number, in one list without pages."""
     rows = call.state.store.select('SELECT type, "index" FROM group_types ORDER BY "index"', call.project_id)
-    names = ("group_type", "group_type_index", "name_singular", "name_plural")
-    return JSONResponse([dict(zip(names, (*row, None, None), strict=True)) for row in rows])
+    return JSONResponse([{"group_type": kind, "group_type_index": index} for kind, index in rows])
 
 
 def _shown(call: OperationCall, project: Project) -> Json:

@@ -173,7 +173,6 @@ FUNCTION = FUNCTIONS + "/{id}"
 RECORDINGS = PROJECT + "/session_recordings"
 RECORDING = RECORDINGS + "/{id}"
 SHARING = RECORDINGS + "/{recording_id}/sharing"
-GROUP_TYPES = PROJECT + "/groups_types"
 READ, WRITE = "hog_function:read", "hog_function:write"
 
 registered: list[Operation] = []
