@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PEOPLE = {
     "merge_undone": ("merge", "not in effect"),
     "not_identified": ("person", "not identified"),
-    "created_later": ("person", "with a later created_at than was sent"),
+    "created_later": ("merge or profile update", "of a person with a later created_at than was sent"),
     "profile_missing": ("profile", "without what was sent"),
     "profile_overwritten": ("profile", "with another value than was sent"),
     "group_missing": ("group", "not there"),

@@ -18,6 +18,8 @@ import pipeline
 from pipeline import api
 from pipeline.fetch.run import fetch_export
 from pipeline.options import FetchOptions, PlanOptions, UndoListOptions
+from pipeline.report.results import verify_result
+from pipeline.report.verification_words import done_about
 from pipeline.verify import Verification
 from pipeline.verify.landed import quoted
 from tests.support.deliveries import uuid
@@ -138,6 +140,7 @@ def test_the_date_of_a_person_is_compared(tmp_path: Path, zone: str) -> None:
     one.change(f"update people set created_at = '{now:%Y-%m-%d %H:%M:%S}' {person}")
     imported = one.verify(fields="all")
     assert (imported.proved, imported.people.wrong) == (False, {"created_later": merges // 4})
+    assert f"{merges // 4} merge or profile updates of a person" in " ".join(done_about(verify_result(imported)))
     told = imported.people.differences[0]
     assert (told.ids[0], told.part, told.properties) == ("u-1", "identities.jsonl", ["created_at"])
     one.change(f"update people set created_at = '2001-01-01' {person}")  # the older date stays, as the service does it
