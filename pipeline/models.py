@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -40,7 +40,8 @@ class Dialect:
     where there is a header, is not written into a plan. `rows` are the names of lists in JSON pages: first the list
     whose items are rows, then others that are not read. `sheet` is the sheet of a workbook that is read, and `folders`
     are the columns that its folders name (`pipeline.extractors.folder_values`). `integers` are columns whose `42.0` is
-    42 (`pipeline.extractors.integer_columns`).
+    42 (`pipeline.extractors.integer_columns`). `nan` says that a NaN or an infinity is null, or rejects its row; UNSET
+    is null in binary formats, which have such numbers, and a reject in JSON, which has none.
     """
 
     delimiter: str = ","
@@ -54,6 +55,7 @@ class Dialect:
     sheet: str | msgspec.UnsetType = msgspec.UNSET
     folders: tuple[tuple[str, str | None], ...] | msgspec.UnsetType = msgspec.UNSET
     integers: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    nan: Literal["null", "reject"] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

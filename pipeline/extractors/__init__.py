@@ -11,7 +11,7 @@ A format is one file in `formats/` (see `pipeline.extractors.format`); a codec i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -55,6 +55,7 @@ def rows(
     members: bool = False,
     blanks: bool = False,
     layout_of: Callable[[tuple[str, ...]], Layout | None] | None = None,
+    unread: Container[str] = (),
 ) -> Rows:
     """The rows of one block, read in the calling process.
 
@@ -63,17 +64,17 @@ def rows(
     With `members`, rows may be `pipeline.native` Members instead of dicts. These have the layout that `layout_of` gives
     for the columns of the block; where it gives none, and where rows have columns of their own, all rows are dicts.
     A blank cell of delimited text is missing from its record, or with `blanks` the empty text.
+    A value of a column in `unread` that cannot be read breaks no row.
     """
-    if part.dialect.folders:
+    if part.dialect.folders or part.dialect.integers:
         from pipeline.extractors.folder_values import FolderRows
-
-        bare = replace(part, dialect=replace(part.dialect, folders=UNSET))
-        return FolderRows(rows(bare, block, observe=observe, opens=opens, blanks=blanks), part.dialect.folders)
-    if part.dialect.integers:
         from pipeline.extractors.integer_columns import IntegerRows
 
-        bare = replace(part, dialect=replace(part.dialect, integers=UNSET))
-        return IntegerRows(rows(bare, block, observe=observe, opens=opens, blanks=blanks), part.dialect.integers)
+        bare = replace(part, dialect=replace(part.dialect, folders=UNSET, integers=UNSET))
+        changed = rows(bare, block, observe=observe, opens=opens, blanks=blanks, unread=unread)
+        if part.dialect.folders:
+            changed = FolderRows(changed, part.dialect.folders)
+        return IntegerRows(changed, part.dialect.integers) if part.dialect.integers else changed
     form = format_of(part)
     read = partial(form.rows, part, block, content_of(part, block))
     layout: Layout | None = Layout()
@@ -81,8 +82,8 @@ def rows(
         columns = read(RowOptions()).columns
         layout = None if columns is None else layout_of(tuple(columns))
     if layout is None or (layout.places and not form.layouts):
-        return read(RowOptions(observe, opens, blanks=blanks))
-    return read(RowOptions(observe, opens, members, blanks, layout))
+        return read(RowOptions(observe, opens, blanks=blanks, unread=unread))
+    return read(RowOptions(observe, opens, members, blanks, layout, unread))
 
 
 def has_fixed_columns(part: Part) -> bool:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import fastavro
@@ -22,6 +22,7 @@ from msgspec import Raw
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.avro_values import BadSchema, RowSchema, Unreadable, described, row_schema
 from pipeline.extractors.containers import FETCH_AGAIN, Damaged, decompressed, stream_of
+from pipeline.extractors.format import RowOptions
 from pipeline.extractors.stream import MAX_RECORD_BYTES, opened
 from pipeline.json_limits import MAX_DEPTH, depth
 from pipeline.models import Block, BrokenRow, Part
@@ -213,12 +214,13 @@ class AvroRows:
     ordinary (`pipeline.extractors.avro_values.described`).
     """
 
-    def __init__(self, data: bytes, offset: int, path: str, *, observe: bool = True, members: bool = False) -> None:
+    def __init__(self, data: bytes, offset: int, part: Part, options: RowOptions) -> None:
         self._data = data
         self._offset = offset
-        self._path = path
-        self._observe = observe
-        self._members = members and AVAILABLE
+        self._path = part.path
+        self._observe = options.observe
+        self._members = options.members and AVAILABLE
+        self._results = partial(_Results, unread=options.unread, nan_breaks=part.dialect.nan == "reject")
         self._make: Any = native.Header(blanks=True) if self._members else dict
         self._records: tuple[int, list[Record]] = (0, [])
         """The records of one of the file's blocks, as they were read, and the row of the first."""
@@ -280,7 +282,7 @@ class AvroRows:
                 ordinary = decode(content, stored.rows, members) if decode is not None else None
                 if ordinary is not None:
                     return ordinary, None
-                return [], _Results(_schema(run.schema), _rows_of(content, stored.rows, items))
+                return [], self._results(_schema(run.schema), _rows_of(content, stored.rows, items))
             except Exception as error:
                 cause = str(error) or type(error).__name__
                 raise Damaged(f"its block at byte {stored.at:,} cannot be read: {cause}") from error
@@ -327,10 +329,15 @@ def _long(number: int) -> bytes:
 
 class _Results:
     """The records of one of the file's blocks, with their nested values as JSON texts; why some cannot be sent, and
-    warnings about others, by their number in the block."""
+    warnings about others, by their number in the block. Columns in `unread` break no row. `nan_breaks`: NaN and the
+    infinities do."""
 
-    def __init__(self, schema: RowSchema, rows: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, schema: RowSchema, rows: list[dict[str, Any]], *, unread: Container[str], nan_breaks: bool
+    ) -> None:
         self._column = ""
+        self._unread = unread
+        self._nan_breaks = nan_breaks
         self._encode = msgspec.json.Encoder(enc_hook=self._unreadable).encode
         self.records: list[Record] = []
         self.broken: dict[int, BrokenRow] = {}
@@ -372,10 +379,14 @@ class _Results:
         return value
 
     def _unreadable(self, value: Unreadable) -> None:
-        if value.code == "nan_value":
+        if value.code == "nan_value" and not self._nan_breaks:
+            if self._column in self._unread:
+                return
             self.warnings.append((len(self.records), value.code, f"{self._column} {value.detail}"))
         else:
-            self._break(value.code, value.detail)
+            self._break("bad_value" if value.code == "nan_value" else value.code, value.detail)
 
     def _break(self, code: str, detail: str) -> None:
+        if self._column in self._unread:
+            return
         self.broken.setdefault(len(self.records), BrokenRow(code, f"{self._column}: {detail}"))

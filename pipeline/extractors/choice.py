@@ -28,6 +28,8 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
         source = _with_dialect(source, folders=UNSET)
     if rules.integers:
         source = _with_dialect(source, integers=rules.integers)
+    if rules.nan:
+        source = _with_dialect(source, nan=rules.nan)
     choice = _manifest(rules.manifest)(Listing(source, rules.lookups)) if rules.manifest else Choice()
     reasons = dict(choice.left_out)
     notes = [Notice("manifest", where, detail) for where, detail in choice.notes]

@@ -24,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cached_property
 from itertools import compress
 from typing import Any
@@ -57,10 +57,12 @@ class DelimitedRows:
         blanks: bool = False,
         members: bool = False,
         layout: Layout = AS_THEY_ARE,
+        unread: Container[str] = (),
     ) -> None:
         self._data = data
         self._offset = offset
         self._dialect = dialect
+        self._unread = unread
         self._encoding = "utf-8" if dialect.encoding in WIDE else dialect.encoding
         is_ascii = dialect.delimiter.isascii() and dialect.quote.isascii()
         ordinary = self._encoding == "utf-8" and is_ascii and not dialect.escape
@@ -160,7 +162,9 @@ class DelimitedRows:
             broken = BrokenRow("bad_csv_row", f"{pluralize(len(cells), 'cell')}{over}; the header has {len(header)}")
             return _undecodable(cells) or broken
         if (problem := _undecodable(cells)) is not None:
-            return problem
+            cells = [_escaped(cell) if name in self._unread else cell for name, cell in zip(header, cells, strict=True)]
+            if _undecodable(cells) is not None:
+                return problem
         self._last = number, cells
         row: Record = self._make(cells)
         return row
@@ -178,7 +182,7 @@ class DelimitedRows:
             cells = last
         elif number != row:
             start, end = self._bounds()[row]
-            text = self._data[start:end].decode(self._encoding)
+            text = self._data[start:end].decode(self._encoding, "backslashreplace")
             cells = next(parser(io.StringIO(text, newline="\n"), self._dialect))
         return self._canonical(cells)
 
@@ -241,6 +245,11 @@ def _may_be_too_long(lines: int, cells: list[str]) -> bool:
     """Whether a record may be beyond the limits: a character has up to 4 bytes, as has what surrounds a cell."""
     length = sum(len(cell or "") + 1 for cell in cells)
     return lines > csv_records.MAX_LINES or 4 * length > csv_records.MAX_BYTES
+
+
+def _escaped(cell: str) -> str:
+    """The cell with backslash escapes for bytes that are not text."""
+    return (cell or "").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _undecodable(cells: list[str]) -> BrokenRow | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.errors import UsageError
 from pipeline.models import Part
 
 HEADER, ROWS, SHEET, FOLDERS = "header", "rows", "sheet", "folders"
-COLUMNS, ESCAPE, INTEGERS = "columns", "escape", "integers"
+COLUMNS, ESCAPE, INTEGERS, NAN = "columns", "escape", "integers", "nan"
 """The settings of --set that declare how files are read: of delimited files whether they have a header, else their
 columns, and the escape; the list of rows in pages of JSON, the sheet of workbooks, whether folders `key=value` are
-columns, and the columns whose `42.0` is 42."""
-SETTINGS = (HEADER, ROWS, SHEET, FOLDERS, COLUMNS, ESCAPE, INTEGERS)
+columns, the columns whose `42.0` is 42, and what becomes of NaN."""
+SETTINGS = (HEADER, ROWS, SHEET, FOLDERS, COLUMNS, ESCAPE, INTEGERS, NAN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +23,13 @@ class FileRules:
     `header` is yes or no: whether delimited text begins with the names of its columns. `rows` is the member of JSON
     pages whose items are rows, `sheet` the sheet of Excel workbooks; unless `folders` is no, those of the form
     `key=value` are columns. `columns` are those of delimited text without a header, `columns_from` is the name of a
-    file beside it that has them; `only_columns` says that a table with others is refused. `like` describes values of
-    some columns (`pipeline.extractors.layouts`). `integers` are columns of `pipeline.extractors.integer_columns`.
-    `quotes` is the quotation mark, or none. `only` and `skip` are patterns of paths. Of each pair in `apart` only
-    one pattern may match files. `manifest` names a function of `pipeline.extractors.manifests`. `lookups` are
-    patterns of paths whose rows are entries of lookup tables, and `lookup_rows` those of them that are rows of the
-    export too. `layouts` are declarations with columns, of which one may fit: those of lookup files, and where no
-    mapping is chosen those of all mappings.
+    file beside it that has them; `only_columns` says that a table with others is refused. `like` describes values
+    of some columns (`pipeline.extractors.layouts`). `integers` are columns of
+    `pipeline.extractors.integer_columns`, and `nan` is that of `Dialect`. `quotes` is the quotation mark, or none.
+    `only` and `skip` are patterns of paths. Of each pair in `apart` only one pattern may match files. `manifest`
+    names a function of `pipeline.extractors.manifests`. `lookups` are patterns of paths whose rows are entries of
+    lookup tables, and `lookup_rows` those of them that are rows of the export too. `layouts` are declarations with
+    columns, of which one may fit: those of lookup files, and where no mapping is chosen those of all mappings.
     """
 
     header: str = ""
@@ -37,6 +37,7 @@ class FileRules:
     sheet: str = ""
     folders: str = ""
     integers: tuple[str, ...] = ()
+    nan: str = ""
     columns: tuple[str, ...] = ()
     columns_from: str = ""
     only_columns: bool = False
@@ -59,12 +60,10 @@ NO_RULES = FileRules()
 
 def rules_set(settings: Mapping[str, str]) -> FileRules:
     """The declarations in settings. Raises UsageError for a value that a setting cannot have."""
-    header = settings.get(HEADER, "")
-    if header not in ("", "yes", "no"):
-        raise UsageError(f"--set {HEADER}={header} is unknown", hint=f"use --set {HEADER}=no or --set {HEADER}=yes")
-    folders = settings.get(FOLDERS, "")
-    if folders not in ("", "yes", "no"):
-        raise UsageError(f"--set {FOLDERS}={folders} is unknown", hint=f"use --set {FOLDERS}=no or --set {FOLDERS}=yes")
+    header, folders, nan = (
+        _one_of(settings, name, words)
+        for name, words in ((HEADER, ("no", "yes")), (FOLDERS, ("no", "yes")), (NAN, ("null", "reject")))
+    )
     escape = settings.get(ESCAPE, "")
     if len(escape.encode()) > 1 and escape != "none":
         raise UsageError(
@@ -85,8 +84,17 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
         )
     return FileRules(
         header=header, rows=settings.get(ROWS, ""), sheet=settings.get(SHEET, ""), folders=folders,
-        columns=columns, only_columns=bool(columns), escape=escape, integers=tuple(filter(None, integers)),
+        columns=columns, only_columns=bool(columns), escape=escape, integers=tuple(filter(None, integers)), nan=nan,
     )  # fmt: skip
+
+
+def _one_of(settings: Mapping[str, str], name: str, words: Sequence[str]) -> str:
+    """The word that a setting has, "" where it is not given."""
+    word = settings.get(name, "")
+    if word not in ("", *words):
+        hint = " or ".join(f"--set {name}={one}" for one in words)
+        raise UsageError(f"--set {name}={word} is unknown", hint=f"use {hint}")
+    return word
 
 
 def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:

@@ -6,7 +6,7 @@ one file there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -51,6 +51,7 @@ class RowOptions(NamedTuple):
     members: bool = False
     blanks: bool = False
     layout: Layout = Layout()
+    unread: Container[str] = ()
 
 
 def _no_traits(dialect: Dialect) -> list[str]:

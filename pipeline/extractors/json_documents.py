@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -42,11 +42,11 @@ class _Run(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DocumentRows(JsonlRows):
-    """The rows of one block."""
+    """The rows of one block. `options` are those of `JsonlRows`."""
 
-    def __init__(self, data: bytes, *, observe: bool = True, opens: Sequence[str] = (), members: bool = False) -> None:
+    def __init__(self, data: bytes, **options: Any) -> None:
         run = msgspec.msgpack.decode(data, type=_Run)
-        super().__init__(run.lines, observe=observe, opens=opens, members=members, joined=False)
+        super().__init__(run.lines, joined=False, **options)
         self._origins = np.frombuffer(run.starts, "<i8")
 
     def offset(self, row: int) -> int:

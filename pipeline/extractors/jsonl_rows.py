@@ -24,7 +24,8 @@ import io
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _UNSUITABLE = re.compile(r'["\\\x00-\x1f]').search
 """Names with these cannot be fields of a msgspec Struct."""
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89abcdefABCDEF][0-9a-fA-F]{2}")
+_NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)')
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
@@ -71,6 +73,8 @@ class JsonlRows:
         opens: Sequence[str] = (),
         members: bool = False,
         joined: bool = True,
+        nan_is_null: bool = False,
+        unread: Container[str] = (),
     ) -> None:
         self._data, self._added = apart(data) if joined else (data, [])
         self._members = members and AVAILABLE
@@ -79,6 +83,8 @@ class JsonlRows:
         self._opens = tuple(opens)
         self._starts: list[int] | None = None
         self._holders: list[str] = []
+        self._nan_is_null = nan_is_null
+        self._unread = unread
         self.warnings: list[tuple[int, str, str]] = []
 
     @property
@@ -150,7 +156,7 @@ class JsonlRows:
                 except _UNREADABLE:
                     if not line.isspace():
                         row += 1
-                        yield self._diagnose(line)
+                        yield self._with_nulls(row, line) or self._diagnose(line)
                     continue
                 row += 1
                 count = len(record) + (self._open_each(record) if opens else 0)
@@ -171,7 +177,11 @@ class JsonlRows:
 
     def canonical(self, row: int) -> bytes:
         """The row's record in one spelling (values.canonical)."""
-        record: Record = _decode(self._line(row))  # type: ignore[assignment]
+        line = self._line(row)
+        try:
+            record: Record = _decode(line)  # type: ignore[assignment]
+        except msgspec.MsgspecError:
+            record = _decode(_NAN.sub(_null, line))  # type: ignore[assignment]
         return canonical(record)
 
     # -- checks of a piece ---------------------------------------------------------------------------
@@ -188,7 +198,7 @@ class JsonlRows:
         suspects = scan(piece, observe=self._observe)
         lines = LineIndex(piece)
         _find_deep(lines, suspects, longest, broken)
-        _find_beyond_double(piece, lines, suspects, broken)
+        _find_beyond_double(piece, lines, suspects, broken, self._unread)
         if not self._observe:
             return broken, None, frozenset()
         marks = lines.count(suspects.keys)
@@ -248,6 +258,19 @@ class JsonlRows:
                 count += len(inner)
         return count
 
+    def _with_nulls(self, row: int, line: bytes) -> Record | None:
+        """The record of a line with null for NaN and the infinities, which are not JSON; None where that is not all."""
+        if not self._nan_is_null:
+            return None
+        try:
+            record: Record = _decode(_NAN.sub(_null, line))  # type: ignore[assignment]
+        except _UNREADABLE:
+            return None
+        self._open_each(record)
+        for name in dict.fromkeys(match[1].decode() for match in _NAN.finditer(line) if match[1]):
+            self.warnings.append((row, "nan_value", f"a value is {name}; read as null"))
+        return record
+
     def _diagnose(self, line: bytes) -> BrokenRow:
         """Why a line that could not be decoded cannot be a record."""
         line = line.rstrip(b"\r\n")
@@ -303,6 +326,10 @@ def _pair(other: str, opened: str) -> _Pair:
     return _Pair(other, opened, msgspec.json.Decoder(shape).decode)
 
 
+def _null(match: re.Match[bytes]) -> bytes:
+    return b"null" if match[1] else match[0]
+
+
 def _find_bad_utf8(piece: bytes, broken: dict[int, BrokenRow]) -> None:
     for number, line in enumerate(io.BytesIO(piece)):
         try:
@@ -321,7 +348,9 @@ def _find_deep(lines: LineIndex, suspects: Suspects, longest: int, broken: dict[
             broken.setdefault(number, BrokenRow("too_deep", f"{deepest} levels of nesting; the most is {MAX_DEPTH}"))
 
 
-def _find_beyond_double(piece: bytes, lines: LineIndex, suspects: Suspects, broken: dict[int, BrokenRow]) -> None:
+def _find_beyond_double(
+    piece: bytes, lines: LineIndex, suspects: Suspects, broken: dict[int, BrokenRow], unread: Container[str]
+) -> None:
     suspected = set(
         lines.containing(position for position in suspects.exponents.tolist() if _is_exponent(piece, position))
     )
@@ -329,7 +358,13 @@ def _find_beyond_double(piece: bytes, lines: LineIndex, suspects: Suspects, brok
         number for number in lines.containing(suspects.digit_runs.tolist()) if has_many_digits(lines.line(number))
     )
     for number in sorted(suspected):
-        problem = beyond_double(lines.line(number))
+        line = lines.line(number)
+        problem = beyond_double(line)
+        if problem and unread:
+            with suppress(*_UNREADABLE):
+                problem = next(
+                    filter(None, (beyond_double(v) for n, v in _decode(line).items() if n not in unread)), ""
+                )
         if problem:
             broken.setdefault(number, BrokenRow("bad_value", problem))
 
@@ -344,7 +379,7 @@ def _is_exponent(piece: bytes, position: int) -> bool:
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is not JSON; --set nan=null reads it as null")
 
 
 def _repeated_keys(line: bytes, opens: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import IO, Any
 
 import msgspec
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import FETCH_AGAIN, Damaged
 from pipeline.extractors.dialect import unique
+from pipeline.extractors.format import RowOptions
 from pipeline.extractors.parquet_footer import Footer
 from pipeline.extractors.parquet_values import ColumnReader
 from pipeline.extractors.stream import opened, stored
@@ -109,12 +110,13 @@ class ParquetRows:
     """The rows of one block. A second column of the same name is `name__2`, as in delimited text. With
     `members`, rows are `pipeline.native` Members where the C part is available."""
 
-    def __init__(self, data: bytes, offset: int, path: str, *, observe: bool = True, members: bool = False) -> None:
+    def __init__(self, data: bytes, offset: int, part: Part, options: RowOptions) -> None:
         self._data = data
-        self._path = path
+        self._path = part.path
         self._offset = offset
-        self._observe = observe
-        self._members = members and AVAILABLE
+        self._observe = options.observe
+        self._members = options.members and AVAILABLE
+        self._reader = partial(ColumnReader, options.unread, part.dialect.nan == "reject")
         self.warnings: list[tuple[int, str, str]] = []
 
     @property
@@ -127,7 +129,7 @@ class ParquetRows:
 
     def _natively(self) -> Iterator[Any]:
         """The rows as Members; of a block with a broken row by `_rows`."""
-        reader = ColumnReader()
+        reader = self._reader()
         with self._batch as batch:
             names = unique(batch.schema.names)
             columns = map(reader.texts_or_values, names, batch.columns)
@@ -170,7 +172,7 @@ class ParquetRows:
 
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], list[list[Any]], ColumnReader]:
-        reader = ColumnReader()
+        reader = self._reader()
         with self._batch as batch:
             names = unique(batch.schema.names)
             columns = [reader.values(name, column) for name, column in zip(names, batch.columns, strict=True)]

@@ -35,6 +35,7 @@ imports pandas, 25 MB and half a second in each process.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Container
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -58,9 +59,14 @@ _UNITS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_40
 
 
 class ColumnReader:
-    """Converts the columns of one batch; collects the rows that cannot be read and the warnings about others."""
+    """Converts the columns of one batch; collects the rows that cannot be read and the warnings about others.
 
-    def __init__(self) -> None:
+    Columns in `unread` break no row. `nan_breaks`: NaN and the infinities do.
+    """
+
+    def __init__(self, unread: Container[str] = (), nan_breaks: bool = False) -> None:
+        self._unread = unread
+        self._nan_breaks = nan_breaks
         self.broken: dict[int, BrokenRow] = {}
         self.warnings: list[tuple[int, str, str]] = []
         self._name = ""
@@ -154,8 +160,11 @@ class ColumnReader:
             values = [value if value is None else float(str(np.float16(value))) for value in values]
         for position in _true_at(pc.invert(pc.is_finite(numbers))):
             said = shown(values[position])
-            self.warnings.append((int(rows[position]), "nan_value", f"{self._name} is {said}; read as absent"))
             values[position] = None
+            if self._nan_breaks:
+                self._break(rows[position], "bad_value", f"it is {said}")
+            elif self._name not in self._unread:
+                self.warnings.append((int(rows[position]), "nan_value", f"{self._name} is {said}; read as absent"))
         return values
 
     def _times(self, column: pa.Array, rows: Any) -> list[Any]:
@@ -238,7 +247,8 @@ class ColumnReader:
         return _with_nulls(converted, column)
 
     def _break(self, row: int, code: str, detail: str) -> None:
-        self.broken.setdefault(int(row), BrokenRow(code, f"{self._name}: {detail}"))
+        if self._name not in self._unread:
+            self.broken.setdefault(int(row), BrokenRow(code, f"{self._name}: {detail}"))
 
 
 def _bare(kind: pa.DataType) -> pa.DataType:

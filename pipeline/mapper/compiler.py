@@ -77,14 +77,13 @@ class Mapper:
     `map_row(row, observe=False, scan=None)` returns the outcomes of a row and may change the row. With `observe` the
     events are the same, and they have the notes that only a plan needs; `scan` sees the row as it came. `map_members`
     does the same for rows that are `pipeline.native` Members and have none of the columns in `decoded`; None without
-    the native part, or where it cannot run the mapping.
-    `space` is the namespace of the tool's keys and `hasher` computes uuids in it; `opens` are columns that a reader may
-    pass as opened objects, so that they are decoded once; `zone_evidence`: events have `wall`, by which the zone can be
-    proved; `hash_fingerprint` identifies the secret of keyed hashes, "" without any; `unsets`: a note may remove a
-    property of a person; `blanks`: a blank cell of a delimited file is a value; `keeps_earliest`: of rows with one
-    key the one received earliest counts; `equal_by_values`: of rows without a key, those are equal that have the same
-    `values.bare` record; `cost` adds up what the mapping's own code costs in this process, None where
-    it has none.
+    the native part, or where it cannot run the mapping. `space` is the namespace of the tool's keys and `hasher`
+    computes uuids in it; `opens` are columns that a reader may pass as opened objects, so that they are decoded once;
+    `zone_evidence`: events have `wall`, by which the zone can be proved; `hash_fingerprint` identifies the secret of
+    keyed hashes, "" without any; `unsets`: a note may remove a property of a person; `blanks`: a blank cell of a
+    delimited file is a value; `unread` are columns whose values decide nothing; `keeps_earliest`: of rows with one key
+    the one received earliest counts; `equal_by_values`: of rows without a key, those are equal that have the same
+    `values.bare` record; `cost` adds up what the mapping's own code costs in this process, None where it has none.
     """
 
     tool: str
@@ -100,6 +99,7 @@ class Mapper:
     layout: Callable[[tuple[str, ...]], models.Layout | None] | None = None
     unsets: bool = False
     blanks: bool = False
+    unread: frozenset[str] = frozenset()
     keeps_earliest: bool = False
     equal_by_values: bool = False
     cost: Cost | None = None
@@ -180,6 +180,7 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
         layout=layout,
         unsets=mapping.person is not None and mapping.person.unset is not None,
         blanks=mapping.blanks.in_cells,
+        unread=built.unread,
         keeps_earliest=mapping.key is not None and mapping.key.keep == "earliest",
         equal_by_values=mapping.key is not None and mapping.key.equal == "values",
         cost=None if runner is None else runner.cost,

@@ -158,6 +158,7 @@ def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
     return replace(
         declared, header=given.header or declared.header, rows=given.rows or declared.rows, sheet=given.sheet,
         escape=given.escape or declared.escape, integers=given.integers or declared.integers,
+        nan=given.nan or declared.nan,
         folders=given.folders or declared.folders or ("no" if mapping.recognise else ""),
     )  # fmt: skip
 

@@ -149,7 +149,8 @@ def _tried(config: TransformConfig, blocks: list[Block], *, backwards: bool) -> 
 def _sample(transformer: Any, block: Block) -> Iterator[tuple[int, Any]]:
     part = transformer.config.parts[block.part]
     mapper = transformer.mapper_of(part)
-    records = list(read_rows(part, block, observe=False, opens=mapper.opens, blanks=mapper.blanks))
+    rows = read_rows(part, block, observe=False, opens=mapper.opens, blanks=mapper.blanks, unread=mapper.unread)
+    records = list(rows)
     step = -(-len(records) // MOST_ROWS) or 1
     for number in range(0, len(records), step):
         if isinstance(records[number], dict):

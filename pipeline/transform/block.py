@@ -100,7 +100,7 @@ class BlockTransformer:
         members = mapper.map_members is not None
         rows = read_rows(
             part, task.block, observe=observe, opens=mapper.opens, members=members, blanks=mapper.blanks,
-            layout_of=mapper.layout,
+            layout_of=mapper.layout, unread=mapper.unread,
         )  # fmt: skip
         observation = NOTHING_MORE if observe else None
         if aggregator is not None:

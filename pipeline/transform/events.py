@@ -29,8 +29,9 @@ class Mapper(Protocol):
 
     `map_row` and `map_members` take a row, whether a plan observes it, and what the row is shown to as it came: when it
     is observed, the events, which are the same, carry their notes. `unsets` says whether a note may remove a property,
-    `blanks` whether a blank cell of a delimited file is a value, `keeps_earliest` whether of rows with one key the one
-    received earliest counts, `equal_by_values` whether rows without a key are equal by their values alone.
+    `blanks` whether a blank cell of a delimited file is a value, `unread` which columns decide nothing,
+    `keeps_earliest` whether of rows with one key the one received earliest counts, `equal_by_values` whether rows
+    without a key are equal by their values alone.
     """
 
     @property
@@ -56,6 +57,9 @@ class Mapper(Protocol):
 
     @property
     def blanks(self) -> bool: ...
+
+    @property
+    def unread(self) -> Container[str]: ...
 
     @property
     def keeps_earliest(self) -> bool: ...

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from pipeline.extractors.csv_rows import DelimitedRows
+from pipeline.extractors.format import RowOptions
 from pipeline.extractors.parquet_reader import ParquetRows, packed
 from pipeline.extractors.parquet_values import ColumnReader
-from pipeline.models import BrokenRow, Dialect
+from pipeline.models import BrokenRow, Dialect, Part
 from pipeline.native import AVAILABLE, native
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed without a compiler")
@@ -40,9 +41,12 @@ def of_delimited(texts: list[str]) -> Any:
     return row
 
 
+PART = Part(0, "a", "a", "", (), "parquet", Dialect(), 0, 0)
+
+
 def of_table(texts: list[str]) -> Any:
     batch = pa.RecordBatch.from_arrays([pa.array([text]) for text in texts], names=list(NAMES))
-    (row,) = ParquetRows(packed(batch), 0, "a", members=True)
+    (row,) = ParquetRows(packed(batch), 0, PART, RowOptions(members=True))
     return row
 
 
@@ -149,7 +153,7 @@ def test_a_block_with_a_text_that_is_not_utf8_has_that_row_broken() -> None:
     """One row of a block is rejected, and its other rows are Members."""
     text = pa.array([b"a", b"\xff", None]).cast(pa.binary()).view(pa.string())
     batch = pa.RecordBatch.from_arrays([text, pa.array([1, 2, 3])], names=["a", "b"])
-    found = list(ParquetRows(packed(batch), 0, "a", members=True))
+    found = list(ParquetRows(packed(batch), 0, PART, RowOptions(members=True)))
     assert isinstance(found[1], BrokenRow)
     assert [spelled(found[at].items()) for at in (0, 2)] == [[("a", "a"), ("b", 1)], [("b", 3)]]
 

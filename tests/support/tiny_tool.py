@@ -54,6 +54,7 @@ class TinyMapper:
     keeps_earliest = False
     layout = None
     equal_by_values = False
+    unread = frozenset[str]()
 
     def __init__(self, options: SealedOptions) -> None:
         self.hasher = Hasher(namespace("tiny", options.settings.get("source", "")))

@@ -18,7 +18,7 @@ def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
 def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
     from pipeline.extractors.avro_reader import AvroRows
 
-    return AvroRows(content, block.offset, part.path, observe=options.observe, members=options.members)
+    return AvroRows(content, block.offset, part, options)
 
 
 def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:

@@ -87,7 +87,13 @@ def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows
     from pipeline.extractors.csv_rows import DelimitedRows
 
     return DelimitedRows(
-        content, block.offset, part.dialect, blanks=options.blanks, members=options.members, layout=options.layout
+        content,
+        block.offset,
+        part.dialect,
+        blanks=options.blanks,
+        members=options.members,
+        layout=options.layout,
+        unread=options.unread,
     )
 
 

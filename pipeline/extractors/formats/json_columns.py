@@ -36,7 +36,10 @@ def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
 def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
     from pipeline.extractors.json_documents import DocumentRows
 
-    return DocumentRows(content, observe=options.observe, opens=options.opens, members=options.members)
+    return DocumentRows(
+        content, observe=options.observe, opens=options.opens, members=options.members,
+        nan_is_null=part.dialect.nan == "null", unread=options.unread,
+    )  # fmt: skip
 
 
 def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:

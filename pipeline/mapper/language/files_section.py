@@ -35,6 +35,11 @@ class Files(Keys):
     integers: tuple[str, ...] = entry(
         NAMES, "columns of integers, or paths such as user/id, that some program wrote as 42.0: they are read as 42", ()
     )
+    nan: str = entry(
+        Choice(("null", "reject")),
+        "what becomes of a value that is NaN or infinite; left out: null in Parquet, Avro and ORC, a reject in JSON",
+        "",
+    )
     only: tuple[str, ...] = entry(NAMES, "patterns of paths: files of other paths do not count", ())
     skip: tuple[str, ...] = entry(NAMES, "patterns of paths: such files do not count", ())
     apart: tuple[tuple[str, ...], ...] = entry(

@@ -22,7 +22,7 @@ from pipeline.mapper.program.lookup_table import StoredTable, in_memory
 from pipeline.mapper.program.opened_object import opened_object
 from pipeline.mapper.program.operations import Let, Program, Step
 from pipeline.mapper.program.references import definition_of, path_steps, references_in
-from pipeline.mapper.program.renaming import in_order, kept_properties, rename_properties
+from pipeline.mapper.program.renaming import in_order, kept_properties, rename_properties, unread_columns
 from pipeline.models import SealedOptions
 
 HASH_KEY = "BACKCAST_HASH_KEY"
@@ -187,7 +187,9 @@ class Builder:
         steps += [*self._columns(steps), program.GiveEvent()]
         opened, steps[0] = opened_object(opening, self._opened_column, tuple(steps[1:]))
         decode = self.decode()
-        return Program(mapping.tool, decode, None if decode else opened, tuple(steps), self.tables)
+        dropped = () if decode else self._dropped_references(mapping.properties.drop)
+        unread = unread_columns(dropped, self.flat, tuple(steps))
+        return Program(mapping.tool, decode, None if decode else opened, tuple(steps), self.tables, unread)
 
     def decode(self) -> program.Decode | None:
         """The decoder of the mapping, with its arguments; None without one."""

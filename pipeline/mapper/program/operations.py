@@ -360,10 +360,12 @@ class Decode(Operation, frozen=True):
 
 
 class Program(Operation, frozen=True):
-    """A whole mapping for one set of options. `opened` is the column whose object a reader may open with the row."""
+    """A whole mapping for one set of options. `opened` is the column whose object a reader may open with the row;
+    `unread` are the columns that it leaves out without reading them."""
 
     tool: str
     decode: Decode | None
     opened: str | None
     steps: tuple[Step, ...]
     tables: Mapping[str, Mapping[str, str]]
+    unread: frozenset[str] = frozenset()

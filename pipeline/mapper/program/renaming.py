@@ -6,13 +6,13 @@ that are neither read anyway nor listed as `common`) come first, behind one test
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
 
 from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
-from pipeline.mapper.program.operations import RenameProperty, Step
+from pipeline.mapper.program.operations import CopyColumn, RenameProperty, Step
 from pipeline.mapper.program.references import references_in
 
 RESERVED = (
@@ -132,6 +132,23 @@ def always_read(operation: object) -> Iterator[str]:
         case _:
             for name in getattr(operation, "__struct_fields__", ()):
                 yield from always_read(getattr(operation, name))
+
+
+def unread_columns(dropped: Iterable[str], flat: bool, steps: tuple[Step, ...]) -> frozenset[str]:
+    """The columns of a row that a mapping leaves out and that no step reads, so that their values decide nothing.
+
+    `dropped` are the references of its `drop`; with `flat`, the columns are the properties.
+    """
+    read: set[str] = set()
+    for operation in expressions.operations(steps):
+        match operation:
+            case expressions.Property(name) if flat:
+                read.add(name)
+            case expressions.Column(name) | CopyColumn(column=name):
+                read.add(name)
+            case expressions.AllProperties() if flat:
+                return frozenset()
+    return frozenset(name.removeprefix("/") for name in dropped if flat or name.startswith("/")) - read
 
 
 def kept_properties(mapping: Mapping) -> set[str]:

@@ -253,7 +253,7 @@ class _PairReader:
         """The first event of a block that is sent by each of these entries of `events`."""
         part = self._parts[block.part]
         mapper = self._transformer.mapper_of(part)
-        rows = read_rows(part, block, observe=False, opens=mapper.opens, members=False, blanks=mapper.blanks)
+        rows = read_rows(part, block, observe=False, opens=mapper.opens, blanks=mapper.blanks, unread=mapper.unread)
         wanted = {number for number, name in self._rules.items() if name in names}
         for number, record in enumerate(rows):
             if not wanted:
@@ -344,7 +344,7 @@ class _PairReader:
         """Show a row to the scan. Returns the number of its event's rule, and of the plain row that is the event."""
         part = self._parts[block.part]
         mapper = self._transformer.mapper_of(part)
-        rows = read_rows(part, block, observe=False, opens=mapper.opens, members=False, blanks=mapper.blanks)
+        rows = read_rows(part, block, observe=False, opens=mapper.opens, blanks=mapper.blanks, unread=mapper.unread)
         record: Any = next(islice(iter(rows), place.row, None))
         result = mapper.map_row(record, False, scan)
         outcomes = result if isinstance(result, list) else [result]
