@@ -180,7 +180,7 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
         layout=layout,
         unsets=mapping.person is not None and mapping.person.unset is not None,
         blanks=mapping.blanks.in_cells,
-        unread=built.unread,
+        unread=frozenset() if built.decode is not None else built.unread,
         keeps_earliest=mapping.key is not None and mapping.key.keep == "earliest",
         equal_by_values=mapping.key is not None and mapping.key.equal == "values",
         cost=None if runner is None else runner.cost,

@@ -187,8 +187,7 @@ class Builder:
         steps += [*self._columns(steps), program.GiveEvent()]
         opened, steps[0] = opened_object(opening, self._opened_column, tuple(steps[1:]))
         decode = self.decode()
-        dropped = () if decode else self._dropped_references(mapping.properties.drop)
-        unread = unread_columns(dropped, self.flat, tuple(steps))
+        unread = unread_columns(self._dropped_references(mapping.properties.drop), self.flat, tuple(steps))
         return Program(mapping.tool, decode, None if decode else opened, tuple(steps), self.tables, unread)
 
     def decode(self) -> program.Decode | None:
