@@ -16,7 +16,7 @@ from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
 from pipeline.mapper.program.operations import Decode
 from pipeline.mapper.verbs.session_start import start_of
 from pipeline.models import Layout, RejectReason, Skip, UnvalidatedEvent
-from pipeline.timestamps import BadTime, Reading
+from pipeline.timestamps import DAY, BadTime, Reading
 from pipeline.uuids import session_uuid
 from pipeline.values import Record
 from tests.support.small_mappings import ROW, drafted, mapper, properties, record
@@ -453,6 +453,16 @@ AT = 1609329600
 def test_a_session_starts_within_the_day_before_its_row(text: str | None, start: int | None) -> None:
     """Seconds and milliseconds are told by their digits; a made-up number is no start."""
     assert start_of(text, AT * 1_000_000) == (None if start is None else str(start))
+
+
+@given(st.text(max_size=14), st.integers(0, 4_000_000_000_000_000))
+def test_a_session_without_a_start_begins_with_its_day(text: str, time: int) -> None:
+    """In UTC: never after the row, and within the day before it. A blank id is no session."""
+    start = start_of(text, time, "day")
+    assert (start is None) == (not text.strip())
+    assert start is None or 0 <= time - int(start) * 1_000 <= DAY
+    assert start_of(text, time) in (None, start)
+    assert start_of(text, None, "day") is None
 
 
 def test_a_session_of_seconds_and_one_of_milliseconds_make_a_session_id() -> None:
