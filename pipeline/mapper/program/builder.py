@@ -248,8 +248,7 @@ class Builder:
             return call
         if call.verb == "setting":
             return self.setting(call)
-        word: str = call.arguments[call.verb]
-        return word
+        return str(call.arguments[call.verb])
 
     def _keys(self) -> Iterator[Step]:
         key = self._mapping.key
