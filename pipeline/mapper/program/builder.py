@@ -213,12 +213,11 @@ class Builder:
         if self.flat or rest == "drop":
             return
         drops = [*mapping.properties.drop, *(call for rule in mapping.events.values() for call in rule.drop)]
-        named = {name[1:] for name in self._dropped_references(drops) if name.startswith("/")}
+        used = {name[1:] for name in self._dropped_references(drops) if name.startswith("/")}
         for operation in expressions.operations(tuple(steps)):
             if isinstance(operation, expressions.Column | program.CopyColumn):
-                named.add(operation.name if isinstance(operation, expressions.Column) else operation.column)
-        prefixes = {"keep": "", "": f"{mapping.tool}_"}
-        yield program.KeepColumns(tuple(sorted(named)), prefixes.get(rest, rest), self.loaders)
+                used.add(operation.name if isinstance(operation, expressions.Column) else operation.column)
+        yield program.KeepColumns(tuple(sorted(used)), {"keep": "", "": f"{self.tool}_"}.get(rest, rest), self.loaders)
 
     def _clock(self, clock: language.Clock, is_time: bool) -> program.Clock:
         unit, form = self._word(clock.unit) or "iso", None
