@@ -88,6 +88,14 @@ def test_a_mapping_may_name_a_column_of_a_loader(column: str) -> None:
         mapper("", settings={"loader_columns": "drop"})
 
 
+def test_those_of_profiles_are_counted_too(tmp_path: Path) -> None:
+    """A table may have no row that is an event."""
+    row = {"id": "u-1", "id_hash": 1, "last_updated_at": "2020-01-02 00:00:00", "n_id": "7", "_fivetran_synced": "x"}
+    plan = planned(tmp_path, "pendo", [row])
+    (notice,) = [gate for gate in plan.gates if gate.name == "loader_columns"]
+    assert notice.detail == "1 column of a loader is left out: _fivetran_synced (1 row)"
+
+
 def test_a_property_inside_an_object_is_the_tools_own() -> None:
     for outcome in ways(mapper("properties: {open: /p}\n"), f'{{{ROW},"_line":1,"p":{{"_line":2,"_sdc_x":3}}}}'):
         assert json.loads(outcome[0]["properties"]) == {"_line": 2, "_sdc_x": 3}

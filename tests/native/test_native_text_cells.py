@@ -70,6 +70,16 @@ def renamed(members: Any) -> object:
     return native.Renames(changes, warn, frozenset(), lambda _properties, warnings: warnings)(members, ())
 
 
+def left(members: Any) -> object:
+    """`d` is dropped before another property takes its name, and the column `a` is left out."""
+    changes = (("b", "d", False),)
+    warn: Callable[..., Any] = lambda old, new, value, _properties, warnings: (*warnings, (old, new, value))  # noqa: E731
+    rename = native.Renames(changes, warn, frozenset(), lambda _, warnings: warnings, lambda name: name in ("d", "b"))
+    other = native.Header(("z",))(["y"])
+    copied = native.Columns(frozenset(), "x_", lambda name: name == "a")(members, other)
+    return rename(members, ()), members.items(), copied, other.items()
+
+
 def spread(members: Any) -> object:
     other = native.Header(("d", "z"))(["x", "y"])
     warn: Callable[..., Any] = lambda name, value, _properties, warnings: (*warnings, (name, value))  # noqa: E731
@@ -100,7 +110,7 @@ OPERATIONS: list[Callable[[Any], object]] = [
     lambda members: members.twin().items(),
     lambda members: members.__setitem__("a", Raw(b"1")),
     lambda members: [native.Opener()(members.get(name)) is None for name in NAMES],
-    written, blanks, numbers, renamed, spread, columns, sets,
+    written, blanks, numbers, renamed, left, spread, columns, sets,
 ]  # fmt: skip
 
 
@@ -199,3 +209,29 @@ def test_an_event_is_measured_with_its_escapes(most: int) -> None:
     done = write(text, b'{"h":', "id", native.Header(("a",), True)(['x""""y']), b"!", most)
     expected = b'before,{"h":"id","a":"x\\"\\"\\"\\"y"}'
     assert (done, bytes(text)) == ((True, expected + b"!") if len(expected) - 7 < most else (False, b"before,"))
+
+
+def test_what_says_which_names_are_left_out_may_fail() -> None:
+    """The error is raised, and the next call asks again."""
+    asked: list[str] = []
+
+    def leaves(name: str) -> bool:
+        asked.append(name)
+        if len(asked) == 1:
+            raise KeyError(name)
+        return name == "a"
+
+    rename = native.Renames((), lambda *_: (), frozenset(), lambda _, warnings: warnings, leaves)
+    members = of_values(["1", "2", "3", "4"])
+    with pytest.raises(KeyError):
+        rename(members, ())
+    assert len(members) == 4
+    assert rename(members, ()) == ()
+    assert [name for name, _ in members.items()] == ["b", "$ip", "d"]
+    asked.clear()
+    columns = native.Columns(frozenset(), "x_", leaves)
+    other = native.Header(("z",))(["y"])
+    with pytest.raises(KeyError):
+        columns(of_values(["1", "2", "3", "4"]), other)
+    assert columns(of_values(["1", "2", "3", "4"]), other) is None
+    assert [name for name, _ in other.items()] == ["z", "x_b", "x_$ip", "x_d"]

@@ -231,6 +231,8 @@ class FieldUses:
                 return Fate(MAPPED, to)
             if self._is_read_inside(path, number, True):
                 return Fate(MAPPED, (MEMBERS,))
+            if self._loaders and not level.opened and not level.steps and is_loader_column(name):
+                return Fate(DROPPED, by=LOADER)
             return Fate(DROPPED, by=f"events: {event}: no event" if event else "no event")
         to = self._to(path, rule, False)
         kept, by = self._kept_as(path, rule)

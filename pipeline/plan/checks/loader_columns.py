@@ -10,7 +10,7 @@ from pipeline.text import are, pluralize
 
 @check("loader_columns", "notice")
 def loader_columns(facts: PlanFacts) -> Finding | None:
-    """Columns of a loader have values in rows that become events."""
+    """Columns of a loader have values in rows that are sent."""
     fields = facts.coverage.fields if facts.coverage is not None else []
     found = [(one.field, one.by[LOADER]) for one in fields if LOADER in one.by]
     if not found:
