@@ -18,7 +18,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import config
+from pipeline import config, out_of_memory
 from pipeline.config import Secret
 from pipeline.errors import UsageError
 from pipeline.files import private
@@ -141,6 +141,8 @@ def rehearse_plan(
     Raises UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
     from pipeline.plan.sealed.freshness import open_plan
+
+    out_of_memory.require_for_service()
     from pipeline.rehearsal import rehearse, report_rehearsal
 
     plan, folder = open_plan(fspath(directory))

@@ -6,7 +6,8 @@
     │   ├── WrongFile                 exit 2    correct the file at file:line:column
     │   │   ├── MappingError          exit 2    correct the mapping file
     │   │   └── JobError              exit 2    correct the job file
-    │   └── Busy                      exit 2    another run uses this plan: wait for it
+    │   ├── Busy                      exit 2    another run uses this plan: wait for it
+    │   └── OutOfMemory               exit 2    allow more memory, or use fewer workers
     ├── UnreadableExport              exit 3    repair the export, or fetch it again
     ├── UnsafePlan                    exit 4    plan again, or fix the failed checks
     │   ├── EmptyExport               exit 4    the export has no row: name another, or fetch it again
@@ -80,6 +81,10 @@ class JobError(WrongFile):
 
 class Busy(UsageError):
     """Another process uses the plan or the job."""
+
+
+class OutOfMemory(UsageError):
+    """The system gives no more memory, or a limit on address space is too low."""
 
 
 class UnreadableExport(BackcastError):

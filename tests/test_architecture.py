@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 PACKAGES = (
-    "lazily", "errors", "plugins", "native", "storage", "json_limits", "zone_hints", "timestamps", "option_types",
+    "lazily", "errors", "out_of_memory", "plugins", "native", "storage", "json_limits", "zone_hints", "timestamps", "option_types",
     "options", "models", "uuids", "config", "state_folder", "values", "text", "charts", "mask", "files", "ctrl_c",
     "id_hash", "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher", "survey",
     "ledger", "identity", "transform", "engines", "plan", "delivery", "management", "fetch", "verify", "report",

@@ -18,6 +18,7 @@ EXIT_CODES = {
     "MappingError": 2,
     "JobError": 2,
     "Busy": 2,
+    "OutOfMemory": 2,
     "UnreadableExport": 3,
     "UnsafePlan": 4,
     "EmptyExport": 4,

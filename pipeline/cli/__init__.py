@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from pipeline import ctrl_c
+from pipeline import ctrl_c, out_of_memory
 from pipeline.cli.streams import discard_output, stderr_that_may_close
 from pipeline.errors import BackcastError, UnreadableExport
 from pipeline.files import private
@@ -51,6 +51,7 @@ COMMANDS = {
     "projects": ("projects:projects", "Projects that the personal key reaches."),
 }
 """name: (module:function, its line in `--help`)"""
+_WITH_WORKERS = frozenset(("plan", "rehearse", "apply", "verify", "diff", "run"))
 
 
 class Commands(click.Group):
@@ -128,11 +129,13 @@ def main(arguments: list[str] | None = None) -> None:
     gc.set_threshold(COLLECT_EVERY, *gc.get_threshold()[1:])
     # numpy would start a thread for each processor, for linear algebra that is not used here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    out_of_memory.spare_address_space()
     code = run(arguments)
     if "duckdb" not in sys.modules:  # it reports what it finds frozen as leaked
         gc.freeze()  # else Python looks for cycles in all that was loaded before it ends
-    if code == 130:
-        # At once: Python would wait for requests in flight. The ledger was written ahead, so nothing is lost.
+    if code == 130 or out_of_memory.was_met():
+        # At once: Python would wait for requests in flight, and libraries that could not be loaded whole would crash as
+        # they are unloaded. The ledger was written ahead, so nothing is lost.
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
@@ -145,7 +148,12 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run a command; its exit code."""
     try:
-        with ctrl_c.as_keyboard_interrupt():  # also while the local service runs in this process
+        arguments = sys.argv[1:] if arguments is None else arguments
+        # Interrupts also end a command while the local service runs in this process.
+        with (
+            ctrl_c.as_keyboard_interrupt(),
+            out_of_memory.told(workers=bool(_WITH_WORKERS.intersection(arguments[:1]))),
+        ):
             result = cli.main(args=arguments, prog_name="backcast", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as ended:

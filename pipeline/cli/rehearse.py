@@ -6,6 +6,7 @@ import gc
 
 import click
 
+from pipeline import out_of_memory
 from pipeline.cli import common, faults, log
 from pipeline.cli.flags import takes
 from pipeline.cli.progress import Sending
@@ -25,6 +26,7 @@ def rehearse(directory: str, options: RehearseOptions, as_json: bool, quiet: boo
     DIR/rehearsal/store.duckdb, and the result goes into the report. Exit 7 when what landed is not what was planned.
     With --fault the service fails on the way, as real ones do.
     """
+    out_of_memory.require_for_service()
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.rehearsal import rehearse as rehearse_plan
     from pipeline.report.contents import Results

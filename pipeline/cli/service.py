@@ -8,6 +8,7 @@ from typing import Literal
 
 import click
 
+from pipeline import out_of_memory
 from pipeline.cli import faults
 from pipeline.cli.flags import takes
 from pipeline.options import FaultOptions
@@ -83,6 +84,7 @@ def service(
     project 1 with a capture key and a personal key, and prints them. With --fault its capture endpoint misbehaves;
     /_faults and the last lines on stderr have the counts.
     """
+    out_of_memory.require_for_service()
     from pipeline.errors import UsageError
     from pipeline.local_service.keys import generate_keys, load_keys
     from pipeline.local_service.management.seeds import load_seed

@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from pipeline import out_of_memory
 from pipeline.cli import common, log
 from pipeline.cli.flags import takes
 from pipeline.cli.progress import Verifying
@@ -54,6 +55,7 @@ def verify(
     address, earlier = address_of(to), earlier_verification(folder, plan)
     with Verifying(quiet=quiet) as progress:
         if files:
+            out_of_memory.require_for_service()
             from pipeline.imported import compare_files
 
             found, faults = compare_files(plan, folder, to, options, progress=progress.step)

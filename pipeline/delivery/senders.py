@@ -69,8 +69,8 @@ class Senders:
             (self._in_doubt if first else self._others).append(batch)
             if len(self._threads) < self._send_limits.concurrency:
                 thread = threading.Thread(target=self._run, name="sender", daemon=True)
-                self._threads.append(thread)
                 thread.start()
+                self._threads.append(thread)
             self._queued.notify_all()
 
     def full(self) -> bool:
@@ -118,7 +118,11 @@ class Senders:
                 finished = self._send(key, batch)
             except BaseException as defect:  # otherwise the run would wait for this thread for ever
                 finished = FinishedBatch(key, batch, _UNKNOWN, defect, ends=False)
-            self._end(key, finished)
+            try:
+                self._end(key, finished)
+            except BaseException as defect:  # the ledger says that the batch was begun, so it is in doubt
+                self._stop.fail(defect)
+                self._taken_at.pop(key, None)
 
     def _take(self) -> KeyedBatch | None:
         """The next batch once it may be sent; None at the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipeline import out_of_memory
 from pipeline.extractors.dialect import name_notices
 from pipeline.extractors.format import Format, Recognized, RowOptions
 from pipeline.extractors.rows import Rows
@@ -25,6 +26,7 @@ def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows
 def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     if part.codecs:
         return
+    out_of_memory.require_for_arrow()
     from pipeline.extractors.orc_reader import check
 
     yield from name_notices(check(part))

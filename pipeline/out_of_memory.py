@@ -1,0 +1,122 @@
+"""What to say, and what to leave, if the system gives no more memory.
+
+Under a limit on address space (`ulimit -v`) an allocation fails in whatever code comes first, with an error of that
+code's own, and libraries in C++ may crash. So what needs much of it asks before it begins.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipeline.errors import BackcastError, OutOfMemory, UnreadableExport
+
+_SIGNS = (
+    "can't start new thread",
+    "cannot allocate memory",
+    "failed to map segment",
+    "malloc failure",
+    "out of memory",
+    "allocation failure",
+    "bad_alloc",
+)
+"""What errors of other kinds say, in lower case."""
+_ARENAS = -8  # M_ARENA_MAX of mallopt()
+_ARROW = 320 << 20
+_SERVICE = 720 << 20
+"""What a process takes that reads with Arrow, and one that has the local service and sends to it."""
+_STACK = 8 << 20
+_MOST_CAUSES = 32
+_met: list[BaseException] = []
+
+
+def limit() -> int | None:
+    """The bytes of address space that this process may have; None without a limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def spare_address_space() -> None:
+    """Under a limit, let all threads of this process and of its children share one pool of memory.
+
+    The allocator of Linux would reserve 64 MB of address space for each thread.
+    """
+    if limit() is None:
+        return
+    os.environ.setdefault("MALLOC_ARENA_MAX", "1")
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_ARENAS, 1)
+
+
+def require_for_service() -> None:
+    """Make sure that this process may have enough address space for the local service. Raises OutOfMemory.
+
+    Called before DuckDB is imported, which may crash with less, as it is loaded, and as it starts its threads.
+    """
+    _require("the local service", _SERVICE)
+
+
+def require_for_arrow() -> None:
+    """Make sure of enough address space for Arrow, whose threads may crash with less. Raises OutOfMemory."""
+    _require("reading Parquet or ORC", _ARROW)
+
+
+def _require(what: str, least: int) -> None:
+    allowed = limit()
+    needed = least + _STACK * (os.cpu_count() or 1)
+    if allowed is not None and allowed < needed:
+        raise OutOfMemory(
+            f"{what} needs {_shown(needed)} of address space; the limit is {_shown(allowed)} (ulimit -v)",
+            hint=f"allow more: ulimit -v {needed >> 10}; then run the same command again",
+        )
+
+
+@contextmanager
+def told(*, workers: bool) -> Iterator[None]:
+    """Turn each error that means that memory has run out into OutOfMemory. `workers`: the command has that option."""
+    try:
+        yield
+    except Exception as error:
+        found = shortage_of(error)
+        if found is None:
+            raise
+        _met.append(found)
+        allowed = limit()
+        met = "the system gives no more" if allowed is None else f"the limit is {_shown(allowed)} (ulimit -v)"
+        why = next(iter(str(found).splitlines()), "")
+        more = "free some memory" if allowed is None else "allow more: ulimit -v unlimited"
+        less = ", or use less: --workers 1" if workers and allowed is None else ""
+        raise OutOfMemory(
+            f"out of memory: {met}{f' ({why})' if why else ''}", hint=f"{more}{less}; then run the same command again"
+        ) from error
+
+
+def was_met() -> bool:
+    """Whether memory ran out in this process, after which it cannot be relied on."""
+    return bool(_met)
+
+
+def shortage_of(error: BaseException | None) -> BaseException | None:
+    """The error that says that memory has run out: this one, or one that led to it; None if there is none."""
+    for _ in range(_MOST_CAUSES):
+        if error is None or (isinstance(error, BackcastError) and not isinstance(error, UnreadableExport)):
+            return None
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return error
+        if not isinstance(error, BackcastError | OSError) and any(sign in str(error).lower() for sign in _SIGNS):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _shown(count: int) -> str:
+    return f"{count / 1_000_000:,.0f} MB"
