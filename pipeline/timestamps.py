@@ -118,6 +118,12 @@ def read_iso(text: str, space: bool = False) -> Reading:
     return Reading(us, True, truncated)
 
 
+def read_iso_or_date(text: str, space: bool = False) -> Reading:
+    """The same, or `YYYY-MM-DD`: its midnight, in no zone."""
+    is_date = _DATE_TEXT.fullmatch(text) is not None
+    return Reading(_read_minute(f"{text}T00:00"), False, False) if is_date else read_iso(text, space)
+
+
 def _frequent_ending(ending: str) -> tuple[int, bool] | None:
     """(µs, whether in UTC) of `:SS`, `:SS.fff` or `:SS.ffffff`, each with or without `Z`, from tables; else None."""
     us = _SECOND_TEXT.get(ending[:3])
@@ -140,8 +146,7 @@ def _read_minute(text: str) -> int:
     match = _MINUTE_TEXT.match(text)
     if match is None and _DATE_TEXT.fullmatch(text):
         raise BadTime(
-            f"{text!r} is a date without a time of day; the format %Y-%m-%d reads it as midnight"
-            " (generic: --set timestamp_format=%Y-%m-%d)"
+            f"{text!r} is a date without a time of day; `date: yes` of the clock in the mapping reads it as midnight"
         )
     if match is None:
         raise BadTime(f"not an ISO 8601 time: {text[:60]!r}")

@@ -32,12 +32,13 @@ from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.own_code import Cost, OwnCodeRunner, load
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
-from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables, is_importer_key
+from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables
 from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
+from pipeline.mapper.program.importer_keys import is_importer_key
 from pipeline.mapper.program.operations import Program
 from pipeline.models import MapperResult, SealedOptions
 from pipeline.native import AVAILABLE, native
-from pipeline.timestamps import BadTime, ZoneClock, format_utc, read_iso
+from pipeline.timestamps import BadTime, ZoneClock, format_utc, read_iso, read_iso_or_date
 from pipeline.validator.placeholder_ids import SPELLINGS, is_placeholder
 from pipeline.values import Record
 
@@ -309,6 +310,7 @@ _NAMES: dict[str, Any] = {
     "own_groups": groups.own_groups,
     "person_number": runtime.person_number,
     "read_iso": read_iso,
+    "read_iso_or_date": read_iso_or_date,
     "rename_present": taken_names.rename_present,
     "sentence": runtime.sentence,
     "text_of": runtime.text_of,
@@ -320,6 +322,7 @@ _NAMES: dict[str, Any] = {
 """The globals of a mapper's source."""
 if AVAILABLE:
     _NAMES["read_iso"] = native.Reader("iso", read_iso)
+    _NAMES["read_iso_or_date"] = native.Reader("iso", read_iso_or_date)
     _NAMES["clean_uuid"] = native.Reader("uuid", runtime.clean_uuid)
     _NAMES["is_placeholder"] = native.Reader("placeholder", is_placeholder, SPELLINGS)
 

@@ -13,7 +13,7 @@
 #define SAFE_DIGITS 16
 #define SAFE_INTEGER 9007199254740992u
 
-enum { MISSING, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, LARGE_IN_OBJECT, LARGE_IN_LIST, KINDS };
+enum { MISSING, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, LARGE_IN_OBJECT, LARGE_IN_LIST, COMMA, KINDS };
 
 static inline uint32_t
 read4(const char *at)
@@ -130,7 +130,28 @@ is_digit(char character)
     return character >= '0' && character <= '9';
 }
 
-/* BLANK, NUMERIC or TEXT: a number without exponent, and without a zero before it, is numeric. */
+/* Whether a text is an amount with a decimal comma and two decimals: 49,90, 1.234,50 or 1 234,50. */
+static inline int
+is_comma_number(const char *at, const char *end)
+{
+    if (at < end && *at == '-')
+        at++;
+    const char *comma = end - 3, *first = at;
+    if (comma <= at || *comma != ',' || !is_digit(end[-1]) || !is_digit(end[-2]) || (*at == '0' && comma - at > 1))
+        return 0;
+    while (at < comma && is_digit(*at))
+        at++;
+    if (at == comma)
+        return 1;
+    if (at == first || at - first > 3)
+        return 0;
+    for (; at < comma; at += 4)
+        if (comma - at < 4 || (*at != '.' && *at != ' ') || !is_digit(at[1]) || !is_digit(at[2]) || !is_digit(at[3]))
+            return 0;
+    return 1;
+}
+
+/* BLANK, NUMERIC, COMMA or TEXT: a number without exponent, and without a zero before it, is numeric. */
 static inline int
 kind_of_text(const char *at, const char *end)
 {
@@ -143,6 +164,8 @@ kind_of_text(const char *at, const char *end)
     }
     if (!(is_digit(*at) || *at == '-') || end - at > LONGEST_NUMBER)
         return TEXT;
+    if (end - at > 3 && end[-3] == ',')
+        return is_comma_number(at, end) ? COMMA : TEXT;
     if (*at == '-')
         at++;
     if (at == end || !is_digit(*at) || (*at == '0' && end - at > 1 && at[1] != '.'))

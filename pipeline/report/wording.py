@@ -97,7 +97,7 @@ ADVICE = {
     "numbers_as_text": "make them numbers in the mapping, under `properties`, `set`: `NAME: {type: number, of: NAME}`;"
     " sums and filters leave texts out. --mixed-types PERCENT allows more",
     "amounts_as_text": "if it is to be added up, make it a number in the mapping, under `properties`, `set`:"
-    " `NAME: {type: number, of: NAME}`",
+    " `NAME: {type: number, of: NAME}`, with a decimal comma `type: comma_number`",
     "split_ids": "name the columns of these ids, and .0 is left off: --set integers=COLUMN,COLUMN, or in a mapping"
     " `files: {integers: [COLUMN, COLUMN]}`",
     "float_ids": "if the live product sends integers, name the columns: --set integers=COLUMN leaves .0 off; digits"

@@ -118,6 +118,13 @@ def read_or_none(text: str) -> Reading | None:
         return None
 
 
+def forms_of(text: str) -> list[str]:
+    """The forms in which a written time can be read, [] for other texts."""
+    form = _form(text)
+    orders = [form.replace("%A", a).replace("%B", b) for a, b in (("%d", "%m"), ("%m", "%d"))] if form else []
+    return [one for one in dict.fromkeys(orders) if Clock("", "format", one).read(text) is not None]
+
+
 def _form(text: str) -> str:
     """The form of one written time, "" for other texts; `%A` and `%B` are a day and a month in an unknown order."""
     match = _WRITTEN.fullmatch(text)

@@ -30,11 +30,13 @@ from pipeline.transform.events import Events
 KINDS = (
     "null", "blank", "text", "numeric text", "integer", "large integer", "decimal", "boolean", "object", "list",
     "object with large integer", "list with large integer",
+    "amount with comma",
 )  # fmt: skip
 """What a value is: `blank` is a text of no characters or of spaces alone, `numeric text` a text that is a number, as
-"12.50", without an exponent and without a zero before it; `large integer` is beyond 2^53."""
-NULL, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, LARGE_IN_OBJECT, LARGE_IN_LIST = range(
-    len(KINDS)
+"12.50", without an exponent and without a zero before it; `large integer` is beyond 2^53; `amount with comma` a text
+such as 49,90 or 1.234,50."""
+NULL, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, LARGE_IN_OBJECT, LARGE_IN_LIST, COMMA = (
+    range(len(KINDS))
 )
 MOST_DISTINCT = 64
 """So many different values are counted exactly; of more, the smallest so many hashes give an estimate."""
@@ -47,6 +49,7 @@ _MAX_EVENTS = 2**31
 _ADDRESS = b'"127.0.0.1"'
 _SAFE = 2**53
 _NUMERIC = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_COMMA = re.compile(rb"-?(0|[1-9][0-9]*|[1-9][0-9]{0,2}([. ][0-9]{3})+),[0-9]{2}")
 _LONGEST_NUMBER = 20
 _text = msgspec.json.Decoder(str).decode
 
@@ -273,7 +276,9 @@ def kind_of(value: bytes) -> int:
             text = value[1:-1]
             if not text.strip(b" "):
                 return BLANK
-            return NUMERIC if len(text) <= _LONGEST_NUMBER and _NUMERIC.fullmatch(text) else TEXT
+            if len(text) > _LONGEST_NUMBER:
+                return TEXT
+            return NUMERIC if _NUMERIC.fullmatch(text) else COMMA if _COMMA.fullmatch(text) else TEXT
         case b"n":
             return NULL
         case b"t" | b"f":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pipeline.api import plan_export
 from pipeline.errors import UsageError
 from pipeline.models import RejectReason, UnvalidatedEvent
 from pipeline.options import PlanOptions
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.timestamps import format_utc
 from tests.support.small_mappings import mapper, record
 from tests.support.tiny_tool import AS_OF
@@ -115,18 +116,40 @@ def test_what_a_spreadsheet_rounded_is_neither_a_person_nor_a_time(tmp_path: Pat
     ] * 2
 
 
-def test_a_date_is_no_time_until_its_format_is_named(tmp_path: Path) -> None:
-    """The reject names the setting. With it a date is midnight on the clock of --timezone, which it then needs."""
-    (tmp_path / "a.csv").write_text("name,who,at\nSeen,u-1,2021-03-27\n")
-    settings = {"event": "name", "distinct_id": "who", "timestamp": "at"}
-    options = PlanOptions(mapping="generic", as_of=AS_OF, workers=0, settings=settings)
-    plan = plan_export(tmp_path / "a.csv", tmp_path / "plan", options)
-    assert plan.rejects == {"bad_timestamp": 1}
-    assert "--set timestamp_format=%Y-%m-%d" in (tmp_path / "plan" / "rejects.jsonl").read_text()
-    for zone, rejected, first in (((), 1, None), (("Europe/Berlin",), 0, "2021-03-26T23:00:00Z")):
-        more: dict[str, Any] = {"settings": settings | {"timestamp_format": "%Y-%m-%d"}, "timezone": zone}
-        read = plan_export(tmp_path / "a.csv", tmp_path / f"plan-{rejected}", replace(options, **more))
-        assert (read.rows.rejected, read.first) == (rejected, first)
+def planned_at(folder: Path, written: str, **asked: Any) -> Plan:
+    """The plan of one row of the mapping `generic` with this time."""
+    folder.mkdir()
+    (folder / "a.csv").write_text(f'name,who,at\nSeen,u-1,"{written}"\n')
+    settings = {"event": "name", "distinct_id": "who", "timestamp": "at"} | asked.pop("settings", {})
+    options = PlanOptions(mapping="generic", as_of=AS_OF, workers=0, settings=settings, **asked)
+    return plan_export(folder / "a.csv", folder / "plan", options)
+
+
+def test_a_date_is_midnight_in_the_named_zone(tmp_path: Path) -> None:
+    """Which it then needs."""
+    (stop, _) = planned_at(tmp_path / "none", "2021-03-27").gates
+    assert "name the zone of that clock with --timezone" in stop.detail
+    assert planned_at(tmp_path / "zone", "2021-03-27", timezone="Europe/Berlin").first == "2021-03-26T23:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("written", "forms"),
+    [
+        ("27/03/2021 10:05", ["%d/%m/%Y %H:%M"]),
+        ("03/27/2021 9:05:00 PM", ["%m/%d/%Y %I:%M:%S %p"]),
+        ("03.04.2021", ["%d.%m.%Y", "%m.%d.%Y"]),
+        ("2021/03/27 10:05:06.5", ["%Y/%m/%d %H:%M:%S.%f"]),
+        ("Mar 27, 2021", ["%b %d, %Y"]),
+        ("some day", []),
+    ],
+)
+def test_a_time_in_another_form_names_the_setting(tmp_path: Path, written: str, forms: list[str]) -> None:
+    """As it is pasted: with it, the plan has the event."""
+    (stop, _) = planned_at(tmp_path / "iso", written).gates
+    assert re.findall(r"--set timestamp_format='([^']*)'", stop.detail) == forms
+    for number, form in enumerate(forms):
+        asked = {"settings": {"timestamp_format": form}, "timezone": "UTC"}
+        assert planned_at(tmp_path / str(number), written, **asked).events.made == 1
 
 
 def test_a_doubtful_hour_is_told_as_the_clock_showed_it() -> None:

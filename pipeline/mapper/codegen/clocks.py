@@ -76,7 +76,7 @@ def _write_text(emitter: Emitter, target: str, clock: program.Clock) -> None:
     text = emitter.value(clock.source)
     with emitter.block(f"if {text} is not None and {text} and not {text}.isspace():"):
         utc, cut = emitter.local("utc"), emitter.local("cut")
-        reader = f"read_iso({text}, {clock.space})"
+        reader = f"{'read_iso_or_date' if clock.date else 'read_iso'}({text}, {clock.space})"
         if clock.form is not None:
             reader = f"{emitter.const(TimeFormat(clock.form).reader, ('form', clock.form))}({text})"
         with emitter.block("try:"):

@@ -86,6 +86,7 @@ class Clock(Keys):
         "utc",
     )
     space: str = entry(YES, "whether iso may have a space for the T, and then an offset as ` UTC` or ` +0000`", "no")
+    date: str = entry(YES, "whether iso may be a date alone, which is its midnight", "no")
     proof_unless: Call | None = entry(
         CONDITION,
         "rows whose times prove nothing about the zone; with it, local clocks too are compared with `received`",

@@ -18,6 +18,7 @@ from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.blanks import blanks_of_opened, leave_out_blanks
 from pipeline.mapper.program.expressions import Condition, Missing, NamedValues, Value, Variable
+from pipeline.mapper.program.importer_keys import is_importer_key
 from pipeline.mapper.program.lookup_table import StoredTable, in_memory
 from pipeline.mapper.program.opened_object import opened_object
 from pipeline.mapper.program.operations import Let, Program, Step
@@ -237,6 +238,7 @@ class Builder:
             unit=unit,
             form=form,
             space=clock.space == "yes",
+            date=clock.date == "yes",
             zone=zone,
             no_evidence=self._optional(clock.proof_unless) if is_evidence else None,
         )
@@ -399,13 +401,6 @@ class Builder:
                 before=tuple((name, before[name]) for name in rule.set if name in before),
             ),
         )
-
-
-def is_importer_key(mapping: Mapping, options: SealedOptions) -> bool:
-    """Whether keys are those of the service's own importer (`--set uuid=posthog`)."""
-    if mapping.key is None or mapping.key.posthog is None:
-        return False
-    return options.settings.get("uuid", "") == "posthog"
 
 
 def wrong_call(call: Call, message: str, hint: str) -> MappingError:

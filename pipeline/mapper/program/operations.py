@@ -98,6 +98,7 @@ class Clock(Operation, frozen=True):
     unit: str
     form: str | None
     space: bool
+    date: bool
     zone: str
     no_evidence: Condition | None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from pipeline.models import Finding
 from pipeline.plan.checks import KeyConflicts, PlanFacts, check, stated
@@ -11,6 +13,7 @@ from pipeline.timestamps import WITHOUT_OFFSET
 
 _NAMES_SHOWN, _NAME_CHARACTERS = 10, 60
 
+_NOT_ISO = re.compile(r"not an ISO 8601 time: '(.*)'")
 CUT_OFF = "the tool ended the export before its end; fetch it again"
 REMEDIES = {
     "cut_off": CUT_OFF,
@@ -27,7 +30,19 @@ REMEDIES = {
 
 def remedy_of(code: str, detail: str) -> str:
     """What would help a row that was rejected with this code and text, "" where no remedy is declared."""
-    return REMEDIES.get(detail) or REMEDIES.get(code, "")
+    written = _NOT_ISO.match(detail)
+    return _format_of(written[1]) if written else REMEDIES.get(detail) or REMEDIES.get(code, "")
+
+
+@lru_cache(4_096)
+def _format_of(text: str) -> str:
+    """The option that reads a time which is written so, "" for a text that is no time."""
+    from pipeline.survey.clock import forms_of
+
+    options = [f"--set timestamp_format='{form}'" for form in forms_of(text)]
+    if not options:
+        return ""
+    return f"plan with {' or '.join(options)}, or write this `format` with `unit: format` under `time` of the mapping"
 
 
 @check("rejects", "warning")

@@ -9,6 +9,7 @@ from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
 from pipeline.plan.statistics.drift import PropertyDrift
 from pipeline.text import pluralize, printable
+from pipeline.transform.drift import COMMA, NUMERIC
 
 _LEAST = 10
 """So few values of another type say nothing yet."""
@@ -105,21 +106,24 @@ def _months(one: PropertyDrift, family: str) -> str:
 
 @check("amounts_as_text", "notice")
 def amounts_as_text(facts: PlanFacts) -> Finding | None:
-    """A property that is named like an amount is a text in all events, so it cannot be added up."""
+    """A property that is named like an amount is a text in all events, or one of any name is with a decimal comma in
+    all of them, so it cannot be added up."""
     found = [
-        one
+        (one, comma)
         for one in facts.drift.properties
-        if one.of("number as text") >= max(_LEAST_TEXTS, 0.99 * one.filled) and _is_amount(one.name)
-        and not _changed(one, facts.thresholds.mixed_types)
+        if (comma := one.whole.counts[COMMA] >= max(_LEAST_TEXTS, 0.99 * one.filled))
+        or (one.of("number as text") >= max(_LEAST_TEXTS, 0.99 * one.filled) and _is_amount(one.name)
+            and not _changed(one, facts.thresholds.mixed_types))
     ]  # fmt: skip
     if not found:
         return None
-    found.sort(key=lambda one: (-one.filled, one.event, one.name))
+    found.sort(key=lambda pair: (-pair[0].filled, pair[0].event, pair[0].name))
     return finding_of(
-        f"{pluralize(len(found), 'property')} named like an amount with numbers as texts",
+        f"{pluralize(len(found), 'property')} with amounts as texts",
         [
-            f"{_named(one)} ({pluralize(one.filled, 'row')}), the first in {facts.row_at(one.place('number as text'))}"
-            for one in found
+            f"{_named(one)} ({pluralize(one.filled, 'row')}{', with a decimal comma' if comma else ''}), the first in"
+            f" {facts.row_at(one.whole.places[COMMA if comma else NUMERIC])}"
+            for one, comma in found
         ],
         len(found),
     )

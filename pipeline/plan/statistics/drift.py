@@ -28,6 +28,7 @@ from pipeline.text import printable
 from pipeline.transform.drift import (
     BLANK,
     BOOLEAN,
+    COMMA,
     DECIMAL,
     INTEGER,
     KINDS,
@@ -65,7 +66,7 @@ _ENOUGH, _TYPED, _STEP, _SHARE = 20, 10, 0.1, 0.01
 are of other types, of those that have a share of them."""
 
 FAMILIES = {
-    "text": (TEXT,),
+    "text": (TEXT, COMMA),
     "number as text": (NUMERIC,),
     "number": (INTEGER, LARGE, DECIMAL),
     "boolean": (BOOLEAN,),
