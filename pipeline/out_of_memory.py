@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,6 +24,8 @@ _SIGNS = (
     "bad_alloc",
 )
 """What errors of other kinds say, in lower case."""
+_UNSAID = re.compile("without (setting an )?exception")
+"""What Python says of C code that failed and did not say why, as numpy does if it gets no memory."""
 _ARENAS = -8  # M_ARENA_MAX of mallopt()
 _ARROW = 320 << 20
 _SERVICE = 720 << 20
@@ -111,6 +114,8 @@ def shortage_of(error: BaseException | None) -> BaseException | None:
         if error is None or (isinstance(error, BackcastError) and not isinstance(error, UnreadableExport)):
             return None
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return error
+        if isinstance(error, SystemError) and _UNSAID.search(str(error)) and limit() is not None:
             return error
         if not isinstance(error, BackcastError | OSError) and any(sign in str(error).lower() for sign in _SIGNS):
             return error

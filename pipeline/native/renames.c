@@ -243,6 +243,8 @@ construct_renames(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
     self->leaves = leaves == Py_None ? NULL : Py_NewRef(leaves);
     self->table = PyDict_New();
     self->changes = PyMem_Calloc((size_t)count + 1, sizeof(Change));
+    if (self->changes == NULL)
+        PyErr_NoMemory();
     if (self->watched == NULL || self->table == NULL || self->changes == NULL)
         goto failed;
     for (; self->count < count; self->count++) {
