@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from pipeline import config, out_of_memory
 from pipeline.config import Secret
-from pipeline.errors import UsageError
 from pipeline.files import private
 from pipeline.option_types import FIRST_LIVE
 from pipeline.options import (
@@ -66,14 +65,13 @@ def survey_export(
     `step` is called while its files are found and recognised. Raises UsageError, UnreadableExport.
     """
     from pipeline.extractors import open_source
-    from pipeline.extractors.file_rules import SETTINGS, refuse_unused
+    from pipeline.extractors.file_rules import refuse_unknown, refuse_unused
     from pipeline.mapper.registry import file_rules
     from pipeline.survey import survey
     from pipeline.survey.recognition import opened_pages
 
     settings = dict(options.settings)
-    if unknown := sorted(settings.keys() - {*SETTINGS}):
-        raise UsageError(f"a survey has no setting {unknown[0]!r}", hint=f"its settings are: {', '.join(SETTINGS)}")
+    refuse_unknown(settings)
     with tempfile.TemporaryDirectory() as spool:
         rules = file_rules(None, settings)
         source = open_source(_texts(sources), spool=Path(spool), rules=rules, step=step)

@@ -35,6 +35,7 @@ class Layout(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How a delimited part is written. `header` names the columns, duplicates numbered (`a`, `a__2`).
+    `header_row` is its row, from 1 with blank ones, if it is not the first row that is not blank.
 
     Where it is `headless`, the first row is a row, and the columns are called `column_1`, `column_2` and so on; UNSET,
     where there is a header, is not written into a plan. `rows` are the names of lists in JSON pages: first the list
@@ -50,6 +51,7 @@ class Dialect:
     encoding: str = "utf-8"
     bom: bool = False
     header: tuple[str, ...] = ()
+    header_row: int | msgspec.UnsetType = msgspec.UNSET
     headless: bool | msgspec.UnsetType = msgspec.UNSET
     rows: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     sheet: str | msgspec.UnsetType = msgspec.UNSET

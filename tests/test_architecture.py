@@ -11,11 +11,11 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline"
 
 PACKAGES = (
-    "lazily", "errors", "out_of_memory", "plugins", "native", "storage", "json_limits", "zone_hints", "timestamps", "option_types",
-    "options", "models", "uuids", "config", "state_folder", "values", "text", "charts", "mask", "files", "ctrl_c",
-    "id_hash", "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher", "survey",
-    "ledger", "identity", "transform", "engines", "plan", "delivery", "management", "fetch", "verify", "report",
-    "preflight", "proof", "local_service", "rehearsal", "imported", "jobs", "api", "demo", "cli",
+    "lazily", "errors", "out_of_memory", "plugins", "native", "storage", "json_limits", "zone_hints", "timestamps",
+    "option_types", "options", "models", "uuids", "config", "state_folder", "values", "text", "charts", "mask", "files",
+    "ctrl_c", "id_hash", "clock_offsets", "targets", "extractors", "validator", "mapper", "encoder", "batcher",
+    "survey", "ledger", "identity", "transform", "engines", "plan", "delivery", "management", "fetch", "verify",
+    "report", "preflight", "proof", "local_service", "rehearsal", "imported", "jobs", "api", "demo", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 

@@ -15,6 +15,8 @@ import click
 
 from pipeline.cli import common, completing
 from pipeline.errors import UsageError
+from pipeline.option_types import read_settings
+from pipeline.options.planning import FILE_SETTINGS
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
@@ -243,7 +245,8 @@ def _folded(text: str, indent: int) -> str:
     "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it.  [default: stdout]"
 )
 @click.option("--ask", is_flag=True, help="Ask on the terminal what the rows do not show, at most seven questions.")
-def new(sources: tuple[str, ...], output: Path | None, ask: bool) -> int:
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=FILE_SETTINGS)
+def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tuple[str, ...]) -> int:
     """Write a commented starting mapping for an export: the shipped one where the tool is recognised.
 
     What the rows do not show is an open choice, marked in the file. A plan is not ready while one is left.
@@ -256,7 +259,7 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool) -> int:
     if ask and not sys.stdin.isatty():
         raise UsageError("--ask needs a terminal to ask on", hint="leave it out: what is open is marked in the file")
     with tempfile.TemporaryDirectory() as spool:
-        starter = Starter(sources, Path(spool))
+        starter = Starter(sources, Path(spool), read_settings(settings))
         answers: dict[str, str] = {}
         draft = starter.draft()
         while ask and len(answers) < MOST_QUESTIONS and draft.choices:
@@ -275,7 +278,8 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool) -> int:
         _show_open(choices, err=True)
     elif output is not None:
         zone = " --timezone Area/City" if "zone: local" in draft.text else ""
-        plan = f"backcast plan {shlex.join(sources)} -m {shlex.quote(str(output))}{zone} -o plan"
+        told = "".join(f" --set {shlex.quote(one)}" for one in settings)
+        plan = f"backcast plan {shlex.join(sources)} -m {shlex.quote(str(output))}{told}{zone} -o plan"
         click.echo(f"Wrote {output}. Read it, then plan with it; nothing is sent:\n  {plan}", err=True)
     return 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from pipeline.cli import common
@@ -30,8 +32,9 @@ def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool, quie
     if options.report is not None:
         from pipeline.report.page.survey_page import write_survey
 
-        write_survey(options.report, result, sources)
-    common.show(result, lambda console: show_survey(console, result, sources), as_json=as_json, quiet=quiet)
+        write_survey(options.report, result, sources, options.settings)
+    show = partial(show_survey, survey=result, sources=sources, settings=options.settings)
+    common.show(result, show, as_json=as_json, quiet=quiet)
     if not result.rows:
         raise no_rows(result.notices)
     return 0

@@ -36,14 +36,14 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
     plain = is_plain(part) and not is_remote(part.file)  # an object would be read twice
     pieces: list[bytes] = []
     index = start = at = 0
-    header = not part.dialect.headless
+    header, above = not part.dialect.headless, part.dialect.header_row or 0
     for data, ends in _pieces(part, min(size, _PIECE)):
         cut = 0
         first = 0
         if at == 0 and not header:
             cut = start = len(BOM) if data.startswith(BOM) else 0
         if header:
-            first, header = _after_header(data, ends)
+            first, header, above = _after_header(data, ends, above)
             cut = int(ends[first - 1]) if first else 0
             start = at + cut
         while first < len(ends):
@@ -63,14 +63,15 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
         yield Block(part.index, index, start, at - start, None if plain else b"".join(pieces))
 
 
-def _after_header(data: bytes, ends: Ends) -> tuple[int, bool]:
-    """(how many records to skip, whether the header is still to come): blank records, then the header."""
+def _after_header(data: bytes, ends: Ends, row: int) -> tuple[int, bool, int]:
+    """(how many records to skip, whether the header is still to come, its row from there): the header is the record
+    `row`, from 1, or for 0 the first one that is not blank."""
     before = 0
     for number, end in enumerate(ends.tolist(), 1):
-        if data[before:end].removeprefix(BOM).strip(b' "\t\v\f\r\n'):
-            return number, False
+        if number == row or (not row and data[before:end].removeprefix(BOM).strip(b' "\t\v\f\r\n')):
+            return number, False, 0
         before = end
-    return len(ends), True
+    return len(ends), True, max(row - len(ends), 0)
 
 
 def _pieces(part: Part, size: int) -> Iterator[tuple[bytes, Ends]]:

@@ -16,7 +16,7 @@ from pipeline.extractors.csv_records import is_blank, records
 from pipeline.extractors.escaped_text import has_nulls, is_quoted, is_unsure, may_escape
 from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.extractors.format import Sample
-from pipeline.extractors.header import column_names, values_in
+from pipeline.extractors.header import column_names, is_like_names, titles_above, values_in
 from pipeline.models import Dialect
 
 DELIMITERS = (",", "\t", ";", "|")
@@ -29,7 +29,6 @@ BOMS = (
 )
 _NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
-_LIKE_A_NAME = re.compile(r"[\w$@#][\w $.:/()\[\]#@-]{0,98}[\w)\]]|[\w$@#]")
 _ENOUGH_ROWS = 500
 _COMPARED_ROWS = 100
 """So many rows are compared with the first, which may be no header."""
@@ -63,7 +62,7 @@ def delimited(found: Sample) -> Table | None:
     is not judged; what they declare of files with their columns says nothing of a file with another header.
     """
     header, text, whole = found.rules.header, found.text, found.whole
-    of_layout = header != "yes" and (found.rules.columns or found.rules.columns_from)
+    of_layout = header in ("", "no") and (found.rules.columns or found.rules.columns_from)
     rules = NO_RULES if of_layout else found.rules
     declared = declared_dialect(rules, found.encoding, found.bom)
     if not (rules.encoding or found.bom) and declared.encoding == "utf-8":
@@ -73,8 +72,7 @@ def delimited(found: Sample) -> Table | None:
     readings = [
         reading
         for dialect in possible_dialects(sample, rules, single)
-        if (reading := _read(sample, dialect, whole, header))
-        and (reading.fit >= 0.5 or all(map(_LIKE_A_NAME.fullmatch, reading.header)))
+        if (reading := _read(sample, dialect, whole, header)) and (reading.fit >= 0.5 or is_like_names(reading.header))
     ]
     if not readings:
         return None
@@ -126,6 +124,12 @@ def unique(header: list[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def title_notices(dialect: Dialect) -> Iterator[tuple[str, str]]:
+    """A notice where the header is not the first row."""
+    if dialect.header_row and dialect.header_row > 1:
+        yield "dialect", f"the header is row {dialect.header_row}; what is above it is not read (--set header=ROW)"
+
+
 def name_notices(raw: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """A notice for each column of a header that is read under another name."""
     for old, new in zip(raw, unique(list(raw)), strict=True):
@@ -134,28 +138,29 @@ def name_notices(raw: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _read(sample: bytes, dialect: Dialect, whole: bool, asked: str) -> _Reading | None:
-    header: list[str] = []
+    lengths: list[int] = []
     rows: list[list[str]] = []
-    good = total = 0
-    for found in records(sample, dialect, final=whole):
-        if found.cells is not None and is_blank(found.cells):
+    numbers: list[int] = []
+    for number, found in enumerate(records(sample, dialect, final=whole), 1):
+        if (found.cells is not None and is_blank(found.cells)) or (asked.isdecimal() and number < int(asked)):
             continue
-        if not header:
-            if found.cells is None:
-                return None
-            header = _decoded(found.cells, dialect)
-            continue
-        total += 1
-        if found.cells is not None and len(rows) < _COMPARED_ROWS:
+        if found.cells is None and not rows:
+            return None
+        if found.cells is not None and len(rows) <= _COMPARED_ROWS:
             rows.append(_decoded(found.cells, dialect))
-        good += found.cells is not None and len(found.cells) == len(header)
-        if total >= _ENOUGH_ROWS:
+            numbers.append(number)
+        lengths.append(-1 if found.cells is None else len(found.cells))
+        if len(lengths) > _ENOUGH_ROWS:
             break
-    if len(header) < 2:
+    above = titles_above(rows) if not asked else 0
+    if not rows or len(header := rows[above]) < 2:
         return None
+    rows, lengths = rows[above + 1 :], lengths[above + 1 :]
     if sum(map(_is_name, header)) * 2 < len(header) and asked != "no" and not values_in(header, rows):
         return None
-    return _Reading(good / total if total else 1.0, dialect, header, rows)
+    if above or asked.isdecimal():
+        dialect = replace(dialect, header_row=numbers[above])
+    return _Reading(lengths.count(len(header)) / len(lengths) if lengths else 1.0, dialect, header, rows)
 
 
 def _decoded(cells: list[str], dialect: Dialect) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -241,7 +242,7 @@ def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, n
             search.without_rows.append((part.path, content.why))
         return
     recognized = content.recognized
-    dialect = _in_folders(recognized.dialect, part, search)
+    dialect = _as_declared(recognized.dialect, part, search)
     dialect = search.dialects.setdefault(dialect, dialect)  # most files of an export are alike
     part = replace(part, codecs=(*part.codecs, *content.codecs), format=content.format, dialect=dialect)
     for code, detail in format_of(part).notices(part, recognized):
@@ -250,10 +251,18 @@ def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, n
     search.sizes.append(size)
 
 
-def _in_folders(dialect: Dialect, part: Part, search: _Search) -> Dialect:
-    """The dialect with the columns that the folders of a part name."""
-    folders = folder_values(part) if search.rules.folders != "no" else ()
-    return replace(dialect, folders=folders or msgspec.UNSET) if folders or dialect.folders else dialect
+def _as_declared(dialect: Dialect, part: Part, search: _Search) -> Dialect:
+    """The dialect with the columns that the folders of a part name, and what rules say of its values."""
+    rules = search.rules
+    found = {
+        "folders": folder_values(part) if rules.folders != "no" else (),
+        "integers": rules.integers,
+        "nan": rules.nan,
+    }
+    changes: dict[str, Any] = {
+        name: value or msgspec.UNSET for name, value in found.items() if value or getattr(dialect, name)
+    }
+    return replace(dialect, **changes) if changes else dialect
 
 
 def _settle_texts(search: _Search) -> tuple[str, ...]:
@@ -276,7 +285,7 @@ def _settle_texts(search: _Search) -> tuple[str, ...]:
         elif example := examples.get(without_numbers(part.path)):
             # Its first row may be a header or not: a header is known as such among rows.
             dialect = replace(example.dialect, bom=False, headless=bool(example.dialect.header))
-            kept.append((replace(part, format=example.format, dialect=_in_folders(dialect, part, search)), size))
+            kept.append((replace(part, format=example.format, dialect=_as_declared(dialect, part, search)), size))
             search.note("dialect", part.path, f"it shows no format; read as {example.path} is, by its name")
         else:
             search.without_rows.append((part.path, TEXT))

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 import openpyxl
+from msgspec import UNSET
 from openpyxl.styles.numbers import is_datetime
 from openpyxl.utils.escape import unescape
 
@@ -25,6 +26,7 @@ from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import FETCH_AGAIN
 from pipeline.extractors.dialect import unique
 from pipeline.extractors.format import Recognized
+from pipeline.extractors.header import titles_above
 from pipeline.models import Block, Dialect, Part
 from pipeline.text import pluralize
 
@@ -32,6 +34,7 @@ OTHER_SHEETS, MERGED_CELLS = "other_sheets", "merged_cells"
 """The codes of notices about a workbook."""
 MAX_TEXT_BYTES = 512 * 1024 * 1024
 _AT_ONCE = 1000
+_LOOKED_AT = 60
 _WINDOW = 1024 * 1024
 _OVERLAP = 64 * 1024
 _WITHOUT_VALUE = re.compile(
@@ -43,8 +46,11 @@ _MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*ref="([^"]*)"')
 _encode = msgspec.json.Encoder().encode
 
 
-def recognize(file: str, path: str, wanted: str) -> Recognized:
-    """The sheet `wanted` of a workbook, else its first one, and its columns: those of its first row with a value."""
+def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
+    """The sheet `wanted` of a workbook, else the first that looks like a table, else the first; and its columns.
+
+    Its header is the row `asked` of the sheet, else the first row with a value that is no title above a header.
+    """
     with _readable(path), _book(file, path) as book:
         names = [sheet.title for sheet in book.worksheets]
         if not names or (wanted and wanted not in names):
@@ -53,10 +59,25 @@ def recognize(file: str, path: str, wanted: str) -> Recognized:
                 path=path,
                 hint="name one that it has: --set sheet=NAME",
             )
-        name = wanted or names[0]
-        header = next(_cells(book[name]), [])
-    raw = tuple("" if cell is None else cell if isinstance(cell, str) else _encode(cell).decode() for cell in header)
-    return Recognized(Dialect(header=unique(list(raw)), sheet=name), raw)
+        tables = {name: _header(book[name], asked) for name in ([wanted] if wanted else names)}
+        name = next((name for name, (_, raw, rows) in tables.items() if len(raw) > 1 and rows), wanted or names[0])
+        row, raw, _ = tables[name]
+    return Recognized(Dialect(header=unique(list(raw)), header_row=row, sheet=name), raw)
+
+
+def _header(sheet: Any, asked: str) -> tuple[int | msgspec.UnsetType, tuple[str, ...], int]:
+    """The row of a sheet's header, UNSET for the first with a value; its cells, and how many of some rows follow it."""
+    some = list(islice(_rows(sheet), _LOOKED_AT))
+    if asked.isdecimal():
+        some = [(number, cells) for number, cells in some if number >= int(asked)]
+    texts = [[_text(cell) for cell in cells] for _, cells in some]
+    above = titles_above(texts) if not asked else 0
+    row = some[above][0] if some and (above or asked.isdecimal()) else UNSET
+    return row, tuple(texts[above]) if texts else (), len(texts[above + 1 :])
+
+
+def _text(cell: Any) -> str:
+    return "" if cell is None else cell if isinstance(cell, str) else _encode(cell).decode()
 
 
 def blocks(part: Part, size: int) -> Iterator[Block]:
@@ -66,7 +87,9 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
     """
     index = start = 0
     with _readable(part.path), _book(part.file, part.path) as book:
-        rows = islice(_cells(book[part.dialect.sheet]), 1, None)
+        numbered = _rows(book[part.dialect.sheet])
+        header = part.dialect.header_row or next(numbered, (0, []))[0]
+        rows = (cells for number, cells in numbered if number > header)
         while some := list(islice(rows, size)):
             yield Block(part.index, index, start, len(some), _encode(some))
             index += 1
@@ -145,22 +168,23 @@ def _readable(path: str) -> Iterator[None]:
         raise UnreadableExport(f"{path} is not a whole workbook: {cause}", path=path, hint=FETCH_AGAIN) from error
 
 
-def _cells(sheet: Any) -> Iterator[list[Any]]:
-    """The rows that have a value, each up to its last one. The size that a sheet states of itself can be wrong."""
+def _rows(sheet: Any) -> Iterator[tuple[int, list[Any]]]:
+    """The rows that have a value, each with its number and up to its last value. The size that a sheet states of itself
+    can be wrong."""
     sheet.reset_dimensions()
-    rows = sheet.iter_rows()
+    rows = enumerate(sheet.iter_rows(), 1)
     while True:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             some = list(islice(rows, _AT_ONCE))
         if not some:
             return
-        for row in some:
+        for number, row in some:
             cells = [_value(cell) for cell in row]
             while cells and cells[-1] is None:
                 cells.pop()
             if cells:
-                yield cells
+                yield number, cells
 
 
 def _value(cell: Any) -> Any:

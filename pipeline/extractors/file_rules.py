@@ -13,6 +13,8 @@ COLUMNS, ESCAPE, INTEGERS, NAN = "columns", "escape", "integers", "nan"
 """The settings of --set that declare how files are read: of delimited files whether they have a header, else their
 columns, and the escape; the list of rows in pages of JSON, the sheet of workbooks, whether folders `key=value` are
 columns, the columns whose `42.0` is 42, and what becomes of NaN."""
+MOST_ABOVE = 1_000
+"""The last row that can be named as the header."""
 SETTINGS = (HEADER, ROWS, SHEET, FOLDERS, COLUMNS, ESCAPE, INTEGERS, NAN)
 
 
@@ -20,16 +22,16 @@ SETTINGS = (HEADER, ROWS, SHEET, FOLDERS, COLUMNS, ESCAPE, INTEGERS, NAN)
 class FileRules:
     """Declarations about the files of one tool. What is "" or empty is recognised from the content.
 
-    `header` is yes or no: whether delimited text begins with the names of its columns. `rows` is the member of JSON
-    pages whose items are rows, `sheet` the sheet of Excel workbooks; unless `folders` is no, those of the form
-    `key=value` are columns. `columns` are those of delimited text without a header, `columns_from` is the name of a
-    file beside it that has them; `only_columns` says that a table with others is refused. `like` describes values
-    of some columns (`pipeline.extractors.layouts`). `integers` are columns of
+    `header` is yes or no: whether delimited text begins with the names of its columns; or the row that has them, from
+    1. `rows` is the member of JSON pages whose items are rows, `sheet` the sheet of Excel workbooks; unless `folders`
+    is no, those of the form `key=value` are columns. `columns` are those of delimited text without a header,
+    `columns_from` is the name of a file beside it that has them; `only_columns` says that a table with others is
+    refused. `like` describes values of some columns (`pipeline.extractors.layouts`). `integers` are columns of
     `pipeline.extractors.integer_columns`, and `nan` is that of `Dialect`. `quotes` is the quotation mark, or none.
-    `only` and `skip` are patterns of paths. Of each pair in `apart` only one pattern may match files. `manifest`
-    names a function of `pipeline.extractors.manifests`. `lookups` are patterns of paths whose rows are entries of
-    lookup tables, and `lookup_rows` those of them that are rows of the export too. `layouts` are declarations with
-    columns, of which one may fit: those of lookup files, and where no mapping is chosen those of all mappings.
+    `only` and `skip` are patterns of paths. Of each pair in `apart` only one pattern may match files. `manifest` names
+    a function of `pipeline.extractors.manifests`. `lookups` are patterns of paths whose rows are entries of lookup
+    tables, and `lookup_rows` those of them that are rows of the export too. `layouts` are declarations with columns, of
+    which one may fit: those of lookup files, and where no mapping is chosen those of all mappings.
     """
 
     header: str = ""
@@ -62,7 +64,7 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
     """The declarations in settings. Raises UsageError for a value that a setting cannot have."""
     header, folders, nan = (
         _one_of(settings, name, words)
-        for name, words in ((HEADER, ("no", "yes")), (FOLDERS, ("no", "yes")), (NAN, ("null", "reject")))
+        for name, words in ((HEADER, ("no", "yes", "ROW")), (FOLDERS, ("no", "yes")), (NAN, ("null", "reject")))
     )
     escape = settings.get(ESCAPE, "")
     if len(escape.encode()) > 1 and escape != "none":
@@ -91,10 +93,20 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
 def _one_of(settings: Mapping[str, str], name: str, words: Sequence[str]) -> str:
     """The word that a setting has, "" where it is not given."""
     word = settings.get(name, "")
-    if word not in ("", *words):
+    is_row = "ROW" in words and word.isdecimal() and 0 < int(word) <= MOST_ABOVE
+    if word not in ("", *words) and not is_row:
         hint = " or ".join(f"--set {name}={one}" for one in words)
         raise UsageError(f"--set {name}={word} is unknown", hint=f"use {hint}")
     return word
+
+
+def refuse_unknown(settings: Mapping[str, str]) -> None:
+    """Raise UsageError for a setting that is not about how files are read: a mapping has others, and none is chosen."""
+    if unknown := sorted(settings.keys() - {*SETTINGS}):
+        raise UsageError(
+            f"{unknown[0]!r} is a setting of no file",
+            hint=f"before there is a mapping, --set takes {', '.join(SETTINGS)}",
+        )
 
 
 def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:
@@ -103,6 +115,7 @@ def refuse_unused(settings: Mapping[str, str], parts: Iterable[Part]) -> None:
     for name, what, read in (
         (SHEET, "workbook", {"excel"}),
         (ROWS, "JSON file", {"json", "jsonl"}),
+        (HEADER, "delimited file or workbook", {"csv", "excel"}),
         (COLUMNS, "delimited file", {"csv"}),
         (ESCAPE, "delimited file", {"csv"}),
     ):

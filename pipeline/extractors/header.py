@@ -9,6 +9,7 @@ column later.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 NO_HEADER = "no_header"
@@ -27,11 +28,34 @@ _VALUES = (
 )
 _SHORT_NUMBER = re.compile(r"[+-]?\d{1,4}", re.ASCII)
 _SHOWN_CHARACTERS = 40
+_MOST_TITLES = 20
+_LIKE_A_NAME = re.compile(r"[\w$@#][\w $.:/()\[\]#@-]{0,98}[\w)\]]|[\w$@#]")
 
 
 def column_names(count: int) -> tuple[str, ...]:
     """The names of the columns of a text without a header: `column_1`, `column_2` …"""
     return tuple(f"column_{position}" for position in range(1, count + 1))
+
+
+def is_like_names(cells: Sequence[str]) -> bool:
+    """Whether all cells look like the names of columns."""
+    return all(map(_LIKE_A_NAME.fullmatch, cells))
+
+
+def titles_above(rows: Sequence[Sequence[str]]) -> int:
+    """How many of the first rows are a title and the like above the header: 0 unless one row is the clear header.
+
+    Titles fill less than half of the columns. The header fills all of them with different names, and what follows it is
+    rows of such a table.
+    """
+    widths = Counter(len(row) for row in rows if len(row) > 1)
+    width = max(widths, key=lambda one: (widths[one], one), default=0)
+    filled = [sum(map(bool, map(str.strip, row))) for row in rows[:_MOST_TITLES]]
+    above = next((number for number, count in enumerate(filled) if 2 * count > width), 0)
+    header, below = rows[above] if rows else (), rows[above + 1 :]
+    if sum(1 < len(row) <= width for row in below) <= 0.9 * len(below) or len(set(header)) < width:
+        return 0
+    return 0 if not is_like_names(header) or values_in(header, below) else above
 
 
 def values_in(first: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -33,6 +33,12 @@ class Limits:
     event_bytes: int = 900 * 1024
 
 
+FILE_SETTINGS = (
+    "How files are read, as for `plan`: header=yes|no|ROW, columns=A,B, sheet=NAME, rows=NAME, folders=yes|no,"
+    " escape=C, integers=COLUMN, nan=null|reject."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SurveyOptions(Checked):
     """The options of a survey."""
@@ -45,7 +51,7 @@ class SurveyOptions(Checked):
         many=True,
         read=read_settings,
         metavar="NAME=VALUE",
-        help="header=yes|no: whether CSV files have a header. rows=NAME: the list of rows in JSON pages.",
+        help=FILE_SETTINGS,
     )
     report: PathText | None = option(None, "--report", metavar="FILE", help="Also write it as a page with pictures.")
 

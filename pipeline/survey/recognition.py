@@ -8,11 +8,12 @@ from collections.abc import Mapping as Map
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pipeline.errors import EmptyExport, UnreadableExport, UsageError
 from pipeline.extractors import open_source
-from pipeline.extractors.file_rules import ROWS, FileRules
+from pipeline.extractors.file_rules import ROWS, FileRules, refuse_unknown, refuse_unused, rules_set
 from pipeline.extractors.formats.json import NO_PAGES
 from pipeline.mapper import Mapping, recognise
 from pipeline.mapper import load as load_mapping
@@ -149,9 +150,13 @@ def _some(texts: Sequence[str]) -> str:
 class Starter:
     """Writes the starting mapping of an export; the choices that it leaves open can be answered."""
 
-    def __init__(self, sources: Sequence[str], spool: Path) -> None:
-        """Open an export and read some of its rows. Raises UsageError, EmptyExport, UnreadableExport."""
-        source = open_source(sources, spool=spool)
+    def __init__(self, sources: Sequence[str], spool: Path, settings: Map[str, str] = MappingProxyType({})) -> None:
+        """Open an export, as `settings` say, and read some of its rows. Raises UsageError, EmptyExport,
+        UnreadableExport."""
+        refuse_unknown(settings)
+        rules = rules_set(settings)
+        source = open_source(sources, spool=spool, rules=rules)
+        refuse_unused(settings, source.parts)
         if not source.parts:
             raise no_rows(source.notes)
         table = largest_table(source)
@@ -162,7 +167,7 @@ class Starter:
         tools = recognised_by(table.records[:RECOGNISED_ROWS])
         self._pages = table
         """The table whose rows are pages, where those of the draft are the items of a list in them."""
-        if not tools and (opened := _opened_pages(table, sources, spool)) is not None:
+        if not tools and (opened := _opened_pages(table, sources, spool, rules)) is not None:
             table = opened
             tools = recognised_by(table.records[:RECOGNISED_ROWS])
         self._table = table
@@ -190,14 +195,14 @@ def _names_of_keys(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(column.steps[0] for column in keys))
 
 
-def _opened_pages(table: Table, sources: Sequence[str], spool: Path) -> Table | None:
+def _opened_pages(table: Table, sources: Sequence[str], spool: Path, rules: FileRules) -> Table | None:
     """The items of the list in pages that are on one line each, as a table; None where rows are no pages."""
     name, beside = list_of_rows(table)
-    if not name:
+    if not name or rules.rows:
         return None
     paths = [str(spool / "stdin") if source == "-" else source for source in sources]
     try:
-        opened = largest_table(open_source(paths, spool=spool, rules=FileRules(rows=name)))
+        opened = largest_table(open_source(paths, spool=spool, rules=replace(rules, rows=name)))
     except UnreadableExport:  # other files of the export are no such pages
         return None
     return None if opened is None else replace(opened, rows=name, beside=beside)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import openpyxl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline import extractors, plan_export
 from pipeline.errors import UnreadableExport
@@ -16,6 +22,7 @@ from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.models import BrokenRow, Part
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from tests.support.commands import in_process
 from tests.support.containers import tarred
 from tests.support.parts import all_rows, part_of
 
@@ -268,3 +275,52 @@ def test_a_mapping_with_columns_is_recognised_and_planned(tmp_path: Path) -> Non
     plan = plan_export(str(tmp_path / "export"), tmp_path / "plan", options)
     assert (plan.rows.read, plan.rows.mapped) == (1, 1)
     assert [where for code, where, _ in plan.notices if code == "left_out_file"] == ["bad.tsv"]
+
+
+NAMES_OF_COLUMNS = ["event", "user id", "at", "e-mail", "v1.0", "$set"]
+TITLES = st.sampled_from(["Sales report 2023", "Generated, by hand", "", "a: b", '"quoted"'])
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    st.lists(TITLES, max_size=4), st.integers(3, 6), st.sampled_from(",;\t|"), st.integers(1, 8), st.booleans(),
+    st.sampled_from([1, 40, 1 << 22]),
+)  # fmt: skip
+def test_titles_above_the_header_are_no_rows(
+    titles: list[str], width: int, delimiter: str, count: int, padded: bool, size: int
+) -> None:
+    """Whether or not they have all delimiters; the header is found, or named by its row, and the rows are the same."""
+    header = NAMES_OF_COLUMNS[:width]
+    text, sheet = io.StringIO(), openpyxl.Workbook()
+    writer = csv.writer(text, delimiter=delimiter)
+    rows = [[f"v{row}"] * (width - 1) + [f"2023-01-0{row + 1}"] for row in range(count)]
+    above = [[title, *[""] * (width - 1)] if padded else [title] for title in titles]
+    for cells in (*above, header, *rows):
+        writer.writerow(cells)
+        sheet.active.append([cell or None for cell in cells])
+    with TemporaryDirectory() as folder:
+        sheet.save(Path(folder, "a.xlsx"))
+        Path(folder, "a.csv").write_text(text.getvalue(), "utf-8")
+        for name in ("a.xlsx", "a.csv"):
+            for asked in ("", str(len(titles) + 1)):
+                source = extractors.open_source([f"{folder}/{name}"], rules=FileRules(header=asked))
+                found = [row for some in all_rows(source.parts[0], block_bytes=size) for row in some]
+                assert found == [dict(zip(header, cells, strict=True)) for cells in rows], (name, asked)
+
+
+def test_the_sheet_that_looks_like_a_table_is_read(tmp_path: Path) -> None:
+    """Also where it is not the first; commands that come next keep what was said of the files."""
+    book = openpyxl.Workbook()
+    book.active.append(["About this export"])
+    table = book.create_sheet("Events")
+    for cells in (["Report"], ["event", "user", "at"], ["Seen", "u-1", "2023-01-02T00:00:00Z"]):
+        table.append(cells)
+    book.save(tmp_path / "a.xlsx")
+    assert extractors.open_source([str(tmp_path / "a.xlsx")]).parts[0].dialect.sheet == "Events"
+    asked = ("--set", "header=2", "--set", "sheet=Events")
+    printed = in_process("survey", tmp_path / "a.xlsx", *asked)
+    assert f"mapping new {tmp_path}/a.xlsx --set header=2 --set sheet=Events --ask" in printed.stdout
+    printed = in_process("mapping", "new", tmp_path / "a.xlsx", *asked, "-o", tmp_path / "a.yaml")
+    assert f"-m {tmp_path}/a.yaml --set header=2 --set sheet=Events -o plan" in printed.stderr
+    for wrong in ("header=0", "header=first", "event=name"):
+        assert in_process("mapping", "new", tmp_path / "a.xlsx", "--set", wrong).returncode == 2

@@ -6,7 +6,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterator
 
 from pipeline.errors import UnreadableExport
-from pipeline.extractors.dialect import delimited, name_notices
+from pipeline.extractors.dialect import delimited, name_notices, title_notices
 from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
 from pipeline.extractors.header import NO_HEADER, UNSURE_ESCAPES
 from pipeline.extractors.rows import Rows
@@ -50,7 +50,7 @@ def _recognize(sample: Sample) -> Recognized | None:
 def _layout(sample: Sample) -> Dialect | None:
     """The dialect of a text whose columns a mapping names: those of its rows, else the only layout that fits."""
     rules = sample.rules
-    if rules.header == "yes":
+    if rules.header not in ("", "no"):
         return None
     from pipeline.extractors.layouts import dialect_of
 
@@ -123,6 +123,7 @@ def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     dialect = part.dialect
     if words := _unusual(dialect):
         yield "dialect", "read with " + ", ".join(words)
+    yield from title_notices(dialect)
     if recognized.values:
         columns = f"the columns are called column_1 to {dialect.header[-1]}"
         yield NO_HEADER, f"{recognized.values}, so that row is read as a row, and {columns}"

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 
 from pipeline import storage
-from pipeline.extractors.dialect import name_notices
+from pipeline.extractors.dialect import name_notices, title_notices
 from pipeline.extractors.file_rules import FileRules
 from pipeline.extractors.format import Format, Recognized, RowOptions
 from pipeline.extractors.rows import Rows
@@ -29,7 +29,7 @@ def workbook(file: str, path: str, rules: FileRules) -> Recognized | None:
         return None
     from pipeline.extractors import excel_reader
 
-    return excel_reader.recognize(file, path, rules.sheet)
+    return excel_reader.recognize(file, path, rules.sheet, rules.header)
 
 
 def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
@@ -52,6 +52,7 @@ def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     from pipeline.extractors import excel_reader
 
     yield from excel_reader.notices(part)
+    yield from title_notices(part.dialect)
     yield from name_notices(recognized.raw_header)
 
 

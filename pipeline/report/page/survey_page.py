@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
+from types import MappingProxyType
 
 from pipeline import charts
 from pipeline.charts.bars import bar, sparkline
@@ -26,17 +27,22 @@ MOST_FILES = 120
 
 
 @private()
-def write_survey(path: str | PathLike[str], survey: Survey, sources: Sequence[str]) -> None:
+def write_survey(
+    path: str | PathLike[str],
+    survey: Survey,
+    sources: Sequence[str],
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Write the page. Raises UsageError where the file cannot be written."""
     file = Path(fspath(path))
     may_replace(file, (b"<!doctype html>", b"<!DOCTYPE html>"), "--report")
     try:
-        write_atomically(file, render(survey, sources).encode("utf-8", "backslashreplace"))
+        write_atomically(file, render(survey, sources, settings).encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}", hint="choose another file with --report") from None
 
 
-def render(survey: Survey, sources: Sequence[str]) -> str:
+def render(survey: Survey, sources: Sequence[str], settings: Mapping[str, str] = MappingProxyType({})) -> str:
     """The page as text. The same survey gives the same page."""
     names = list(survey.events.items())
     most = max(survey.events.values(), default=0)
@@ -69,6 +75,6 @@ def render(survey: Survey, sources: Sequence[str]) -> str:
             files=survey.parts[:MOST_FILES],
             more_files=max(0, len(survey.parts) - MOST_FILES),
             months=zone if any(month.offset for month in survey.zone.months) else [],
-            next=next_step_of(survey, sources),
+            next=next_step_of(survey, sources, settings),
         )
     )

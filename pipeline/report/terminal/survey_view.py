@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -33,7 +34,9 @@ _HEIGHTS = " ▁▂▃▄▅▆▇█"
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
-def show_survey(console: Console, survey: Survey, sources: Sequence[str]) -> None:
+def show_survey(
+    console: Console, survey: Survey, sources: Sequence[str], settings: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """The answers, then the details, then what to do next with `sources`."""
     console.print(Text(survey.sentence, style="bold"))
     _answers(console, survey)
@@ -45,7 +48,7 @@ def show_survey(console: Console, survey: Survey, sources: Sequence[str]) -> Non
     _broken(console, survey)
     show_counts(console, "warning", "rows", survey.warnings, MOST_EVENTS)
     show_notices(console, survey.notices)
-    show_step(console, next_step_of(survey, sources))
+    show_step(console, next_step_of(survey, sources, settings))
 
 
 def _answers(console: Console, survey: Survey) -> None:
@@ -90,9 +93,11 @@ def about(survey: Survey) -> str:
     return "no known tool"
 
 
-def next_step_of(survey: Survey, sources: Sequence[str]) -> NextStep:
-    """Plan the export with the mapping of its tool, or write a mapping."""
-    names = shlex.join(sources)
+def next_step_of(
+    survey: Survey, sources: Sequence[str], settings: Mapping[str, str] = MappingProxyType({})
+) -> NextStep:
+    """Plan the export with the mapping of its tool, or write a mapping; with the same settings of --set."""
+    names = shlex.join([*sources, *(word for one in settings.items() for word in ("--set", "=".join(one)))])
     if not survey.rows:
         return NextStep("Look at the files: no row of them can be read.", "")
     if not survey.tool:
