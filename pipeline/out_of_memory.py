@@ -86,6 +86,7 @@ def _require(what: str, least: int) -> None:
 @contextmanager
 def told(*, workers: bool) -> Iterator[None]:
     """Turn each error that means that memory has run out into OutOfMemory. `workers`: the command has that option."""
+    _met.clear()
     try:
         yield
     except Exception as error:
@@ -104,7 +105,7 @@ def told(*, workers: bool) -> Iterator[None]:
 
 
 def was_met() -> bool:
-    """Whether memory ran out in this process, after which it cannot be relied on."""
+    """Whether memory ran out in the last command of this process, which cannot be relied on after that."""
     return bool(_met)
 
 
