@@ -13,7 +13,7 @@
 #define SAFE_DIGITS 16
 #define SAFE_INTEGER 9007199254740992u
 
-enum { MISSING, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, LARGE_IN_OBJECT, LARGE_IN_LIST, COMMA, KINDS };
+enum { MISSING, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, LARGE_IN_OBJECT, LARGE_IN_LIST, COMMA, ROUNDED, KINDS };
 
 static inline uint32_t
 read4(const char *at)
@@ -151,7 +151,26 @@ is_comma_number(const char *at, const char *end)
     return 1;
 }
 
-/* BLANK, NUMERIC, COMMA or TEXT: a number without exponent, and without a zero before it, is numeric. */
+/* Whether a text is a number whose last digits a spreadsheet rounded off (`pipeline.timestamps.lost_digits`). */
+static inline int
+is_rounded(const char *at, const char *end)
+{
+    if (at < end && *at == '-')
+        at++;
+    if (end - at < 5 || !is_digit(*at) || end[-3] != '+' || (end[-4] | 32) != 'e' || !is_digit(end[-2]) ||
+        !is_digit(end[-1]))
+        return 0;
+    const char *exponent = end - 4, *fraction = at + 1;
+    if (fraction < exponent && *fraction != '.' && *fraction != ',')
+        return 0;
+    for (const char *digit = fraction + 1; digit < exponent; digit++)
+        if (!is_digit(*digit))
+            return 0;
+    Py_ssize_t digits = fraction < exponent ? exponent - fraction - 1 : 0;
+    return (fraction == exponent || digits > 0) && (end[-2] - '0') * 10 + end[-1] - '0' > digits;
+}
+
+/* BLANK, NUMERIC, COMMA, ROUNDED or TEXT: a number without exponent, and without a zero before it, is numeric. */
 static inline int
 kind_of_text(const char *at, const char *end)
 {
@@ -166,6 +185,8 @@ kind_of_text(const char *at, const char *end)
         return TEXT;
     if (end - at > 3 && end[-3] == ',')
         return is_comma_number(at, end) ? COMMA : TEXT;
+    if (end - at > 3 && end[-3] == '+')
+        return is_rounded(at, end) ? ROUNDED : TEXT;
     if (*at == '-')
         at++;
     if (at == end || !is_digit(*at) || (*at == '0' && end - at > 1 && at[1] != '.'))

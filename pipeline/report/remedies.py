@@ -132,6 +132,7 @@ _COMMANDS: dict[str, Callable[[Finding, Plan, str], str]] = {
     "numbers_as_text": _mapping,
     "amounts_as_text": _mapping,
     "unsafe_integer": _mapping,
+    "rounded_value": _survey,
     "split_ids": _mapping,
     "float_ids": _mapping,
     "property_names": _mapping,

@@ -102,6 +102,7 @@ ADVICE = {
     " `files: {integers: [COLUMN, COLUMN]}`",
     "float_ids": "if the live product sends integers, name the columns: --set integers=COLUMN leaves .0 off; digits"
     " that are lost come back by another export alone, with ids as texts",
+    "rounded_value": "export the table again, without a spreadsheet: the digits are lost in this file",
     "unsafe_integer": "if it is an id, make it a text in the mapping, under `properties`, `set`: `NAME: {type: text,"
     " of: NAME}`; readers that use doubles round it",
     "null_rate": "ask what changed then: a new app version, another column, a file that is missing; --null-jump POINTS"

@@ -24,20 +24,19 @@ from pipeline.encoder.event import RESERVED
 from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.json_limits import unsafe_integers
 from pipeline.native import AVAILABLE, native
-from pipeline.timestamps import DAY
+from pipeline.timestamps import DAY, lost_digits
 from pipeline.transform.events import Events
 
 KINDS = (
     "null", "blank", "text", "numeric text", "integer", "large integer", "decimal", "boolean", "object", "list",
     "object with large integer", "list with large integer",
-    "amount with comma",
+    "amount with comma", "rounded number",
 )  # fmt: skip
 """What a value is: `blank` is a text of no characters or of spaces alone, `numeric text` a text that is a number, as
 "12.50", without an exponent and without a zero before it; `large integer` is beyond 2^53; `amount with comma` a text
-such as 49,90 or 1.234,50."""
-NULL, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST, LARGE_IN_OBJECT, LARGE_IN_LIST, COMMA = (
-    range(len(KINDS))
-)
+such as 49,90 or 1.234,50; `rounded number` one such as 1.6E+12, whose last digits are lost."""
+NULL, BLANK, TEXT, NUMERIC, INTEGER, LARGE, DECIMAL, BOOLEAN, OBJECT, LIST = range(10)
+LARGE_IN_OBJECT, LARGE_IN_LIST, COMMA, ROUNDED = range(10, len(KINDS))
 MOST_DISTINCT = 64
 """So many different values are counted exactly; of more, the smallest so many hashes give an estimate."""
 MOST_LONG = 8
@@ -278,6 +277,8 @@ def kind_of(value: bytes) -> int:
                 return BLANK
             if len(text) > _LONGEST_NUMBER:
                 return TEXT
+            if b"+" in text:
+                return ROUNDED if lost_digits(text.decode()) else TEXT
             return NUMERIC if _NUMERIC.fullmatch(text) else COMMA if _COMMA.fullmatch(text) else TEXT
         case b"n":
             return NULL

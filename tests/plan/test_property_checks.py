@@ -28,7 +28,8 @@ FIRST = 18_262
 """1 January 2020."""
 MONTHS = 24
 CHECKS = {
-    "mixed_types", "numbers_as_text", "amounts_as_text", "unsafe_integer", "null_rate", "cut_values", "property_names",
+    "mixed_types", "numbers_as_text", "amounts_as_text", "unsafe_integer", "rounded_value", "null_rate",
+    "cut_values", "property_names",
 }  # fmt: skip
 Change = Callable[[dict[str, Any], int, Random], None]
 """Plants a fault into the properties of an event of this month, from 0."""
@@ -179,10 +180,10 @@ def test_options_allow_more(tmp_path: Path) -> None:
     assert found_in(events, tmp_path, **more).keys() == {"amounts_as_text", "unsafe_integer"}
 
 
-def test_amounts_with_a_decimal_comma_are_found_by_their_values(tmp_path: Path) -> None:
-    """Whatever the property is called; a few other texts are too many."""
-    for others, found in ((0, {"amounts_as_text"}), (3, set[str]())):
-        texts = [*("1.234,50" if row % 2 else "49,90" for row in range(30)), *["1,2"] * others]
+def test_amounts_with_a_decimal_comma_and_rounded_numbers_are_found_by_their_values(tmp_path: Path) -> None:
+    """Whatever the property is called; some other texts are too many for amounts, and one rounded number is enough."""
+    for other, found in (("49,90", {"amounts_as_text"}), ("1,2", set()), ("1.6E+12", {"rounded_value"})):
+        texts = [*("1.234,50" if row % 2 else "49,90" for row in range(30)), *[other] * 3]
         events = [("Bought", DAY * row, {"was": text}) for row, text in enumerate(texts)]
         assert found_in(events, tmp_path).keys() == found
 

@@ -18,6 +18,7 @@ from pipeline.models import RejectReason, UnvalidatedEvent
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.timestamps import format_utc
+from tests.support.commands import in_process
 from tests.support.small_mappings import mapper, record
 from tests.support.tiny_tool import AS_OF
 
@@ -114,6 +115,8 @@ def test_what_a_spreadsheet_rounded_is_neither_a_person_nor_a_time(tmp_path: Pat
     assert [(one["anonymous_id"], one["decision"], one["reason"]) for one in found] == [
         ("8.8123E+15", "refused", "junk_id")
     ] * 2
+    made = in_process("mapping", "new", tmp_path / "a.csv", "-o", tmp_path / "draft.yaml")
+    assert "rounded: a spreadsheet rounded numbers of " in made.stderr
 
 
 def planned_at(folder: Path, written: str, **asked: Any) -> Plan:

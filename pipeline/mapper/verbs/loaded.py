@@ -66,7 +66,8 @@ def _loaded_cells(columns: tuple[str, ...], into: str, staying: str, stripped: s
         return None
     if any(_members((name,), into, stay, names) != ((name, tools),) for name, tools in members):
         return None
-    kept = tuple((number_of[name], -1, name) for name in plain if name in stay or is_loader_column(name))
+    beside = sorted(plain, key=lambda name: not is_loader_column(name))
+    kept = tuple((number_of[name], -1, name) for name in beside if name in stay or is_loader_column(name))
     return Layout((*kept, *((number_of[name], 0, tools) for name, tools in members)), (into,), always=True)
 
 

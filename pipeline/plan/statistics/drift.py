@@ -40,6 +40,7 @@ from pipeline.transform.drift import (
     NULL,
     NUMERIC,
     OBJECT,
+    ROUNDED,
     TEXT,
     Packed,
     Taken,
@@ -66,7 +67,7 @@ _ENOUGH, _TYPED, _STEP, _SHARE = 20, 10, 0.1, 0.01
 are of other types, of those that have a share of them."""
 
 FAMILIES = {
-    "text": (TEXT, COMMA),
+    "text": (TEXT, COMMA, ROUNDED),
     "number as text": (NUMERIC,),
     "number": (INTEGER, LARGE, DECIMAL),
     "boolean": (BOOLEAN,),

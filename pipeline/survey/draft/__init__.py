@@ -124,6 +124,12 @@ def _choose_files(known: Decisions) -> None:
     if table.headless:
         question = "the first row has values and no names, so the columns are called column_1, column_2 and so on."
         known.choose(Choice("header", question, (Option("no", "the first row is a row like the others"),)))
+    if known.rounded:
+        question = (
+            f"a spreadsheet rounded numbers of {', '.join(known.rounded)}, so different ids and times became equal."
+        )
+        evidence = "rows with such ids and times are rejected; export the table again, without a spreadsheet"
+        known.choose(Choice("rounded", question, (Option("rejected", evidence),)))
     if table.unsure:
         question = "backslashes may be escapes of a database or text: if \\t in a cell is a tab, write {escape: '\\'}."
         known.choose(Choice("escape", question, (Option("none", "backslashes are text"),)))

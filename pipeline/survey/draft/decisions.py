@@ -14,6 +14,7 @@ from pipeline.mapper.program.references import path_of
 from pipeline.survey import roles
 from pipeline.survey.columns import Column, Steps, columns_of
 from pipeline.survey.tables import Table
+from pipeline.timestamps import lost_digits
 from pipeline.values import Record
 
 MOST_OPTIONS = 6
@@ -77,6 +78,9 @@ class Decisions:
         self.people = roles.people_in(self.untimed)
         ids = {one.column.steps for one in self.people}
         self.floats = ["/".join(one.column.steps) for one in self.people if roles.is_integer_as_float(one.column)]
+        roled = [*(one.column for one in self.clocks), *(one.column for one in self.people)]
+        self.rounded = [one.path for one in roled if any(map(lost_digits, one.texts))]
+        """The columns of times and of ids that have numbers whose last digits are lost."""
         self.others = [column for column in self.untimed if column.steps not in ids or not self.people[0].known]
         """The columns that are neither times nor ids of persons."""
 
