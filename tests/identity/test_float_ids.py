@@ -114,6 +114,6 @@ def test_a_rounded_id_is_a_warning(tmp_path: Path) -> None:
     asked = {"event": "event", "distinct_id": "/user/id", "timestamp": "at", "integers": "user/id"}
     options = PlanOptions(mapping="generic", workers=0, as_of=NOW, settings=asked)
     plan = pipeline.plan_export(str(tmp_path / "x.jsonl"), tmp_path / "plan", options)
-    (gate,) = plan.gates
-    assert (gate.name, gate.level, gate.count) == ("float_ids", "warning", 1)
+    gate = next(gate for gate in plan.gates if gate.name == "float_ids")
+    assert (gate.level, gate.count) == ("warning", 1)
     assert "row 1 of x.jsonl" in gate.detail
