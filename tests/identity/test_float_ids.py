@@ -26,11 +26,11 @@ from tests.support.services import NOW
 NUMBERS = st.sampled_from([0, 7, 42, -3, 1000, 2**53 - 1, 2**53, 10**17])
 FORMS = st.sampled_from(["{}", "{}.0", "{:.1e}", "{:.0e}", "u-{}", "{}.00", "{}.5"])
 IDS = st.builds(lambda form, number: form.format(number), FORMS, NUMBERS)
-ROWS = st.lists(st.tuples(IDS, st.none() | IDS), max_size=12)
+ROWS = st.lists(st.tuples(IDS, st.none() | IDS), max_size=8)
 FLOAT = re.compile(r"(-?\d+)\.0")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=4), st.sampled_from([2, 100]))
 def test_ids_are_found_whichever_worker_has_them(files: list[list[tuple[str, str | None]]], at_once: int) -> None:
     """Of events and of both columns of pairs, whatever is in memory or on disk; ids of events are counted as before."""
