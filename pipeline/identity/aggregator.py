@@ -114,11 +114,12 @@ class IdentityAggregator:
         ids, *numbers_of_ids = self._ids.columns()
         anonymous, user, *numbers_of_pairs = self._pairs.columns()
         pairs = PairColumns(TextColumn(*anonymous), TextColumn(*user), *numbers_of_pairs)
+        persons = PropertyColumns.of(property_columns(self._condensed) if self._unsets else self._persons.columns())
         columns = IdentityColumns(
             IdColumns(array("Q", map(hash_id, ids)).tobytes(), *numbers_of_ids),
-            float_columns(ids, numbers_of_ids[2], pairs),
+            float_columns(ids, numbers_of_ids[2], pairs, persons),
             pairs,
-            PropertyColumns.of(property_columns(self._condensed) if self._unsets else self._persons.columns()),
+            persons,
             PropertyColumns.of(property_columns([*groups, *self._groups.rows()])),
         )
         self._clear()

@@ -4,9 +4,10 @@ Ids are represented by 64-bit hashes. Each worker aggregates those of its rows (
 that workers return are aggregated once more. What is too much for memory is spread over files by the first bits of the
 hash, so memory does not grow with the people of an export (docs/know/promises.md#constant-memory).
 
-Four questions are answered from the table: the first event of each id that a pair names (`find_activity`), which ids
-have more events than the service takes of one id in a minute (`hot_ids`), which ids belong to identified persons
-(`write_identified`), and which people are seen on one day alone (`count_one_day_people`).
+The table answers: the first event of each id that a pair names (`find_activity`), which ids have more events than the
+service takes of one id in a minute (`hot_ids`), which ids belong to identified persons (`write_identified`), which
+people are seen on one day alone (`count_one_day_people`), who has no event (`count_without_events`), and which ids went
+through floats (`EventIds.floats`).
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ class EventIds:
             if len(chunk):
                 yield chunk
 
-    def floats(self) -> FloatIds | None:
-        """The ids that went through floats, None without one."""
-        return count_floats(self._records()) if self._floats else None
+    def floats(self, sent: EventIds) -> FloatIds | None:
+        """The ids that went through floats, None without one. `sent` are the ids of profiles and merges."""
+        return count_floats(self._records(), _common(self._records(), sent.chunks())) if self._floats else None
 
     def _records(self) -> Iterator[NDArray[np.void]]:
         with self._path.open("rb") as file:
@@ -287,16 +288,30 @@ def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> P
     return ProfileCounts(*totals.tolist())
 
 
-def count_without_events(ids: EventIds, named: NDArray[np.uint64], person_of: PersonNumbers, size: int) -> int:
-    """How many persons of these ids, by hash, have no event. The numbers of joined ids are below `size`."""
-    number = person_of(named)
-    joined, alone = np.zeros(size, bool), np.unique(named[number < 0])
-    joined[number[number >= 0]] = True
-    for some in ids.chunks() if len(named) else ():
+def count_without_events(ids: EventIds, sent: EventIds, person_of: PersonNumbers, size: int) -> int:
+    """How many persons of the `sent` ids have no event. The numbers of joined ids are below `size`."""
+    joined, alone = np.zeros(size, bool), 0
+    for some in sent.chunks():
+        number = person_of(some["person"])
+        joined[number[number >= 0]] = True
+        alone += int((number < 0).sum())
+    for some in _common(ids.chunks(), sent.chunks()):
+        alone -= int((person_of(some["person"]) < 0).sum())
+    for some in ids.chunks() if joined.any() else ():
         number = person_of(some["person"])
         joined[number[number >= 0]] = False
-        alone = alone[~np.isin(alone, some["person"])]
-    return int(joined.sum()) + len(alone)
+    return int(joined.sum()) + alone
+
+
+def _common(one: Iterator[NDArray[np.void]], other: Iterator[NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
+    """The records of one table whose ids are in another one, too. Both are sorted."""
+    some, others = next(one, None), next(other, None)
+    while some is not None and others is not None:
+        yield some[np.isin(some["person"], others["person"], assume_unique=True)]
+        if some["person"][-1] <= others["person"][-1]:
+            some = next(one, None)
+        else:
+            others = next(other, None)
 
 
 PersonNumbers = Callable[[NDArray[np.uint64]], NDArray[np.int32]]

@@ -18,7 +18,6 @@ from pipeline.errors import BackcastError
 from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.columns import PropertyColumns
 from pipeline.identity.event_ids import EventIds, hot_ids
-from pipeline.identity.float_ids import FloatIds
 from pipeline.mapper.inspection.field_uses import FieldUses
 from pipeline.models import Step
 from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
@@ -88,7 +87,6 @@ class _PlanBuilder:
         self.config = config
         self.mapper = config.compile(config.options)
         self.people = self.new_people("people")
-        self.float_ids: FloatIds | None = None
         self.source = Walk(request, self.people, progress)
         self.duplicates = Deduplication(request, self.source, self.settled)
         self.source_examples = SourceExamples(self.directory, paths)
@@ -141,7 +139,6 @@ class _PlanBuilder:
         """Decide on identities, groups and persons."""
         ids = self.people.ids.finish()
         self.warn_of_hot_ids(ids)
-        self.float_ids = ids.floats()
         self.people.aggregate_pairs(self.request.engine)
         promoted = self.promoted_updates if self.config.options.promoted_properties == "final" else None
         judge = self.duplicates.judge_strangers
@@ -307,7 +304,7 @@ class _PlanBuilder:
                 ),
                 references=references,
                 people=people,
-                float_ids=self.float_ids,
+                float_ids=self.people.float_ids,
                 zone=zone if getattr(self.mapper, "zone_evidence", False) and rows.mapped else None,
                 open_choices=request.open_choices,
                 unmapped_limit=request.unmapped_limit,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,8 +24,9 @@ from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.engines import Engine
 from pipeline.id_hash import hash_id
-from pipeline.identity.columns import IdentityColumns, PropertyColumns
+from pipeline.identity.columns import IdColumns, IdentityColumns, PropertyColumns
 from pipeline.identity.event_ids import (
+    AT_ONCE,
     EventIdAggregator,
     EventIds,
     IdActivity,
@@ -35,6 +36,7 @@ from pipeline.identity.event_ids import (
     find_activity,
     write_identified,
 )
+from pipeline.identity.float_ids import FloatIds
 from pipeline.identity.groups import GroupCounts, Groups
 from pipeline.identity.last_values import OwnerLookup
 from pipeline.identity.no_identities import NoIdentities
@@ -125,6 +127,7 @@ class PeopleBuilder:
         """What `add_block` got of blocks that come before the first one with a pair."""
         self._groups = Groups(self._scratch / "updates-of-groups")
         self._promoted: Counter[str] = Counter()
+        self.float_ids: FloatIds | None = None
 
     # These load Arrow and DuckDB, which an export without pairs of ids and without persons does not need.
 
@@ -238,7 +241,9 @@ class PeopleBuilder:
             initials = None if promoted is None else self._initials(promoted, resolved, counts)
             groups, before = self._seal_groups(initials, warnings, files)
             persons = self._seal_persons(resolved, counts, warnings, files, engine)
-            without = count_without_events(ids, self._sent_ids(), resolved.person_numbers, resolved.persons)
+            sent = self._sent_ids()
+            self.float_ids = ids.floats(sent)
+            without = count_without_events(ids, sent, resolved.person_numbers, resolved.persons)
             profiles = msgspec.structs.replace(profiles, without_events=without)
             if promoted is not None:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
@@ -328,13 +333,14 @@ class PeopleBuilder:
         people = count_one_day_people(ids, identities.person_numbers, identities.persons)
         return ProfilesSeal(**counts._asdict(), **people._asdict(), looked_at=sampled, promoted=promoted)
 
-    def _sent_ids(self) -> NDArray[np.uint64]:
-        """The hashes of the ids that merges and profile updates are sent for."""
-        hashed = array("Q")
+    def _sent_ids(self) -> EventIds:
+        """The ids that merges and profile updates are sent for, each as without an event."""
+        sent = EventIdAggregator(self._scratch / "sent-ids")
         for path in (self._directory.identities, self._directory.persons):
             with path.open("rb") as lines:
-                hashed.extend(hash_id(_id_of(line).distinct_id) for line in lines)
-        return np.frombuffer(hashed, np.uint64)
+                while hashed := array("Q", (hash_id(_id_of(line).distinct_id) for line in islice(lines, AT_ONCE))):
+                    sent.add(IdColumns(hashed.tobytes(), *[bytes(8 * len(hashed))] * 5))
+        return sent.finish()
 
     def _seal_persons(
         self,

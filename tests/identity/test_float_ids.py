@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,8 +17,11 @@ from hypothesis import strategies as st
 
 import pipeline
 from pipeline.errors import UnfitExport
+from pipeline.id_hash import hash_id
 from pipeline.identity.aggregator import IdentityAggregator
-from pipeline.identity.event_ids import EventIdAggregator
+from pipeline.identity.columns import IdColumns
+from pipeline.identity.event_ids import EventIdAggregator, count_without_events
+from pipeline.identity.no_identities import NoIdentities
 from pipeline.models import Note
 from pipeline.options import PlanOptions
 from tests.support.commands import in_process
@@ -26,38 +30,49 @@ from tests.support.services import NOW
 NUMBERS = st.sampled_from([0, 7, 42, -3, 1000, 2**53 - 1, 2**53, 10**17])
 FORMS = st.sampled_from(["{}", "{}.0", "{:.1e}", "{:.0e}", "u-{}", "{}.00", "{}.5"])
 IDS = st.builds(lambda form, number: form.format(number), FORMS, NUMBERS)
-ROWS = st.lists(st.tuples(IDS, st.none() | IDS), max_size=8)
+ROWS = st.lists(st.tuples(IDS, st.none() | IDS, st.none() | IDS), max_size=8)
 FLOAT = re.compile(r"(-?\d+)\.0")
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=4), st.sampled_from([2, 100]))
-def test_ids_are_found_whichever_worker_has_them(files: list[list[tuple[str, str | None]]], at_once: int) -> None:
-    """Of events and of both columns of pairs, whatever is in memory or on disk; ids of events are counted as before."""
+def test_ids_are_found_whichever_worker_has_them(
+    files: list[list[tuple[str, str | None, str | None]]], at_once: int
+) -> None:
+    """Of events, of both columns of pairs, and of profiles, whatever is in memory or on disk; ids of events are counted
+    as before, and so are profiles without an event."""
     with TemporaryDirectory() as folder:
         ids, plain = (
             EventIdAggregator(Path(folder) / "ids", at_once),
             EventIdAggregator(Path(folder) / "plain", at_once),
         )
+        sent = EventIdAggregator(Path(folder) / "sent", at_once)
         for number, rows in enumerate(files):
             worker = IdentityAggregator(0)
             worker.start_block(number)
-            for row, (user, anonymous) in enumerate(rows):
+            for row, (user, anonymous, profile) in enumerate(rows):
                 worker.add_id(row, user, row, False)
                 if anonymous is not None:
                     worker.add_note(row, user, row, None, Note(user, anonymous))
+                if profile is not None:
+                    worker.add_note(row, profile, row, None, Note(set={"plan": msgspec.Raw(b"1")}))
+                    sent.add(IdColumns(hash_id(profile).to_bytes(8, "little"), *[bytes(8)] * 5))
+            worker.finish_block()
             taken = worker.take()
             ids.add(taken.ids)
             ids.add_floats(taken.floats)
             plain.add(taken.ids)
-        found, chunks = ids.finish(), plain.finish().chunks()
+        found, chunks, profiled = ids.finish(), plain.finish().chunks(), sent.finish()
         rows = [row for some in files for row in some]
-        events, pairs = {user for user, _ in rows}, {one for user, other in rows if other for one in (user, other)}
-        written = {m[1] for one in events | pairs if (m := FLOAT.fullmatch(one)) and abs(int(m[1])) < 2**53}
-        large = {one for one in events | pairs if (m := FLOAT.fullmatch(one)) and m[1] not in written}
-        large |= {one for one in events | pairs if "e+1" in one and one[-2:] >= "16"}
-        counts = found.floats()
-        expected = (len(written), len(written & events), len(large))
+        events, profiles = {user for user, *_ in rows}, {profile for *_, profile in rows if profile}
+        every = events | profiles | {other for _, other, _ in rows if other}
+        written = {m[1] for one in every if (m := FLOAT.fullmatch(one)) and abs(int(m[1])) < 2**53}
+        large = {one for one in every if (m := FLOAT.fullmatch(one)) and m[1] not in written}
+        large |= {one for one in every if "e+1" in one and one[-2:] >= "16"}
+        counts = found.floats(profiled)
+        expected = (len(written), len(written & (events | profiles)), len(large))
+        alone = NoIdentities()
+        assert count_without_events(found, profiled, alone.person_numbers, alone.persons) == len(profiles - events)
         assert (counts[:3] if counts else (0, 0, 0)) == expected
         without_places = [
             [(*row[:3], *row[4:]) for some in made for row in some.tolist()] for made in (found.chunks(), chunks)
@@ -117,3 +132,20 @@ def test_a_rounded_id_is_a_warning(tmp_path: Path) -> None:
     gate = next(gate for gate in plan.gates if gate.name == "float_ids")
     assert (gate.level, gate.count) == ("warning", 1)
     assert "row 1 of x.jsonl" in gate.detail
+
+
+@pytest.mark.parametrize(("event", "profiles", "where"), [
+    ("42", ["42.0"], "row 1 of x.jsonl"), ("42.0", ["42"], "row 1 of x.jsonl"), ("7", ["42", "42.0"], "in profiles"),
+])  # fmt: skip
+def test_a_plan_stops_for_a_profile_in_another_spelling(
+    tmp_path: Path, event: str, profiles: list[str], where: str
+) -> None:
+    """Whether the event or the profile is a float, and if no event has the id."""
+    rows = [{"event": "Seen", "properties": {"time": 1_600_000_000, "distinct_id": event, "$insert_id": "i"}}]
+    rows += [{"$distinct_id": one, "$properties": {"plan": "x"}} for one in profiles]
+    as_jsonl(tmp_path / "x", rows)
+    options = PlanOptions(mapping="mixpanel", timezone="UTC", workers=0, as_of=NOW)
+    plan = pipeline.plan_export(str(tmp_path / "x.jsonl"), tmp_path / "plan", options)
+    assert [(gate.level, gate.count, where in gate.detail) for gate in plan.gates if gate.name == "split_ids"] == [
+        ("stop", 1, True)
+    ]

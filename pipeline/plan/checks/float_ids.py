@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.identity.accumulators import NEVER
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
 from pipeline.text import are, pluralize
@@ -16,7 +17,7 @@ def ids_in_two_spellings(facts: PlanFacts) -> Finding | None:
     return finding_of(
         f"{pluralize(found.split, 'id')} of persons {are(found.split)} written both as an integer and with .0, such as"
         " 42 and 42.0, and would be two people each",
-        [f"the first in {facts.row_at(found.places[1])}"],
+        [_first(facts, found.places[1])],
         found.split,
         most=found.split,
     )
@@ -31,12 +32,16 @@ def ids_written_as_floats(facts: PlanFacts) -> Finding | None:
     examples = []
     if found.rounded:
         examples.append(
-            f"{pluralize(found.rounded, 'id')} from 2^53 on, which several ids may have become, the first in"
-            f" {facts.row_at(found.places[2])}"
+            f"{pluralize(found.rounded, 'id')} from 2^53 on, which several ids may have become,"
+            f" {_first(facts, found.places[2])}"
         )
     if found.written > found.split:
-        examples.append(f"{pluralize(found.written, 'id')} with .0, the first in {facts.row_at(found.places[0])}")
+        examples.append(f"{pluralize(found.written, 'id')} with .0, {_first(facts, found.places[0])}")
     if not examples:
         return None
     count = found.rounded + found.written
     return finding_of("some ids of persons are written as floating-point numbers", examples, count, most=count)
+
+
+def _first(facts: PlanFacts, place: int) -> str:
+    return f"the first in {facts.row_at(place)}" if place < NEVER else "all of them in profiles"
