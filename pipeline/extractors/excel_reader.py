@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import FETCH_AGAIN
 from pipeline.extractors.dialect import unique
 from pipeline.extractors.format import Recognized
-from pipeline.extractors.header import titles_above
+from pipeline.extractors.header import no_header_row, titles_above
 from pipeline.models import Block, Dialect, Part
 from pipeline.text import pluralize
 
@@ -62,14 +62,15 @@ def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
         tables = {name: _header(book[name], asked) for name in ([wanted] if wanted else names)}
         name = next((name for name, (_, raw, rows) in tables.items() if len(raw) > 1 and rows), wanted or names[0])
         row, raw, _ = tables[name]
+        if asked.isdecimal() and not raw:
+            raise no_header_row(path, asked)
     return Recognized(Dialect(header=unique(list(raw)), header_row=row, sheet=name), raw)
 
 
 def _header(sheet: Any, asked: str) -> tuple[int | msgspec.UnsetType, tuple[str, ...], int]:
     """The row of a sheet's header, UNSET for the first with a value; its cells, and how many of some rows follow it."""
-    some = list(islice(_rows(sheet), _LOOKED_AT))
-    if asked.isdecimal():
-        some = [(number, cells) for number, cells in some if number >= int(asked)]
+    first = int(asked) if asked.isdecimal() else 1
+    some = list(islice(dropwhile(lambda row: row[0] < first, _rows(sheet)), _LOOKED_AT))
     texts = [[_text(cell) for cell in cells] for _, cells in some]
     above = titles_above(texts) if not asked else 0
     row = some[above][0] if some and (above or asked.isdecimal()) else UNSET

@@ -12,6 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from pipeline.errors import UnreadableExport
+
 NO_HEADER = "no_header"
 """The code of the notice that the first row is read as a row."""
 UNSURE_ESCAPES = "unsure_escapes"
@@ -35,6 +37,12 @@ _LIKE_A_NAME = re.compile(r"[\w$@#][\w $.:/()\[\]#@-]{0,98}[\w)\]]|[\w$@#]")
 def column_names(count: int) -> tuple[str, ...]:
     """The names of the columns of a text without a header: `column_1`, `column_2` …"""
     return tuple(f"column_{position}" for position in range(1, count + 1))
+
+
+def no_header_row(path: str, row: str) -> UnreadableExport:
+    """The error for a table without the row that should be its header."""
+    hint = "name the row that has the names of the columns, counted from 1: --set header=ROW"
+    return UnreadableExport(f"{path} has no row {row} with the names of columns", path=path, hint=hint)
 
 
 def is_like_names(cells: Sequence[str]) -> bool:

@@ -324,3 +324,21 @@ def test_the_sheet_that_looks_like_a_table_is_read(tmp_path: Path) -> None:
     assert f"-m {tmp_path}/a.yaml --set header=2 --set sheet=Events -o plan" in printed.stderr
     for wrong in ("header=0", "header=first", "event=name"):
         assert in_process("mapping", "new", tmp_path / "a.xlsx", "--set", wrong).returncode == 2
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_named_header_may_be_far_down_and_must_be_there(tmp_path: Path, kind: str) -> None:
+    """Below any number of notes; without such a row the error names it."""
+    rows = [*([f"note {number}", "x"] for number in range(80)), ["user", "event"], ["u-1", "Signup"]]
+    path = tmp_path / f"table.{kind}"
+    if kind == "csv":
+        path.write_text("".join(f"{','.join(row)}\n" for row in rows), "utf-8")
+    else:
+        book = openpyxl.Workbook()
+        for row in rows:
+            book.active.append(row)
+        book.save(path)
+    (part,) = extractors.open_source([str(path)], rules=FileRules(header="81")).parts
+    assert (part.dialect.header, rows_of(part)) == (("user", "event"), [{"user": "u-1", "event": "Signup"}])
+    with pytest.raises(UnreadableExport, match="has no row 83 with the names of columns"):
+        extractors.open_source([str(path)], rules=FileRules(header="83"))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.dialect import delimited, name_notices, title_notices
 from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
-from pipeline.extractors.header import NO_HEADER, UNSURE_ESCAPES
+from pipeline.extractors.header import NO_HEADER, UNSURE_ESCAPES, no_header_row
 from pipeline.extractors.rows import Rows
 from pipeline.models import Block, Dialect, Part
 from pipeline.text import pluralize
@@ -30,6 +31,9 @@ def _recognize(sample: Sample) -> Recognized | None:
     if (dialect := _layout(sample)) is not None:
         return Recognized(dialect)
     table = delimited(sample)
+    row = sample.rules.header
+    if table is None and row.isdecimal() and delimited(sample._replace(rules=replace(sample.rules, header=""))):
+        raise no_header_row(path, row)
     if table is not None and not sample.whole and b"\n" not in text:
         columns = len(table.dialect.header)
         raise UnreadableExport(
