@@ -382,9 +382,10 @@ class _Results:
         if value.code == "nan_value" and not self._nan_breaks:
             if self._column in self._unread:
                 return
-            self.warnings.append((len(self.records), value.code, f"{self._column} {value.detail}"))
+            self.warnings.append((len(self.records), value.code, f"{self._column} {value.detail}; read as absent"))
         else:
-            self._break("bad_value" if value.code == "nan_value" else value.code, value.detail)
+            is_nan = value.code == "nan_value"
+            self._break("bad_value" if is_nan else value.code, f"it {value.detail}" if is_nan else value.detail)
 
     def _break(self, code: str, detail: str) -> None:
         if self._column in self._unread:

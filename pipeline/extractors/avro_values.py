@@ -227,7 +227,7 @@ def _double(value: float, *_: Any) -> Any:
 
 
 def _not_finite(value: float) -> Unreadable:
-    return Unreadable("nan_value", f"is {shown(value)}; read as absent")
+    return Unreadable("nan_value", f"is {shown(value)}")
 
 
 def _text(value: bytes, *_: Any) -> Any:

@@ -182,8 +182,8 @@ class DelimitedRows:
             cells = last
         elif number != row:
             start, end = self._bounds()[row]
-            text = self._data[start:end].decode(self._encoding, "backslashreplace")
-            cells = next(parser(io.StringIO(text, newline="\n"), self._dialect))
+            text = self._data[start:end].decode(self._encoding, "surrogateescape")
+            cells = [*map(_escaped, next(parser(io.StringIO(text, newline="\n"), self._dialect)))]
         return self._canonical(cells)
 
     def is_header(self, row: int) -> bool:
@@ -249,7 +249,7 @@ def _may_be_too_long(lines: int, cells: list[str]) -> bool:
 
 def _escaped(cell: str) -> str:
     """The cell with backslash escapes for bytes that are not text."""
-    return (cell or "").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return cell and cell.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _undecodable(cells: list[str]) -> BrokenRow | None:

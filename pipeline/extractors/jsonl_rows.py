@@ -154,10 +154,14 @@ class JsonlRows:
                 try:
                     record = _decode(line)  # type: ignore[assignment]
                 except _UNREADABLE:
-                    if not line.isspace():
+                    if line.isspace():
+                        continue
+                    changed = self._with_nulls(row + 1, line)
+                    if changed is None:
                         row += 1
-                        yield self._with_nulls(row, line) or self._diagnose(line)
-                    continue
+                        yield self._diagnose(line)
+                        continue
+                    line, record = changed
                 row += 1
                 count = len(record) + (self._open_each(record) if opens else 0)
                 if marks is not None and marks[line_number] != count:
@@ -258,18 +262,17 @@ class JsonlRows:
                 count += len(inner)
         return count
 
-    def _with_nulls(self, row: int, line: bytes) -> Record | None:
-        """The record of a line with null for NaN and the infinities, which are not JSON; None where that is not all."""
-        if not self._nan_is_null:
-            return None
+    def _with_nulls(self, row: int, line: bytes) -> tuple[bytes, Record] | None:
+        """A line with null for NaN and the infinities, which are not JSON, and its record; None where that is not
+        all."""
+        changed = _NAN.sub(_null, line) if self._nan_is_null else b""
         try:
-            record: Record = _decode(_NAN.sub(_null, line))  # type: ignore[assignment]
+            record: Record = _decode(changed)  # type: ignore[assignment]
         except _UNREADABLE:
             return None
-        self._open_each(record)
         for name in dict.fromkeys(match[1].decode() for match in _NAN.finditer(line) if match[1]):
             self.warnings.append((row, "nan_value", f"a value is {name}; read as null"))
-        return record
+        return changed, record
 
     def _diagnose(self, line: bytes) -> BrokenRow:
         """Why a line that could not be decoded cannot be a record."""

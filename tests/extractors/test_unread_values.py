@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pipeline
+from pipeline import extractors
+from pipeline.extractors.file_rules import FileRules
 from pipeline.options import PlanOptions
 from tests.support.services import NOW
 
@@ -93,3 +95,26 @@ def test_nan_is_null_or_a_reject_in_every_format(tmp_path: Path, form: str) -> N
         for nan in ("null", "reject"):
             plan = planned(tmp_path / f"dropped {nan}", form, value, nan=nan, drop=", odd")
             assert (plan.rows.rejected, dict(plan.warnings)) == (0, {})
+
+
+def test_a_dropped_cell_is_the_same_however_its_row_is_found(tmp_path: Path) -> None:
+    """Right after it was read, and by its number: bytes that are no text next to escapes, and a null."""
+    rows = [b'"x\xff\\"y","1"', rb'"x\"y","2"', rb'\N,"3"', b'"x\xff","4"']
+    (tmp_path / "x.csv").write_bytes(b"\n".join([b'"odd","n"', *rows, b""]))
+    (part,) = extractors.open_source([str(tmp_path / "x.csv")], rules=FileRules(encoding="utf-8", escape="\\")).parts
+    (block,) = extractors.blocks(part)
+    read = extractors.rows(part, block, unread=("odd",))
+    found = [read.canonical(number) for number, _ in enumerate(read)]
+    assert found == [read.canonical(number) for number in range(len(rows))]
+
+
+def test_a_row_with_nan_is_checked_as_others_are(tmp_path: Path) -> None:
+    """A repeated name is told, and an integer beyond 2^53."""
+    (tmp_path / "x.jsonl").write_text('{"a":NaN,"a":2,"b":{"c":NaN},"d":9007199254740993}\n', encoding="utf-8")
+    (part,) = extractors.open_source([str(tmp_path / "x.jsonl")], rules=FileRules(nan="null")).parts
+    (block,) = extractors.blocks(part)
+    read = extractors.rows(part, block, opens=("b",))
+    record: Any
+    (record,) = read
+    assert bytes(record["b"]["c"]) == b"null"
+    assert [code for _, code, _ in read.warnings] == ["nan_value", "duplicate_key", "unsafe_integer"]
