@@ -35,6 +35,8 @@ OTHER_SHEETS, MERGED_CELLS = "other_sheets", "merged_cells"
 MAX_TEXT_BYTES = 512 * 1024 * 1024
 _AT_ONCE = 1000
 _LOOKED_AT = 60
+_ENOUGH_COLUMNS = 3
+"""A sheet of events has as many: a name, a person and a time. Notes are in one column, or in two."""
 _WINDOW = 1024 * 1024
 _OVERLAP = 64 * 1024
 _WITHOUT_VALUE = re.compile(
@@ -47,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
-    """The sheet `wanted` of a workbook, else the first that looks like a table, else the first; and its columns.
+    """The sheet `wanted` of a workbook, else the first that is a table of three columns or the most; and its columns.
 
     Its header is the row `asked` of the sheet, else the first row with a value that is no title above a header.
     """
@@ -60,7 +62,8 @@ def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
                 hint="name one that it has: --set sheet=NAME",
             )
         tables = {name: _header(book[name], asked) for name in ([wanted] if wanted else names)}
-        name = next((name for name, (_, raw, rows) in tables.items() if len(raw) > 1 and rows), wanted or names[0])
+        columns = {name: min(len(raw), _ENOUGH_COLUMNS) if rows else 0 for name, (_, raw, rows) in tables.items()}
+        name = max(columns, key=lambda name: columns[name])
         row, raw, _ = tables[name]
         if asked.isdecimal() and not raw:
             raise no_header_row(path, asked)

@@ -31,7 +31,7 @@ _VALUES = (
 _SHORT_NUMBER = re.compile(r"[+-]?\d{1,4}", re.ASCII)
 _SHOWN_CHARACTERS = 40
 _MOST_TITLES = 20
-_LIKE_A_NAME = re.compile(r"[\w$@#][\w $.:/()\[\]#@-]{0,98}[\w)\]]|[\w$@#]")
+_LIKE_A_NAME = re.compile(r"[\w$@#%€£][\w\s$.:/()\[\]#@%€£&?'*+°–-]{0,98}[\w)\]#%€£?*.:]|[\w$@#%€£]")
 
 
 def column_names(count: int) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def no_header_row(path: str, row: str) -> UnreadableExport:
 
 def is_like_names(cells: Sequence[str]) -> bool:
     """Whether all cells look like the names of columns."""
-    return all(map(_LIKE_A_NAME.fullmatch, cells))
+    return all(_LIKE_A_NAME.fullmatch(cell.strip()) for cell in cells)
 
 
 def titles_above(rows: Sequence[Sequence[str]]) -> int:

@@ -277,20 +277,24 @@ def test_a_mapping_with_columns_is_recognised_and_planned(tmp_path: Path) -> Non
     assert [where for code, where, _ in plan.notices if code == "left_out_file"] == ["bad.tsv"]
 
 
-NAMES_OF_COLUMNS = ["event", "user id", "at", "e-mail", "v1.0", "$set"]
+NAMES_OF_COLUMNS = [
+    "event", "user id", "at", "e-mail", "v1.0", "$set", "Discount %", "Betrag (€)", "Paid?", "Order No ", "Unit\nprice",
+    "R&D*", "% of total", "Kunden-Nr.",
+]  # fmt: skip
 TITLES = st.sampled_from(["Sales report 2023", "Generated, by hand", "", "a: b", '"quoted"'])
 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(TITLES, max_size=4), st.integers(3, 6), st.sampled_from(",;\t|"), st.integers(1, 8), st.booleans(),
+    st.lists(TITLES, max_size=4), st.permutations(NAMES_OF_COLUMNS),
+    st.integers(3, 6), st.sampled_from(",;\t|"), st.integers(1, 8), st.booleans(),
     st.sampled_from([1, 40, 1 << 22]),
 )  # fmt: skip
 def test_titles_above_the_header_are_no_rows(
-    titles: list[str], width: int, delimiter: str, count: int, padded: bool, size: int
+    titles: list[str], names: list[str], width: int, delimiter: str, count: int, padded: bool, size: int
 ) -> None:
     """Whether or not they have all delimiters; the header is found, or named by its row, and the rows are the same."""
-    header = NAMES_OF_COLUMNS[:width]
+    header = names[:width]
     text, sheet = io.StringIO(), openpyxl.Workbook()
     writer = csv.writer(text, delimiter=delimiter)
     rows = [[f"v{row}"] * (width - 1) + [f"2023-01-0{row + 1}"] for row in range(count)]
@@ -309,9 +313,13 @@ def test_titles_above_the_header_are_no_rows(
 
 
 def test_the_sheet_that_looks_like_a_table_is_read(tmp_path: Path) -> None:
-    """Also where it is not the first; commands that come next keep what was said of the files."""
+    """Also where it is not the first, behind notes in a column or two; commands that come next keep what was said of
+    the files."""
     book = openpyxl.Workbook()
     book.active.append(["About this export"])
+    for cells in (["Prepared by", "Finance"], ["Version", "2"]):
+        book.create_sheet().append(cells)
+        book.worksheets[-1].append(cells[::-1])
     table = book.create_sheet("Events")
     for cells in (["Report"], ["event", "user", "at"], ["Seen", "u-1", "2023-01-02T00:00:00Z"]):
         table.append(cells)
