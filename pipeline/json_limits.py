@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 MAX_DEPTH = 64
 SAFE_INTEGER = 2**53
+NAN_IS_NULL = "is not JSON; --set nan=null reads it as null"
+"""What is wrong with a NaN or an infinity in JSON, and the setting that helps."""
 LONGEST_SAFE = len(str(SAFE_INTEGER))
 MANY_DIGITS = 200
 """A number is beyond a double only with an exponent of three digits or this many digits in a row: 200 digits and an

@@ -35,7 +35,7 @@ from msgspec import Raw
 from pipeline.extractors.joined_objects import apart
 from pipeline.extractors.line_index import LineIndex, pieces
 from pipeline.extractors.scan import Suspects, is_utf8, scan
-from pipeline.json_limits import MAX_DEPTH, beyond_double, depth, has_many_digits, unsafe_integers
+from pipeline.json_limits import MAX_DEPTH, NAN_IS_NULL, beyond_double, depth, has_many_digits, unsafe_integers
 from pipeline.models import BrokenRow
 from pipeline.native import AVAILABLE, native
 from pipeline.values import Record, canonical
@@ -382,7 +382,7 @@ def _is_exponent(piece: bytes, position: int) -> bool:
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON; --set nan=null reads it as null")
+    raise ValueError(f"{name} {NAN_IS_NULL}")
 
 
 def _repeated_keys(line: bytes, opens: Sequence[str]) -> list[str]:

@@ -145,11 +145,15 @@ def read_superseded(path: PathText) -> tuple[int, Example] | None:
 
 
 def place_of(reject: Reject) -> str:
-    """Where a rejected row or refused event comes from: file, row, item of the row, offset in bytes."""
+    """Where a rejected row or refused event comes from: file, row, item of the row, offset in bytes.
+
+    Binary formats and workbooks have no such offset: theirs counts rows.
+    """
     if not reject.row:
         return reject.part
     item = f", item {reject.item:,}" if reject.item else ""
-    return f"{reject.part}, row {reject.row:,}{item}, byte {reject.offset:,}"
+    byte = f", byte {reject.offset:,}" if reject.offset != reject.row - 1 else ""
+    return f"{reject.part}, row {reject.row:,}{item}{byte}"
 
 
 def check_code(plan: Plan, directory: Directory, code: str) -> None:

@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from pipeline import extractors
+from pipeline.api import plan_export
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.file_rules import FileRules
 from pipeline.models import BrokenRow
+from pipeline.options import PlanOptions
+from tests.support.commands import in_process
 
 openpyxl = pytest.importorskip("openpyxl")
 
@@ -179,3 +182,14 @@ def test_rows_have_offset_text_and_content_of_their_own(tmp_path: Path) -> None:
     assert list(rows) == [{"a": 1, "a__2": "x", "b": 2.5}]
     assert (rows.offset(0), json.loads(rows.text(0))) == (0, [1, "x", None, 2.5])
     assert json.loads(rows.canonical(0)) == {"a": 1, "a__2": "x", "b": 2.5}
+
+
+def test_a_rejected_row_of_a_workbook_is_at_no_byte(tmp_path: Path) -> None:
+    """Its row says where it is; lines of text have an offset too."""
+    rows = [{"event": "Seen", "user": user, "at": "2023-01-02T00:00:00Z"} for user in ("u-1", "u-2", "")]
+    written(tmp_path / "a.xlsx", list(rows[0]), *[list(row.values()) for row in rows])
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    for name, place in (("a.xlsx", "row 3: "), ("a.jsonl", "row 3, byte ")):
+        asked = {"event": "event", "distinct_id": "user", "timestamp": "at"}
+        plan_export(tmp_path / name, tmp_path / "plan", PlanOptions(mapping="generic", settings=asked))
+        assert f"{name}, {place}" in in_process("rejects", tmp_path / "plan").stdout.replace("\n", "")

@@ -155,6 +155,25 @@ def test_a_time_in_another_form_names_the_setting(tmp_path: Path, written: str, 
         assert planned_at(tmp_path / str(number), written, **asked).events.made == 1
 
 
+@pytest.mark.parametrize("mark", [".", "/", "-"])
+@pytest.mark.parametrize(("day", "form"), [("28{0}03{0}2024", "%d{0}%m{0}%Y"), ("03{0}28{0}2024", "%m{0}%d{0}%Y")])
+def test_a_time_that_is_read_in_one_way_decides_for_the_others(tmp_path: Path, mark: str, day: str, form: str) -> None:
+    """Although there are fewer such rows, and for all rows."""
+    times = [day.format(mark), *[f"03{mark}04{mark}2024"] * 5]
+    (stop, _) = planned_at(tmp_path / "a", '"\nSeen,u-1,"'.join(times)).gates
+    assert re.findall(r"timestamp_format='([^']*)'", stop.detail) == [form.format(mark)]
+    assert "6 of them can be sent" in stop.detail
+
+
+def test_rows_with_nan_name_the_setting_that_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"e": "Seen", "u": "u-1", "t": 1609459200, "x": [NaN, -Infinity]}\n', "utf-8")
+    asked = {"event": "e", "distinct_id": "u", "timestamp": "t", "timestamp_unit": "s"}
+    (stop, _) = plan_export(tmp_path / "a.jsonl", tmp_path / "p", PlanOptions(mapping="generic", settings=asked)).gates
+    assert "1 of them can be sent: plan with --set nan=null" in stop.detail
+    asked["nan"] = "null"
+    assert plan_export(tmp_path / "a.jsonl", tmp_path / "q", PlanOptions(mapping="generic", settings=asked)).gates == []
+
+
 def test_a_doubtful_hour_is_told_as_the_clock_showed_it() -> None:
     """A person reads a date and a time, not a count of microseconds."""
     shop = mapper("time: {from: /at, unit: s, zone: project}\n", HEAD, zones=(("Europe/Berlin", ""),))

@@ -144,7 +144,7 @@ def test_rejects_are_grouped_by_code_and_what_is_cut_is_counted() -> None:
     screen = printed(show_each, [row], width=80, terminal=True)
     assert "… (+19,800 characters)" in screen
     grouped = printed(show_groups, [row], "backcast rejects plan", width=80).splitlines()
-    assert grouped[1] == f"  for example a.jsonl, row 1, byte 0: {'why, ' * 200}"
+    assert grouped[1] == f"  for example a.jsonl, row 1: {'why, ' * 200}"
     assert grouped[2] == f"  {'x' * 10_000}… (+10,000 characters)"
     assert printed(show_each, [row], width=80).splitlines()[2] == f"  {'x' * 20_000}"
     example = Example("a.jsonl", 1_200, 0, "they differ in plan")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from pipeline.json_limits import NAN_IS_NULL
 from pipeline.models import Finding
 from pipeline.plan.checks import KeyConflicts, PlanFacts, check, stated
 from pipeline.text import are, pluralize, printable
@@ -14,6 +15,8 @@ from pipeline.timestamps import WITHOUT_OFFSET
 _NAMES_SHOWN, _NAME_CHARACTERS = 10, 60
 
 _NOT_ISO = re.compile(r"not an ISO 8601 time: '(.*)'")
+_FORM = re.compile("timestamp_format='([^']*)'")
+_NAN = "plan with --set nan=null, which reads NaN and infinity as null"
 CUT_OFF = "the tool ended the export before its end; fetch it again"
 REMEDIES = {
     "cut_off": CUT_OFF,
@@ -31,7 +34,9 @@ REMEDIES = {
 def remedy_of(code: str, detail: str) -> str:
     """What would help a row that was rejected with this code and text, "" where no remedy is declared."""
     written = _NOT_ISO.match(detail)
-    return _format_of(written[1]) if written else REMEDIES.get(detail) or REMEDIES.get(code, "")
+    if written:
+        return _format_of(written[1])
+    return _NAN if detail.endswith(NAN_IS_NULL) else REMEDIES.get(detail) or REMEDIES.get(code, "")
 
 
 @lru_cache(4_096)
@@ -81,11 +86,18 @@ def _rejects(facts: PlanFacts) -> Finding | None:
     if facts.rejected_bytes * facts.rows.read > 10 * rejected * facts.bytes_read:
         detail = f"{detail}; they have {facts.rejected_bytes / facts.bytes_read:.0%} of the bytes"
     remedies = {remedy: rows for remedy, rows in facts.remedies.items() if remedy != CUT_OFF}
-    remedy, rows = max(remedies.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
+    helped = {one: sum(rows for other, rows in remedies.items() if _helps(one, other)) for one in remedies}
+    remedy, rows = max(helped.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
     if rows * 3 >= rejected:
         sendable = "" if remedy == REMEDIES["rounded_number"] else " can be sent"
         detail = f"{detail}. {rows:,} of them{sendable}: {remedy}"
     return stated(detail, rejected, facts.codes)
+
+
+def _helps(remedy: str, other: str) -> bool:
+    """Whether the rows for which another remedy is declared are helped by this one too: its forms are among theirs."""
+    mine, theirs = (set(_FORM.findall(one)) for one in (remedy, other))
+    return remedy == other or bool(mine and mine < theirs)
 
 
 @check("cut_off", "stop")
