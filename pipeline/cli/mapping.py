@@ -271,14 +271,16 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tupl
     else:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(draft.text, encoding="utf-8")
-    choices = parse(draft.text, "new mapping").open
+    written = parse(draft.text, "new mapping")
+    choices = written.open
     name = str(output or "the mapping")
     if choices:
         click.echo(f"{name} is unfinished, {pluralize(len(choices), 'open choice')}:", err=True)
         _show_open(choices, err=True)
     elif output is not None:
         zone = " --timezone Area/City" if "zone: local" in draft.text else ""
-        told = "".join(f" --set {shlex.quote(one)}" for one in settings)
+        others = [one for one in settings if not getattr(written.files, one.partition("=")[0], "")]
+        told = "".join(f" --set {shlex.quote(one)}" for one in others)
         plan = f"backcast plan {shlex.join(sources)} -m {shlex.quote(str(output))}{told}{zone} -o plan"
         click.echo(f"Wrote {output}. Read it, then plan with it; nothing is sent:\n  {plan}", err=True)
     return 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec import Raw
 
@@ -23,17 +24,23 @@ class IntegerRows(ChangedRows):
 
     def __init__(self, rows: Rows, columns: Sequence[str]) -> None:
         super().__init__(rows)
-        self._paths = [name.strip("/").split("/") for name in columns]
+        self._columns = columns
 
     def change(self, record: Record, number: int) -> None:
-        for column, *members in self._paths:
-            value = record.get(column)
-            if is_absent(value):
-                continue
-            try:
-                record[column] = _within(value, members)
-            except BadValue:
-                continue  # no object or no text: it stays as it is
+        record |= integers_in(record, self._columns)
+
+
+def integers_in(record: Record, columns: Sequence[str]) -> Record:
+    """The values of a record that have integers in these columns, as they are then."""
+    found: Record = {}
+    for name in columns:
+        column, *members = name.strip("/").split("/")
+        value = found.get(column, record.get(column))
+        if is_absent(value):
+            continue
+        with suppress(BadValue):  # no object or no text: it stays as it is
+            found[column] = _within(value, members)
+    return found
 
 
 def _within(value: Value, members: Sequence[str]) -> Value:

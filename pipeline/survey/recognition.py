@@ -171,6 +171,7 @@ class Starter:
             table = opened
             tools = recognised_by(table.records[:RECOGNISED_ROWS])
         self._table = table
+        self._settings = settings
         self.tool = tools[0] if len(tools) == 1 else ""
         """The shipped mapping that recognises the rows, "" for none."""
         names = [] if self.tool else _names_of_keys(table.records)
@@ -183,7 +184,8 @@ class Starter:
         if self.tool:
             return Draft(load_mapping(self.tool).text, (), {})
         pages = (answers or {}).get(ROWS) == NO_PAGES
-        return draft_mapping(self._pages if pages else self._table, {} if pages else self._unique, answers)
+        table, unique = (self._pages, {}) if pages else (self._table, self._unique)
+        return draft_mapping(table, unique, answers, self._settings)
 
 
 def _names_of_keys(records: Sequence[Record]) -> list[str]:

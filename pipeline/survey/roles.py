@@ -17,6 +17,7 @@ from pipeline import values
 from pipeline.survey.clock import ENOUGH, MOSTLY, Clock, clock_of
 from pipeline.survey.columns import INTEGER, LIST, OBJECTS, Column, Steps, columns_of, spelled
 from pipeline.survey.shape import DISTINCT_ID, EVENT, TIMESTAMP, UUID
+from pipeline.timestamps import lost_digits
 from pipeline.values import Record, Value
 
 PROBE_ROWS = 500
@@ -252,7 +253,8 @@ def people_in(columns: Iterable[Column]) -> list[IdColumn]:
             ranked.append(((classes.index(of), depth, known), IdColumn(column, of)))
     if ranked:
         return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
-    plain = [column for column in found if column.share("number in text") < MOSTLY]
+    # A column of fractions is none of ids, but a spreadsheet writes 9.91214E+15 for an id.
+    plain = [one for one in found if one.share("number in text") < MOSTLY or any(map(lost_digits, one.texts))]
     likely = [column for column in plain if _LIKELY_KEY.search(column.name)] or plain
     addresses = [column for column in plain if column.matching(_IP) >= 0.9]
     # A value that no other row has is the id of a row, not of a person.

@@ -60,12 +60,7 @@ class Table:
     @property
     def form(self) -> str:
         """The format of its rows in the cases of a mapping: csv or json."""
-        return "csv" if self.parts and self.parts[0].dialect.header else "json"
-
-    @property
-    def cells(self) -> bool:
-        """Whether its rows are those of delimited text."""
-        return self.form == "csv" or self.headless
+        return "csv" if self.parts and self.parts[0].format == "csv" else "json"
 
     @property
     def headless(self) -> bool:

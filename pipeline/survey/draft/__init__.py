@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
+from pipeline.extractors.file_rules import ESCAPE, FOLDERS, HEADER, NAN, rules_set
 from pipeline.mapper.language.scalars import comment, quoted, scalar
 from pipeline.mapper.language.sections import FORMAT
 from pipeline.survey.columns import LIST, Column
@@ -41,10 +43,15 @@ class Draft(msgspec.Struct, frozen=True):
     columns: Mapping[str, str]
 
 
-def draft_mapping(table: Table, unique: Mapping[str, int], answers: Mapping[str, str] | None = None) -> Draft:
+def draft_mapping(
+    table: Table,
+    unique: Mapping[str, int],
+    answers: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Draft:
     """The starting mapping of a table. `unique` are the columns that no two rows share, with how many rows have them;
-    `answers` are YAML texts by the name of a choice."""
-    known = Decisions(table, unique, answers or {})
+    `answers` are YAML texts by the name of a choice, and `settings` say how files are read (--set)."""
+    known = Decisions(table, unique, answers or {}, settings)
     sections = [event_section(known), people_sections(known), time_sections(known), key_section(known)]
     sections += [property_sections(known), _columns(known)]
     _choose_files(known)
@@ -89,7 +96,10 @@ def _head(known: Decisions, unsent: str) -> str:
             *(f"  {name}: {quoted(printable(sentence, 600))}" for name, sentence in undecided.items()),
             "",
         ]
-    files = ["header: no"] * table.headless + ["escape: none"] * table.unsure
+    files = [f"{name}: {scalar(known.settings[name])}" for name in (ESCAPE, FOLDERS, NAN) if name in known.settings]
+    if columns := rules_set(known.settings).columns:
+        files.append(f"columns: [{', '.join(map(scalar, columns))}]")
+    files += ["header: no"] * known.nameless + ["escape: none"] * table.unsure
     files += [f"rows: {scalar(table.rows)}      # each item of this list is a row"] if table.rows else []
     if known.floats:
         files.append(f"integers: [{', '.join(map(scalar, known.floats))}]      # ids that were written as 42.0: 42")
@@ -121,7 +131,7 @@ def _choose_files(known: Decisions) -> None:
             Option("none", "a page is one row, with the list in it"),
         )
         known.choose(Choice("rows", question, options))
-    if table.headless:
+    if known.nameless and HEADER not in known.settings:
         question = "the first row has values and no names, so the columns are called column_1, column_2 and so on."
         known.choose(Choice("header", question, (Option("no", "the first row is a row like the others"),)))
     if known.rounded:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from pipeline.extractors.integer_columns import integers_in
 from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.inspection.case_updates import gives_lines
 from pipeline.mapper.inspection.cases import describe, row_of
@@ -38,7 +39,8 @@ def cases_of(text: str, records: Sequence[Record], form: str) -> tuple[str, str]
         return result if isinstance(result, list) else [result]
 
     lines, unsent = ["", *_ADVICE, "cases:"], []
-    for number, row in enumerate(_chosen(map(_json, records), outcomes_of), 1):
+    rows = (_json({**record, **integers_in(record, mapping.files.integers)}) for record in records)
+    for number, row in enumerate(_chosen(rows, outcomes_of), 1):
         outcomes = [describe(outcome) for outcome in outcomes_of(row)]
         codes = [str(one.get("reject") or one.get("skip")) for one in outcomes if "reject" in one or "skip" in one]
         if codes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from pipeline.extractors.file_rules import COLUMNS, rules_set
 from pipeline.mapper import available
 from pipeline.mapper.language.scalars import comment, scalar
 from pipeline.mapper.program.references import path_of
@@ -54,16 +55,21 @@ class Decisions:
     `dropped` are the columns that an event has elsewhere: its name, time, id and key.
     """
 
-    def __init__(self, table: Table, unique: Mapping[str, int], answers: Mapping[str, str]) -> None:
+    def __init__(
+        self, table: Table, unique: Mapping[str, int], answers: Mapping[str, str], settings: Mapping[str, str]
+    ) -> None:
         self.table = table
         self.unique = unique
         self.answers = answers
+        self.settings = settings
+        self.nameless = table.headless and COLUMNS not in settings
+        """Whether the columns have no names, neither in the files nor from a person."""
         self.choices: list[Choice] = []
         self.dropped: list[Steps] = []
         tool = re.sub(r"[^a-z0-9_]+", "_", table.name.lower()).strip("_") or "my_tool"
         # A shipped tool of this name has uuids of its own.
         self.tool = answers.get("tool", f"{tool}_export" if tool in available() else tool)
-        self.nulls = NULL if table.cells and any(NULL in record.values() for record in table.records) else ""
+        self.nulls = NULL if table.form == "csv" and any(NULL in record.values() for record in table.records) else ""
         """The text that stands for null in delimited files, "" for none."""
         records: Sequence[Record] = table.records
         if self.nulls:
@@ -77,7 +83,8 @@ class Decisions:
         self.untimed = [column for column in self.columns.values() if column.steps not in timed]
         self.people = roles.people_in(self.untimed)
         ids = {one.column.steps for one in self.people}
-        self.floats = ["/".join(one.column.steps) for one in self.people if roles.is_integer_as_float(one.column)]
+        found = ["/".join(one.column.steps) for one in self.people if roles.is_integer_as_float(one.column)]
+        self.floats = rules_set(settings).integers or found
         roled = [*(one.column for one in self.clocks), *(one.column for one in self.people)]
         self.rounded = [one.path for one in roled if any(map(lost_digits, one.texts))]
         """The columns of times and of ids that have numbers whose last digits are lost."""

@@ -31,7 +31,7 @@ def event_section(known: Decisions) -> str:
     categories = [Option(known.ref(column), column.evidence()) for column in columns]
     if not found:
         question = "no column has the names of events. Name the kind of event that a row is, or choose a column."
-        options = [*categories, constant] if known.table.headless else [constant, *categories]
+        options = [*categories, constant] if known.nameless else [constant, *categories]
         text, lines = known.choose(Choice("event", question, tuple(options[:MOST_OPTIONS]), free=True))
         known.dropped += [column.steps for column in known.others if known.ref(column) == text]
         return "\n".join(["", *lines, f"event: {text}"])
