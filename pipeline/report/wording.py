@@ -190,7 +190,7 @@ def zone_proof(plan: Plan) -> str:
         agree = sum(month.agrees for month in plan.zone_evidence)
         return f"confirmed by {agree:,} of {pluralize(months, 'month')}"
     if plan.options.zones:
-        return "from --timezone, not confirmed: the rows have no receive times"
+        return "from --timezone, not confirmed: too few rows have a receive time"
     if any(WITHOUT_ZONE in check.detail for check in plan.gates):
         return "where they have an offset; the others need --timezone"
     return "as the tool exports them"

@@ -148,7 +148,7 @@ def long_event(draft: UnvalidatedEvent, context: ValidationContext) -> str | Non
     return _too_many_bytes("event name", draft.event, context)
 
 
-@rule("junk_distinct_id", REJECT, "every id of the row is a placeholder such as null or anonymous", fast=_ID)
+@rule("junk_distinct_id", REJECT, "an id is a placeholder such as null or anonymous, which counts as no id", fast=_ID)
 def placeholder_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
     if draft.placeholder_id and not (draft.distinct_id or "").strip():
         return "every id of the row is a placeholder that the service never merges"

@@ -38,7 +38,7 @@ BROWSERS = (
     "Chrome 118.0.0=Chrome|16.4.1=|mobile safari=Mobile Safari|edge-chromium=Microsoft Edge|"
     "Safari (in-app)=Mobile Safari|360 Browser 12=360 Browser|(not set)="
 )
-SYSTEMS = "Mac OS X 10.15=Mac OS X|ANDROID=Android|Ubuntu=Linux|Windows XP=Windows|Tizen 5=Tizen"
+SYSTEMS = "Mac OS X 10.15=Mac OS X|MacOS X=Mac OS X|ANDROID=Android|Ubuntu=Linux|Windows XP=Windows|Tizen 5=Tizen"
 VERSIONS = "Mac OS X 10_15_7 Catalina=10.15.7|Windows 10=10|Windows NT 6.1=7|Windows XP=XP"
 DEVICES = "Tablet PC=Tablet|feature phone=Mobile|laptop=Desktop|console="
 DOMAINS = (

@@ -158,7 +158,7 @@ def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:
     )  # fmt: skip
     text = Page(page_of(tmp_path, plan, cells=[], rejects=[])).text
     assert "No events." in text
-    assert "no receive times" in text
+    assert "Too few rows have receive times" in text
 
 
 def changing(number: int, periods: int, name: str = "a property") -> PropertySummary:

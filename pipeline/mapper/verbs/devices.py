@@ -49,7 +49,7 @@ SYSTEMS = {
         "Android": "android, android os, androidos",
         "Chrome OS": "chrome os, chromeos, chromium os, cros, chromebook",
         "Linux": ", ".join(("linux", "gnu/linux", *(name.lower() for name in LINUXES))),
-        "Mac OS X": "mac os x, mac os, macos, mac, macosx, osx, os x, macintosh, mac osx",
+        "Mac OS X": "mac os x, mac os, macos, mac, macosx, macos x, osx, os x, macintosh, mac osx",
         "Windows": "windows, microsoft windows, win, windows nt, windows server, win32",
         "Windows Phone": "windows phone, windows phone os, windows mobile",
         "iOS": "ios, iphone os, iphone, ipod",
