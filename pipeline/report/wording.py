@@ -104,7 +104,7 @@ ADVICE = {
     " that are lost come back by another export alone, with ids as texts",
     "rounded_value": "export the table again, without a spreadsheet: the digits are lost in this file",
     "unsafe_integer": "if it is an id, make it a text in the mapping, under `properties`, `set`: `NAME: {type: text,"
-    " of: NAME}`; readers that use doubles round it",
+    " of: NAME}`, from an object `of: /OBJECT/MEMBER`; readers that use doubles round it",
     "null_rate": "ask what changed then: a new app version, another column, a file that is missing; --null-jump POINTS"
     " allows more",
     "cut_values": "look whether the tool can export them whole; --cut-values N allows more",

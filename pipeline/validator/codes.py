@@ -71,7 +71,7 @@ _OTHERS = (
     Code("left_out_profile", WARNING, "profile without an id, left out; the others of its page are sent"),
     Code("unreadable_entity", WARNING, "an entity that cannot be read: it stays a property as it is"),
     Code("name_collision", WARNING, "two properties of a row would have had the same name"),
-    Code("unsafe_integer", WARNING, "an integer beyond 2^53 is sent exactly; readers that use doubles round it"),
+    Code("unsafe_integer", WARNING, "an integer beyond 2^53; readers that use doubles round it, unless it is a text"),
     Code("clock_skew", WARNING, "the event time and the receive time of the row are far apart"),
     Code(
         "ambiguous_time",

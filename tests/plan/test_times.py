@@ -17,6 +17,7 @@ from pipeline.errors import UsageError
 from pipeline.models import RejectReason, UnvalidatedEvent
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.manifest import Plan
+from pipeline.report.wording import headline
 from pipeline.timestamps import format_utc
 from tests.support.commands import in_process
 from tests.support.small_mappings import mapper, record
@@ -110,7 +111,8 @@ def test_what_a_spreadsheet_rounded_is_neither_a_person_nor_a_time(tmp_path: Pat
     options = PlanOptions(mapping="generic", as_of=AS_OF, workers=0, settings=settings)
     plan = plan_export(tmp_path / "a.csv", tmp_path / "plan", options)
     assert (plan.rows.read, plan.rejects) == (7, {"rounded_number": 3})
-    assert "max_rejects" in {gate.name for gate in plan.gates}
+    (stop,) = (gate for gate in plan.gates if gate.name == "max_rejects")
+    assert headline(stop.detail).endswith("3 of them cannot be sent")
     found = pq.read_table(tmp_path / "plan" / "identities.parquet").to_pylist()
     assert [(one["anonymous_id"], one["decision"], one["reason"]) for one in found] == [
         ("8.8123E+15", "refused", "junk_id")

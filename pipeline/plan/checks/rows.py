@@ -89,8 +89,8 @@ def _rejects(facts: PlanFacts) -> Finding | None:
     helped = {one: sum(rows for other, rows in remedies.items() if _helps(one, other)) for one in remedies}
     remedy, rows = max(helped.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
     if rows * 3 >= rejected:
-        sendable = "" if remedy == REMEDIES["rounded_number"] else " can be sent"
-        detail = f"{detail}. {rows:,} of them{sendable}: {remedy}"
+        sendable = "cannot" if remedy == REMEDIES["rounded_number"] else "can"
+        detail = f"{detail}. {rows:,} of them {sendable} be sent: {remedy}"
     return stated(detail, rejected, facts.codes)
 
 
