@@ -352,6 +352,8 @@ class Builder:
         for name, call in properties.set.items():
             value = self.present(call)
             match value:
+                case Missing():
+                    continue
                 case expressions.NotNull(expressions.Column(column)) if (
                     column != self._opened_column and name not in replaced
                 ):

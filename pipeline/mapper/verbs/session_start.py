@@ -12,7 +12,7 @@ import re
 from pipeline.mapper.language.kinds import VALUE, Choice, Field, verb
 from pipeline.mapper.language.sections import Call
 from pipeline.mapper.program.builder import Builder, wrong_call
-from pipeline.mapper.program.expressions import Apply, Constant, RowTime, Value
+from pipeline.mapper.program.expressions import Apply, Constant, Missing, RowTime, Value
 from pipeline.mapper.program.functions import function
 from pipeline.timestamps import DAY
 
@@ -43,5 +43,6 @@ def session_start(build: Builder, call: Call) -> Value:
     if not build.time_is_set:
         hint = "use it under `properties`, `person`, `groups` or in an event's own rule"
         raise wrong_call(call, "session_start needs the row's time, which is not set here", hint)
+    start = build.text(call.arguments["session_start"])
     otherwise = [Constant(call.arguments["else"])] if "else" in call.arguments else []
-    return Apply("start_of", (build.text(call.arguments["session_start"]), RowTime(), *otherwise))
+    return start if start == Missing() else Apply("start_of", (start, RowTime(), *otherwise))

@@ -190,8 +190,8 @@ def strip(build: Builder, call: Call) -> Value:
     with_=Field(VALUES, "such values, for example the device id"),
 )
 def session(build: Builder, call: Call) -> Value:
-    parts = map(build.text, call.arguments.get("with", ()))
-    return Apply("session_of", (build.text(call.arguments["session"]), Constant(build.tool), *parts))
+    start, parts = build.text(call.arguments["session"]), map(build.text, call.arguments.get("with", ()))
+    return start if start == Missing() else Apply("session_of", (start, Constant(build.tool), *parts))
 
 
 @value(
