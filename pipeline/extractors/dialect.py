@@ -77,6 +77,10 @@ def delimited(found: Sample) -> Table | None:
     if not readings:
         return None
     best = max(readings, key=lambda reading: (reading.fit, len(reading.header)))
+    guessed = declared.encoding == "utf-8" and not (rules.encoding or found.bom)
+    if guessed and best.dialect.header_row and "\ufffd" in "".join(best.header):
+        declared = replace(declared, encoding=_one_byte(text))  # its titles are UTF-8, and the header is not
+        best = _read(sample, replace(best.dialect, encoding=declared.encoding), whole, header) or best
     values = values_in(best.header, best.rows) if not header else ""
     dialect = replace(best.dialect, encoding=declared.encoding, bom=found.bom)
     unsure = not (rules.escape or dialect.escape) and is_unsure(sample, dialect.delimiter)
@@ -184,8 +188,12 @@ def encoding_of(text: bytes) -> str:
     good = sum(len(_MULTIBYTE.findall(line)) for line in lines if _is_utf8(line))
     header_is_bad = bool(bad) and bad[0] is next(line for line in lines if line.strip())
     if header_is_bad or (len(bad) >= 2 and good * 4 <= len(bad)):
-        return "iso-8859-1" if _NOT_CP1252.search(text) else "cp1252"
+        return _one_byte(text)
     return "utf-8"
+
+
+def _one_byte(text: bytes) -> str:
+    return "iso-8859-1" if _NOT_CP1252.search(text) else "cp1252"
 
 
 def _is_utf8(line: bytes) -> bool:

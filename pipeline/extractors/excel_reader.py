@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
-from itertools import dropwhile, islice
+from itertools import chain, dropwhile, islice
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import FETCH_AGAIN
 from pipeline.extractors.dialect import unique
 from pipeline.extractors.format import Recognized
-from pipeline.extractors.header import no_header_row, titles_above
+from pipeline.extractors.header import is_time, no_header_row, titles_above
 from pipeline.models import Block, Dialect, Part
 from pipeline.text import pluralize
 
@@ -35,8 +35,7 @@ OTHER_SHEETS, MERGED_CELLS = "other_sheets", "merged_cells"
 MAX_TEXT_BYTES = 512 * 1024 * 1024
 _AT_ONCE = 1000
 _LOOKED_AT = 60
-_ENOUGH_COLUMNS = 3
-"""A sheet of events has as many: a name, a person and a time. Notes are in one column, or in two."""
+_ENOUGH_COLUMNS = 3  # a name, a person and a time
 _WINDOW = 1024 * 1024
 _OVERLAP = 64 * 1024
 _WITHOUT_VALUE = re.compile(
@@ -49,7 +48,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
-    """The sheet `wanted` of a workbook, else the first that is a table of three columns or the most; and its columns.
+    """The sheet `wanted` of a workbook, else the first that is most like a table of events; and its columns.
 
     Its header is the row `asked` of the sheet, else the first row with a value that is no title above a header.
     """
@@ -62,22 +61,24 @@ def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
                 hint="name one that it has: --set sheet=NAME",
             )
         tables = {name: _header(book[name], asked) for name in ([wanted] if wanted else names)}
-        columns = {name: min(len(raw), _ENOUGH_COLUMNS) if rows else 0 for name, (_, raw, rows) in tables.items()}
-        name = max(columns, key=lambda name: columns[name])
+        name = max(tables, key=lambda name: tables[name][2])
         row, raw, _ = tables[name]
         if asked.isdecimal() and not raw:
             raise no_header_row(path, asked)
     return Recognized(Dialect(header=unique(list(raw)), header_row=row, sheet=name), raw)
 
 
-def _header(sheet: Any, asked: str) -> tuple[int | msgspec.UnsetType, tuple[str, ...], int]:
-    """The row of a sheet's header, UNSET for the first with a value; its cells, and how many of some rows follow it."""
+def _header(sheet: Any, asked: str) -> tuple[int | msgspec.UnsetType, tuple[str, ...], tuple[bool, int]]:
+    """The row of a sheet's header, UNSET for the first with a value; its cells; and whether times are below it, with
+    the number of columns up to `_ENOUGH_COLUMNS`, 0 where no row is below it."""
     first = int(asked) if asked.isdecimal() else 1
     some = list(islice(dropwhile(lambda row: row[0] < first, _rows(sheet)), _LOOKED_AT))
     texts = [[_text(cell) for cell in cells] for _, cells in some]
     above = titles_above(texts) if not asked else 0
     row = some[above][0] if some and (above or asked.isdecimal()) else UNSET
-    return row, tuple(texts[above]) if texts else (), len(texts[above + 1 :])
+    raw, below = tuple(texts[above]) if texts else (), texts[above + 1 :]
+    timed = any(map(is_time, chain.from_iterable(below)))
+    return row, raw, (timed, min(len(raw), _ENOUGH_COLUMNS) if below else 0)
 
 
 def _text(cell: Any) -> str:

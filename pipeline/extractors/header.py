@@ -28,10 +28,14 @@ _VALUES = (
     ),
     ("a number", re.compile(r"[+-]?(?:\d{5,}|\d+\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)),
 )
+is_time = _VALUES[0][1].fullmatch
+"""Whether a cell is a date or a time."""
 _SHORT_NUMBER = re.compile(r"[+-]?\d{1,4}", re.ASCII)
 _SHOWN_CHARACTERS = 40
 _MOST_TITLES = 20
-_LIKE_A_NAME = re.compile(r"[\w$@#%€£][\w\s$.:/()\[\]#@%€£&?'*+°–-]{0,98}[\w)\]#%€£?*.:]|[\w$@#%€£]")
+_LIKE_A_NAME = re.compile(r"[\w$@#][\w $.:/()\[\]#@-]{0,98}[\w)\]]|[\w$@#]")
+_BELOW_TITLES = re.compile(r'[^"{}<>|]{1,100}')
+"""A cell of a header that titles show to be one: people write signs, commas and line breaks there."""
 
 
 def column_names(count: int) -> tuple[str, ...]:
@@ -47,7 +51,7 @@ def no_header_row(path: str, row: str) -> UnreadableExport:
 
 def is_like_names(cells: Sequence[str]) -> bool:
     """Whether all cells look like the names of columns."""
-    return all(_LIKE_A_NAME.fullmatch(cell.strip()) for cell in cells)
+    return all(map(_LIKE_A_NAME.fullmatch, cells))
 
 
 def titles_above(rows: Sequence[Sequence[str]]) -> int:
@@ -63,7 +67,8 @@ def titles_above(rows: Sequence[Sequence[str]]) -> int:
     header, below = rows[above] if rows else (), rows[above + 1 :]
     if sum(1 < len(row) <= width for row in below) <= 0.9 * len(below) or len(set(header)) < width:
         return 0
-    return 0 if not is_like_names(header) or values_in(header, below) else above
+    named = all(_BELOW_TITLES.fullmatch(cell.strip()) for cell in header)
+    return above if named and not values_in(header, below) else 0
 
 
 def values_in(first: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -145,10 +145,7 @@ def read_superseded(path: PathText) -> tuple[int, Example] | None:
 
 
 def place_of(reject: Reject) -> str:
-    """Where a rejected row or refused event comes from: file, row, item of the row, offset in bytes.
-
-    Binary formats and workbooks have no such offset: theirs counts rows.
-    """
+    """Where a rejected row or refused event comes from: file, row, item, and byte unless the offset counts rows."""
     if not reject.row:
         return reject.part
     item = f", item {reject.item:,}" if reject.item else ""

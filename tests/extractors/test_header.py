@@ -279,7 +279,7 @@ def test_a_mapping_with_columns_is_recognised_and_planned(tmp_path: Path) -> Non
 
 NAMES_OF_COLUMNS = [
     "event", "user id", "at", "e-mail", "v1.0", "$set", "Discount %", "Betrag (€)", "Paid?", "Order No ", "Unit\nprice",
-    "R&D*", "% of total", "Kunden-Nr.",
+    "R&D*", "% of total", "Kunden-Nr.", "Amount, net", "Größe; m²",
 ]  # fmt: skip
 TITLES = st.sampled_from(["Sales report 2023", "Generated, by hand", "", "a: b", '"quoted"'])
 
@@ -317,7 +317,7 @@ def test_the_sheet_that_looks_like_a_table_is_read(tmp_path: Path) -> None:
     the files."""
     book = openpyxl.Workbook()
     book.active.append(["About this export"])
-    for cells in (["Prepared by", "Finance"], ["Version", "2"]):
+    for cells in (["Prepared by", "Finance"], ["Field", "Type", "Meaning"]):
         book.create_sheet().append(cells)
         book.worksheets[-1].append(cells[::-1])
     table = book.create_sheet("Events")
@@ -350,3 +350,12 @@ def test_a_named_header_may_be_far_down_and_must_be_there(tmp_path: Path, kind: 
     assert (part.dialect.header, rows_of(part)) == (("user", "event"), [{"user": "u-1", "event": "Signup"}])
     with pytest.raises(UnreadableExport, match="has no row 83 with the names of columns"):
         extractors.open_source([str(path)], rules=FileRules(header="83"))
+
+
+@pytest.mark.parametrize("title", ["Report 2024", "Bericht für März", ""])
+def test_a_header_below_a_title_shows_the_encoding(tmp_path: Path, title: str) -> None:
+    """Also where the rows have no accent."""
+    rows = "".join(f"{row};K{row % 5};2024-03-0{row + 1}\n" for row in range(9))
+    (tmp_path / "a.csv").write_bytes(f"{title}\nNr.;Größe;Datum\n{rows}".encode("cp1252"))
+    (part,) = extractors.open_source([str(tmp_path / "a.csv")]).parts
+    assert (part.dialect.encoding, part.dialect.header) == ("cp1252", ("Nr.", "Größe", "Datum"))
