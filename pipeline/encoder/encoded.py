@@ -32,7 +32,7 @@ _NO_SKEW = b'"disable_skew_correction":true'
 """Without it the per-event endpoint would move the time of each event by the difference of two clocks."""
 _OPTIONS = {"$cookieless_mode": b"tf", "$process_person_profile": b"tf", "$product_tour_id": b'"'}
 """Properties that the per-event endpoint takes as options, and how the values begin that mean the same as an option:
-true and false, or a text. Of others the endpoint makes another value, or it drops the event.
+true and false, or a text. The endpoint turns other values into something else, or drops the event.
 """
 
 

@@ -50,7 +50,7 @@ _encode = msgspec.json.Encoder().encode
 def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
     """The sheet `wanted` of a workbook, else the first that is most like a table of events; and its columns.
 
-    Its header is the row `asked` of the sheet, else the first row with a value that is no title above a header.
+    Its header is the row `asked` of the sheet, else the first row with a value, without titles above it.
     """
     with _readable(path), _book(file, path) as book:
         names = [sheet.title for sheet in book.worksheets]

@@ -91,7 +91,7 @@ def rules_set(settings: Mapping[str, str]) -> FileRules:
 
 
 def _one_of(settings: Mapping[str, str], name: str, words: Sequence[str]) -> str:
-    """The word that a setting has, "" where it is not given."""
+    """The word that a setting has, "" if it is not given."""
     word = settings.get(name, "")
     is_row = "ROW" in words and word.isdecimal() and 0 < int(word) <= MOST_ABOVE
     if word not in ("", *words) and not is_row:

@@ -263,8 +263,8 @@ class JsonlRows:
         return count
 
     def _with_nulls(self, row: int, line: bytes) -> tuple[bytes, Record] | None:
-        """A line with null for NaN and the infinities, which are not JSON, and its record; None where that is not
-        all."""
+        """A line with null for NaN and the infinities, which are not JSON, and its record; None if it has other
+        faults."""
         changed = _NAN.sub(_null, line) if self._nan_is_null else b""
         try:
             record: Record = _decode(changed)  # type: ignore[assignment]

@@ -323,7 +323,7 @@ class Projects(_Resource):
             return {str(one["group_type"]): int(one["group_type_index"]) for one in answer.json()}
         except (KeyError, TypeError, ValueError):
             raise unexpected_answer(
-                operations.LIST_GROUP_TYPES, answer.url, answer.status, "it is no list of group types"
+                operations.LIST_GROUP_TYPES, answer.url, answer.status, "it is not a list of group types"
             ) from None
 
     def only_id(self) -> str:

@@ -72,7 +72,7 @@ def read_receipt(file: Path, kinds: Mapping[str, type]) -> tuple[Any, Checked, b
     """
     try:
         if file.exists() and not file.is_file():
-            raise UsageError(f"{file} is no regular file", hint=_HINT)
+            raise UsageError(f"{file} is not a regular file", hint=_HINT)
         content = file.read_bytes()
         raw = msgspec.json.decode(content, type=dict[str, Any])
         if (kind := kinds.get(str(raw.get("format")))) is None:

@@ -41,7 +41,7 @@ def _refuse(path: Path) -> None:
 def inside(path: str, root: PathText) -> str:
     """The file below `root` that a receipt names: by its whole path, without its first folder, or by its last name.
 
-    Raises UnreadableExport where there is no regular file, or the path leads out of `root`.
+    Raises UnreadableExport if there is no regular file, or the path leads out of `root`.
     """
     names = [name for name in path.split("/") if name not in ("", ".")]
     while names[:1] == [".."]:  # of a job, whose export need not be below its folder
@@ -55,4 +55,4 @@ def inside(path: str, root: PathText) -> str:
         if storage.is_remote(file) or Path(file).resolve().is_relative_to(Path(root).resolve()):
             return file
         raise UnreadableExport(f"it is a link that leads out of {fspath(root)}", path=path)
-    raise UnreadableExport(f"{fspath(root)} has no such file, or it is no regular file", path=path)
+    raise UnreadableExport(f"{fspath(root)} has no such file, or it is not a regular file", path=path)

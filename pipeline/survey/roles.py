@@ -253,7 +253,7 @@ def people_in(columns: Iterable[Column]) -> list[IdColumn]:
             ranked.append(((classes.index(of), depth, known), IdColumn(column, of)))
     if ranked:
         return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
-    # A column of fractions is none of ids, but a spreadsheet writes 9.91214E+15 for an id.
+    # Fractions are not ids, but a spreadsheet writes 9.91214E+15 for an id.
     plain = [one for one in found if one.share("number in text") < MOSTLY or any(map(lost_digits, one.texts))]
     likely = [column for column in plain if _LIKELY_KEY.search(column.name)] or plain
     addresses = [column for column in plain if column.matching(_IP) >= 0.9]

@@ -276,7 +276,7 @@ def _hash(text: str) -> int:
 
 
 def _instant(answered: object) -> int:
-    """A `created_at` of an answer in µs UTC; the latest possible for what is no time."""
+    """A `created_at` of an answer in µs UTC; the latest possible for other texts."""
     try:
         return read_iso(str(answered), space=True).us
     except BadTime:

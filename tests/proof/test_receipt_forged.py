@@ -313,7 +313,7 @@ def test_what_is_no_receipt_is_said_to_be_none(tmp_path: Path, content: bytes) -
         check_receipt(file)
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(UsageError, match="is no regular file"):
+    with pytest.raises(UsageError, match="is not a regular file"):
         check_receipt(file)
 
 

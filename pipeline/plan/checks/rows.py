@@ -41,7 +41,7 @@ def remedy_of(code: str, detail: str) -> str:
 
 @lru_cache(4_096)
 def _format_of(text: str) -> str:
-    """The option that reads a time which is written so, "" for a text that is no time."""
+    """The option that reads a time which is written so, "" for a text that is not a time."""
     from pipeline.survey.clock import forms_of
 
     options = [f"--set timestamp_format='{form}'" for form in forms_of(text)]

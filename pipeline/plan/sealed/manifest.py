@@ -174,7 +174,7 @@ class ProfilesSeal(msgspec.Struct, frozen=True):
 
     def persons(self, mode: str) -> int:
         """The persons that exist once all is sent to a target without any. Under the mode `identified` (--persons) an
-        anonymous id that is merged with no other is none."""
+        anonymous id that is merged with no other is not a person."""
         return self.people + self.without_events - (self.anonymous_ids if mode == "identified" else 0)
 
 
