@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Raw
 
+from pipeline.extractors.csv_rows import DelimitedRows
 from pipeline.extractors.rows import Rows
 from pipeline.models import BrokenRow
 from pipeline.values import Record, canonical
@@ -34,6 +35,10 @@ class ChangedRows:
             if not isinstance(record, BrokenRow):
                 self.change(record, number)
             yield record
+
+    def is_header(self, row: int) -> bool:
+        """Whether a row is the header of delimited text once more."""
+        return isinstance(self.rows, DelimitedRows | ChangedRows) and self.rows.is_header(row)
 
     def offset(self, row: int) -> int:
         return self.rows.offset(row)

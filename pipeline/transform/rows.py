@@ -10,6 +10,7 @@ from typing import Any
 from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, EventBuffer
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.fingerprints import hash_events
+from pipeline.extractors.changed_rows import ChangedRows
 from pipeline.extractors.csv_rows import DelimitedRows
 from pipeline.extractors.rows import Rows
 from pipeline.models import (
@@ -173,7 +174,8 @@ class RowTransformer:
             else:
                 code = self.transform_several(row, result if isinstance(result, list) else [result])
         except RowRejected as rejected:
-            code, header = rejected.reason.code, isinstance(self.rows, DelimitedRows) and self.rows.is_header(row)
+            code = rejected.reason.code
+            header = isinstance(self.rows, DelimitedRows | ChangedRows) and self.rows.is_header(row)
             if header:
                 code = "repeated_header"
                 self.events.skips[code] += 1

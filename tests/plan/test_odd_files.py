@@ -61,10 +61,15 @@ def test_an_export_that_the_tool_ended_is_not_ready_whatever_may_be_rejected(tmp
     assert "the tool ended the export before its end; fetch it again" in details(plan)["cut_off"]
 
 
-def test_the_header_of_a_table_in_its_middle_is_skipped(tmp_path: Path) -> None:
-    """Files were joined. A row that is no header stays a reject."""
-    lines = ["event,user,at", f"Seen,u1,{TIMES[0]}"]
-    plan = planned(tmp_path, "a.csv", "\n".join([*lines, *lines, "event,u2,x", ""]), max_rejects="100%")
+@pytest.mark.parametrize("folder", [".", "kind=web"])
+@pytest.mark.parametrize("integers", ["", "user"])
+def test_the_header_of_a_table_in_its_middle_is_skipped(tmp_path: Path, folder: str, integers: str) -> None:
+    """Files were joined, also if folders name columns or floats become integers. A row that is no header stays a
+    reject."""
+    lines, settings = ["event,user,at", f"Seen,u1,{TIMES[0]}"], COLUMNS | {"integers": integers}
+    (tmp_path / folder).mkdir(exist_ok=True)
+    text = "\n".join([*lines, *lines, "event,u2,x", ""])
+    plan = planned(tmp_path, f"{folder}/a.csv", text, max_rejects="100%", settings=settings)
     assert (plan.rows.read, plan.skips, plan.rejects) == (4, {"repeated_header": 1}, {"bad_timestamp": 1})
 
 
