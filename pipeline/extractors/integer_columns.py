@@ -10,12 +10,14 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
+import msgspec
 from msgspec import Raw
 
 from pipeline.extractors.changed_rows import ChangedRows
 from pipeline.extractors.rows import Rows
-from pipeline.values import BadValue, Record, Value, canonical, is_absent, opened, text
+from pipeline.values import BadValue, Record, Value, is_absent, opened, text
 
+_encode = msgspec.json.Encoder().encode
 _WHOLE = re.compile(r"(-?[0-9]+)\.0+")
 
 
@@ -51,10 +53,21 @@ def _within(value: Value, members: Sequence[str]) -> Value:
             return value
         if isinstance(value, str):
             return match[1]
-        is_text = isinstance(value, Raw) and bytes(value)[:1] == b'"'
-        return Raw(f'"{match[1]}"'.encode() if is_text else match[1].encode())
+        return Raw(f'"{match[1]}"'.encode() if _is_text(value) else match[1].encode())
     inner = value if isinstance(value, dict) else opened(value)
     if inner is None or is_absent(member := inner.get(members[0])):
         return value
-    inner[members[0]] = _within(member, members[1:])
-    return inner if isinstance(value, dict) else Raw(canonical(inner))
+    changed = _within(member, members[1:])
+    if changed is member:
+        return value
+    inner[members[0]] = changed
+    if isinstance(value, dict):
+        return inner
+    written = _encode(inner)
+    if isinstance(value, str):
+        return written.decode()
+    return Raw(_encode(written.decode()) if _is_text(value) else written)
+
+
+def _is_text(value: Value) -> bool:
+    return isinstance(value, Raw) and bytes(value)[:1] == b'"'

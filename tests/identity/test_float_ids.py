@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
+from pipeline import extractors
 from pipeline.errors import UnfitExport
+from pipeline.extractors.file_rules import FileRules
 from pipeline.id_hash import hash_id
 from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.identity.columns import IdColumns
@@ -148,4 +150,18 @@ def test_a_plan_stops_for_a_profile_in_another_spelling(
     plan = pipeline.plan_export(str(tmp_path / "x.jsonl"), tmp_path / "plan", options)
     assert [(gate.level, gate.count, where in gate.detail) for gate in plan.gates if gate.name == "split_ids"] == [
         ("stop", 1, True)
+    ]
+
+
+def test_only_floats_change(tmp_path: Path) -> None:
+    """In a path, too: what else an object has, its order, and whether it is the text of one, stay."""
+    users = ['{"z":1,"id":7}', '{"z":1.10,"id":8.0}', json.dumps('{"z": 1, "id": 9}'), json.dumps('{"z":1,"id":"9.0"}')]
+    (tmp_path / "x.jsonl").write_text("".join(f'{{"user":{one}}}\n' for one in users), encoding="utf-8")
+    (part,) = extractors.open_source([str(tmp_path / "x.jsonl")], rules=FileRules(integers=("user/id",))).parts
+    (block,) = extractors.blocks(part)
+    rows: Any = extractors.rows(part, block)
+    expected = [users[0], '{"z":1.10,"id":8}', users[2], json.dumps('{"z":1,"id":"9"}')]
+    assert [bytes(row["user"]).decode() for row in rows] == expected
+    assert [msgspec.json.decode(rows.canonical(row)) for row in range(4)] == [
+        {"user": json.loads(one)} for one in expected
     ]
