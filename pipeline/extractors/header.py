@@ -57,13 +57,13 @@ def is_like_names(cells: Sequence[str]) -> bool:
 def titles_above(rows: Sequence[Sequence[str]]) -> int:
     """How many of the first rows are a title and the like above the header: 0 unless one row is the clear header.
 
-    Titles fill less than half of the columns. The header fills all of them with different names, and what follows it is
-    rows of such a table.
+    Titles fill less than half of the columns, or are one cell. The header fills all of them with different names, and
+    what follows it is rows of such a table.
     """
     widths = Counter(len(row) for row in rows if len(row) > 1)
     width = max(widths, key=lambda one: (widths[one], one), default=0)
-    filled = [sum(map(bool, map(str.strip, row))) for row in rows[:_MOST_TITLES]]
-    above = next((number for number, count in enumerate(filled) if 2 * count > width), 0)
+    filled = (len(row) > 1 and 2 * sum(map(bool, map(str.strip, row))) >= width for row in rows[:_MOST_TITLES])
+    above = next((number for number, full in enumerate(filled) if full), 0)
     header, below = rows[above] if rows else (), rows[above + 1 :]
     if sum(1 < len(row) <= width for row in below) <= 0.9 * len(below) or len(set(header)) < width:
         return 0

@@ -44,6 +44,8 @@ HEADED = {
     "ordinary names": "user,event,time\n" + ROWS,
     "no rows": "user,event,time\n",
     "an index": ",user,event\n0,u-1,Signup\n",
+    "an index of one column": ",user\n0,Ada\n1,Bob\n",
+    "names of half the columns": ",user,,plan\n0,Ada,x,free\n1,Bob,y,pro\n",
     "names that occur twice": "name,name,,name__2,name\n1,2,3,4,5\n",
     "a name that is a value too": "event,type,user\nevent,track,u-1\nevent,page,u-2\n",
     "some numbers": "user,event,time,2019,2020\nu-1,Signup,2023-01-02T03:04:05Z,1,2\n",
