@@ -90,16 +90,18 @@ def table(found: dict[str, Result]) -> list[list[str]]:
 
 def transform_seconds(place: Path) -> float:
     """The CPU seconds in which this process reads, maps, checks and encodes the blocks of a plan."""
-    from pipeline.plan.sealed.contents import task_of, tasks
+    from pipeline.plan.sealed.contents import planned_blocks, read_again
     from pipeline.plan.sealed.freshness import open_plan, transform_config_for
     from pipeline.transform.block import BlockTransformer, observe_block
+    from pipeline.transform.tasks import Task
 
     plan, directory = open_plan(place)
     config = transform_config_for(plan, directory)
     transformer = BlockTransformer(config)
     begin = time.process_time()
-    for task in tasks(plan, directory, config.parts, lambda planned: task_of(plan, planned)):
-        observe_block(transformer, task)
+    every = [planned.sealed for planned in planned_blocks(directory)]
+    for sealed, block in read_again(config.parts, every):
+        observe_block(transformer, Task(sealed.number, block))
     return time.process_time() - begin
 
 

@@ -260,9 +260,7 @@ class Apply:
 
     def _event_blocks(self, phase: str, engine: Engine) -> Iterator[_Block]:
         begun = self._ledger.blocks_begun(phase)
-        work = tasks(
-            self._plan, self._delivery.directory, self._delivery.config.parts, lambda block: self._task(block, begun)
-        )
+        work = tasks(self._delivery.directory, lambda block: self._task(block, begun))
         for task, batched in engine.walk(make_batches, work):
             yield _Block(task.number, batched.batches, task.doubtful)
 

@@ -19,7 +19,7 @@ from pipeline.identity.aggregator import PLACE_SHIFT
 from pipeline.identity.columns import PropertyColumns
 from pipeline.identity.event_ids import EventIds, hot_ids
 from pipeline.mapper.inspection.field_uses import FieldUses
-from pipeline.models import Step
+from pipeline.models import Block, Step
 from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
 from pipeline.plan.decisions import CODES
 from pipeline.plan.deduplication import Deduplication
@@ -31,7 +31,7 @@ from pipeline.plan.samples.examples import SourceExamples
 from pipeline.plan.samples.pair_sample import read_pairs
 from pipeline.plan.samples.source_pairs import Shown, SourcePairs
 from pipeline.plan.samples.superseded import differences
-from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks
+from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks, tasks
 from pipeline.plan.sealed.digests import BackgroundDigests
 from pipeline.plan.sealed.directory import LinesWriter
 from pipeline.plan.sealed.facts import Coverage
@@ -157,11 +157,17 @@ class _PlanBuilder:
                 self.people.add_identities(stats.identities)
 
     def promoted_updates(self) -> Iterator[PropertyColumns]:
-        """Read the source once more: the properties that the events to be sent promote to persons."""
+        """The properties that the events to be sent promote to persons."""
         taken: list[PropertyColumns] = []
         engine = self.request.engine
-        tasks = (task._replace(seal=block.sealed.digest) for block, task in self.planned_tasks() if block.events)
-        for _, updates in engine.walk(observe_promoted, tasks, Rest(take_promoted, taken.append)):
+
+        def choose(planned: PlannedBlock) -> Task | None:
+            sealed = planned.sealed
+            block = Block(sealed.part, sealed.index, sealed.offset, sealed.length)
+            return Task(sealed.number, block, seal=sealed.digest, duplicates=planned.copies) if planned.events else None
+
+        work = tasks(self.directory, choose)
+        for _, updates in engine.walk(observe_promoted, work, Rest(take_promoted, taken.append)):
             if updates is not None:
                 yield updates
             yield from taken

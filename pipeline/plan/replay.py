@@ -98,7 +98,7 @@ class Replay(msgspec.Struct, frozen=True):
 
         with Workers(workers_for(workers, config.parts)) as pool:
             pool.configure(config)
-            for _, entries in pool.walk(_entries_of_block, tasks(plan, directory, config.parts, choose)):
+            for _, entries in pool.walk(_entries_of_block, tasks(directory, choose)):
                 settled.add(np.frombuffer(bytearray(entries), ENTRY))
                 step(_STEP, settled.events, plan.events.phases.get(EVENTS, 0))
         hasher = config.compile(config.options).hasher
@@ -198,7 +198,7 @@ def _default(field: Any) -> Any:
 
 def _entries_of_block(transformer: BlockTransformer, task: Task) -> bytes:
     """ENTRY records of the events of a block that were settled, in `task.ended` or by a plan before."""
-    events = transformer.transform_sealed(task, observe=True)
+    events = transformer.planned(task, observe=True)
     decisions = {(one.row, one.position): one for one in task.duplicates}
     settled = np.zeros(events.count, bool)
     for first, last in task.ended:

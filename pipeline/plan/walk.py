@@ -1,7 +1,7 @@
 """The one pass over a source that a plan makes: workers transform every block, and their statistics are added up.
 
-Nothing is kept of an event but its key record. Key records, ids, daily counts and rejected rows go to disk as they
-come, so memory does not grow with the input (docs/know/promises.md#constant-memory).
+Events, key records, ids, daily counts and rejected rows go to disk as they come, so memory does not grow with the input
+(docs/know/promises.md#constant-memory).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipeline.plan.checks.rows import remedy_of
 from pipeline.plan.key_records import PIECE, KeyRecords
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
-from pipeline.plan.sealed.directory import LinesWriter
+from pipeline.plan.sealed.directory import BytesWriter, LinesWriter
 from pipeline.plan.sealed.manifest import Example, PartSeal, SealedBlock, as_text
 from pipeline.plan.statistics.coverage import CoverageCounts
 from pipeline.plan.statistics.daily_counts import DailyCounts, day_name
@@ -118,22 +118,27 @@ class Walk:
     def run(self, files: dict[str, str]) -> None:
         """Read the source, or as many of its rows as --limit asks for. `files` receives the digests of the tables."""
         limit, engine = self._request.config.options.limit, self._request.engine
-        with LinesWriter(self._directory.blocks) as blocks, LinesWriter(self._directory.rejects) as rejects:
+        with (
+            LinesWriter(self._directory.blocks) as blocks,
+            LinesWriter(self._directory.rejects) as rejects,
+            BytesWriter(self._directory.events) as packed,
+        ):
             rest = Rest(take_retained, self._add_retained)
             started = time.perf_counter()
             if limit is None:
                 for task, stats in engine.walk(observe_block, self.tasks(), rest):
-                    self._add(task, stats, blocks, rejects)
+                    self._add(task, stats, blocks, rejects, packed)
             else:
                 for task in self.tasks():
                     left = limit - self._rows_read
                     if left <= 0:
                         break
                     for _, stats in engine.walk(observe_block, [task._replace(limit=left)], rest):
-                        self._add(task, stats, blocks, rejects)
+                        self._add(task, stats, blocks, rejects, packed)
             self._show_cost((time.perf_counter() - started) * max(engine.count, 1))
             files["blocks.jsonl"] = blocks.close()
             files["rejects.jsonl"] = rejects.close()
+            files["events.pack"] = packed.close()
 
     def _add_retained(self, retained: Retained) -> None:
         self._people.add_identities(retained.identities)
@@ -167,7 +172,9 @@ class Walk:
                 yield Task(number, block)
                 number += 1
 
-    def _add(self, task: Task, stats: BlockStats, blocks: LinesWriter, rejects: LinesWriter) -> None:
+    def _add(
+        self, task: Task, stats: BlockStats, blocks: LinesWriter, rejects: LinesWriter, packed: BytesWriter
+    ) -> None:
         block = task.block
         counts = self.parts[block.part]
         path = self._request.config.parts[block.part].path
@@ -176,6 +183,7 @@ class Walk:
             SealedBlock(
                 task.number, block.part, block.index, block.offset, block.length, first_row,
                 stats.rows, stats.events, stats.digest, _days(stats),
+                packed.write_bytes(stats.staged),
             )
         )  # fmt: skip
         for reject in stats.rejects:

@@ -74,8 +74,7 @@ def compare_all(comparison: Comparison, sample: Matches, ranges: Ranges) -> Matc
     try:
         with _Files(scratch / "planned", "lo") as planned, _Files(scratch / "landed", "lo") as landed:
             with Workers(comparison.workers, comparison.config) as workers:
-                plan, directory, parts = comparison.plan, comparison.directory, comparison.config.parts
-                for _, block in workers.walk(records_of, tasks(plan, directory, parts, choose)):
+                for _, block in workers.walk(records_of, tasks(comparison.directory, choose)):
                     planned.add(_in_cells(block, number))
             for page in rows_of(comparison.questions, {cell: comparison.cells.count(cell) for cell in cells}, ""):
                 landed.add(_landed_records(page, number))

@@ -50,7 +50,7 @@ def look_up_sample(comparison: Comparison, ranges: Ranges) -> Matches:
     def choose(planned: PlannedBlock) -> Task | None:
         return task_of(comparison.plan, planned) if planned.sealed.number in chosen else None
 
-    for task in tasks(comparison.plan, comparison.directory, comparison.config.parts, choose):
+    for task in tasks(comparison.directory, choose):
         events = [looked(read_event(event)) for event in transformer.sent_events(task)]
         planned_uuids.update(event.uuid for event in events)
         sent = flags(len(events), ranges.get(task.number, ()))

@@ -128,7 +128,7 @@ def _of_rows(
     if not any(phase == EVENTS for phase, _ in ranges):
         return
     with Workers(count, config) as workers:
-        for _, located in workers.walk(_locate_block, tasks(plan, directory, config.parts, choose)):
+        for _, located in workers.walk(_locate_block, tasks(directory, choose)):
             file, first = places.pop(located.block)
             for uuid, event, distinct_id, timestamp, state, row in located.events:
                 yield SentEvent(SentLine(EVENTS, uuid, event, distinct_id, timestamp, state, file, first + row))
@@ -136,7 +136,7 @@ def _of_rows(
 
 def _locate_block(transformer: BlockTransformer, task: Task) -> _Located:
     """The events of a block that were sent. `task.ended` are the settled ranges, `task.doubtful` those in doubt."""
-    events = transformer.transform_sealed(task)
+    events = transformer.planned(task)
     encoded, _ = transformer.apply_tables(events, task)
     rows = rows_sent(events, task)
     located = []

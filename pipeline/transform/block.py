@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -36,6 +37,7 @@ from pipeline.transform.events import Events, Mapper
 from pipeline.transform.field_counts import FieldCounts
 from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import RowTransformer
+from pipeline.transform.staged import stage, unstage
 from pipeline.transform.tasks import BatchedBlock, BlockStats, PeopleStats, Retained, Task, TransformConfig
 from pipeline.uuids import content_key
 from pipeline.validator.rules import WITHOUT_TIME, ValidationContext
@@ -43,29 +45,46 @@ from pipeline.values import canonical
 
 
 class BlockTransformer:
-    """Transforms the blocks of one source in one process: the mapper compiled, the plan's tables opened, once."""
+    """The blocks of one source in one process. The mapper is compiled once, if rows are read at all."""
 
     def __init__(self, config: TransformConfig, envelope: Envelope | None = None) -> None:
         self.config = config
-        self.mapper = config.compile(config.options)
-        self._mappers = {"": self.mapper}
-        self.encoder = Encoder(self.mapper.tool, config.options)
-        self.context = ValidationContext.of(config.options, config.limits, config.excluded)
+        self._mappers: dict[str, Mapper] = {}
         self.envelope = envelope or Envelope("")
         self.identified = IdentifiedIds(config.identified) if config.identified is not None else None
-        self.aggregator = IdentityAggregator(
-            config.options.as_of - WITHOUT_TIME,
-            persons=config.options.person_properties == "final",
-            unsets=self.mapper.unsets,
-            excluded=config.excluded,
-        )
         self.promotion = PromotionAggregator()
         self.drift = DriftAggregator()
         self.fields = FieldCounts(config.counted) if config.counted is not None else None
         self.other = BlockTransformer(config.other) if config.other is not None else None
 
+    @cached_property
+    def mapper(self) -> Mapper:
+        """The mapper of rows of no table."""
+        mapper = self._mappers[""] = self.config.compile(self.config.options)
+        return mapper
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        return Encoder(self.mapper.tool, self.config.options)
+
+    @cached_property
+    def context(self) -> ValidationContext:
+        return ValidationContext.of(self.config.options, self.config.limits, self.config.excluded)
+
+    @cached_property
+    def aggregator(self) -> IdentityAggregator:
+        """What a plan gathers of ids, persons and groups."""
+        return IdentityAggregator(
+            self.config.options.as_of - WITHOUT_TIME,
+            persons=self.config.options.person_properties == "final",
+            unsets=self.mapper.unsets,
+            excluded=self.config.excluded,
+        )
+
     def mapper_of(self, part: Part) -> Mapper:
         """The mapper for a part's rows. Rows of a table are mapped as with `--set table=NAME`."""
+        if not part.table:
+            return self.mapper
         mapper = self._mappers.get(part.table)
         if mapper is None:
             options = self.config.options
@@ -111,22 +130,23 @@ class BlockTransformer:
             part=part.path, limit=task.limit, first=task.first, observation=observation,
         )  # fmt: skip
 
-    def transform_sealed(self, task: Task, *, observe: bool = False) -> Events:
-        """`transform`, compared with the plan's seal of the block. Raises StalePlan where they differ."""
-        events = self.transform(task, observe=observe)
-        if task.seal and events.digest != task.seal:
-            part = self.config.parts[task.block.part]
+    def planned(self, task: Task, *, observe: bool = False) -> Events:
+        """The events of a block as the plan holds them, in the task's content. Raises StalePlan for other bytes."""
+        try:
+            events = unstage(task.block.content or b"", observe=observe)
+        except ValueError:
+            events = Events()
+        if events.digest != task.seal:
             raise StalePlan(
-                f"block {task.block.index} of {part.path} gives other events than were planned",
-                differences=[f"{part.path}, block {task.block.index}: sealed {task.seal}, now {events.digest}"],
-                hint="restore the file, the library or the version that changed since; plan again only where nothing"
-                " was sent",
+                f"the events of block {task.number} are not those that were planned",
+                differences=[f"events.pack, block {task.number}: not as it was sealed"],
+                hint="bring the plan's directory back as it was; plan again only if nothing was sent",
             )
         return events
 
     def sent_events(self, task: Task) -> list[bytes]:
         """The events of a block as they are sent. Raises StalePlan."""
-        return self.apply_tables(self.transform_sealed(task), task)[0]
+        return self.apply_tables(self.planned(task), task)[0]
 
     def apply_tables(self, events: Events, task: Task) -> tuple[list[bytes], Counter[str]]:
         """The events with the plan's tables applied, and how many were left out, by code.
@@ -215,6 +235,7 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
         aggregator.take() if aggregator.full else None,
         events.fields,
         drift.take() if drift.full else None,
+        stage(events),
     )
 
 
@@ -253,7 +274,7 @@ def observe_promoted(transformer: BlockTransformer, task: Task) -> PropertyColum
 
     Returns the aggregate of all blocks of this process when it is full, else None (see `take_promoted`).
     """
-    events = transformer.transform_sealed(task, observe=True)
+    events = transformer.planned(task, observe=True)
     transformer.promotion.add(
         events, {(decision.row, decision.position) for decision in task.duplicates if decision.code}
     )
@@ -267,7 +288,7 @@ def take_promoted(transformer: BlockTransformer) -> PropertyColumns:
 
 def make_batches(transformer: BlockTransformer, task: Task) -> BatchedBlock:
     """What an apply does with a block: its requests, as bytes. Raises StalePlan."""
-    events = transformer.transform_sealed(task)
+    events = transformer.planned(task)
     envelope, limits = transformer.envelope, transformer.config.limits
     whole = not (task.duplicates or task.ended or task.doubtful or transformer.identified is not None)
     if whole and not envelope.per_event:

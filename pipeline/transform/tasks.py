@@ -84,7 +84,8 @@ class BlockStats(NamedTuple):
 
     `zone` is what `clock_offsets.count_offsets` counts, `promoted` what `identity.promotion.count_promoted` does.
     `group_types` counts rows with a group, by type. `identities` are the pairs and updates of this block and of others
-    before it, None while the worker retains them; so is `drift`. The other fields are those of Events.
+    before it, None while the worker retains them; so is `drift`. `staged` are its events (`staged`). The other fields
+    are those of Events.
     """
 
     rows: int
@@ -106,6 +107,7 @@ class BlockStats(NamedTuple):
     identities: IdentityColumns | None
     fields: BlockFields
     drift: list[Taken] | None
+    staged: bytes
 
 
 class PeopleStats(NamedTuple):

@@ -233,7 +233,7 @@ def _expected(one: _Verifying, reached: tuple[int, int]) -> Iterator[tuple[int, 
     if any(phase == EVENTS for phase, _ in one.settled):
         work = partial(expect_block, phase=events_phase, fields=fields)
         with Workers(one.workers, one.config) as workers:
-            parts = tasks(one.plan, one.directory, one.config.parts, choose)
+            parts = tasks(one.directory, choose)
             for task, expected in workers.walk(work, parts):
                 yield events_phase, task.number, expected
 
@@ -330,7 +330,7 @@ def _sent_again(one: _Verifying, suspects: EventSet) -> Iterator[Sent]:
 
         work = partial(_some_events, phase=phase, suspects=suspects)
         with Workers(0, one.config) as workers:
-            for _, sent in workers.walk(work, tasks(one.plan, one.directory, one.config.parts, choose)):
+            for _, sent in workers.walk(work, tasks(one.directory, choose)):
                 yield from sent
 
 

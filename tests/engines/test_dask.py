@@ -29,7 +29,7 @@ from pipeline.options import PlanOptions
 from pipeline.options.pace import read_limits
 from pipeline.plan.estimate import estimate_plan
 from pipeline.plan.sealed import phases
-from pipeline.plan.sealed.contents import find_parts, task_of, tasks
+from pipeline.plan.sealed.contents import task_of, tasks
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.transform.block import make_batches
 from tests.golden import samples
@@ -179,7 +179,7 @@ def test_a_block_that_ends_its_workers_is_named(tmp_path: Path) -> None:
     """As one that needs more memory than they have."""
     plan, place = open_plan(planned(tmp_path, 4, files=2))
     config = transform_config_for(plan, place)
-    work = tasks(plan, place, config.parts, lambda one: task_of(plan, one))
+    work = tasks(place, lambda one: task_of(plan, one))
     allowed = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
     with a_cluster(tmp_path / "dask", environment=allowed) as cluster, open_engine(dask(cluster), None, 0) as engine:
         engine.configure(config)
@@ -197,7 +197,7 @@ def test_nothing_of_a_run_stays_in_the_workers_of_others(cluster: Cluster, tmp_p
     from distributed import Client
 
     plan, place = open_plan(planned(tmp_path, 40))
-    work = tasks(plan, place, find_parts(plan), lambda one: task_of(plan, one))
+    work = tasks(place, lambda one: task_of(plan, one))
     with Client(cluster.address, set_as_default=False) as client:
         with open_engine(dask(cluster), None, 0) as engine:
             engine.configure(transform_config_for(plan, place), Envelope(KEY))

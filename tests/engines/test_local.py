@@ -51,8 +51,7 @@ def is_gone(group: int) -> bool:
 
 def walked(workers: Workers, directory: Path) -> list[BatchedBlock]:
     plan, place = open_plan(directory)
-    parts = transform_config_for(plan, place).parts
-    return [made for _, made in workers.walk(make_batches, tasks(plan, place, parts, lambda one: task_of(plan, one)))]
+    return [made for _, made in workers.walk(make_batches, tasks(place, lambda one: task_of(plan, one)))]
 
 
 @pytest.mark.parametrize("count", [0, 2])

@@ -81,7 +81,7 @@ def golden(name: str, home: Any = SAMPLES) -> str:
         assert sum(planned.events for planned in planned_blocks(directory)) == plan.events.phases["events"]
         for phase in PHASES:
             if phase == EVENTS:
-                for task in tasks(plan, directory, config.parts, lambda planned: task_of(plan, planned)):
+                for task in tasks(directory, lambda planned: task_of(plan, planned)):
                     lines.extend(transformer.sent_events(task))
             else:
                 for _, events in phase_blocks(phase, plan, directory, transformer.mapper, config.options):

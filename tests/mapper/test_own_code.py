@@ -25,10 +25,11 @@ from pipeline.mapper.language.loader import parse
 from pipeline.mapper.own_code import OwnCode, OwnCodeRunner
 from pipeline.models import RejectReason, SealedOptions, Skip, UnvalidatedEvent
 from pipeline.options import PlanOptions
-from pipeline.plan.sealed.contents import task_of, tasks
+from pipeline.plan.sealed.contents import planned_blocks, read_again
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.transform.block import BlockTransformer
+from pipeline.transform.tasks import Task
 from tests.golden.samples import AS_OF, GOLDEN, SAMPLES
 from tests.support.commands import in_process
 from tests.support.jobs import KEYS, code, days, run, sent_once, write_job
@@ -102,9 +103,8 @@ def unchanged_by_code(name: str, tmp_path: Path) -> None:
     compile_ = replace(config.compile, text=text, code=own("def clean(event): return event"))  # type: ignore[type-var]
     through = replace(config, compile=compile_)
     transformer = BlockTransformer(through)
-    blocks = list(tasks(plan, directory, config.parts, lambda planned: task_of(plan, planned)))
-    for task in blocks:
-        transformer.transform_sealed(task)
+    for sealed, block in read_again(config.parts, [planned.sealed for planned in planned_blocks(directory)]):
+        assert transformer.transform(Task(sealed.number, block), observe=False).digest == sealed.digest
     assert bool(transformer.take_cost().events) == bool(plan.events.phases["events"])
 
 

@@ -159,7 +159,7 @@ def test_a_sealed_table_stays_when_its_files_move(tmp_path: Path) -> None:
     sealed, directory = open_plan(tmp_path / "plan")
     config = transform_config_for(sealed, directory, moved)
     assert [part.table for part in config.parts] == ["identifies"]
-    for task in tasks(sealed, directory, config.parts, lambda planned: task_of(sealed, planned)):
+    for task in tasks(directory, lambda planned: task_of(sealed, planned)):
         assert BlockTransformer(config).sent_events(task) == []
 
 

@@ -20,7 +20,8 @@ from tests.support.verification import PERSONAL, empty
 pytestmark = pytest.mark.slow
 
 FILES = (
-    "blocks.jsonl", "copies.jsonl", "identities.jsonl", "identities.parquet", "groups.jsonl", "persons.jsonl",
+    "blocks.jsonl", "events.pack", "copies.jsonl", "identities.jsonl", "identities.parquet", "groups.jsonl",
+    "persons.jsonl",
     "cells.jsonl", "drift.jsonl", "source-pairs.jsonl", "rejects.jsonl", "excluded-ids.txt",
 )  # fmt: skip
 READ_BY_THE_REPORT = ("cells.jsonl", "identities.parquet", "rejects.jsonl", "source-pairs.jsonl")

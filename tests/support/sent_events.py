@@ -33,6 +33,6 @@ def events_of(place: Path) -> list[dict[str, Any]]:
     plan, directory = open_plan(place)
     transformer = BlockTransformer(transform_config_for(plan, directory))
     found: list[bytes] = []
-    for task in tasks(plan, directory, transformer.config.parts, lambda planned: task_of(plan, planned)):
+    for task in tasks(directory, lambda planned: task_of(plan, planned)):
         found.extend(transformer.sent_events(task))
     return sorted(map(json.loads, found), key=lambda event: (event["timestamp"], event["uuid"]))

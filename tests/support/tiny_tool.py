@@ -126,7 +126,7 @@ class Made:
 
         return [
             event
-            for task in tasks(self.plan, self.directory, config.parts, choose)
+            for task in tasks(self.directory, choose)
             for batch in make_batches(transformer, task).batches
             for event in unpack(batch.body)
         ]

@@ -45,7 +45,7 @@ def sent(place: Path) -> list[Any]:
     """The events that an apply of that plan sends."""
     plan, directory = open_plan(place / "plan")
     transformer = BlockTransformer(transform_config_for(plan, directory))
-    of_blocks = tasks(plan, directory, transformer.config.parts, lambda one: task_of(plan, one))
+    of_blocks = tasks(directory, lambda one: task_of(plan, one))
     return [json.loads(event) for task in of_blocks for event in transformer.sent_events(task)]
 
 

@@ -157,7 +157,7 @@ def event_tasks(plan: Plan, directory: Directory, config: TransformConfig) -> It
     def choose(planned: PlannedBlock) -> Task | None:
         return task_of(plan, planned) if planned.events else None
 
-    return tasks(plan, directory, config.parts, choose)
+    return tasks(directory, choose)
 
 
 def find_in_block(transformer: BlockTransformer, task: Task, ids: bytes, whose: bytes) -> Found:

@@ -115,7 +115,7 @@ def see_block(transformer: BlockTransformer, task: Task, rules: Mapping[int, Map
 
     Raises StalePlan.
     """
-    events = transformer.transform_sealed(task)
+    events = transformer.planned(task)
     sent, _ = transformer.apply_tables(events, task)
     members: dict[Stratum, list[int]] = {}
     persons = []

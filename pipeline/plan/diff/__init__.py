@@ -128,10 +128,10 @@ class _Comparison:
         with Workers(workers_for(workers, parts), configs[0]) if configs else nullcontext() as started:
             if configs is not None and started is not None:
                 done = 0
-                pairs = self._pairs.tasks(configs, spill, values=self._values)
+                pairs = self._pairs.tasks(spill, values=self._values)
                 for pair, tally in started.walk(compare_block, pairs):
                     self._add(tally)
-                    done += pair.block.length
+                    done += sum(task.block.length for task in (pair.a or pair.b,) if task is not None)
                     progress("Comparing", done, total)
             for side, opened in zip(SIDES, self.sides, strict=True):
                 for entries in _updates(opened):

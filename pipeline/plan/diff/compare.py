@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from pipeline.encoder.encoded import uuid_of
 from pipeline.models import Block
 from pipeline.plan.diff.spill import SIDES, Entry, Spill, tags_of
@@ -20,13 +18,12 @@ _ROW_BITS, _POSITION_BITS = 24, 12
 
 
 class Pair(NamedTuple):
-    """A block of the one plan, of the other, or the same block of both. Its content is in `block` alone.
+    """A block of the one plan, of the other, or the same block of both, each with its plan's events.
 
     `number` counts the pairs from 1. `values`: examples are not masked.
     """
 
     number: int
-    block: Block
     a: Task | None
     b: Task | None
     spill: Spill
@@ -72,7 +69,7 @@ _NOTHING = _Sent([], [], [])
 def compare_block(transformer: BlockTransformer, pair: Pair) -> Tally:
     """Compare the events of a block by uuid; those that do not match are spilled. Raises StalePlan."""
     tally = Tally(pair.values)
-    a, b = _sent(transformer, pair, pair.a), _sent(transformer.other or transformer, pair, pair.b)
+    a, b = _sent(transformer, pair.a), _sent(transformer.other or transformer, pair.b)
     in_a, in_b = set(a.events), set(b.events)
     waiting = {key: place for place, key in enumerate(a.keys) if a.events[place] not in in_b}
     alone = []
@@ -90,16 +87,12 @@ def compare_block(transformer: BlockTransformer, pair: Pair) -> Tally:
     return tally
 
 
-def _sent(transformer: BlockTransformer, pair: Pair, task: Task | None) -> _Sent:
+def _sent(transformer: BlockTransformer, task: Task | None) -> _Sent:
     if task is None:
         return _NOTHING
-    task = task._replace(block=replace(task.block, content=pair.block.content))
-    events = transformer.transform_sealed(task)
+    events = transformer.planned(task)
     sent, _ = transformer.apply_tables(events, task)
     rows = list(zip(events.row_of, events.positions, strict=True))
-    if not task.duplicates:
-        uuids = events.uuids.tobytes()
-        return _Sent(sent, [uuids[start : start + 16] for start in range(0, len(uuids), 16)], rows)
     left_out = {(copy.row, copy.position) for copy in task.duplicates if copy.code}
     keys = [bytes.fromhex(uuid_of(event).replace("-", "")) for event in sent]
     return _Sent(sent, keys, [row for row in rows if row not in left_out])

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, zip_longest
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from pipeline.errors import StalePlan
-from pipeline.extractors import blocks as read_blocks
-from pipeline.models import Block, Part
 from pipeline.plan.diff.compare import Pair
 from pipeline.plan.diff.spill import Spill
-from pipeline.plan.sealed.contents import PlannedBlock, check_block, planned_blocks, stale_parts, task_of
+from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks, stale_parts, task_of, with_events
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import PartSeal, Plan
 from pipeline.transform.tasks import Task, TransformConfig
@@ -78,31 +76,16 @@ class BlockPairs:
             return not a.sealed.events and not b.sealed.events
         return (a.sealed.digest, a.sealed.events, a.copies) == (b.sealed.digest, b.sealed.events, b.copies)
 
-    def tasks(self, configs: tuple[TransformConfig, TransformConfig], spill: Spill, *, values: bool) -> Iterator[Pair]:
-        """The work. Raises UnsafePlan where a file no longer divides into the planned blocks."""
-        fresh: Iterator[Block] = iter(())
-        current: tuple[int | None, int | None] | None = None
-        passed = 0
-        for count, (pair, number, first, second) in enumerate(self.differing(), 1):
-            part = configs[0].parts[pair[0]] if pair[0] is not None else configs[1].parts[pair[1] or 0]
-            if pair != current:
-                current, fresh, passed = pair, iter(read_blocks(part)), 0
-            block = None
-            while passed <= number:
-                block, passed = next(fresh, None), passed + 1
-            yield self._pair(count, part, block, first, second, spill, values)
-
-    def _pair(
-        self, count: int, part: Part, block: Block | None, a: PlannedBlock | None, b: PlannedBlock | None,
-        spill: Spill, values: bool,
-    ) -> Pair:  # fmt: skip
-        (found, *_) = [check_block(part, block, planned.sealed) for planned in (a, b) if planned is not None]
+    def tasks(self, spill: Spill, *, values: bool) -> Iterator[Pair]:
+        """The work."""
         first, second = self.sides
-        return Pair(count, found, _task(first, a), _task(second, b), spill, values)
+        with first.directory.events.open("rb") as of_a, second.directory.events.open("rb") as of_b:
+            for count, (_, _, a, b) in enumerate(self.differing(), 1):
+                yield Pair(count, _task(first, a, of_a), _task(second, b, of_b), spill, values)
 
 
-def _task(side: Opened, planned: PlannedBlock | None) -> Task | None:
-    return None if planned is None else task_of(side.plan, planned)
+def _task(side: Opened, planned: PlannedBlock | None, events: BinaryIO) -> Task | None:
+    return None if planned is None else with_events(task_of(side.plan, planned), planned.sealed, events)
 
 
 def _identified(plan: Plan) -> object:

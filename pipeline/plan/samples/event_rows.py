@@ -1,4 +1,4 @@
-"""The rows that events of a plan come from: found by transforming their blocks once more, or as lines of its files."""
+"""The rows that events of a plan come from: found in the export, or as lines of its files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
+from pipeline.plan.sealed.contents import planned_blocks, read_again, task_of, tasks
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.sealed.phases import line_blocks
-from pipeline.transform.tasks import Task, TransformConfig
+from pipeline.transform.tasks import TransformConfig
 
 
 class Place(NamedTuple):
@@ -39,20 +39,15 @@ def find_rows(
     from pipeline.transform.block import BlockTransformer, rows_sent
 
     transformer = BlockTransformer(config)
-    first_rows: dict[int, int] = {}
-
-    def choose(planned: PlannedBlock) -> Task | None:
-        if planned.sealed.number not in numbers:
-            return None
-        first_rows[planned.sealed.number] = planned.sealed.first_row
-        return task_of(plan, planned)
-
-    for task in tasks(plan, directory, config.parts, choose):
-        events = transformer.transform_sealed(task)
+    chosen = [planned for planned in planned_blocks(directory) if planned.sealed.number in numbers]
+    events_of = tasks(directory, lambda planned: task_of(plan, planned) if planned.sealed.number in numbers else None)
+    blocks = read_again(config.parts, [planned.sealed for planned in chosen])
+    for task, (sealed, block) in zip(events_of, blocks, strict=True):
+        events = transformer.planned(task)
         sent = rows_sent(events, task)
-        rows = read_rows(config.parts[task.block.part], task.block, observe=False)
+        rows = read_rows(config.parts[block.part], block, observe=False)
         deque(rows, maxlen=0)  # offsets are available once the rows were read
-        first = first_rows.pop(task.number)
+        first = sealed.first_row
         yield BlockEvents(
             task.number,
             config.parts[task.block.part].path,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from os import fspath
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -17,7 +18,6 @@ from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors import digest_of
 from pipeline.extractors.containers import BUFFER_BYTES, broken
-from pipeline.extractors.stream import object_of
 from pipeline.models import Block, Part, SealedOptions, Step
 from pipeline.options import PathText
 from pipeline.plan.sealed.directory import Directory, digest_file, read_lines
@@ -101,30 +101,33 @@ def planned_blocks(directory: Directory) -> Iterator[PlannedBlock]:
         yield PlannedBlock(sealed, copies)
 
 
-def tasks(
-    plan: Plan, directory: Directory, parts: Sequence[Part], choose: Callable[[PlannedBlock], Task | None]
-) -> Iterator[Task]:
-    """The tasks of the events phase. `choose` returns the task of a planned block, None where nothing is left to do.
+def tasks(directory: Directory, choose: Callable[[PlannedBlock], Task | None]) -> Iterator[Task]:
+    """The tasks of the events phase, each with the block's events. `choose` returns the task of a planned block, None
+    where nothing is left to do."""
+    with directory.events.open("rb") as events:
+        for planned in planned_blocks(directory):
+            task = choose(planned)
+            if task is not None:
+                yield with_events(task, planned.sealed, events)
 
-    Raises UnsafePlan where the parts no longer divide into the sealed blocks.
-    """
 
-    def read(chosen: tuple[PlannedBlock, Task | None]) -> tuple[str, int]:
-        planned, task = chosen
-        return ("", 0) if task is None else object_of(parts[planned.sealed.part])
+def with_events(task: Task, sealed: SealedBlock, events: BinaryIO) -> Task:
+    """The task with the events of its block, from the open events.pack."""
+    offset, length = sealed.packed
+    events.seek(offset)
+    return task._replace(block=msgspec.structs.replace(task.block, content=events.read(length)))
 
-    chosen = storage.ahead(((planned, choose(planned)) for planned in planned_blocks(directory)), read)
-    for part_index, group in groupby(chosen, key=lambda one: one[0].sealed.part):
+
+def read_again(parts: Sequence[Part], wanted: Iterable[SealedBlock]) -> Iterator[tuple[SealedBlock, Block]]:
+    """The rows of some blocks of the export, in their order. Raises UnreadableExport, and UnsafePlan where the parts no
+    longer divide into the sealed blocks."""
+    for part_index, group in groupby(wanted, key=attrgetter("part")):
         part = parts[part_index]
-        fresh = read_blocks(part)
-        passed = 0  # blocks with nothing left to do: read past only when a later one has
-        for planned, task in group:
-            passed += 1
-            if task is None:
-                continue
-            block = next(islice(fresh, passed - 1, passed), None)
-            passed = 0
-            yield task._replace(block=check_block(part, block, planned.sealed))
+        fresh, passed = read_blocks(part), 0
+        for sealed in group:
+            block = next(islice(fresh, sealed.index - passed, None), None)
+            passed = sealed.index + 1
+            yield sealed, check_block(part, block, sealed)
 
 
 def check_block(part: Part, block: Block | None, sealed: SealedBlock) -> Block:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -52,6 +52,8 @@ class Directory:
     """The same for people."""
     blocks = _File("blocks.jsonl")
     """A line for each block: its part and offset, its rows, its digest."""
+    events = _File("events.pack")
+    """The events of each block, deflated (`pipeline.transform.staged`)."""
     copies = _File("copies.jsonl")
     """The decisions on duplicates, by block."""
     identities = _File("identities.jsonl")
@@ -122,8 +124,8 @@ class Directory:
     def replaced(self) -> tuple[Path, ...]:
         """The files beside plan.json that are removed when another plan replaces this one."""
         return (
-            self.report_json, self.report_html, self.blocks, self.copies, self.identities, self.pairs,
-            self.groups, self.persons, self.identified, self.uuids, self.cells, self.drift,
+            self.report_json, self.report_html, self.blocks, self.events, self.copies, self.identities,
+            self.pairs, self.groups, self.persons, self.identified, self.uuids, self.cells, self.drift,
             self.source_pairs, self.rejects, self.lookups, self.lookup_entries,
             self.lookup_slots, self.excluded,
         )  # fmt: skip
@@ -132,35 +134,20 @@ class Directory:
 _LINES_AT_ONCE = 500
 
 
-class LinesWriter:
-    """Writes a file of JSON lines; `count` is the number of lines. `close` returns the sha256 of the file."""
+class BytesWriter:
+    """Writes a file of the plan. `close` returns its sha256."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=1 << 18)
         self._hash = hashlib.sha256()
-        encoder = msgspec.json.Encoder()
-        self._encode, self._encode_lines = encoder.encode, encoder.encode_lines
-        self.count = 0
+        self._at = 0
 
-    def write(self, value: Any) -> None:
-        line = self._encode(value) + b"\n"
-        self._hash.update(line)
-        self._file.write(line)
-        self.count += 1
-
-    def write_all(self, values: Iterable[Any]) -> None:
-        remaining = iter(values)
-        while some := list(islice(remaining, _LINES_AT_ONCE)):
-            lines = self._encode_lines(some)
-            self._hash.update(lines)
-            self._file.write(lines)
-            self.count += len(some)
-
-    def write_lines(self, lines: bytes) -> None:
-        """Write some lines that are encoded, each with its end."""
-        self._hash.update(lines)
-        self._file.write(lines)
-        self.count += lines.count(b"\n")
+    def write_bytes(self, data: bytes) -> tuple[int, int]:
+        """Write some bytes. Returns where they are, and how many."""
+        self._hash.update(data)
+        self._file.write(data)
+        self._at += len(data)
+        return self._at - len(data), len(data)
 
     def close(self) -> str:
         """Flush the file to disk and return its sha256."""
@@ -169,12 +156,37 @@ class LinesWriter:
         self._file.close()
         return self._hash.hexdigest()
 
-    def __enter__(self) -> LinesWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if not self._file.closed:
             self._file.close()
+
+
+class LinesWriter(BytesWriter):
+    """Writes a file of JSON lines; `count` is the number of lines."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        encoder = msgspec.json.Encoder()
+        self._encode, self._encode_lines = encoder.encode, encoder.encode_lines
+        self.count = 0
+
+    def write(self, value: Any) -> None:
+        self.write_bytes(self._encode(value) + b"\n")
+        self.count += 1
+
+    def write_all(self, values: Iterable[Any]) -> None:
+        remaining = iter(values)
+        while some := list(islice(remaining, _LINES_AT_ONCE)):
+            self.write_bytes(self._encode_lines(some))
+            self.count += len(some)
+
+    def write_lines(self, lines: bytes) -> None:
+        """Write some lines that are encoded, each with its end."""
+        self.write_bytes(lines)
+        self.count += lines.count(b"\n")
 
 
 def sealed_file(phase: str, directory: Directory) -> Path:

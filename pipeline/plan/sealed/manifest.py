@@ -201,8 +201,8 @@ class PeopleSeal(msgspec.Struct, frozen=True):
 class SealedBlock(msgspec.Struct, frozen=True):
     """One line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` are before the tables.
 
-    `days` are the first and the last UTC day of its events; a block without any has none, nor has one of a plan that
-    was made before blocks had them.
+    `days` are the first and the last UTC day of its events; a block without any has none. `packed` is where its events
+    are in events.pack, and their bytes there.
     """
 
     number: int
@@ -215,6 +215,7 @@ class SealedBlock(msgspec.Struct, frozen=True):
     events: int
     digest: str
     days: tuple[str, str] | None = None
+    packed: tuple[int, int] = (0, 0)
 
 
 class MappingSeal(msgspec.Struct, frozen=True):

@@ -67,7 +67,7 @@ def _ids(target: Target) -> list[str]:
         return task_of(plan, planned) if planned.sealed.number in chosen else None
 
     ids: set[str] = set()
-    for task in tasks(plan, directory, config.parts, choose):
+    for task in tasks(directory, choose):
         events = transformer.sent_events(task)
         found = {read_event(event).properties.distinct_id for event in events if has_profile(read_properties(event))}
         ids.update(stratified(sorted(found), -(-IDS // len(chosen)), lambda id: id[:2]))
