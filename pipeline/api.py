@@ -284,7 +284,7 @@ def read_rejects(
     count_refused(folder)  # a ledger that cannot be read is an error before the first line is written
     if options.code is not None:
         check_code(plan, folder, options.code)
-    rejects = rejected(plan, folder, options.source_root, warn=warn)
+    rejects = rejected(plan, folder)
     return (reject for reject in rejects if options.code in (None, reject.code))
 
 
@@ -352,7 +352,6 @@ def diff_plans(
     return compare_plans(
         a, b,
         workers=options.workers,
-        source_root=options.source_root,
         counts_only=options.counts,
         values=options.show_values,
         ids=options.show_ids,

@@ -19,7 +19,7 @@ from pipeline.ledger import check_target
 from pipeline.local_service import LocalService
 from pipeline.management import ManagementClient
 from pipeline.options import VerifyOptions
-from pipeline.plan.sealed.freshness import check_export, transform_config_for, workers_for
+from pipeline.plan.sealed.freshness import transform_config_for, workers_for
 from pipeline.targets import address_of, files_of
 from pipeline.verify.reconcile import Depth, verify
 
@@ -67,8 +67,7 @@ def compare_files(
         raise UnsafePlan(
             f"{place} has no files of this plan", hint=f"write them first: backcast apply {directory.path} --to {to}"
         )
-    config = transform_config_for(plan, directory, options.source_root)
-    check_export(plan, config, directory, progress)
+    config = transform_config_for(plan, directory)
     faults = list(changed_files(place, manifest))
     store = directory.path / "imported"
     shutil.rmtree(store, ignore_errors=True)

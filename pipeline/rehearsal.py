@@ -56,7 +56,7 @@ def rehearse(
         read_script(options.faults)
     except BadFault as error:
         raise UsageError(f"not a fault: {error}", hint=error.hint) from None
-    sending = ApplyOptions(workers=options.workers, engine=options.engine, source_root=options.source_root)
+    sending = ApplyOptions(workers=options.workers, engine=options.engine)
     with _rehearsal_directory(plan, directory) as inner:
         store = inner.path / "store.duckdb"
         # A target of this dialect is likely to have it: the rehearsal sends as `apply` would.
@@ -66,9 +66,7 @@ def rehearse(
             outcome = send_unchecked(plan, inner, service.url, key, sending, hooks)
             if outcome.problem is not None:
                 raise outcome.problem
-            reading = VerifyOptions(
-                project=str(service.project_id), workers=options.workers, source_root=options.source_root, whole=True
-            )
+            reading = VerifyOptions(project=str(service.project_id), workers=options.workers, whole=True)
             verification = compare(plan, inner, service.url, reading, Secret(service.personal_key), progress=step)
     return Rehearsal(outcome, verification, store, service.faults)
 

@@ -55,7 +55,7 @@ LIBRARIES = {
         "babel": "mapper.verbs.country",
         "prometheus_client": "delivery.metrics",
         "cryptography": "proof.signature",
-        "isal": "batcher extractors.containers local_service.capture.decoding",
+        "isal": "batcher extractors.containers local_service.capture.decoding transform.staged",
         "zstandard": "extractors.containers plan.diff.spill",
     }.items()
 }

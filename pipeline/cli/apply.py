@@ -22,7 +22,7 @@ from pipeline.options import ApplyOptions, KeyOptions, PauseOptions, VerifyOptio
 @common.directory
 @common.target
 @takes(ApplyOptions)
-@takes(PauseOptions, "checks", without=("timeout", "ca_file", "source_root"))
+@takes(PauseOptions, "checks", without=("timeout", "ca_file"))
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @takes(KeyOptions, "keys")
 @common.as_json
@@ -74,7 +74,7 @@ def apply(
     personal = config.required_personal_key if reads else config.personal_key
     reader = personal(keys.personal_key_file)
     reading = VerifyOptions(
-        settle=checks.settle, api=checks.api, project=checks.project, source_root=options.source_root,
+        settle=checks.settle, api=checks.api, project=checks.project,
         workers=options.workers,
     )  # fmt: skip
     with Canary(quiet=quiet or options.canary is None) as progress:
@@ -86,7 +86,7 @@ def apply(
     totals = read_totals(folder.ledger)
     pauses = checks.pause_functions and totals.settled + totals.refused < plan.events.made
     checks = replace(
-        checks, ca_file=options.ca_file, redirect_hosts=options.redirect_hosts, source_root=options.source_root,
+        checks, ca_file=options.ca_file, redirect_hosts=options.redirect_hosts,
         reach=False,
     )  # fmt: skip
     request = PreflightRequest(to, key, reader, checks)
@@ -132,7 +132,7 @@ def apply(
             directory,
             applied=result,
             project=checks.project,
-            refusals=refusal_causes(plan, folder, source_root=options.source_root),
+            refusals=refusal_causes(plan, folder),
         ),
         as_json=as_json,
         quiet=quiet and outcome.problem is None and outcome.balanced and not outcome.counts.refused,

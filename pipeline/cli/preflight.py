@@ -84,7 +84,6 @@ def before_sending(
     `as_json` the object has it as a field, and the line goes to stderr. Other checks that are not ok go to stderr,
     unless `quiet`. Raises UnsafePlan for what would do harm.
     """
-    from pipeline.preflight.checks.export import EXPORT
     from pipeline.preflight.run import check_target
     from pipeline.report.preflight_record import read_preflight
     from pipeline.report.terminal.preflight_view import key_line, preflight_line, show_key
@@ -107,9 +106,8 @@ def before_sending(
             show_key(common.console(), result)
     if lines and not quiet:
         click.echo("\n".join(lines), err=True)
-    stops = [check for check in result.stops if check.name != EXPORT]  # sending refuses that itself, in its own words
-    if stops:
-        first, *others = stops
+    if result.stops:
+        first, *others = result.stops
         more = f", and {len(others)} more, which `backcast preflight` lists" if others else ""
         raise UnsafePlan(f"the target is not ready: {first.detail}{more}; nothing was sent", hint=first.hint)
     return result

@@ -55,7 +55,7 @@ def rehearse(directory: str, options: RehearseOptions, as_json: bool, quiet: boo
             directory,
             applied=applied,
             verified=verified,
-            refusals=refusal_causes(plan, folder, rehearsed=True, source_root=options.source_root),
+            refusals=refusal_causes(plan, folder, rehearsed=True),
         ),
         as_json=as_json,
         quiet=quiet and done.verification.proved and done.outcome.balanced and not done.outcome.counts.refused,

@@ -10,7 +10,7 @@ from pipeline.cli import common, log
 from pipeline.cli.flags import takes
 from pipeline.options import KeyOptions, PreflightOptions
 
-_OTHERS = ("allow_firing", "max_already_there", "allow_already_there", "source_root")
+_OTHERS = ("allow_firing", "max_already_there", "allow_already_there")
 
 
 @click.command("resume-functions", epilog="Example: BACKCAST_PERSONAL_KEY=… backcast resume-functions plan/ --to eu")

@@ -24,7 +24,7 @@ from pipeline.options import ApplyOptions
 from pipeline.options.pace import EVENTS, read_hours, read_limits, slowest
 from pipeline.plan.in_bucket import claim
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.freshness import check_applicable, check_fresh, transform_config_for
+from pipeline.plan.sealed.freshness import check_applicable, check_replayed, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.storage import is_remote
 from pipeline.targets import address_of, files_of, is_loopback, region_of
@@ -194,9 +194,8 @@ def send_unchecked(
     from pipeline.engines import open_engine
 
     hooks = hooks or Hooks()
-    config = transform_config_for(plan, directory, options.source_root)
-    for line in check_fresh(plan, config, directory, hooks.step):
-        hooks.warn(line)
+    config = transform_config_for(plan, directory)
+    check_replayed(plan)
     place = files_of(to)
     limits = SendLimits(
         options.max_concurrency if place is None else 1,

@@ -236,8 +236,7 @@ def broken(error: Exception, path: str, count: int = 0) -> UnreadableExport:
     elif isinstance(error, PermissionError):
         return UnreadableExport(f"{path} may not be read", path=path, hint="give this account the right to read it")
     elif isinstance(error, FileNotFoundError):
-        hint = "check the path; --source-root finds files that moved"
-        return UnreadableExport(f"{path} is not there", path=path, hint=hint)
+        return UnreadableExport(f"{path} is not there", path=path, hint="check the path")
     elif isinstance(error, StoreError):
         hint = "check the name, the credentials and the network, then run the same command again"
         return UnreadableExport(f"{path} cannot be read from its store: {error}", path=path, hint=hint)

@@ -257,10 +257,6 @@ class PlanOptions(Checked):
         help="Plan only what this plan, which was sent, did not deliver: refused events and rejected rows, after the"
         " mapping or the rows were corrected. Its options apply where none is given.",
     )  # fmt: skip
-    source_root: PathText | None = option(
-        None, "--source-root", path="folder", exists=False, metavar="DIR",
-        help="With --replay: the folder with the export as it was planned then, if it moved or was corrected in place.",
-    )  # fmt: skip
     as_of: Instant | None = option(
         None, "--as-of", metavar="TIME", read=read_instant,
         help="The plan's instant, to repeat an earlier plan exactly.  [default: now]",

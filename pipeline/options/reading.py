@@ -35,7 +35,6 @@ class VerifyOptions(Checked):
     )  # fmt: skip
     api: str | None = shared.api()
     project: str | None = shared.project("1 on this machine")
-    source_root: PathText | None = shared.source_root()
     workers: int | None = shared.workers()
     whole: bool = option(False)
 
@@ -45,7 +44,6 @@ class RejectsOptions(Checked):
     """The options of listing rejected rows and refused events."""
 
     code: str | None = option(None, "--code", metavar="CODE", complete="codes", help="Only those with this code.")
-    source_root: PathText | None = shared.source_root()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +54,6 @@ class UndoListOptions(Checked):
         None, "--out", "-o", path="folder", exists=False, metavar="DIR",
         help="The folder for the lists.  [default: undo-list in the plan's directory]",
     )  # fmt: skip
-    source_root: PathText | None = shared.source_root()
     workers: int | None = shared.workers()
 
 
@@ -93,12 +90,8 @@ class DiffOptions(Checked):
 
     counts: bool = option(
         False, "--counts",
-        help="Compare only what the plans recorded: counts, settings and digests. Needs no export.",
+        help="Compare only what the plans recorded: counts, settings and digests.",
     )  # fmt: skip
     show_values: bool = shared.show_values()
     show_ids: bool = shared.show_ids()
-    source_root: PathText | None = option(
-        None, "--source-root", path="folder", exists=False, metavar="DIR",
-        help="Where an export is now that is no longer where a plan read it.",
-    )  # fmt: skip
     workers: int | None = shared.workers()

@@ -47,7 +47,6 @@ class PreflightOptions(Checked):
     allow_already_there: bool = option(
         False, "--allow-already-there", help="Go on although the target has more events of the plan already than that."
     )
-    source_root: PathText | None = shared.source_root()
     timeout: float = shared.timeout(20.0)
     ca_file: PathText | None = shared.ca_file()
     redirect_hosts: Sequence[str] = option(())
@@ -99,7 +98,6 @@ class FaultOptions(Checked):
 class RehearseOptions(FaultOptions):
     """The options of a rehearsal."""
 
-    source_root: PathText | None = shared.source_root()
     workers: int | None = shared.workers()
     engine: str = shared.engine()
 
@@ -221,7 +219,6 @@ class ApplyOptions(Checked):
         None, "--metrics-port", least=1, most=65_535, metavar="PORT",
         help="Serve the same counts on this port of this machine while the run goes on.",
     )  # fmt: skip
-    source_root: PathText | None = shared.source_root()
     workers: int | None = shared.workers()
     engine: str = shared.engine()
 

@@ -21,13 +21,6 @@ def engine() -> Any:
     )  # fmt: skip
 
 
-def source_root() -> Any:
-    return option(
-        None, "--source-root", path="folder", exists=False, metavar="DIR",
-        help="The folder with the export, if it moved since the plan.",
-    )  # fmt: skip
-
-
 def transport() -> Any:
     return option(
         "auto", "--transport", choices=("auto", "v1", "batch"), shown=True,

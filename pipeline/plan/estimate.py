@@ -183,7 +183,8 @@ def _measure(
     length = packed = rows = events = json = sent = requests = all_rows = 0
     plan = apply = 0.0
     whole = True
-    tasks: list[Task] = []
+    planning: list[Task] = []
+    sending: list[Task] = []
     reading, start = 0.0, time.process_time()
     for number, block in enumerate(read_blocks(part)):
         all_rows += block.length
@@ -194,13 +195,14 @@ def _measure(
             continue
         reading += time.process_time() - start
         task = Task(number, block)
-        tasks.append(task)
+        planning.append(task)
         if not number:
             observe_block(transformer, task)  # compiles what the mapping needs, which is no part of the measurement
         start = time.process_time()
         stats = observe_block(transformer, task)
         planned = time.process_time()
-        made = make_batches(transformer, task)
+        sending.append(Task(number, msgspec.structs.replace(block, content=stats.staged), seal=stats.digest))
+        made = make_batches(transformer, sending[-1])
         apply += time.process_time() - planned
         plan += planned - start
         length += block.length
@@ -219,18 +221,18 @@ def _measure(
         return None
     else:
         stored = min(float(size), float(packed))
-    parent = (0.0, 0.0) if cluster is None else _received(cluster, tasks)
+    parent = (0.0, 0.0) if cluster is None else _received(cluster, planning, sending)
     return _Measured(
         stored, rows, events, json, sent, requests, plan, apply, reading + parent[0], reading + parent[1]
     )  # fmt: skip
 
 
-def _received(cluster: Engine, tasks: Sequence[Task]) -> tuple[float, float]:
+def _received(cluster: Engine, planning: Sequence[Task], sending: Sequence[Task]) -> tuple[float, float]:
     """The CPU seconds of this process while workers plan these blocks, and while they make requests of them."""
     spent = []
     for walk in (
-        lambda: cluster.walk(observe_block, tasks, Rest(take_retained, lambda retained: None)),
-        lambda: cluster.walk(make_batches, tasks),
+        lambda: cluster.walk(observe_block, planning, Rest(take_retained, lambda retained: None)),
+        lambda: cluster.walk(make_batches, sending),
     ):
         for _ in walk():  # workers compile the mapping, and this process connects to them
             pass

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from pipeline.errors import UsageError
 from pipeline.extractors import formats
 from pipeline.mapper import Mapping
 from pipeline.mapper.language import plugin_verbs
 from pipeline.mapper.registry import of_packages
 from pipeline.models import Part
 from pipeline.plan.sealed.facts import PluginSeal
-from pipeline.plugins import FORMATS, KINDS, MAPPINGS, VERBS, Plugin, by_name, digest_of
+from pipeline.plugins import FORMATS, KINDS, VERBS, Plugin, by_name, digest_of
 
 
 def used_plugins(name: str, mapping: Mapping, parts: Iterable[Part]) -> list[PluginSeal]:
@@ -33,30 +32,6 @@ def broken_plugins(*, mappings: bool) -> list[tuple[str, str, str]]:
 
     found = [*formats.problems(), *plugin_verbs.taken(), *(problems() if mappings else ())]
     return [("broken_plugin", plugin.origin, error.message) for plugin, error in found]
-
-
-def plugin_differences(sealed: Iterable[PluginSeal]) -> tuple[list[str], list[str]]:
-    """What changed of the plug-ins of a plan, a line each: reasons to refuse it, and warnings.
-
-    The text of a mapping is in the plan, so a package of mappings may be gone or changed: the plan compares the text.
-    """
-    stale, warnings = [], []
-    for before in sealed:
-        group = next(group for group, kind in KINDS.items() if kind == before.kind)
-        if group == MAPPINGS:
-            continue
-        try:
-            now = _current(group, before.name)
-        except (UsageError, KeyError) as error:
-            reason = error.message if isinstance(error, UsageError) else "it is not installed"
-            stale.append(f"{before}: {reason}")
-            continue
-        if now.digest != before.digest:
-            versions = [f"{one.version} ({one.digest[:12]})" for one in (before, now)]
-            stale.append(f"{before}: sealed {versions[0]}, now {versions[1]}")
-        elif now.version != before.version:
-            warnings.append(f"planned with {before.package} {before.version}, this is {now.version}")
-    return stale, warnings
 
 
 def _current(group: str, name: str) -> PluginSeal:

@@ -25,12 +25,11 @@ from pipeline.errors import StalePlan, UnsafePlan, UsageError
 from pipeline.identity.groups import group_uuid
 from pipeline.ledger import BatchKey, read_batches, read_summary, state_digest
 from pipeline.models import SealedOptions, Step
-from pipeline.options import PathText, PlanOptions
+from pipeline.options import PlanOptions
 from pipeline.plan.decisions import ALREADY_SETTLED
 from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
 from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_file
 from pipeline.plan.sealed.freshness import (
-    check_export,
     open_plan,
     replay_differences,
     transform_config_for,
@@ -62,7 +61,6 @@ class Replay(msgspec.Struct, frozen=True):
     replays itself, the last one first, and before them its own."""
 
     chain: Sequence[tuple[Plan, Directory]]
-    source_root: PathText | None
     seal: ReplayedPlan
 
     @property
@@ -83,8 +81,7 @@ class Replay(msgspec.Struct, frozen=True):
     def read(self, scratch: Path, workers: int | None, step: Step) -> SettledEvents:
         """Everything that the plans of the chain settled. Raises StalePlan, UnreadableExport, BrokenLedger."""
         plan, directory = self.plan, self.directory
-        config = transform_config_for(plan, directory, self.source_root)
-        check_export(plan, config, directory, step)
+        config = transform_config_for(plan, directory)
         settled = SettledEvents(scratch)
         ranges: dict[int, list[tuple[int, int]]] = {}
         for key in read_batches(directory.ledger, "settled"):
@@ -122,10 +119,7 @@ def open_replay(options: PlanOptions) -> Replay | None:
     wholly sent, StalePlan where a plan that it replays itself is gone or was sent on, BrokenLedger.
     """
     if options.replay is None:
-        if options.source_root is not None:
-            raise UsageError("--source-root belongs to --replay", hint="leave it out: the export is named as SOURCE")
         return None
-    root = options.source_root
     chain = [open_plan(options.replay)]
     while (before := chain[-1][0].replays) is not msgspec.UNSET:
         if stale := replay_differences(chain[-1][0]):
@@ -157,7 +151,7 @@ def open_replay(options: PlanOptions) -> Replay | None:
     seal = ReplayedPlan(
         plan.digest, state_digest(directory.ledger), totals.settled, directory.url or str(directory.path.resolve())
     )
-    return Replay(chain, root, seal)
+    return Replay(chain, seal)
 
 
 def _target(plan: Plan, history: Any) -> str:

@@ -25,7 +25,7 @@ from pipeline.management.moments import UTC_DAY
 from pipeline.models import Step
 from pipeline.options import UndoListOptions
 from pipeline.plan.sealed.directory import Directory, LinesWriter
-from pipeline.plan.sealed.freshness import check_export, transform_config_for, workers_for
+from pipeline.plan.sealed.freshness import transform_config_for, workers_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.statistics.spilled_counts import SpilledTable
 from pipeline.proof.sent import IN_DOUBT, SentEvent, SentLine, sent_events
@@ -110,9 +110,7 @@ def write_undo_list(
     if history is None or not (summary.totals.settled or any(read_unanswered(directory.ledger))):
         raise UsageError(f"nothing of {directory.name} was sent, so there is nothing to take back")
     _may_replace(to)
-    root = options.source_root
-    config = transform_config_for(plan, directory, root)
-    check_export(plan, config, directory, progress)
+    config = transform_config_for(plan, directory)
     workers = workers_for(options.workers, config.parts)
     unfinished = to.with_name(to.name + ".new")
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from pipeline.errors import Refused, UnreadableExport, UnsafePlan, UsageError
+from pipeline.errors import Refused, UsageError
 from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
 from pipeline.models import Reject
 from pipeline.options import PathText
@@ -21,7 +21,7 @@ from pipeline.plan.sealed.manifest import Example, Plan, SealedBlock
 from pipeline.text import pluralize
 
 if TYPE_CHECKING:
-    from pipeline.plan.samples.event_rows import BlockEvents
+    pass
 
 REFUSED = "refused_event"
 """The code of every event that the service refused."""
@@ -49,17 +49,12 @@ class RefusedEvent(Reject, frozen=True, gc=False, kw_only=True):
     uuid: str
 
 
-def rejected(
-    plan: Plan, directory: Directory, source_root: PathText | None = None, warn: Warn = lambda line: None
-) -> Iterator[Reject]:
-    """The rejected rows of a plan, then its refused events. Raises BrokenLedger.
-
-    `warn` is called with a line where the export cannot be read for the rows of refused events.
-    """
+def rejected(plan: Plan, directory: Directory) -> Iterator[Reject]:
+    """The rejected rows of a plan, then its refused events. Raises BrokenLedger."""
     yield from read_lines(directory.rejects, Reject)
     source, stage = _refusing(directory)
     numbers = {refusal.block for refusal in read_refused_events(source.ledger) if refusal.phase == EVENTS}
-    yield from _located(plan, source, read_refused_events(source.ledger), numbers, stage, source_root, warn)
+    yield from _located(plan, source, read_refused_events(source.ledger), numbers, stage)
 
 
 def _located(
@@ -68,13 +63,11 @@ def _located(
     refusals: Iterable[RefusalRecord],
     numbers: Collection[int],
     stage: str,
-    source_root: PathText | None,
-    warn: Warn,
 ) -> Iterator[RefusedEvent]:
     """Refused events with their rows, in the order of the ledger. `numbers` are the blocks of the phase events."""
     for phase, of_phase in groupby(refusals, key=attrgetter("phase")):
         if phase == EVENTS:
-            yield from _of_rows(plan, source, of_phase, numbers, stage, source_root, warn)
+            yield from _of_rows(plan, source, of_phase, numbers, stage)
         else:
             yield from _of_lines(sealed_file(phase, source), of_phase, stage)
 
@@ -92,7 +85,6 @@ def refusal_causes(
     directory: Directory,
     *,
     rehearsed: bool = False,
-    source_root: PathText | None = None,
     read_export: bool = True,
 ) -> list[RefusalCause]:
     """Why events of a plan, or of its rehearsal, were refused, the most frequent cause first. Raises BrokenLedger.
@@ -109,10 +101,7 @@ def refusal_causes(
         parts = {one.number: plan.parts[one.part].path for one in read_lines(source.blocks, SealedBlock)}
         places = {one.uuid: parts[one.block] for one in first if one.phase == EVENTS}
         first, numbers = [one for one in first if one.phase != EVENTS], set()
-    places |= {
-        event.uuid: place_of(event)
-        for event in _located(plan, source, first, numbers, "send", source_root, lambda line: None)
-    }
+    places |= {event.uuid: place_of(event) for event in _located(plan, source, first, numbers, "send")}
     return [
         RefusalCause(f"{refusal.status} {refusal.detail}", count, places.get(refusal.uuid, ""))
         for refusal, count in groups
@@ -149,7 +138,7 @@ def place_of(reject: Reject) -> str:
     if not reject.row:
         return reject.part
     item = f", item {reject.item:,}" if reject.item else ""
-    byte = f", byte {reject.offset:,}" if reject.offset != reject.row - 1 else ""
+    byte = f", byte {reject.offset:,}" if reject.offset not in (0, reject.row - 1) else ""
     return f"{reject.part}, row {reject.row:,}{item}{byte}"
 
 
@@ -215,32 +204,20 @@ def _of_rows(
     refusals: Iterator[RefusalRecord],
     numbers: Collection[int],
     stage: str,
-    source_root: PathText | None,
-    warn: Warn,
 ) -> Iterator[RefusedEvent]:
-    """Refused events of rows. Their rows come from transforming their blocks again, as `verify` does."""
+    """Refused events of rows, with the text of each event."""
+    from pipeline.plan.samples.event_rows import find_rows
+
     parts = {
         block.number: plan.parts[block.part].path
         for block in read_lines(directory.blocks, SealedBlock)
         if block.number in numbers
     }
-    found = _find_rows(plan, directory, numbers, source_root)
+    found = find_rows(plan, directory, transform_config_for(plan, directory), numbers)
     for number, of_block in groupby(refusals, key=attrgetter("block")):
-        block = None
-        try:
-            block = next(found, None)
-        except (UnreadableExport, UnsafePlan) as error:
-            warn(f"the rows of refused events cannot be shown: {error.message}")
+        block = next(found)
         for refusal in of_block:
-            yield _event(refusal, stage, parts[number], *(block.place(refusal.event) if block else (0, 0, "")))
-
-
-def _find_rows(
-    plan: Plan, directory: Directory, numbers: Collection[int], source_root: PathText | None
-) -> Iterator[BlockEvents]:
-    from pipeline.plan.samples.event_rows import find_rows
-
-    yield from find_rows(plan, directory, transform_config_for(plan, directory, source_root), numbers)
+            yield _event(refusal, stage, parts[number], *block.place(refusal.event))
 
 
 def write_csv(file: TextIO, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -12,7 +12,7 @@ from pipeline.ledger.queries import read_batches
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.freshness import check_fresh, transform_config_for, workers_for
+from pipeline.plan.sealed.freshness import check_replayed, transform_config_for, workers_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import pluralize
 from pipeline.verify.findings import Verification
@@ -47,9 +47,8 @@ def plan_canary(
         )
     if reading is not None and not options.dry_run:
         check_project(to, reading)
-    config = transform_config_for(plan, directory, options.source_root)
-    for line in check_fresh(plan, config, directory, progress):
-        warn(line)
+    config = transform_config_for(plan, directory)
+    check_replayed(plan)
     workers = workers_for(options.workers, config.parts)
     sample = choose_canary(plan, directory, config, options.canary, workers=workers, progress=progress)
     if not options.dry_run:

@@ -23,7 +23,7 @@ from pipeline.ledger import (
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
 from pipeline.plan.sealed.directory import PHASES, Directory
-from pipeline.plan.sealed.freshness import check_applicable, check_export, transform_config_for, workers_for
+from pipeline.plan.sealed.freshness import check_applicable, transform_config_for, workers_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.targets import address_of, is_loopback
 from pipeline.text import are, pluralize, quoted
@@ -70,9 +70,8 @@ def compare(
     check_project(to, options)
     refuse_sending(directory)
     local = is_loopback(address_of(to))
-    config = transform_config_for(plan, directory, options.source_root)
+    config = transform_config_for(plan, directory)
     check_sent(plan, directory, to)
-    check_export(plan, config, directory, progress)
     if options.settle is not None or not local:
         wait_to_settle(directory.ledger, SETTLE_SECONDS if options.settle is None else options.settle, progress)
     # Both are of the choices of their options.
@@ -142,7 +141,7 @@ def repair(
     if not found and not left:
         return Repair(None, before)
     confirm(len(found) + left)
-    sending = ApplyOptions(workers=options.workers, source_root=options.source_root)
+    sending = ApplyOptions(workers=options.workers)
     if found:
         ledger = Ledger(directory.ledger)
         ledger.open(plan.digest, importlib.metadata.version("backcast"), address_of(to), keys.project)

@@ -113,16 +113,16 @@ def test_a_plan_is_applied_to_one_target(tmp_path: Path) -> None:
         assert (told.value.exit_code, second.asked) == (4, [])
 
 
-def test_a_stale_export_is_refused_and_named(tmp_path: Path) -> None:
-    """A file that changed since the plan is exit 4, named, and nothing is sent."""
+def test_an_export_that_changed_is_sent_as_it_was_planned(tmp_path: Path) -> None:
+    """The plan holds its events; no file of the export is opened."""
     directory = planned(tmp_path, 10)
     file = tmp_path / "export" / "part-0.jsonl"
     file.write_bytes(file.read_bytes().replace(b"person-0", b"person-X"))
     with serving(scripted(Reply())) as server:
-        with pytest.raises(UnsafePlan, match=r"part-0\.jsonl: sealed") as told:
-            run(directory, server.url)
-        assert server.asked == []
-    assert (told.value.exit_code, "\n" in told.value.message) == (4, False)
+        assert run(directory, server.url).balanced
+    sent = [event["properties"]["distinct_id"] for one in server.asked for event in one.events]
+    assert len(sent) == 10
+    assert "person-X" not in sent
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ from msgspec.structs import replace
 
 import pipeline
 from pipeline import storage
-from pipeline.errors import StalePlan, UnreadableExport, UsageError
+from pipeline.errors import UnreadableExport, UsageError
 from pipeline.extractors import blocks, open_source
 from pipeline.extractors.beside import beside
 from pipeline.extractors.stream import content_of
 from pipeline.local_service import LocalService
-from pipeline.options import ApplyOptions, PlanOptions
+from pipeline.options import PlanOptions
 from pipeline.plan.sealed.freshness import open_plan
 from tests.golden import samples
-from tests.support.deliveries import COLUMNS, KEY, uuid
+from tests.support.deliveries import COLUMNS, uuid
 from tests.support.jobs import KEYS
 from tests.support.stores import SECRET, Bucket, a_bucket, a_store_that_fails
 
@@ -201,23 +201,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- whether it is still the same --------------------------------------------------------------------------------
 
 
-def test_an_object_that_was_written_again_is_read_again_where_its_etag_differs(bucket: Bucket, tmp_path: Path) -> None:
-    """The same content at another time is the same; other content stops the plan before anything is sent."""
-    url = bucket.put("rows.jsonl", lines(0, 30))
-    pipeline.plan_export(url, tmp_path / "plan", GENERIC)
-    with LocalService(keys=KEYS) as service:
-        options = ApplyOptions(workers=0)
-        bucket.put("rows.jsonl", lines(0, 30))
-        pipeline.apply_plan(tmp_path / "plan", service.url, options, project_key=KEY)
-        assert service.count() == 30
-        bucket.put("rows.jsonl", lines(1, 30))
-        with pytest.raises(StalePlan, match=r"rows\.jsonl: sealed sha256"):
-            pipeline.apply_plan(tmp_path / "plan", service.url, options, project_key=KEY)
-        bucket.delete("rows.jsonl")
-        with pytest.raises(UnreadableExport, match=r"rows\.jsonl is gone"):
-            pipeline.apply_plan(tmp_path / "plan", service.url, options, project_key=KEY)
-
-
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
 def test_an_object_that_changes_while_it_is_planned_is_refused(name: str, bucket: Bucket, tmp_path: Path) -> None:
     """Whatever part of it was read before."""
@@ -238,20 +221,6 @@ def test_an_object_that_changes_while_it_is_planned_is_refused(name: str, bucket
         pipeline.plan_export(url, tmp_path / "plan", GENERIC, progress=change)
     assert changed
     assert not (tmp_path / "plan/plan.json").exists()
-
-
-def test_an_export_that_was_copied_to_a_bucket_is_found_there(bucket: Bucket, tmp_path: Path) -> None:
-    """`--source-root` takes a URL as well as a folder."""
-    (tmp_path / "export/a").mkdir(parents=True)
-    (tmp_path / "export/a/1.jsonl").write_bytes(lines(0, 20))
-    (tmp_path / "export/2.jsonl").write_bytes(lines(20, 20))
-    pipeline.plan_export(tmp_path / "export", tmp_path / "plan", GENERIC)
-    url = bucket.copy(tmp_path / "export", "moved/here")
-    for file in (tmp_path / "export").rglob("*.jsonl"):
-        file.unlink()
-    with LocalService(keys=KEYS) as service:
-        pipeline.apply_plan(tmp_path / "plan", service.url, ApplyOptions(workers=0, source_root=url), project_key=KEY)
-        assert service.count() == 40
 
 
 def test_what_a_file_is_compared_by() -> None:

@@ -73,16 +73,15 @@ def test_events_that_did_not_land_are_a_difference_after_an_hour(tmp_path: Path,
         assert service.count() == 19
 
 
-def test_a_file_that_is_gone_leaves_its_window_unknown(tmp_path: Path, service: LocalService) -> None:
-    """Its events cannot be made again to compare; that is told once, and is no failure."""
+def test_a_window_whose_file_is_gone_is_compared_all_the_same(tmp_path: Path, service: LocalService) -> None:
+    """By the events that its plan holds."""
     days(tmp_path, 1)
     with losing(service, row(1, 3)["uuid"]) as url:
         job = write_job(tmp_path, url, until="2024-01-02")
         run(job, personal_key=OWN)
         (tmp_path / "exports/2024/01/01/a.jsonl").rename(tmp_path / "archived")
         done = run(job, LATER, personal_key=OWN)
-        assert (code(done), [one.outcome for one in done.proofs]) == (0, ["unknown"])
-        assert run(job, LATER, personal_key=OWN).proofs == []
+        assert (code(done), [one.outcome for one in done.proofs]) == (7, ["differs"])
 
 
 def test_a_service_that_cannot_be_asked_is_asked_again(tmp_path: Path) -> None:

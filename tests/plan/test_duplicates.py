@@ -307,7 +307,7 @@ def test_the_table_of_copies_holds_nothing_but_copies_and_what_a_plan_spills_is_
     assert lines == [[1, 0, 0, 0, "duplicate_event"], [1, 1, 0, 1, ""]]
 
     assert sorted(path.name for path in made.directory.path.iterdir()) == [
-        "blocks.jsonl", "cells.jsonl", "copies.jsonl", "drift.jsonl", "groups.jsonl", "identities.jsonl",
+        "blocks.jsonl", "cells.jsonl", "copies.jsonl", "drift.jsonl", "events.pack", "groups.jsonl", "identities.jsonl",
         "identities.parquet", "persons.jsonl", "plan.json", "plan.lock", "rejects.jsonl",
     ]  # fmt: skip
 

@@ -139,8 +139,8 @@ while not ended:
             os._exit(0)
         os.waitpid(again, 0)
     load(Directory(place))
-    print(json.dumps({str(one.relative_to(place)): one.read_text(errors="replace") for one in sorted(place.rglob("*"))
-                      if one.is_file() and one.name != "plan.lock"}))
+    print(json.dumps({str(one.relative_to(place)): one.read_bytes().decode(errors="replace")
+                      for one in sorted(place.rglob("*")) if one.is_file() and one.name != "plan.lock"}))
     step += 1
 """
 

@@ -25,7 +25,7 @@ def test_a_look_is_ok_proves_what_it_can_and_lands_nothing(ask: Asking, thirty: 
     assert found["project"][1] == "A (1)"
     assert set(found) == {
         "address", "capture_key", "capture_host", "clock", "project", "capture_key_project", "paid_plan",
-        "dropped_events", "functions", "workflows", "plan", "dialect", "export", "recent_events", "size", "duration",
+        "dropped_events", "functions", "workflows", "plan", "dialect", "recent_events", "size", "duration",
         "cut_over", "already_there", "live_profiles", "promoted_values", "live_merges",
     }  # fmt: skip
     other = planned(tmp_path, 5, target="eu")

@@ -27,9 +27,9 @@ from pipeline.plan.build import build
 from pipeline.plan.checks import CountLimit
 from pipeline.plan.request import Request
 from pipeline.plan.sealed.commit import staged_plan
-from pipeline.plan.sealed.contents import PlannedBlock, config_of, find_parts, task_of, tasks
+from pipeline.plan.sealed.contents import PlannedBlock, config_of, task_of, tasks
 from pipeline.plan.sealed.directory import Directory, read_lines
-from pipeline.plan.sealed.manifest import MappingSeal, Plan, load
+from pipeline.plan.sealed.manifest import MappingSeal, Plan, as_name, load
 from pipeline.transform.block import BlockTransformer, make_batches
 from pipeline.transform.tasks import Task, TransformConfig
 from pipeline.uuids import Hasher, namespace
@@ -107,9 +107,9 @@ class Made:
     directory: Directory
     excluded: frozenset[str] = field(default_factory=frozenset)
 
-    def config(self, source_root: Path | None = None) -> TransformConfig:
+    def config(self) -> TransformConfig:
         """The config, as an apply finds it again from the sealed plan."""
-        parts = find_parts(self.plan, source_root)
+        parts = tuple(sealed.part(index, as_name(sealed.file)) for index, sealed in enumerate(self.plan.parts))
         return config_of(self.plan, parts, TinyCompile(), self.excluded, self.directory)
 
     def sent(self) -> list[dict[str, Any]]:

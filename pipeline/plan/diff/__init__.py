@@ -24,12 +24,10 @@ import numpy as np
 import xxhash
 
 from pipeline.engines.local import Workers
-from pipeline.errors import UnreadableExport
 from pipeline.files import private
 from pipeline.mapper import Compile
 from pipeline.mask import MASK
 from pipeline.models import Block
-from pipeline.options import PathText
 from pipeline.plan.diff.compare import SpillPair, compare_block, match_spilled
 from pipeline.plan.diff.result import (
     KINDS,
@@ -50,7 +48,7 @@ from pipeline.plan.diff.settings import settings_of
 from pipeline.plan.diff.spill import SIDES, Entry, RowTags, Spill
 from pipeline.plan.diff.tally import Tally
 from pipeline.plan.diff.tally import read as read_event
-from pipeline.plan.diff.walk import BlockPairs, Opened, check_sources
+from pipeline.plan.diff.walk import BlockPairs, Opened
 from pipeline.plan.lookups import load_lookups
 from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, read_lines, sealed_file
 from pipeline.plan.sealed.freshness import transform_config_for, workers_for
@@ -80,7 +78,6 @@ def compare_plans(
     b: Opened,
     *,
     workers: int | None = None,
-    source_root: PathText | None = None,
     counts_only: bool = False,
     values: bool = False,
     ids: bool = False,
@@ -98,7 +95,7 @@ def compare_plans(
     except OSError:  # a plan that was copied to where nothing can be written
         scratch = Path(tempfile.mkdtemp(prefix="backcast-diff-"))
     try:
-        return _Comparison(a, b, scratch, values=values, ids=ids).run(workers, source_root, progress)
+        return _Comparison(a, b, scratch, values=values, ids=ids).run(workers, progress)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -118,10 +115,10 @@ class _Comparison:
         self.rekeyed = 0
         self._pairs = BlockPairs(a, b)
 
-    def run(self, workers: int | None, source_root: PathText | None, progress: Progress) -> Diff:
+    def run(self, workers: int | None, progress: Progress) -> Diff:
         blocks = [(first, second) for _, _, first, second in self._pairs.differing()]
         total = sum(max(one.sealed.length for one in pair if one is not None) for pair in blocks)
-        configs = self._configs(source_root) if blocks else None
+        configs = self._configs() if blocks else None
         del blocks
         spill = Spill.of(self._scratch, max(side.plan.event_bytes for side in self.sides))
         parts = [part for one in configs or () for part in one.parts]
@@ -140,9 +137,9 @@ class _Comparison:
         self.rekeyed = self._tags.common()
         return _diff(*self.sides, self)
 
-    def _configs(self, source_root: PathText | None) -> tuple[TransformConfig, TransformConfig]:
+    def _configs(self) -> tuple[TransformConfig, TransformConfig]:
         """Both plans on this machine, the second one inside the first."""
-        first, second = (_config(side, source_root) for side in self.sides)
+        first, second = (transform_config_for(side.plan, side.directory) for side in self.sides)
         return replace(first, other=second), second
 
     def _meet(self, workers: Workers | None, spill: Spill, progress: Progress) -> None:
@@ -168,22 +165,6 @@ class _Comparison:
         self.persons.add({(person,): count for person, count in tally.persons.items()})
         tally.cells, tally.persons = Counter(), Counter()
         self.tally.add(tally)
-
-
-def _config(side: Opened, source_root: PathText | None) -> TransformConfig:
-    """A plan's config, its export having been looked at. Raises StalePlan, UnreadableExport."""
-    try:
-        try:
-            config = transform_config_for(side.plan, side.directory)
-        except UnreadableExport:
-            if source_root is None:
-                raise
-            config = transform_config_for(side.plan, side.directory, source_root)
-    except UnreadableExport as error:
-        hint = "bring the export back, name its folder with --source-root DIR, or compare only counts with --counts"
-        raise UnreadableExport(f"{error.message} (planned in {side.name})", path=error.path, hint=hint) from None
-    check_sources(side, config)
-    return config
 
 
 def _updates(side: Opened) -> Iterator[list[Entry]]:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator
 from itertools import chain, zip_longest
 from typing import BinaryIO, NamedTuple
 
-from pipeline.errors import StalePlan
 from pipeline.plan.diff.compare import Pair
 from pipeline.plan.diff.spill import Spill
-from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks, stale_parts, task_of, with_events
+from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks, task_of, with_events
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import PartSeal, Plan
-from pipeline.transform.tasks import Task, TransformConfig
+from pipeline.transform.tasks import Task
 
 
 class Opened(NamedTuple):
@@ -109,14 +108,3 @@ def _by_part(directory: Directory) -> Callable[[int | None], Iterator[PlannedBlo
             yield planned
 
     return of_part
-
-
-def check_sources(side: Opened, config: TransformConfig) -> None:
-    """Raise StalePlan where a file of the export changed since the plan was sealed."""
-    stale = stale_parts(side.plan, config.parts)
-    if stale:
-        raise StalePlan(
-            f"the export of {side.name} changed since it was planned: {'; '.join(stale)}",
-            differences=stale,
-            hint="bring the planned export back, or compare only what the plans recorded with --counts",
-        )

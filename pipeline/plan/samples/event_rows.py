@@ -1,13 +1,12 @@
-"""The rows that events of a plan come from: found in the export, or as lines of its files."""
+"""Where events of a plan come from: the file and row of each, or the line of a file of the plan."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.plan.sealed.contents import planned_blocks, read_again, task_of, tasks
+from pipeline.plan.sealed.contents import planned_blocks, task_of, tasks
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.sealed.phases import line_blocks
@@ -34,26 +33,20 @@ class BlockEvents(NamedTuple):
 def find_rows(
     plan: Plan, directory: Directory, config: TransformConfig, numbers: Collection[int]
 ) -> Iterator[BlockEvents]:
-    """The blocks of these numbers, in their order. Raises UnreadableExport, UnsafePlan."""
-    from pipeline.extractors import rows as read_rows
+    """The blocks of these numbers, in their order. The text of a place is that of its event."""
     from pipeline.transform.block import BlockTransformer, rows_sent
 
     transformer = BlockTransformer(config)
-    chosen = [planned for planned in planned_blocks(directory) if planned.sealed.number in numbers]
-    events_of = tasks(directory, lambda planned: task_of(plan, planned) if planned.sealed.number in numbers else None)
-    blocks = read_again(config.parts, [planned.sealed for planned in chosen])
-    for task, (sealed, block) in zip(events_of, blocks, strict=True):
+    first_rows = {one.sealed.number: one.sealed.first_row for one in planned_blocks(directory)}
+    for task in tasks(directory, lambda one: task_of(plan, one) if one.sealed.number in numbers else None):
         events = transformer.planned(task)
-        sent = rows_sent(events, task)
-        rows = read_rows(config.parts[block.part], block, observe=False)
-        deque(rows, maxlen=0)  # offsets are available once the rows were read
-        first = sealed.first_row
+        sent, rows = transformer.apply_tables(events, task)[0], rows_sent(events, task)
         yield BlockEvents(
             task.number,
             config.parts[task.block.part].path,
-            transformer.apply_tables(events, task)[0],
-            lambda event, sent=sent, rows=rows, first=first: Place(  # type: ignore[misc]
-                first + sent[event], rows.offset(sent[event]), rows.text(sent[event])
+            sent,
+            lambda at, sent=sent, rows=rows, first=first_rows[task.number]: Place(  # type: ignore[misc]
+                first + rows[at], 0, sent[at].decode()
             ),
         )
 

@@ -16,13 +16,11 @@ import msgspec
 from pipeline import storage
 from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
 from pipeline.extractors import blocks as read_blocks
-from pipeline.extractors import digest_of
-from pipeline.extractors.containers import BUFFER_BYTES, broken
-from pipeline.models import Block, Part, SealedOptions, Step
+from pipeline.extractors.containers import broken
+from pipeline.models import Block, Part, SealedOptions
 from pipeline.options import PathText
 from pipeline.plan.sealed.directory import Directory, digest_file, read_lines
 from pipeline.plan.sealed.manifest import Plan, SealedBlock, as_name
-from pipeline.storage import FileStatus
 from pipeline.text import printable
 from pipeline.transform.events import Mapper
 from pipeline.transform.tasks import DuplicateDecision, Task, TransformConfig
@@ -51,7 +49,7 @@ def find_parts(plan: Plan, source_root: PathText | None = None) -> tuple[Part, .
             raise UnreadableExport(
                 f"{sealed.path} is gone: no file {printable(file, 1_000)}",
                 path=sealed.path,
-                hint="bring the export back, or name its folder with --source-root DIR",
+                hint="bring the export back",
             )
         if isinstance(status, OSError):
             raise broken(status, sealed.path) from status
@@ -151,39 +149,6 @@ def task_of(plan: Plan, planned: PlannedBlock) -> Task:
         sealed.digest,
         planned.copies,
     )
-
-
-_DIGESTS: dict[tuple[str, str, FileStatus], str] = {}
-"""Digests of touched files, by path, member and status: several steps of a command compare the same files."""
-
-
-def stale_parts(plan: Plan, parts: Sequence[Part], step: Step = lambda name, done, total: None) -> list[str]:
-    """The differences between the parts and their seals, a sentence each.
-
-    Only a part whose file has another status is read again (for a member, that of its archive). `step` is called with
-    the MB that were read, and with all that are.
-    """
-    touched = []
-    for sealed, part, status in zip(plan.parts, parts, storage.statuses([part.file for part in parts]), strict=True):
-        if isinstance(status, OSError):
-            raise broken(status, part.path) from status
-        if not status.is_same(sealed.status):
-            touched.append((sealed, part, status))
-    total, done = sum(part.bytes for _, part, _ in touched), 0
-
-    def read() -> bool:
-        nonlocal done
-        done += BUFFER_BYTES
-        step("MB of touched files", min(done, total) // 1_000_000, total // 1_000_000)
-        return False
-
-    differences = []
-    for sealed, part, status in touched:
-        key = part.file, part.member, status
-        digest = _DIGESTS.get(key) or _DIGESTS.setdefault(key, digest_of(part, read))
-        if digest != sealed.digest:
-            differences.append(f"{sealed.path}: sealed sha256 {sealed.digest[:12]}…, now {digest[:12]}…")
-    return differences
 
 
 def config_of(

@@ -41,8 +41,7 @@ def _results(target: Target) -> list[Check]:
         return [Check(ALREADY_THERE, "ok", "the plan has no event")]
     if not any(cell in target.cells for cell in target.planned_cells):
         return [Check(ALREADY_THERE, "ok", "the target has no event of a name and day of the plan")]
-    root = target.request.options.source_root
-    config = transform_config_for(plan, directory, root)
+    config = transform_config_for(plan, directory)
     comparison = Comparison(
         plan, directory, config, target.planned_cells, target.cells, target.questions,
         workers_for(None, config.parts),

@@ -56,10 +56,10 @@ def check_promoted(target: Target) -> Check | None:
 
 def _ids(target: Target) -> list[str]:
     """Different ids of events with a person, from some blocks of the export."""
-    plan, directory, root = target.plan, target.directory, target.request.options.source_root
+    plan, directory = target.plan, target.directory
     assert plan is not None
     assert directory is not None
-    config = transform_config_for(plan, directory, root)
+    config = transform_config_for(plan, directory)
     chosen = set(spread([one.sealed.number for one in planned_blocks(directory) if one.events], BLOCKS))
     transformer = BlockTransformer(config)
 
