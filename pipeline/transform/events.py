@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -190,8 +191,10 @@ def number_names(names: list[str]) -> tuple[list[str], bytes]:
 
 
 def contents(rows: Rows, mapper: Mapper) -> Callable[[int], str]:
-    """A function of a row's number: the digest of what makes the row equal to others without a source key."""
+    """A function of a row's number: the digest of what makes the row equal to others without a source key. It remembers
+    them, since the rows of a block are asked for twice."""
 
+    @cache
     def content(row: int) -> str:
         record = rows.canonical(row)
         return content_digest(bare(record) if mapper.equal_by_values else record)
