@@ -22,7 +22,7 @@ from pipeline.delivery import apply
 from pipeline.delivery.apply import SendLimits
 from pipeline.engines import dask as dask_engine
 from pipeline.engines import open_engine
-from pipeline.errors import BackcastError, Unfinished, UsageError
+from pipeline.errors import StalePlan, Unfinished, UsageError
 from pipeline.ledger import read_batches, read_totals
 from pipeline.local_service import LocalService
 from pipeline.options import PlanOptions
@@ -36,7 +36,6 @@ from tests.golden import samples
 from tests.support.clusters import (
     Cluster,
     a_cluster,
-    change_a_row,
     dask,
     end_process,
     losing_workers,
@@ -241,12 +240,17 @@ def test_a_worker_that_cannot_read_the_export_is_refused(cluster: Cluster, tmp_p
 def test_an_error_of_a_block_is_that_of_this_machine(cluster: Cluster, tmp_path: Path) -> None:
     """It crosses whole, with its place, and leaves the cluster as it was."""
     directory = planned(tmp_path, 40)
-    change_a_row(Path(open_plan(directory)[0].parts[1].file))
-    with LocalService() as service:
-        here = run(directory, service.url, key=service.capture_key).problem
-        there = run(directory, service.url, key=service.capture_key, workers=None, engine=dask(cluster)).problem
-    assert isinstance(there, BackcastError)
-    assert (str(there), there.hint) == (str(here), here and here.hint)
+    plan, place = open_plan(directory)
+    config = transform_config_for(plan, place)
+    work = [task._replace(seal="other") for task in tasks(place, lambda one: task_of(plan, one))]
+    told = []
+    for engine in (open_engine("local", 0, 0), open_engine(dask(cluster), None, 0)):
+        with engine:
+            engine.configure(config, Envelope(KEY))
+            with pytest.raises(StalePlan) as raised:
+                list(engine.walk(make_batches, work))
+        told.append((raised.value.message, raised.value.hint, raised.value.differences))
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize(

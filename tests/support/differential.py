@@ -35,6 +35,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from pipeline import mapper as language
 from pipeline.batcher import Envelope
@@ -204,7 +205,9 @@ def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
                 f"block {block.index}: {field.name} of the coverage",
                 sorted(getattr(notes.fields, field.name).items()),
             )
-        made = make_batches(transformer, task._replace(seal=notes.digest))
+        made = make_batches(
+            transformer, task._replace(seal=notes.digest, block=structs.replace(block, content=notes.staged))
+        )
         yield f"block {block.index}: sent", [(batch.body, batch.first, batch.last) for batch in made.batches]
     retained = take_retained(transformer)
     for field, identities in retained.identities._asdict().items():
