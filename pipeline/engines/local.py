@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from pipeline.transform.block import BlockTransformer
     from pipeline.transform.tasks import TransformConfig
 
-PIPED = 1 << 20
-"""The content of a block of at most so many bytes is pickled with its task."""
 R = TypeVar("R")
 W = TypeVar("W")
 
@@ -221,8 +219,6 @@ class Workers:
 
     def _send(self, worker: _Worker, function: Callable[[BlockTransformer, Any], R], task: Any) -> _Sent:
         content = content_of(task)
-        if content is not None and len(content) <= PIPED:
-            task, content = with_content(task, bytes(content)), None  # a pipe takes it as fast
         memory = None if content is None else self._shared_memory(len(content))
         shared: tuple[str, int] | None = None
         if content is not None and memory is not None:
