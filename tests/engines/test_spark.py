@@ -65,7 +65,9 @@ def session(installed: None) -> Iterator[Any]:
         builder = SparkSession.builder.master(CLUSTER).config("spark.ui.enabled", "false")
         builder = builder.config("spark.executor.memory", "512m").config("spark.driver.maxResultSize", "2m")
         builder = builder.config("spark.executorEnv.PYTHONPATH", str(ROOT))
+        before = signal.getsignal(signal.SIGINT)
         session = builder.config("spark.log.level", "OFF").getOrCreate()
+        signal.signal(signal.SIGINT, before)  # other tests of this process press Ctrl-C
         yield session
         assert session.range(3).count() == 3, "the engine ended a session that is not its own"
         session.stop()
