@@ -17,6 +17,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def table(found: dict[str, Result]) -> list[list[str]]:
 
 def transform_seconds(place: Path) -> float:
     """The CPU seconds in which this process reads, maps, checks and encodes the blocks of a plan."""
-    from pipeline.plan.sealed.contents import planned_blocks, read_again
+    from pipeline.extractors import blocks
     from pipeline.plan.sealed.freshness import open_plan, transform_config_for
     from pipeline.transform.block import BlockTransformer, observe_block
     from pipeline.transform.tasks import Task
@@ -99,9 +100,9 @@ def transform_seconds(place: Path) -> float:
     config = transform_config_for(plan, directory)
     transformer = BlockTransformer(config)
     begin = time.process_time()
-    every = [planned.sealed for planned in planned_blocks(directory)]
-    for sealed, block in read_again(config.parts, every):
-        observe_block(transformer, Task(sealed.number, block))
+    every = chain.from_iterable(map(blocks, config.parts))
+    for number, block in enumerate(every):
+        observe_block(transformer, Task(number, block))
     return time.process_time() - begin
 
 

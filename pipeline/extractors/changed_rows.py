@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -15,7 +16,7 @@ from pipeline.values import Record, canonical
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class ChangedRows:
+class ChangedRows(ABC):
     """The rows of another reader, with what `change` does to each."""
 
     def __init__(self, rows: Rows) -> None:
@@ -26,9 +27,9 @@ class ChangedRows:
     def columns(self) -> Sequence[str] | None:
         return self.rows.columns
 
+    @abstractmethod
     def change(self, record: Record, number: int) -> None:
         """Change a row. `number` is -1 if the row was read before, so that it gives no second warning."""
-        raise NotImplementedError
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
         for number, record in enumerate(self.rows):

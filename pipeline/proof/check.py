@@ -44,7 +44,7 @@ def check_receipt(
     """Check a receipt. The export is looked for in `source_root`; plan and ledger in the receipt's own folder.
 
     Only `public_key`, the key that it has to be signed with, shows who wrote it: a receipt can name any key of its own.
-    `progress` is called with the MB of the export that were read. Raises UsageError for a file that is no receipt.
+    `progress` is called with the MB of the export that were read. Raises UsageError for a file that is not a receipt.
     """
     receipt: Receipt
     receipt, form, content = read_receipt(file, {FORMAT: Receipt})
@@ -76,7 +76,7 @@ def read_receipt(file: Path, kinds: Mapping[str, type]) -> tuple[Any, Checked, b
         content = file.read_bytes()
         raw = msgspec.json.decode(content, type=dict[str, Any])
         if (kind := kinds.get(str(raw.get("format")))) is None:
-            raise UsageError(f"{file} is no receipt of the format {' or '.join(kinds)}", hint=_HINT)
+            raise UsageError(f"{file} is not a receipt of the format {' or '.join(kinds)}", hint=_HINT)
         receipt: Any = msgspec.json.decode(content, type=kind)
         wrong = [f"{name} is in no receipt" for name in unknown_names(raw, receipt)]
         if as_file(raw) != content:
@@ -84,7 +84,7 @@ def read_receipt(file: Path, kinds: Mapping[str, type]) -> tuple[Any, Checked, b
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint=_HINT) from None
     except (msgspec.MsgspecError, RecursionError, OverflowError) as error:
-        raise UsageError(f"{file} is no receipt: {error}", hint=_HINT) from None
+        raise UsageError(f"{file} is not a receipt: {error}", hint=_HINT) from None
     return receipt, outcome("file", wrong, "each name once, written as `backcast receipt write` does"), content
 
 

@@ -178,7 +178,7 @@ def _check_place(to: Path) -> None:
     except msgspec.MsgspecError:
         found = ""
     if not found.startswith(("backcast.receipt/", "backcast.job-receipt/")):
-        raise UsageError(f"--out: {to} exists and is no receipt", hint="give a path where no other file is")
+        raise UsageError(f"--out: {to} exists and is not a receipt", hint="give a path where no other file is")
 
 
 class _Formatted(msgspec.Struct):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
@@ -16,6 +17,7 @@ from msgspec import Raw
 from pipeline import uuids
 from pipeline.api import apply_plan, plan_export, read_rejects, rehearse_plan
 from pipeline.errors import MappingError
+from pipeline.extractors import blocks
 from pipeline.local_service import LocalService
 from pipeline.mapper import compile, load
 from pipeline.mapper.compiler import check_mapping
@@ -25,7 +27,7 @@ from pipeline.mapper.language.loader import parse
 from pipeline.mapper.own_code import OwnCode, OwnCodeRunner
 from pipeline.models import RejectReason, SealedOptions, Skip, UnvalidatedEvent
 from pipeline.options import PlanOptions
-from pipeline.plan.sealed.contents import planned_blocks, read_again
+from pipeline.plan.sealed.contents import planned_blocks
 from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.transform.block import BlockTransformer
@@ -103,8 +105,10 @@ def unchanged_by_code(name: str, tmp_path: Path) -> None:
     compile_ = replace(config.compile, text=text, code=own("def clean(event): return event"))  # type: ignore[type-var]
     through = replace(config, compile=compile_)
     transformer = BlockTransformer(through)
-    for sealed, block in read_again(config.parts, [planned.sealed for planned in planned_blocks(directory)]):
-        assert transformer.transform(Task(sealed.number, block), observe=False).digest == sealed.digest
+    every = chain.from_iterable(map(blocks, config.parts))
+    for planned, block in zip(planned_blocks(directory), every, strict=True):
+        digest = transformer.transform(Task(planned.sealed.number, block), observe=False).digest
+        assert digest == planned.sealed.digest
     assert bool(transformer.take_cost().events) == bool(plan.events.phases["events"])
 
 

@@ -140,7 +140,7 @@ def test_a_changed_signed_receipt_fails_whatever_was_changed(plan: Path, tmp_pat
     whole = json.loads(receipt.read_text())
     for name in whole.keys() - {"signature", "format"}:
         receipt.write_text(json.dumps({other: value for other, value in whole.items() if other != name}))
-        with pytest.raises(UsageError, match="is no receipt"):
+        with pytest.raises(UsageError, match="is not a receipt"):
             check_receipt(receipt)
     for change in ({"added": 1}, {"unproved": []}, {"signature": whole["signature"] | {"algorithm": "ed25519"}}):
         receipt.write_bytes(as_file(whole | change))

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby, islice
-from operator import attrgetter, itemgetter
-from os import fspath
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
-from pipeline import storage
-from pipeline.errors import StalePlan, UnreadableExport, UnsafePlan
-from pipeline.extractors import blocks as read_blocks
-from pipeline.extractors.containers import broken
+from pipeline.errors import StalePlan
 from pipeline.models import Block, Part, SealedOptions
-from pipeline.options import PathText
 from pipeline.plan.sealed.directory import Directory, digest_file, read_lines
-from pipeline.plan.sealed.manifest import Plan, SealedBlock, as_name
-from pipeline.text import printable
+from pipeline.plan.sealed.manifest import Plan, SealedBlock
 from pipeline.transform.events import Mapper
 from pipeline.transform.tasks import DuplicateDecision, Task, TransformConfig
 
@@ -35,35 +27,6 @@ class PlannedBlock(msgspec.Struct, frozen=True):
     @property
     def events(self) -> int:
         return self.sealed.events - sum(bool(copy.code) for copy in self.copies)
-
-
-def find_parts(plan: Plan, source_root: PathText | None = None) -> tuple[Part, ...]:
-    """The plan's parts where they are now, with the time that their files have now: a copy has another one, and
-    whether its bytes are the same is for `stale_parts`. Raises UnreadableExport naming the first that is missing."""
-    files = [as_name(sealed.file) for sealed in plan.parts]
-    if source_root is not None:
-        files = list(_moved(plan, files, fspath(source_root)))
-    parts = []
-    for index, (sealed, file, status) in enumerate(zip(plan.parts, files, storage.statuses(files), strict=True)):
-        if isinstance(status, FileNotFoundError):
-            raise UnreadableExport(
-                f"{sealed.path} is gone: no file {printable(file, 1_000)}",
-                path=sealed.path,
-                hint="bring the export back",
-            )
-        if isinstance(status, OSError):
-            raise broken(status, sealed.path) from status
-        parts.append(replace(sealed.part(index, file), mtime_ns=status.mtime_ns, etag=status.etag))
-    return tuple(parts)
-
-
-def _moved(plan: Plan, files: Sequence[str], root: str) -> Iterator[str]:
-    """The files below another root: at the end of the path that they had, or directly in it."""
-    ends = [sealed.path.split("!", 1)[0].count("/") + 1 for sealed in plan.parts]
-    nested = [os.path.join(root, *file.split("/")[-depth:]) for file, depth in zip(files, ends, strict=True)]
-    for file, place, status in zip(files, nested, storage.statuses(nested), strict=True):
-        flat = os.path.join(root, os.path.basename(file))
-        yield flat if isinstance(status, FileNotFoundError) and storage.is_file(flat) else place
 
 
 def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None = None) -> None:
@@ -114,29 +77,6 @@ def with_events(task: Task, sealed: SealedBlock, events: BinaryIO) -> Task:
     offset, length = sealed.packed
     events.seek(offset)
     return task._replace(block=msgspec.structs.replace(task.block, content=events.read(length)))
-
-
-def read_again(parts: Sequence[Part], wanted: Iterable[SealedBlock]) -> Iterator[tuple[SealedBlock, Block]]:
-    """The rows of some blocks of the export, in their order. Raises UnreadableExport, and UnsafePlan where the parts no
-    longer divide into the sealed blocks."""
-    for part_index, group in groupby(wanted, key=attrgetter("part")):
-        part = parts[part_index]
-        fresh, passed = read_blocks(part), 0
-        for sealed in group:
-            block = next(islice(fresh, sealed.index - passed, None), None)
-            passed = sealed.index + 1
-            yield sealed, check_block(part, block, sealed)
-
-
-def check_block(part: Part, block: Block | None, sealed: SealedBlock) -> Block:
-    """The block as it was read. Raises UnsafePlan where it is not the one that was sealed."""
-    expected = sealed.index, sealed.offset, sealed.length
-    if block is None or (block.index, block.offset, block.length) != expected:
-        raise UnsafePlan(
-            f"{part.path} no longer divides into the planned blocks, at block {sealed.index}",
-            hint="restore the file as it was planned; plan again only where nothing was sent",
-        )
-    return block
 
 
 def task_of(plan: Plan, planned: PlannedBlock) -> Task:
