@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 # What npm leaves behind where it has installed the client that tests/local_service/test_real_clients.py sends with, and
-# the schemas that tests/report/test_check_files.py compares with.
+# the schema that tests/report/test_junit.py compares with.
 NODE_CLIENT := tests/real_clients/node_modules/.package-lock.json
 # `tests/conftest.py` says how many processes, and in which order. What a file of tests shares is made in one of them.
 PYTEST := -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=0.1

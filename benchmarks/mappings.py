@@ -92,12 +92,13 @@ def table(found: dict[str, Result]) -> list[list[str]]:
 def transform_seconds(place: Path) -> float:
     """The CPU seconds in which this process reads, maps, checks and encodes the blocks of a plan."""
     from pipeline.extractors import blocks
-    from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.transform.block import BlockTransformer, observe_block
     from pipeline.transform.tasks import Task
+    from tests.support.plan_config import config_of
 
     plan, directory = open_plan(place)
-    config = transform_config_for(plan, directory)
+    config = config_of(plan, directory)
     transformer = BlockTransformer(config)
     begin = time.process_time()
     every = chain.from_iterable(map(blocks, config.parts))

@@ -28,7 +28,7 @@ from pipeline.api import plan_export
 from pipeline.extractors.patterns import matches
 from pipeline.mapper import available, load
 from pipeline.options import PlanOptions
-from pipeline.plan.sealed.contents import planned_blocks
+from pipeline.plan.requests.query import opened
 from pipeline.plan.sealed.freshness import open_plan
 
 golden: Any = import_module("tests.golden.samples")
@@ -81,7 +81,8 @@ def export(name: str, size: int, folder: Path) -> Export:
     with tempfile.TemporaryDirectory() as scratch:
         plan = plan_export(sources, Path(scratch) / "plan", PlanOptions(**sample.asked))
         _, directory = open_plan(Path(scratch) / "plan")
-        numbers = {one.sealed.part for one in planned_blocks(directory) if one.sealed.events}
+        with opened(directory) as database:
+            numbers = {part for (part,) in database.rows("SELECT DISTINCT part FROM facts")}
         parts = {(str(plan.parts[number].file), str(plan.parts[number].member)) for number in numbers}
         lookups = tuple(pattern for one in load(plan.mapping.name).lookup_files.values() for pattern in one.file)
     # The bytes of more copies: those of the first include headers, which in small files of Avro are most of it.

@@ -204,11 +204,11 @@ def library() -> str:
 
 def options() -> str:
     """The options of each step, as `pipeline.options` declares them."""
-    from pipeline.options import fetching, planning, reading, sending
+    from pipeline.options import planning, reading, sending
 
     kinds = (
         one
-        for step in (fetching, planning, sending, reading)
+        for step in (planning, sending, reading)
         for one in vars(step).values()
         if getattr(one, "__module__", "") == step.__name__ and hasattr(one, "__post_init__")
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipeline.api import (
         apply_plan,
         diff_plans,
+        discard_plan,
         list_sent,
         load_plan,
         plan_export,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "apply_plan",
     "diff_plans",
+    "discard_plan",
     "fetch_database",
     "fetch_export",
     "fetch_query",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -21,11 +22,11 @@ from typing import TYPE_CHECKING
 from pipeline import config, out_of_memory
 from pipeline.config import Secret
 from pipeline.files import private
-from pipeline.option_types import FIRST_LIVE
+from pipeline.option_types import FIRST_LIVE, PathText
 from pipeline.options import (
     ApplyOptions,
     DiffOptions,
-    PathText,
+    DiscardOptions,
     PlanOptions,
     ReceiptOptions,
     RehearseOptions,
@@ -43,12 +44,13 @@ if TYPE_CHECKING:
     from pipeline.jobs.run import JobRun
     from pipeline.models import Reject, Step
     from pipeline.plan.diff.result import Diff
+    from pipeline.plan.sealed.directory import Directory
     from pipeline.plan.sealed.manifest import Plan
     from pipeline.proof.receipt import Receipt
     from pipeline.proof.undo_list import UndoList
     from pipeline.rehearsal import Rehearsal
-    from pipeline.report.contents import Project
     from pipeline.report.state import PlanStatus
+    from pipeline.steps import Discarding
     from pipeline.survey import Survey
     from pipeline.verify import Verification
 
@@ -89,7 +91,7 @@ def plan_export(
     notice: Callable[[str], None] = lambda line: None,
     step: Step = lambda name, done, of: None,
 ) -> Plan:
-    """Read everything, send nothing, write the sealed plan and its report into `directory`, and `options.reports`.
+    """Read everything, send nothing, write the sealed plan and its report into `directory`, and `options.report`.
 
     The plan may be not ready: check `plan.ready` and `plan.gates`. `progress` is called with the rows and
     bytes that were read, `notice` with a line on what the mapping's own code cost, `step` with what is done before and
@@ -98,11 +100,14 @@ def plan_export(
     """
     from pipeline.plan.create import create_plan
     from pipeline.plan.in_bucket import published_plan
-    from pipeline.report.check_files import prepare, write_check_files
     from pipeline.report.machine import write_report
 
+    out_of_memory.require_for_database("a plan")
     with published_plan(directory) as folder:
-        prepare(options.reports, folder.path)
+        if options.report is not None:
+            from pipeline.report.junit import prepare
+
+            prepare(options.report, folder.path)
         if options.until == FIRST_LIVE:
             from pipeline.preflight.first_live import find_first_live
 
@@ -111,15 +116,17 @@ def plan_export(
             options = replace(options, until=first.moment)
         plan = create_plan(_texts(sources), folder.path, options, progress=progress, notice=notice, step=step)
         write_report(folder, plan)
-        write_check_files(options.reports, plan, folder)
+        if options.report is not None:
+            from pipeline.report.junit import write_junit
+
+            write_junit(options.report, plan, folder)
     return plan
 
 
 def load_plan(directory: PathText) -> Plan:
     """A plan, read back and checked to be as it was sealed. Raises UsageError, UnsafePlan."""
-    from pipeline.plan.sealed.freshness import open_plan
 
-    return open_plan(fspath(directory))[0]
+    return _opened(directory, discarded=True)[0]
 
 
 @private()
@@ -138,15 +145,10 @@ def rehearse_plan(
 
     Raises UsageError, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
-    from pipeline.plan.sealed.freshness import open_plan
+    from pipeline.delivery.send import Hooks
+    from pipeline.rehearsal import rehearse
 
-    out_of_memory.require_for_service()
-    from pipeline.rehearsal import rehearse, report_rehearsal
-
-    plan, folder = open_plan(fspath(directory))
-    rehearsal = rehearse(plan, folder, options, progress=progress, warn=warn)
-    report_rehearsal(plan, folder, rehearsal, warn)
-    return rehearsal
+    return rehearse(*_opened(directory), options, Hooks(progress, warn))
 
 
 @private()
@@ -168,42 +170,18 @@ def apply_plan(
     machine. The outcome is of a run that came to its end: `outcome.counts.refused` events were refused by the
     service, and `outcome.omitted_phases` are the phases that `options.phases` left out.
 
-    With `options.canary` a sample is sent and then read back with the personal key, as `reading` says; check
+    With `options.canary` the plan's canary is sent and then read back with the personal key, as `reading` says; check
     `plan_status(directory).results.canary`.
 
     Raises UsageError, Busy, UnsafePlan, StalePlan, BrokenLedger, UnreadableExport; Refused when the service refused us;
     Unfinished when a later call resumes.
     """
-    from pipeline.delivery.send import Hooks, capture_key, check_send, send_plan
-    from pipeline.delivery.target_lock import target_lock
-    from pipeline.plan.sealed.freshness import open_plan
-    from pipeline.report.canary import canary_result
-    from pipeline.report.contents import Results
-    from pipeline.report.machine import update_report
-    from pipeline.report.results import verify_result
-    from pipeline.report.state import check_required
-    from pipeline.targets import address_of
-    from pipeline.verify.canary import plan_canary, read_canary
+    from pipeline import steps
+    from pipeline.delivery.send import Hooks
 
-    plan, folder = open_plan(fspath(directory))
-    key = capture_key(to, key=_secret(project_key), dry_run=options.dry_run, warn=warn)
-    check_required(plan, folder, to, options)
-    reads = options.canary is not None and not options.dry_run
-    reader = (_secret(personal_key) or config.required_personal_key()) if reads else Secret("")
-    check_send(plan, folder, to, key, options)
-    with target_lock(to, key, options, warn):
-        sample = plan_canary(plan, folder, to, options, reading, progress=Hooks().step, warn=warn)
-        only = None if sample is None else sample.ranges
-        outcome = send_plan(plan, folder, to, key, options, Hooks(progress, warn), only=only)
-    new = Results()
-    if sample is not None and reads and outcome.problem is None:
-        found = read_canary(plan, folder, to, reading, reader, progress=Hooks().step)
-        new = Results(canary=canary_result(sample, outcome, verify_result(found, to=address_of(to)), to))
-    if not options.dry_run:
-        update_report(folder, plan, warn, new)
-    if outcome.problem is not None:
-        raise outcome.problem
-    return outcome
+    hooks = steps.ApplyHooks(warn, sending=lambda events: nullcontext(Hooks(progress, warn)))
+    keys = steps.KeySource(_secret(project_key), _secret(personal_key))
+    return steps.apply(*_opened(directory), to, keys, options, reading=reading, hooks=hooks).ended()
 
 
 @private()
@@ -225,38 +203,17 @@ def verify_plan(
     `progress` with the name of a step, and how many of its events are done. A call that was interrupted continues in
     the next one. Raises UsageError, Busy, UnsafePlan, StalePlan, UnreadableExport, Refused, Unfinished.
     """
-    from pipeline.delivery.send import Hooks, capture_key
-    from pipeline.plan.sealed.freshness import open_plan
-    from pipeline.report.contents import Results, earlier_verification
-    from pipeline.report.machine import update_report
-    from pipeline.report.results import repair_counts, verify_result
-    from pipeline.targets import address_of, files_of
-    from pipeline.verify.steps import Keys, Repair, compare, repair
+    from pipeline import steps
+    from pipeline.delivery.send import Hooks
 
-    plan, folder = open_plan(fspath(directory))
-    if files_of(to) is not None:
-        from pipeline.imported import compare_files
-
-        found, faults = compare_files(plan, folder, to, options, progress=progress)
-        for fault in faults:
-            warn(fault)
-        update_report(folder, plan, warn, Results(verification=verify_result(found, to=address_of(to))))
-        return found
-    key = _secret(personal_key) or config.required_personal_key()
-    earlier = earlier_verification(folder, plan)
-    if options.repair:
-        sending = capture_key(to, key=_secret(project_key), warn=warn)
-        done = repair(
-            plan, folder, to, options, Keys(key, sending), earlier=earlier, hooks=Hooks(warn=warn, step=progress)
-        )
-    else:
-        done = Repair(None, compare(plan, folder, to, options, key, earlier=earlier, progress=progress))
-    counts = repair_counts(done.outcome, asked=options.repair)
-    result = verify_result(done.verification, to=address_of(to), repair=counts)
-    update_report(folder, plan, warn, Results(verification=result, project=project_of_target(to, options, key)))
-    if done.outcome is not None and done.outcome.problem is not None:
-        raise done.outcome.problem
-    return done.verification
+    keys = steps.KeySource(_secret(project_key), _secret(personal_key))
+    hooks = Hooks(warn=warn, step=progress)
+    done = steps.verify(*_opened(directory), to, keys, options, hooks=hooks)
+    for fault in done.faults:
+        warn(fault)
+    if done.problem is not None:
+        raise done.problem
+    return done.result
 
 
 def plan_status(directory: PathText) -> PlanStatus:
@@ -264,28 +221,36 @@ def plan_status(directory: PathText) -> PlanStatus:
 
     Raises UsageError, UnsafePlan, BrokenLedger.
     """
-    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report.state import read_status
 
-    return read_status(*open_plan(fspath(directory)))
+    return read_status(*_opened(directory, discarded=True))
 
 
-def read_rejects(
-    directory: PathText, options: RejectsOptions = RejectsOptions(), *, warn: Callable[[str], None] = lambda line: None
-) -> Iterator[Reject]:
+def read_rejects(directory: PathText, options: RejectsOptions = RejectsOptions()) -> Iterator[Reject]:
     """The rows that cannot be sent and the events that the service refused, each with location, code and text.
 
+    `options.code` may also be that of events that are left out for another one, such as `superseded`.
     Raises UsageError, UnsafePlan, BrokenLedger.
     """
-    from pipeline.plan.sealed.freshness import open_plan
-    from pipeline.report.rejects import check_code, count_refused, rejected
+    from pipeline.report.rejects import count_refused, rejected, rejects_with
 
-    plan, folder = open_plan(fspath(directory))
+    plan, folder = _opened(directory)
     count_refused(folder)  # a ledger that cannot be read is an error before the first line is written
-    if options.code is not None:
-        check_code(plan, folder, options.code)
-    rejects = rejected(plan, folder)
-    return (reject for reject in rejects if options.code in (None, reject.code))
+    rejects = rejected(plan, folder) if options.code is None else rejects_with(plan, folder, options.code)
+    return iter(rejects)
+
+
+@private()
+def discard_plan(
+    directory: PathText, options: DiscardOptions = DiscardOptions(), *, warn: Callable[[str], None] = lambda line: None
+) -> Discarding:
+    """Remove the events of a plan, once all of them are sent and verified; its report, ledger and receipt stay.
+
+    Raises UsageError, Busy, BrokenLedger, and UnsafePlan for a plan whose events are still needed.
+    """
+    from pipeline import steps
+
+    return steps.discard(*_opened(directory, discarded=True), options, warn=warn)
 
 
 def list_sent(
@@ -295,12 +260,11 @@ def list_sent(
     progress: Step = lambda name, done, of: None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> UndoList:
-    """Write what was sent as lists and queries. Raises UsageError, StalePlan, UnreadableExport, BrokenLedger."""
+    """Write what was sent as lists and queries. Raises UsageError, UnsafePlan, BrokenLedger."""
     from pipeline.plan.in_bucket import copy_results
-    from pipeline.plan.sealed.freshness import open_plan
     from pipeline.proof.undo_list import write_undo_list
 
-    plan, folder = open_plan(fspath(directory))
+    plan, folder = _opened(directory)
     written = write_undo_list(plan, folder, options, progress=progress)
     copy_results(folder, warn)
     return written
@@ -309,14 +273,16 @@ def list_sent(
 def write_receipt(
     directory: PathText, options: ReceiptOptions = ReceiptOptions(), *, warn: Callable[[str], None] = lambda line: None
 ) -> Receipt:
-    """Write the receipt of a plan that was applied. Raises UsageError, UnsafePlan, BrokenLedger."""
-    from pipeline.plan.in_bucket import copy_results
-    from pipeline.plan.sealed.freshness import open_plan
-    from pipeline.proof import receipt
+    """Write the receipt of a plan that was applied, and name it in the report.
 
-    plan, folder = open_plan(fspath(directory))
+    Raises UsageError, UnsafePlan, BrokenLedger.
+    """
+    from pipeline.proof import receipt
+    from pipeline.report.machine import update_report
+
+    plan, folder = _opened(directory, discarded=True)
     written = receipt.write_receipt(plan, folder, options)
-    copy_results(folder, warn)
+    update_report(folder, plan, warn)
     return written
 
 
@@ -340,18 +306,15 @@ def diff_plans(
 ) -> Diff:
     """Compare two sealed plans event by event: what a changed mapping or export changes.
 
-    Both exports are read again, those blocks of them of which the plans sealed different events. `progress` is called
-    with what is being done, how much of it is done, and how much there is. Raises UsageError, UnsafePlan, StalePlan,
-    UnreadableExport.
+    No export is read. `progress` is called with what is being done, how much of it is done, and how much there is.
+    Raises UsageError, UnsafePlan.
     """
     from pipeline.plan.diff import compare_plans
-    from pipeline.plan.diff.walk import Opened
-    from pipeline.plan.sealed.freshness import open_plan
+    from pipeline.plan.diff.tables import Opened
 
-    a, b = (Opened(*open_plan(fspath(path)), fspath(path)) for path in (plan_a, plan_b))
+    a, b = (Opened(*_opened(path), fspath(path)) for path in (plan_a, plan_b))
     return compare_plans(
         a, b,
-        workers=options.workers,
         counts_only=options.counts,
         values=options.show_values,
         ids=options.show_ids,
@@ -386,16 +349,10 @@ def run_job(
     return run_due_windows(job, key, config.personal_key() if personal is None else personal, options, hooks)
 
 
-def project_of_target(to: str, options: VerifyOptions, key: Secret) -> Project | None:
-    """The project that was compared, for the title of the report; None where the key may not read its name."""
-    from pipeline.delivery.retry import RetryPolicy
-    from pipeline.management import ManagementClient
-    from pipeline.preflight.project import project_name
-    from pipeline.report.contents import project_of
+def _opened(directory: PathText, *, discarded: bool = False) -> tuple[Plan, Directory]:
+    from pipeline.plan.sealed.freshness import open_plan
 
-    project = "1" if options.project is None else options.project
-    with ManagementClient(options.api or to, key, project, timeout=10.0, retry=RetryPolicy(tries=1)) as client:
-        return project_of(project_name(client), to)
+    return open_plan(directory, discarded=discarded)
 
 
 def _texts(sources: PathText | Sequence[PathText]) -> list[str]:

@@ -1,6 +1,7 @@
-"""Packs encoded events into request bodies, by count and by bytes, never across blocks.
+"""Cuts events into requests by count and by bytes, and makes the bodies of those that are not sent as they are packed.
 
-The same events and limits give the same bodies, so a batch is identified by its block and its first and last event.
+A plan has its requests packed (`pipeline.plan.requests`). A smaller one, or one in the form of the per-event endpoint,
+is made here from their events.
 """
 
 from __future__ import annotations
@@ -8,14 +9,12 @@ from __future__ import annotations
 import builtins
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from pipeline.encoder.encoded import UUID_LENGTH, spell_per_event, uuid_of
+from pipeline.fragment import Fragment, frame
 from pipeline.options import Limits
 
 try:
@@ -32,21 +31,14 @@ HARD_LIMIT = 9 * 1024 * 1024
 (docs/know/service.md#encodings-and-sizes)."""
 
 
-class People(NamedTuple):
-    """Whose events a batch has: hashes of the distinct_ids, ascending, and how many events each has."""
-
-    ids: NDArray[np.uint64]
-    events: NDArray[np.int64]
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One request: events `first` to `last` (both inclusive, counted from 0 in their block), gzipped.
+    """What one HTTP request carries: events `first` to `last` (both inclusive) of a request of the plan, gzipped.
 
     `bytes` is the size before gzip. Of the per-event endpoint alone: `uuids` are those of its events, one after the
     other, so that an answer is compared without unpacking the body, and `attempt` counts the requests for it from 1. A
     batch of what a request of several events left open has the `request` id of that request, and may have gaps between
-    `first` and `last`. `people` is there where the order of sending depends on it.
+    `first` and `last`.
     """
 
     first: int
@@ -56,7 +48,6 @@ class Batch:
     uuids: str = ""
     request: str = ""
     attempt: int = 1
-    people: People | None = field(default=None, compare=False)
 
     @property
     def events(self) -> int:
@@ -88,13 +79,9 @@ class Envelope:
         """The whole JSON body of a request."""
         return b"".join((self._head, b",".join(events), self._tail))
 
-    def gzip(self, runs: Sequence[bytes | memoryview]) -> bytes:
-        """The gzipped body of a request. Each event in `runs` is followed by a comma."""
-        stream = _deflate.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
-        parts = [stream.compress(self._head)]
-        parts += [stream.compress(run) for run in runs[:-1]]
-        parts += [stream.compress(runs[-1][:-1]), stream.compress(self._tail), stream.flush()]
-        return b"".join(parts)
+    def frame(self, fragment: Fragment) -> bytes:
+        """The gzipped body of a request around the fragment of its events."""
+        return frame(fragment, self._head, self._tail)
 
     def spell(self, events: Sequence[bytes]) -> Sequence[bytes]:
         """Sealed events as a request has them."""
@@ -159,34 +146,11 @@ def gaps(count: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, i
         yield begin, count - 1
 
 
-def pack_runs(
-    runs: Sequence[bytes], sizes: NDArray[np.int64], envelope: Envelope, limits: Limits, *, most: int | None = None
-) -> Iterator[Batch]:
-    """`pack` for a whole block as an EventBuffer gives it, each event followed by a comma."""
-    length = sum(map(len, runs))
-    if 0 < len(sizes) <= limits.batch_events and length <= most_bytes(_within(limits, envelope, most)):
-        last = len(sizes) - 1
-        yield Batch(0, last, length - 1 + envelope.length, envelope.gzip(runs))
-        return
-    whole = memoryview(b"".join(runs))
-    ends = np.cumsum(sizes + 1).tolist()
-    for first, last in _ranges_within(sizes.tolist(), envelope, limits, most):
-        events = whole[ends[first - 1] if first else 0 : ends[last]]
-        yield Batch(first, last, len(events) - 1 + envelope.length, envelope.gzip([events]))
-
-
 def seal_batch(events: Sequence[bytes], first: int, envelope: Envelope) -> Batch:
     """One request of these events, as `Envelope.spell` gives them; the first has the number `first` in its block."""
     body = envelope.seal(events)
     uuids = "".join(map(uuid_of, events)) if envelope.per_event else ""
     return Batch(first, first + len(events) - 1, len(body), gzip_body(body), uuids)
-
-
-def with_people(batches: Iterable[Batch], persons: NDArray[np.uint64]) -> Iterator[Batch]:
-    """Batches of one block with their people. `persons` has a hash for each event of the block."""
-    for batch in batches:
-        ids, events = np.unique(persons[batch.first : batch.last + 1], return_counts=True)
-        yield replace(batch, people=People(ids, events))
 
 
 def unpack(body: bytes) -> list[bytes]:

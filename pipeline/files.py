@@ -59,12 +59,12 @@ def may_replace(path: Path, begins: tuple[bytes, ...], option: str) -> None:
     """
     hint = "give a path where no other file is"
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise UsageError(f"{option}: {path} is no ordinary file", hint=hint)
+        raise UsageError(f"{option}: {path} is not an ordinary file", hint=hint)
     if path.exists():
         with path.open("rb") as file:
             head = file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
         if head and not head.startswith(begins):
-            raise UsageError(f"{option}: {path} exists and is no such report", hint=hint)
+            raise UsageError(f"{option}: {path} exists, and is not such a report", hint=hint)
     if not path.parent.is_dir():
         raise UsageError(f"{option}: there is no folder {path.parent}", hint="make the folder first")
 

@@ -19,7 +19,7 @@ from pipeline.ledger import check_target
 from pipeline.local_service import LocalService
 from pipeline.management import ManagementClient
 from pipeline.options import VerifyOptions
-from pipeline.plan.sealed.freshness import transform_config_for, workers_for
+from pipeline.plan.sealed.contents import check_tables
 from pipeline.targets import address_of, files_of
 from pipeline.verify.reconcile import Depth, verify
 
@@ -67,7 +67,7 @@ def compare_files(
         raise UnsafePlan(
             f"{place} has no files of this plan", hint=f"write them first: backcast apply {directory.path} --to {to}"
         )
-    config = transform_config_for(plan, directory)
+    check_tables(plan, directory)
     faults = list(changed_files(place, manifest))
     store = directory.path / "imported"
     shutil.rmtree(store, ignore_errors=True)
@@ -86,8 +86,7 @@ def compare_files(
             # All that landed is of these files, whatever it carries.
             depth = Depth(options.uuids, options.fields, True)  # type: ignore[arg-type]  # of the options' choices
             with ManagementClient(service.url, Secret(service.personal_key), str(service.project_id)) as client:
-                workers = workers_for(options.workers, config.parts)
-                found = verify(plan, directory, config, client, workers=workers, depth=depth, progress=progress)
+                found = verify(plan, directory, client, depth=depth, progress=progress)
     finally:
         shutil.rmtree(store, ignore_errors=True)
     if faults and not found.differs:

@@ -29,7 +29,7 @@ _KINDS = bytes(
 )
 """Every digit as 0, every e as e, every opening bracket as {, a plus as it is and the rest as spaces."""
 _DIGITS = "0" * MANY_DIGITS
-_SUSPECT = "0" * LONGEST_SAFE
+LONG_DIGITS = "0" * LONGEST_SAFE
 _IN_FRACTION = (b".", b"e", b"E", b"+")
 _OF_FRACTION = (b".", b"e", b"E")
 """What is before, or behind, digits that are not the whole number."""
@@ -40,11 +40,6 @@ _SHORTEST_BEYOND = len("1e999")
 def shown(number: float) -> str:
     """The name of a number that JSON does not have."""
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-
-
-def has_many_digits(text: bytes) -> bool:
-    """Whether MANY_DIGITS digits stand in a row."""
-    return _DIGITS in text.translate(_KINDS).decode("ascii")
 
 
 def beyond_double(text: bytes) -> str:
@@ -58,8 +53,8 @@ def beyond_double(text: bytes) -> str:
 def unsafe_integers(text: bytes) -> list[str]:
     """The integers of a JSON text that are beyond 2^53, each as it stands."""
     found: list[str] = []
-    kinds = text.translate(_KINDS).decode("ascii")
-    start = kinds.find(_SUSPECT)
+    kinds = kinds_of(text)
+    start = kinds.find(LONG_DIGITS)
     if start < 0:
         return found
     # Without escaped quotes: a digit is inside a string after an odd number of them.
@@ -72,8 +67,29 @@ def unsafe_integers(text: bytes) -> list[str]:
             first = start - (text[max(start - 1, 0) : start] == b"-")
             if text[max(first - 1, 0) : first] not in _IN_FRACTION and text[end : end + 1] not in _OF_FRACTION:
                 found.append(text[first:end].decode())
-        start = kinds.find(_SUSPECT, end)
+        start = kinds.find(LONG_DIGITS, end)
     return found
+
+
+def kinds_of(text: bytes) -> str:
+    """A text in which every digit is 0, every e is e and every opening bracket is {, to be searched quickly: Python
+    searches a str in a fraction of the time of bytes."""
+    return text.translate(_KINDS).decode("ascii")
+
+
+def may_be_beyond_double(text: bytes, kinds: str) -> bool:
+    """Whether a JSON text, or many of them, may have a number beyond a double: one with many digits, or one with an
+    exponent of three digits, which the digits of a hexadecimal number are not."""
+    if _DIGITS in kinds:
+        return True
+    for mark in ("0e000", "0e+000"):
+        at = kinds.find(mark)
+        while at >= 0:
+            before = text[max(0, at - 40) : at + 1].rstrip(b"0123456789.-")
+            if before[-1:] in b":,[ \t\r\n":
+                return True
+            at = kinds.find(mark, at + 1)
+    return False
 
 
 def depth(text: bytes) -> int:
@@ -90,16 +106,15 @@ def depth(text: bytes) -> int:
 
 
 def unsendable(text: bytes) -> str:
-    """Why a JSON text that was read from within a value cannot be sent, as a sentence, or "".
+    """Why a JSON text cannot be sent, as a sentence, or "".
 
-    Rows are looked over by the hundred (`pipeline.extractors.scan`); this is for one text, and quick for a usual one.
+    It is quick for a usual text.
     """
     length = len(text)
     if length < _SHORTEST_BEYOND:
         return ""
-    # Python finds a text in a str in a fraction of the time that it takes in bytes.
-    kinds = text.translate(_KINDS).decode("ascii")
-    if "0e000" in kinds or "0e+000" in kinds or (length >= MANY_DIGITS and _DIGITS in kinds):
+    kinds = kinds_of(text)
+    if may_be_beyond_double(text, kinds):
         problem = beyond_double(text)
         if problem:
             return problem

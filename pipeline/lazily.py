@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 
-def lazily(package: str, **homes: str) -> Callable[[str], Any]:
+def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a package: each module in `homes` has these names, with spaces between them."""
     modules = {name: module for module, names in homes.items() for name in names.split()}
 

@@ -189,7 +189,7 @@ class UnvalidatedEvent(msgspec.Struct, gc=False):
     uuid: str | None = None
     received: int | None = None
     wall: int | None = None
-    placeholder_id: bool = False
+    placeholder_id: str = ""
     warnings: tuple[tuple[str, str], ...] = ()
     note: Note | None = None
     rule: int = 0
@@ -207,7 +207,7 @@ class PersonUpdate(msgspec.Struct, gc=False):
     time: int | RejectReason | None
     note: Note | None = None
     received: int | None = None
-    placeholder_id: bool = False
+    placeholder_id: str = ""
     warnings: tuple[tuple[str, str], ...] = ()
     row_key: str | None = None
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field, fields
 from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.errors import UsageError
 
+PathText = str | PathLike[str]
 Instant = datetime | int
 """A moment: a datetime with an offset, or microseconds since 1970 in UTC."""
 FirstLive = Literal["first-live"]
@@ -23,8 +26,8 @@ class Option:
     `flags` are its spellings on the command line; a field that is True by default has a flag that makes it False.
     `least` and `most` bound a number; it has to be more than `above`. `many`: the flag can be repeated. `read` turns
     the text of the command line (the texts, for `many`) into the value and raises UsageError. `path` is what the path
-    has to be, "file" or "folder", and `exists` whether it must be there. `complete` is the list in
-    `pipeline.cli.completing` that a shell offers. `shown`: help shows the default; a text is how it spells it.
+    has to be, "file" or "folder", and `exists` whether it must be there. `complete` is the list that a shell offers, of
+    `pipeline.cli.common.COMPLETIONS`. `shown`: help shows the default; a text is how it spells it.
     `without` is what holds where there is no default.
     `job` is its key in a job file, `table.key` inside a table; `job_words` are how the file spells False and True.
     """
@@ -111,17 +114,12 @@ def read_settings(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def read_reports(texts: Sequence[str]) -> dict[str, str]:
-    """`kind=file` pairs, each kind once. Raises UsageError."""
-    found: dict[str, str] = {}
-    for text in texts:
-        kind, _, file = text.partition("=")
-        if not kind or not file:
-            raise UsageError(f"not KIND=FILE: {text!r}", hint="for example --report junit=checks.xml")
-        if kind in found:
-            raise UsageError(f"{kind} is given twice", hint="give each kind once")
-        found[kind] = file
-    return found
+def read_report(text: str) -> Path:
+    """The file of `junit=FILE`. Raises UsageError."""
+    kind, _, file = text.partition("=")
+    if kind != "junit" or not file:
+        raise UsageError(f"not junit=FILE: {text!r}", hint="for example --report junit=checks.xml")
+    return Path(file)
 
 
 def read_seconds(text: str) -> float:

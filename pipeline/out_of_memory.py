@@ -28,8 +28,8 @@ _UNSAID = re.compile("without (setting an )?exception")
 """What Python says of C code that failed and did not say why, as numpy does if it gets no memory."""
 _ARENAS = -8  # M_ARENA_MAX of mallopt()
 _ARROW = 320 << 20
-_SERVICE = 720 << 20
-"""What a process takes that reads with Arrow, and one that has the local service and sends to it."""
+_DATABASE = 720 << 20
+"""What a process takes that reads with Arrow, and one that has DuckDB, as the local service does."""
 _STACK = 8 << 20
 _MOST_CAUSES = 32
 _met: list[BaseException] = []
@@ -60,12 +60,17 @@ def spare_address_space() -> None:
         mallopt(_ARENAS, 1)
 
 
-def require_for_service() -> None:
-    """Make sure that this process may have enough address space for the local service. Raises OutOfMemory.
+def require_for_database(what: str = "this command") -> None:
+    """Make sure that this process may have enough address space for DuckDB. Raises OutOfMemory.
 
     Called before DuckDB is imported, which may crash with less, as it is loaded, and as it starts its threads.
     """
-    _require("the local service", _SERVICE)
+    _require(what, _DATABASE)
+
+
+def require_for_service() -> None:
+    """Make sure that this process may have enough address space for the local service. Raises OutOfMemory."""
+    require_for_database("the local service")
 
 
 def require_for_arrow() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pipeline import out_of_memory
 from pipeline.config import Secret
-from pipeline.delivery.send import Hooks, send_unchecked
+from pipeline.delivery.send import Hooks, send_plan
 from pipeline.errors import UsageError
 from pipeline.ledger import lock_file, read_totals, unlock
 from pipeline.local_service.faults import BadFault, read_script
@@ -21,60 +22,56 @@ from pipeline.plan.sealed.directory import EXCLUDED, Directory
 from pipeline.report.contents import Results
 from pipeline.report.machine import update_report
 from pipeline.report.results import apply_result, verify_result
-from pipeline.verify.steps import compare
 
 if TYPE_CHECKING:
-    from pipeline.delivery.outcome import Outcome, RunCounts
+    from pipeline.delivery.outcome import Outcome
     from pipeline.local_service.faults import FaultCounts
-    from pipeline.models import Step
     from pipeline.plan.sealed.manifest import Plan
     from pipeline.verify import Verification
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
-    """A whole run against the local service: its outcome, what was read back, where it landed, what its faults did."""
+    """A whole run against the local service: its outcome, the `results` for the report, where it landed, and what its
+    faults did."""
 
     outcome: Outcome
-    verification: Verification
+    results: Results
     store: Path
-    faults: Sequence[FaultCounts] = ()
+    faults: Sequence[FaultCounts]
+
+    @property
+    def verification(self) -> Verification:
+        """What was read back."""
+        assert self.results.rehearsed is not None
+        return self.results.rehearsed
 
 
-def rehearse(
-    plan: Plan,
-    directory: Directory,
-    options: RehearseOptions,
-    *,
-    progress: Callable[[RunCounts], None],
-    warn: Callable[[str], None],
-    step: Step = lambda name, done, total: None,
-) -> Rehearsal:
-    """Apply a plan to a fresh local service and compare what landed, as `rehearse_plan` does; writes no report."""
-    from pipeline.local_service import LocalService  # with duckdb, after all else: see `gc` in `pipeline.cli.rehearse`
+def rehearse(plan: Plan, directory: Directory, options: RehearseOptions, hooks: Hooks) -> Rehearsal:
+    """Apply a plan to a fresh local service, compare what landed, and add the result to the report.
+
+    Raises UsageError, Busy, StalePlan, Refused, Unfinished.
+    """
+    out_of_memory.require_for_service()
+    from pipeline.local_service import LocalService
+    from pipeline.verify.steps import compare
 
     try:
         read_script(options.faults)
     except BadFault as error:
         raise UsageError(f"not a fault: {error}", hint=error.hint) from None
-    sending = ApplyOptions(workers=options.workers, engine=options.engine)
     with _rehearsal_directory(plan, directory) as inner:
         store = inner.path / "store.duckdb"
         # A target of this dialect is likely to have it: the rehearsal sends as `apply` would.
         settings = Settings(per_event="on" if plan.options.dialect == "posthog" else "off")
         with LocalService(store, settings=settings, faults=options.faults, fault_seed=options.fault_seed) as service:
-            key, hooks = Secret(service.capture_key), Hooks(progress, warn, step=step)
-            outcome = send_unchecked(plan, inner, service.url, key, sending, hooks)
+            outcome = send_plan(plan, inner, service.url, Secret(service.capture_key), ApplyOptions(), hooks)
             if outcome.problem is not None:
                 raise outcome.problem
-            reading = VerifyOptions(project=str(service.project_id), workers=options.workers, whole=True)
-            verification = compare(plan, inner, service.url, reading, Secret(service.personal_key), progress=step)
-    return Rehearsal(outcome, verification, store, service.faults)
-
-
-def report_rehearsal(plan: Plan, directory: Directory, rehearsal: Rehearsal, warn: Callable[[str], None]) -> None:
-    """Add the result of a rehearsal to the plan's report."""
-    results = Results(apply_result(rehearsal.outcome), verify_result(rehearsal.verification))
-    update_report(directory, plan, warn, results)
+            reading = VerifyOptions(project=str(service.project_id), whole=True)
+            found = compare(plan, inner, service.url, reading, Secret(service.personal_key), progress=hooks.step)
+    done = Rehearsal(outcome, Results(apply_result(outcome), verify_result(found)), store, service.faults)
+    update_report(directory, plan, hooks.warn, done.results)
+    return done
 
 
 @contextmanager
@@ -86,8 +83,9 @@ def _rehearsal_directory(plan: Plan, directory: Directory) -> Iterator[Directory
     try:
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
-        names = [*plan.files, *([EXCLUDED] if plan.options.excluded_ids else [])]
-        for name in [*names, *(["stdin"] if directory.stdin.exists() else [])]:
+        names = dict.fromkeys(name.partition("/")[0] for name in plan.files)  # a folder is linked as a whole
+        names |= dict.fromkeys([EXCLUDED] * bool(plan.options.excluded_ids) + ["stdin"] * directory.stdin.exists())
+        for name in names:
             (path / name).symlink_to(Path("..") / name)
         yield Directory(path)
     finally:

@@ -149,7 +149,7 @@ def _read_minute(text: str) -> int:
             f"{text!r} is a date without a time of day; `date: yes` of the clock in the mapping reads it as midnight"
         )
     if match is None:
-        raise BadTime(f"not an ISO 8601 time: {text[:60]!r}")
+        raise BadTime(f"not an ISO 8601 time: {text[:60]!r}{unit_hint(text)}")
     try:
         year, month, day, hour, minute = (int(digits) for digits in match.groups())
         start = wall_of(datetime(year, month, day, hour, minute))
@@ -217,6 +217,20 @@ def read_epoch(number: str | int | float, unit: str = "s") -> Reading:
     return Reading(us, True, remainder != 0)
 
 
+_COUNT = re.compile(r"\d{9,19}(?:\.\d+)?", re.ASCII)
+_PLAUSIBLE = range(946_684_800 * SECOND, 2_208_988_800 * SECOND)  # 2000 to 2039: of one unit at most
+
+
+def unit_hint(text: str) -> str:
+    """What to add to the error of a text that is a count of some unit since 1970: "" for any other text."""
+    count = int(text.partition(".")[0]) if _COUNT.fullmatch(text.strip()) else 0
+    for unit, places in _PLACES.items():
+        if (us := count * SECOND // 10**places) in _PLAUSIBLE:
+            remedy = f"plan with --set timestamp_unit={unit}, or write `unit: {unit}` under `time` of the mapping"
+            return f"; in {UNIT_NAMES[unit]} since 1970 it is {format_utc(us)[:10]}: {remedy}"
+    return ""
+
+
 # --- Writing ----------------------------------------------------------------------------------------------
 
 _heads: dict[int, str] = {}
@@ -243,6 +257,20 @@ def format_utc(us: int) -> str:
     if fraction % 1_000:
         return f"{head}{_SECONDS[second]}.{fraction:06d}Z"
     return head + _SECONDS[second] + _MILLISECONDS[fraction // 1_000]
+
+
+def utc_now() -> str:
+    """The time of a record, in milliseconds: ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_later(time: str, than: str) -> bool:
+    """Whether an instant in ISO 8601 is later than another, however many digits each has. False if one of them
+    cannot be read."""
+    try:
+        return datetime.fromisoformat(time) > datetime.fromisoformat(than)
+    except (ValueError, TypeError):
+        return False
 
 
 def _head(minute: int) -> str:

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from pipeline.native import AVAILABLE, native
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -66,11 +64,7 @@ class Hasher:
 
     def uuids(self, keys: list[str]) -> NDArray[np.uint8]:
         """The uuids of many keys, as an array of shape (n, 16)."""
-        if not AVAILABLE:
-            return uuid5_bytes(self.digests(keys))
-        import numpy as np
-
-        return np.frombuffer(native.uuids5(self._prefix, keys), np.uint8).reshape(-1, 16)
+        return uuid5_bytes(self.digests(keys))
 
     def texts(self, keys: list[str]) -> list[str]:
         """The uuid of each key, in a third of the time of calls."""
@@ -113,6 +107,12 @@ def uuid_digits(raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
         shift = {0: 0, 8: 1, 12: 2, 16: 3, 20: 4}[start]
         text[:, start + shift : stop + shift] = pairs[:, start:stop]
     return text
+
+
+def uuid_text(hi: int, lo: int) -> str:
+    """A uuid by the halves of its bits."""
+    first, second = f"{hi:016x}", f"{lo:016x}"
+    return f"{first[:8]}-{first[8:12]}-{first[12:]}-{second[:4]}-{second[4:]}"
 
 
 def content_digest(content: bytes) -> str:

@@ -162,7 +162,12 @@ def raw(value: Value) -> Raw:
 
 def plain(value: Value) -> Any:
     """The value as plain Python, for people and reports; never on the way to the wire."""
-    return json.loads(bytes(value)) if type(value) is Raw else value
+    return json.loads(bytes(value), parse_int=_integer) if type(value) is Raw else value
+
+
+def _integer(digits: str) -> int | str:
+    """An integer; its digits if they are more than Python converts."""
+    return int(digits) if len(digits) < 4_300 else digits
 
 
 def canonical(record: Record) -> bytes:

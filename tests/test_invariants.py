@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.plan.sealed.contents import planned_blocks
 from tests.support.commands import in_process, process
 from tests.support.tiny_tool import AS_OF, DAY, THEN, Made, identity_of, make_plan, row, write
 
@@ -54,9 +53,6 @@ def cut(rows: list[dict[str, Any]], places: list[int]) -> list[list[dict[str, An
     """Rows cut into files at these places."""
     edges = [0, *sorted(place % (len(rows) + 1) for place in places), len(rows)]
     return [rows[start:stop] for start, stop in pairwise(edges)]
-
-
-# -- 1. balance, 5. plan equals apply, 7. nothing silent ---------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)
@@ -110,11 +106,10 @@ def rejects_are_found(made: Made, place: Path) -> None:
 
 
 def sends_what_was_planned(made: Made) -> None:
-    """An apply makes the events of the plan in number, by cell and by block, each with a uuid that no other has."""
+    """An apply makes the events of the plan in number, by cell, each with a uuid that no other has."""
     sent = made.sent()
     assert len(sent) == made.plan.events.phases["events"]
     assert len({event["uuid"] for event in sent}) == len(sent)
-    assert sum(block.events for block in planned_blocks(made.directory)) == len(sent)
     cells = Counter({cell[:2]: count for cell, count in made.cells().items() if cell[2] == "mapped"})
     assert Counter((event["event"], event["timestamp"][:10]) for event in sent) == cells
     assert dict(made.plan.names) == Counter(event["event"] for event in sent)
@@ -122,11 +117,8 @@ def sends_what_was_planned(made: Made) -> None:
     assert (made.plan.first, made.plan.last) == ((times[0], times[-1]) if times else (None, None))
 
 
-# -- 2. purity ------------------------------------------------------------------------------------------------------
-
-
 def test_a_plan_is_the_same_under_any_zone_language_hash_seed_and_number_of_workers(tmp_path: Path) -> None:
-    """The host says nothing of what would be sent: one digest, one table of blocks."""
+    """The host says nothing of what would be sent: one digest, the same requests."""
     for file in range(3):
         lines = []
         for number in range(40):
@@ -146,12 +138,9 @@ def test_a_plan_is_the_same_under_any_zone_language_hash_seed_and_number_of_work
         ran = run("plan", tmp_path / "export", "-o", place, *words, "--workers", workers, env=environment)
         assert ran.returncode == 0, ran.stderr
         plan = json.loads(ran.stdout)
-        found.append((plan["digest"], plan["verdict"], plan["events"], (place / "blocks.jsonl").read_bytes()))
+        found.append((plan["digest"], plan["verdict"], plan["events"], (place / "requests.jsonl").read_bytes()))
     assert found[0] == found[1]
     assert (found[0][1], found[0][2]["phases"]["events"]) == ("ready", 120)
-
-
-# -- 3. identity ----------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=12, deadline=None)
@@ -201,9 +190,6 @@ def test_the_source_id_keeps_two_projects_of_one_tool_apart(tmp_path: Path) -> N
     plain = uuid("a")
     assert uuid("b", settings={"source": "eu"}) != plain
     assert uuid("c", dialect="posthog", name="again", as_of=AS_OF + DAY, provenance=False) == plain
-
-
-# -- 7. nothing silent ----------------------------------------------------------------------------------------------
 
 
 def test_a_row_of_several_events_that_falls_leaves_no_count_behind(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ options = pipeline.options
 plan = pipeline.plan_export(
     "export", "plan", options.PlanOptions(mapping="generic", settings={COLUMNS!r}, workers=1)
 )
-if plan.ready and pipeline.rehearse_plan("plan", options.RehearseOptions(workers=1)).verification.proved:
-    outcome = pipeline.apply_plan("plan", sys.argv[1], options.ApplyOptions(workers=1), project_key="phc_any")
+if plan.ready and pipeline.rehearse_plan("plan", options.RehearseOptions()).verification.proved:
+    outcome = pipeline.apply_plan("plan", sys.argv[1], options.ApplyOptions(), project_key="phc_any")
     print(outcome.counts.accepted, pipeline.plan_status("plan").state)
 """,
         "utf-8",
@@ -63,17 +63,15 @@ def test_apply_raises_what_stopped_it(tmp_path: Path) -> None:
     directory = planned(tmp_path, 20)
     with serving(lambda asked: Reply(401) if asked.number == 0 else Reply()) as server:
         with pytest.raises(errors.Refused) as told:
-            pipeline.apply_plan(directory, server.url, ApplyOptions(workers=0), project_key="phc_any")
+            pipeline.apply_plan(directory, server.url, ApplyOptions(), project_key="phc_any")
         assert told.value.status == 401
         assert pipeline.plan_status(directory).state == "stopped"
-        assert pipeline.apply_plan(directory, server.url, ApplyOptions(workers=0), project_key="phc_any").balanced
+        assert pipeline.apply_plan(directory, server.url, ApplyOptions(), project_key="phc_any").balanced
 
 
 def test_a_rehearsal_can_go_through_faults(tmp_path: Path) -> None:
     """What misbehaved is told beside what landed all the same."""
-    done = pipeline.rehearse_plan(
-        planned(tmp_path, 40), RehearseOptions(workers=0, faults=["before:503,times=2"], fault_seed=7)
-    )
+    done = pipeline.rehearse_plan(planned(tmp_path, 40), RehearseOptions(faults=["before:503,times=2"], fault_seed=7))
     assert done.verification.proved
     assert [tally.acted > 0 for tally in done.faults] == [True]
     with pytest.raises(errors.UsageError, match="not a fault: no fault is called 'status'"):
@@ -84,10 +82,8 @@ def test_verify_adds_its_result_to_the_report(tmp_path: Path) -> None:
     """What was applied to a local service is proved from Python."""
     directory = planned(tmp_path, 20)
     with running() as service:
-        pipeline.apply_plan(directory, service.url, ApplyOptions(workers=0), project_key=service.capture_key)
-        found = pipeline.verify_plan(
-            directory, service.url, VerifyOptions(workers=0), personal_key=service.personal_key
-        )
+        pipeline.apply_plan(directory, service.url, ApplyOptions(), project_key=service.capture_key)
+        found = pipeline.verify_plan(directory, service.url, VerifyOptions(), personal_key=service.personal_key)
     assert found.proved
     assert '"proved": true' in (directory / "report.json").read_text("utf-8")
 

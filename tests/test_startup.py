@@ -32,7 +32,7 @@ HEAVY = {
 
 TRANSFORMS = {"numpy", "pipeline.mapper.compiler", "pipeline.transform.block"}
 READS = {"numpy", "pipeline.extractors.discovery", "rich"}
-REPORTS = {"jinja2", "rich"}
+REPORTS = {"jinja2", "rich", "yaml"}
 SERVES = {"asyncio", "duckdb", "multiprocessing", "pipeline.local_service.app", "pyarrow", "starlette", "uvicorn"}
 LOADS: dict[str, set[str]] = {
     "--help": set(),
@@ -44,10 +44,10 @@ LOADS: dict[str, set[str]] = {
     "mapping new EXPORT -o NEW": {"numpy", "pipeline.extractors.discovery"},
     "survey EXPORT": {*READS, "pandas", "pyarrow"},
     "plan EXPORT -m mixpanel --timezone America/Los_Angeles -o NEW": {
-        *TRANSFORMS, *READS, *REPORTS, "pipeline.plan.build",
+        *TRANSFORMS, *READS, *REPORTS, "pipeline.plan.build", "duckdb", "pyarrow",
     },
     "apply PLAN --to SERVICE --yes": {*TRANSFORMS, *REPORTS, "httpx"},
-    "verify PLAN --to SERVICE --project 1": {*TRANSFORMS, *REPORTS, "httpx"},
+    "verify PLAN --to SERVICE --project 1": {*TRANSFORMS, *REPORTS, "httpx", "duckdb", "pyarrow"},
     "rehearse PLAN": {*TRANSFORMS, *REPORTS, *SERVES, "httpx"},
 }  # fmt: skip
 """What of HEAVY each command may load for ten rows of JSON lines that pair no ids, with a mapping that is shipped."""
@@ -115,17 +115,17 @@ modules, end = set(), Workers.__exit__
 
 def ask(workers, *raised):
     if workers._workers:
-        modules.update(*workers._ask(loaded))
+        modules.update(*(found for _, found in workers.map(loaded, [None])))
     end(workers, *raised)
 
 Workers.__exit__ = ask
 pipeline.plan_export(sys.argv[1], sys.argv[2], PlanOptions(mapping="mixpanel", timezone="America/New_York", workers=1))
-pipeline.apply_plan(sys.argv[2], "http://127.0.0.1:9", ApplyOptions(dry_run=True, workers=1), project_key="phc_none")
+pipeline.apply_plan(sys.argv[2], "http://127.0.0.1:9", ApplyOptions(dry_run=True), project_key="phc_none")
 print(json.dumps(sorted(modules)), file=sys.stderr)
 """
 
 
-def loaded(_: object) -> list[str]:
+def loaded(*_: object) -> list[str]:
     """Asked in a worker process: the modules that it has loaded."""
     return sorted(sys.modules)
 

@@ -14,7 +14,6 @@ from msgspec import Raw
 from pipeline import values
 from pipeline.json_limits import SAFE_INTEGER, unsafe_integers, unsendable
 from pipeline.mapper.codegen.conversions import as_json, as_number
-from pipeline.native import AVAILABLE, native
 from pipeline.values import BadValue
 from tests.support import tiny_tool as tiny
 
@@ -242,8 +241,6 @@ def test_unsafe_integers_are_those_that_a_parser_reads(document: str) -> None:
     json.loads(document, parse_int=found.append, parse_float=str)
     unsafe = [digits for digits in found if abs(int(digits)) > SAFE_INTEGER]
     assert unsafe_integers(document.encode()) == unsafe
-    if AVAILABLE:
-        assert native.unsafe_integers(document.encode()) == unsafe
 
 
 @given(st.integers(0, 3) | st.integers(0, 400), st.sampled_from(["", "e", "E+", "e-"]), st.integers(0, 400))

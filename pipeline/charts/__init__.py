@@ -17,12 +17,24 @@ _MOST_LANES = 8
 
 
 def style() -> str:
-    """The style sheet of the charts."""
     places = "".join(f".at-{place}{{--at:{place / PLACES:g}%}}" for place in range(100 * PLACES + 1))
     lanes = "".join(f".lanes-{lane}{{--lanes:{lane}}}.lane-{lane}{{--lane:{lane}}}" for lane in range(_MOST_LANES + 1))
     return files(__package__).joinpath("templates/charts.css").read_text(encoding="utf-8") + places + lanes + "\n"
 
 
+def picture(kind: str, box: str, id: str, words: tuple[str, str], shapes: str, more: str = "") -> str:
+    """An SVG of a class and a view box, which names its title and its description, `words`; `more` are attributes."""
+    title, description = words
+    return (
+        f'<svg class="{kind}" viewBox="{box}" preserveAspectRatio="none" role="img"{more}'
+        f' aria-labelledby="{id}-title" aria-describedby="{id}-description">'
+        f'<title id="{id}-title">{title}</title><desc id="{id}-description">{description}</desc>{shapes}</svg>'
+    )
+
+
+def short(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
+
+
 def at(place: float) -> str:
-    """The class of a place in percent of the width."""
     return f"at-{round(place * PLACES)}"

@@ -1,11 +1,16 @@
-"""Small pictures inside a row of a table: a bar of its own length, and bars by month."""
+"""Bars in a row of a table, by month, and by hour of day on several clocks: a wrong time zone has its night by day."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pipeline.charts import picture, short
 
 LEAST_PLACES = 12
 """A bar of a sparkline is never wider than one of so many."""
+_TICKS = 3
+"""Every third hour has its number below."""
 
 
 def bar(count: int, most: int) -> str:
@@ -13,7 +18,7 @@ def bar(count: int, most: int) -> str:
     width = max(1.0, 100 * count / most) if count and most else 0
     return (
         '<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect width="{_short(width)}" height="1"/></svg>'
+        f'<rect width="{short(width)}" height="1"/></svg>'
     )
 
 
@@ -21,7 +26,7 @@ def sparkline(counts: Sequence[int], title: str) -> str:
     """A bar for each count, the largest as high as the picture. `title` has no text of an export."""
     most, wide = max(counts, default=0), ".8" if len(counts) <= 36 else "1"
     shapes = "".join(
-        f"M{place} 20v-{_short(max(1.0, 20 * count / most))}h{wide}V20z" for place, count in enumerate(counts) if count
+        f"M{place} 20v-{short(max(1.0, 20 * count / most))}h{wide}V20z" for place, count in enumerate(counts) if count
     )
     return (
         f'<svg class="spark" viewBox="0 0 {max(LEAST_PLACES, len(counts))} 20" preserveAspectRatio="none" role="img"'
@@ -29,6 +34,51 @@ def sparkline(counts: Sequence[int], title: str) -> str:
     )
 
 
-def _short(number: float) -> str:
-    """A coordinate with one decimal at most."""
-    return f"{number:.1f}".removesuffix(".0")
+def months_between(months: Iterable[str]) -> list[str]:
+    """Every month from the first of these to the last: `2021-03`."""
+    named = set(months)
+    if not named:
+        return []
+    first, last = (int(month[:4]) * 12 + int(month[5:]) - 1 for month in (min(named), max(named)))
+    return [f"{month // 12:04d}-{month % 12 + 1:02d}" for month in range(first, last + 1)]
+
+
+class HourBars(NamedTuple):
+    """The picture of one clock, the name of that clock, and what each hour says. `id` is unique on the page."""
+
+    id: str
+    clock: str
+    svg: str
+    readings: list[str]
+
+
+class HourChart(NamedTuple):
+    """A picture for each clock, the hours below them, and the table behind them: an hour, and its count by clock."""
+
+    clocks: list[HourBars]
+    ticks: list[str]
+    rows: list[tuple[str, list[int]]]
+
+
+def hour_chart(clocks: Sequence[tuple[str, Sequence[int]]]) -> HourChart | None:
+    """The pictures of 24 counts by the name of their clock; None without events. Equal counts are shown once."""
+    if not any(clocks[0][1]):
+        return None
+    shown = [one for number, one in enumerate(clocks) if not number or list(one[1]) != list(clocks[0][1])]
+    bars = [_hours(f"hours-{number}", clock, counts) for number, (clock, counts) in enumerate(shown, 1)]
+    rows = [(f"{hour:02d}:00", [counts[hour] for _, counts in shown]) for hour in range(24)]
+    return HourChart(bars, [str(hour) for hour in range(0, 24, _TICKS)], rows)
+
+
+def _hours(id: str, clock: str, counts: Sequence[int]) -> HourBars:
+    most, total = max(counts), sum(counts)
+    shapes = "".join(
+        f"M{hour} 100v-{max(0.8, 100 * count / most):.1f}h.85V100z" for hour, count in enumerate(counts) if count
+    )
+    highest, lowest = counts.index(most), counts.index(min(counts))
+    description = (
+        f"Most at {highest:02d}:00 ({most / total:.1%} of {total:,}), fewest at {lowest:02d}:00"
+        f" ({counts[lowest] / total:.1%})."
+    )
+    svg = picture("hours", "0 0 24 100", id, ("Events by hour of day", description), f'<path d="{shapes}"/>')
+    return HourBars(id, clock, svg, [f"{hour:02d}:00: {count:,}" for hour, count in enumerate(counts)])

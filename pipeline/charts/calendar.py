@@ -1,4 +1,4 @@
-"""Days of years in rows: which days have how many of something, and which have none."""
+"""Days of years in rows: which days have how many files, and which have none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import date
 from itertools import groupby
 from typing import NamedTuple
 
-from pipeline.charts import at
+from pipeline.charts import at, picture
 from pipeline.text import pluralize
 
 MOST_YEARS = 60
@@ -32,11 +32,10 @@ class Calendar(NamedTuple):
     runs: list[Run]
 
 
-def calendar(counts: Mapping[int, int], what: str, id: str = "calendar") -> Calendar | None:
-    """The picture of counts by day (the proleptic ordinal); None where there are none, or for very many years.
+def calendar(counts: Mapping[int, int]) -> Calendar | None:
+    """The picture of files by day (the proleptic ordinal); None where there are none, or for very many years.
 
-    Days between the first and the last with count 0 are marked as missing. `what` is counted, in the singular; it and
-    `id` have no text of an export.
+    Days between the first and the last with count 0 are marked as missing.
     """
     if not counts:
         return None
@@ -44,35 +43,30 @@ def calendar(counts: Mapping[int, int], what: str, id: str = "calendar") -> Cale
     years = range(date.fromordinal(first).year, date.fromordinal(last).year + 1)
     if len(years) > MOST_YEARS:
         return None
-    runs = []
+    runs: list[Run] = []
+    shapes: dict[str, list[str]] = {"missing": [], "one": [], "more": []}
     for count, some in groupby(range(first, last + 1), key=lambda day: counts.get(day, 0)):
         days = list(some)
-        runs.append((days[0], days[-1], count))
-    missing = sum(end - start + 1 for start, end, count in runs if not count)
-    shapes: dict[str, list[str]] = {"missing": [], "one": [], "more": []}
-    for start, end, count in runs:
+        runs.append(Run(_day(days[0]), _day(days[-1]), len(days), count))
         kind = "missing" if not count else "one" if count == 1 else "more"
-        shapes[kind].extend(_strips(start, end, years[0]))
+        shapes[kind].extend(_strips(days[0], days[-1], years[0]))
+    missing = sum(run.days for run in runs if not run.each)
     height = _ROW * len(years)
     description = (
-        f"{_day(first)} to {_day(last)}: {pluralize(last - first + 1 - missing, 'day')} with a {what},"
+        f"{_day(first)} to {_day(last)}: {pluralize(last - first + 1 - missing, 'day')} with a file,"
         f" {missing:,} without."
     )
     paths = "".join(f'<path class="{kind}" d="{"".join(some)}"/>' for kind, some in shapes.items())
     lines = "".join(f"M0 {_ROW * row}h366" for row in range(len(years) + 1))
-    svg = (
-        f'<svg class="years" viewBox="0 0 366 {height}" preserveAspectRatio="none" role="img"'
-        f' height="{1.5 * len(years)}rem"'
-        f' aria-labelledby="{id}-title" aria-describedby="{id}-description">'
-        f'<title id="{id}-title">Days with a {what}</title><desc id="{id}-description">{description}</desc>'
-        f'{paths}<path class="grid" d="{lines}"/></svg>'
-    )
+    svg = picture(
+        "years", f"0 0 366 {height}", "files", ("Days with a file", description),
+        f'{paths}<path class="grid" d="{lines}"/>', f' height="{1.5 * len(years)}rem"',
+    )  # fmt: skip
     months = [
         (at(100 * (date(2024, month, 1).timetuple().tm_yday - 1) / 366), f"{date(2024, month, 1):%b}")
         for month in range(1, 13)
     ]
-    table = [Run(_day(start), _day(end), end - start + 1, count) for start, end, count in runs]
-    return Calendar(svg, list(years), months, table)
+    return Calendar(svg, list(years), months, runs)
 
 
 def _strips(first: int, last: int, year: int) -> list[str]:

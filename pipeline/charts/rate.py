@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from pipeline.charts import at
-from pipeline.charts.timeline import Reading, TableRow, Tick, Timeline, short
+from pipeline.charts import at, picture, short
+from pipeline.charts.timeline import Reading, TableRow, Tick, Timeline, bars_of
 from pipeline.text import pluralize
 
 MOST_BARS = 240
@@ -19,10 +19,10 @@ _TICKS = 8
 _LEAST_BARS = 20
 
 
-def rate(settled: Mapping[int, int], failed: Mapping[int, int], id: str = "rate") -> Timeline | None:
+def rate(settled: Mapping[int, int], failed: Mapping[int, int]) -> Timeline | None:
     """The picture of events that were accepted, and of requests that failed, by second since 1970; None without any.
 
-    A bar of another colour has failed requests. `id` is unique on the page.
+    A bar of another colour has failed requests.
     """
     seconds = settled.keys() | failed.keys()
     if not seconds:
@@ -42,13 +42,7 @@ def rate(settled: Mapping[int, int], failed: Mapping[int, int], id: str = "rate"
     sums = pluralize(sum(events.values()), "event"), pluralize(sum(failures.values()), "request")
     dates = f"From {_instant(first * size)} to {_instant((last + 1) * size)} UTC"
     description = f"{dates}: {sums[0]} accepted, {sums[1]} failed."
-    svg = (
-        f'<svg class="timeline" viewBox="0 0 {width} 100" preserveAspectRatio="none" role="img"'
-        f' aria-labelledby="{id}-title" aria-describedby="{id}-description">'
-        f'<title id="{id}-title">{title}</title><desc id="{id}-description">{description}</desc>'
-        f'<path class="grid" d="M0 0h{width}M0 50h{width}"/>'
-        f'<path class="all" d="{"".join(shapes[False])}"/><path class="cut" d="{"".join(shapes[True])}"/></svg>'
-    )
+    svg = picture("timeline", f"0 0 {width} 100", "rate", (title, description), bars_of(width, shapes))
     readings, rows = [], []
     for bar in range(first, last + 1):
         text = f"{events[bar]:,}" + (f", {pluralize(failures[bar], 'failed request')}" if failures[bar] else "")
@@ -62,7 +56,7 @@ def rate(settled: Mapping[int, int], failed: Mapping[int, int], id: str = "rate"
         text = _instant((first + number) * size)
         ticks.append(Tick(at(100 * number / width), text[5:16] if size > 600 else text[11:], bool(number // step % 2)))
     filled = at(100 * count / width)
-    return Timeline(id, _UNITS[size], "events", svg, top, ticks, [], 0, readings, filled, [], rows)
+    return Timeline("rate", _UNITS[size], "events", svg, top, ticks, [], 0, readings, filled, [], rows)
 
 
 def _grouped(counts: Mapping[int, int], size: int) -> Counter[int]:

@@ -6,7 +6,7 @@ open near its top, and its count is written. Days without events in between are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from itertools import pairwise
 from statistics import median
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from pipeline.charts import at
+from pipeline.charts import at, picture, short
 from pipeline.text import pluralize
 
 Unit = Literal["day", "week", "month", "year", "century"]
@@ -124,10 +124,8 @@ class _Gap(NamedTuple):
         return f"no {what} from {_day(self.first)} to {_day(self.last)} ({self.days:,} days)"
 
 
-def timeline(
-    counts: Mapping[str, int], id: str = "timeline", *, gaps_shown: bool = True, what: str = "events"
-) -> Timeline | None:
-    """The picture of counts by UTC day (`2021-03-01`); None where there are none. `id` is unique on the page.
+def timeline(counts: Mapping[str, int], *, gaps_shown: bool = True, what: str = "events") -> Timeline | None:
+    """The picture of counts by UTC day (`2021-03-01`); None where there are none.
 
     `gaps_shown`: days without any are gaps, which a person has to see. `what` is counted, in the plural.
     """
@@ -140,7 +138,8 @@ def timeline(
     usual = median(bar.events for bar in bars)
     most = max(bar.events for bar in bars)
     top = min(most, max(1, round(MEDIANS * usual)))
-    gaps, unshaded = _shaded(_gaps(days) if gaps_shown else [])
+    found = [_Gap(one + 1, later - 1) for one, later in pairwise(days) if later - one > 1] if gaps_shown else []
+    gaps, unshaded = _shaded(found)
     cut = [bar for bar in bars if bar.events > top]
 
     def place(day: int) -> float:
@@ -149,10 +148,10 @@ def timeline(
     labels = _labels(cut, gaps, unit, top, place, what)
     description = _description(bars, gaps, unit, usual, what)
     return Timeline(
-        id,
+        "timeline",
         unit,
         what,
-        _svg(id, bars, gaps, unit, (origin, end), top, (f"{_sentence(what)} per {unit}", description)),
+        _svg(bars, gaps, (origin, end), top, (f"{_sentence(what)} per {unit}", description)),
         top,
         _ticks(origin, end, place),
         labels,
@@ -206,10 +205,6 @@ def _civil(ordinal: int) -> tuple[int, int, int]:
     return found.year - 400 + cycles * 400, found.month, found.day
 
 
-def _gaps(days: Mapping[int, int]) -> list[_Gap]:
-    return [_Gap(earlier + 1, later - 1) for earlier, later in pairwise(days) if later - earlier > 1]
-
-
 def _shaded(gaps: list[_Gap]) -> tuple[list[_Gap], int]:
     """The gaps to shade, and the number of the others."""
     if len(gaps) <= MOST_GAPS:
@@ -219,12 +214,9 @@ def _shaded(gaps: list[_Gap]) -> tuple[list[_Gap], int]:
     return sorted(longest), len(gaps) - len(longest)
 
 
-def _svg(
-    id: str, bars: list[_Bar], gaps: list[_Gap], unit: Unit, bounds: tuple[int, int], top: int, words: tuple[str, str]
-) -> str:
+def _svg(bars: list[_Bar], gaps: list[_Gap], bounds: tuple[int, int], top: int, words: tuple[str, str]) -> str:
     """The picture; `words` are its title and its description."""
     origin, end = bounds
-    title, description = words
     shapes: dict[bool, list[str]] = {False: [], True: []}
     space = 0.15 if end - origin <= 150 * (bars[0].end - bars[0].start) else 0
     for bar in bars:
@@ -236,12 +228,15 @@ def _svg(
         else:
             shapes[False].append(f"M{left} 100v-{short(height)}h{right}V100z")
     shaded = "".join(f"M{gap.first - origin} 0h{gap.days}v100h-{gap.days}z" for gap in gaps)
+    bodies = f'<path class="gap" d="{shaded}"/>{bars_of(end - origin, shapes)}'
+    return picture("timeline", f"0 0 {end - origin} 100", "timeline", words, bodies)
+
+
+def bars_of(width: int, shapes: Mapping[bool, Sequence[str]]) -> str:
+    """The grid, and the bars: those of another colour are under True."""
     return (
-        f'<svg class="timeline" viewBox="0 0 {end - origin} 100" preserveAspectRatio="none" role="img"'
-        f' aria-labelledby="{id}-title" aria-describedby="{id}-description">'
-        f'<title id="{id}-title">{title}</title><desc id="{id}-description">{description}</desc>'
-        f'<path class="gap" d="{shaded}"/><path class="grid" d="M0 0h{end - origin}M0 50h{end - origin}"/>'
-        f'<path class="all" d="{"".join(shapes[False])}"/><path class="cut" d="{"".join(shapes[True])}"/></svg>'
+        f'<path class="grid" d="M0 0h{width}M0 50h{width}"/>'
+        f'<path class="all" d="{"".join(shapes[False])}"/><path class="cut" d="{"".join(shapes[True])}"/>'
     )
 
 
@@ -312,7 +307,8 @@ def _readings(bars: list[_Bar], unit: Unit) -> list[Reading]:
     while start < bars[-1].end:
         end = _bounds(start, unit)[1]
         bar = _Bar(start, end, events.get(start, 0))
-        readings.append(Reading(_reading(bar, unit), _group(start, unit), _day(start), _day(end - 1)))
+        text = f"{_bar_name(bar, unit)}: {bar.events:,}"
+        readings.append(Reading(text, _group(start, unit), _day(start), _day(end - 1)))
         start = end
     return readings
 
@@ -356,10 +352,6 @@ def _bar_name(bar: _Bar, unit: Unit) -> str:
     return day[: {"month": 7, "year": 4}.get(unit)]
 
 
-def _reading(bar: _Bar, unit: Unit) -> str:
-    return f"{_bar_name(bar, unit)}: {bar.events:,}"
-
-
 def _day(ordinal: int) -> str:
     year, month, day = _civil(ordinal)
     return f"{year:04d}-{month:02d}-{day:02d}"
@@ -367,8 +359,3 @@ def _day(ordinal: int) -> str:
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
-
-
-def short(number: float) -> str:
-    """A coordinate with one decimal at most."""
-    return f"{number:.1f}".removesuffix(".0")

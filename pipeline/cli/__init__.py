@@ -1,6 +1,6 @@
 """The command line: parse → call → render → exit code.
 
-Each command is a module of its own, imported only when it is called: `backcast --help` loads no heavy library.
+A command is imported only when it is called: `backcast --help` loads no heavy library.
 Every error is two lines, `Error: …` and `Try: …`; a traceback is a bug.
 """
 
@@ -10,14 +10,14 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from importlib import import_module
 from typing import Any
 
 import click
 
 from pipeline import ctrl_c, out_of_memory
-from pipeline.cli.streams import discard_output, stderr_that_may_close
+from pipeline.cli.common import MayClose, discard_output, output
 from pipeline.errors import BackcastError, UnreadableExport
 from pipeline.files import private
 from pipeline.storage import StoreError, is_remote
@@ -29,26 +29,27 @@ COLLECT_EVERY = 200_000
 """Objects after which Python looks for cycles. Its default, 700, takes an eighth of the time that a command loads."""
 
 COMMANDS = {
-    "demo": ("demo:demo", "The whole job on the bundled sample data: offline, no keys."),
-    "fetch": ("fetch:fetch", "Download a window of a tool's events into a folder first."),
-    "survey": ("survey:survey", "Describe an export before mapping it."),
-    "plan": ("plan:plan", "Read everything, send nothing, write the sealed plan and its report."),
-    "rehearse": ("rehearse:rehearse", "Apply a plan to the embedded local service and verify it there."),
-    "preflight": ("preflight:preflight", "Whether the target is ready: project, settings, functions that would fire."),
-    "apply": ("apply:apply", "Send exactly the plan; run again to resume."),
-    "resume-functions": ("resume_functions:resume_functions", "Turn on hog functions that `apply` left off."),
-    "verify": ("verify:verify", "Compare what landed with the ledger; send again what is missing."),
-    "run": ("job:run", "A scheduled backfill: plan, check and send every window that is due."),
-    "status": ("status:status", "The state of a plan, and what is in doubt."),
-    "rejects": ("rejects:rejects", "Rejected rows and refused events, with location, code and text."),
-    "diff": ("diff:diff", "What a changed mapping or export changes: two plans compared."),
-    "undo-list": ("undo_list:undo_list", "What was sent, as lists and queries, for a service that must take it back."),
-    "receipt": ("receipt:receipt", "A receipt of what was read, planned, sent and found: write it, check it."),
+    "demo": ("local:demo", "The whole job on the bundled sample data: offline, no keys."),
+    "fetch": ("exports:fetch", "Download a window of a tool's events into a folder first."),
+    "survey": ("exports:survey", "Describe an export before mapping it."),
+    "plan": ("exports:plan", "Read everything, send nothing, write the sealed plan and its report."),
+    "rehearse": ("local:rehearse", "Apply a plan to the embedded local service and verify it there."),
+    "preflight": ("target:preflight", "Whether the target is ready: project, settings, functions that would fire."),
+    "apply": ("target:apply", "Send exactly the plan; run again to resume."),
+    "resume-functions": ("target:resume_functions", "Turn on hog functions that `apply` left off."),
+    "verify": ("target:verify", "Compare what landed with the ledger; send again what is missing."),
+    "run": ("target:run", "A scheduled backfill: plan, check and send every window that is due."),
+    "status": ("plans:status", "The state of a plan, and what is in doubt."),
+    "rejects": ("plans:rejects", "Rejected rows and refused events, with location, code and text."),
+    "diff": ("plans:diff", "What a changed mapping or export changes: two plans compared."),
+    "undo-list": ("plans:undo_list", "What was sent, as lists and queries, for a service that must take it back."),
+    "discard": ("plans:discard", "Remove the events of a plan that is sent and verified; keep its record."),
+    "receipt": ("plans:receipt", "A receipt of what was read, planned, sent and found: write it, check it."),
     "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
-    "service": ("service:service", "The local service, which stands in for the real one."),
-    "hog-functions": ("hog_functions:hog_functions", "Hog functions of a project, one command an operation."),
-    "recordings": ("recordings:recordings", "Session recordings of a project, one command an operation."),
-    "projects": ("projects:projects", "Projects that the personal key reaches."),
+    "service": ("local:service", "The local service, which stands in for the real one."),
+    "hog-functions": ("resources:hog_functions", "Hog functions of a project, one command an operation."),
+    "recordings": ("resources:recordings", "Session recordings of a project, one command an operation."),
+    "projects": ("resources:projects", "Projects that the personal key reaches."),
 }
 """name: (module:function, its line in `--help`)"""
 _WITH_WORKERS = frozenset(("plan", "rehearse", "apply", "verify", "diff", "run"))
@@ -143,10 +144,14 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-@stderr_that_may_close()
 @private()
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command; its exit code."""
+    """Run a command; its exit code, also if stderr is closed meanwhile."""
+    with redirect_stderr(MayClose(sys.stderr)):
+        return _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
         # Interrupts also end a command while the local service runs in this process.
@@ -159,8 +164,6 @@ def run(arguments: list[str] | None = None) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        from pipeline.cli.common import output
-
         with output():
             click.echo(error.format_message())
         return 2

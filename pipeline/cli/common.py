@@ -1,22 +1,58 @@
-"""What every command shares: common arguments and options, questions, and how it prints."""
+"""What every command shares: common arguments and options, completion by the shell, questions, and how it prints."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial, reduce
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from pipeline.cli import completing
-from pipeline.cli.streams import discard_output
 from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+_FAULTS = "pipeline.local_service.faults"
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def _among(words: Callable[[], Iterable[str]]) -> Complete:
+    """A completer; its words are computed only when a shell asks for them."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        return [word for word in words() if word.startswith(incomplete)]
+
+    return complete
+
+
+def _phases(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The phases that the text does not name yet, after those that it names."""
+    from pipeline.plan.sealed.directory import PHASES
+
+    *before, last = incomplete.split(",")
+    return [",".join([*before, phase]) for phase in PHASES if phase.startswith(last) and phase not in before]
+
+
+COMPLETIONS: dict[str, Complete] = {
+    "targets": _among(lambda: ("us", "eu")),
+    "policies": _among(lambda: ("fill-only", "overwrite", "prefix=")),
+    "mappings": _among(lambda: import_module("pipeline.mapper.registry").available()),
+    "zones": _among(lambda: sorted(import_module("zoneinfo").available_timezones())),
+    "faults": _among(lambda: (re.split("[:,]", fault)[0] for fault, _ in import_module(_FAULTS).catalogue())),
+    "codes": _among(lambda: sorted(import_module("pipeline.validator.codes").codes())),
+    "phases": _phases,
+}
+"""What a shell offers for the values of options and arguments that come from a closed list."""
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class PlanDirectory(click.Path):
@@ -32,6 +68,9 @@ class PlanDirectory(click.Path):
         return named(os.fsdecode(super().convert(value, param, ctx)))
 
 
+LEVELS = {"Error: ": "error", "Try: ": "hint", "Warning: ": "warning", "Note: ": "info"}
+"""How a message for people begins, and its level."""
+
 directory = click.argument("directory", metavar="DIR", type=PlanDirectory())
 as_json = click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout, for a program.")
 quiet = click.option(
@@ -42,13 +81,19 @@ target = click.option(
     required=True,
     metavar="us|eu|URL|file:DIR|s3://…",
     help="The target service, or a folder for files to import.",
-    shell_complete=completing.targets,
+    shell_complete=COMPLETIONS["targets"],
 )
 
 
 def warn(line: str) -> None:
-    """One warning, on stderr."""
     click.echo(f"Warning: {line}", err=True)
+
+
+def discard_output(stream: TextIO) -> None:
+    """Redirect a stream to the null device."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 @contextlib.contextmanager
@@ -59,6 +104,115 @@ def output() -> Iterator[None]:
         sys.stdout.flush()
     except BrokenPipeError:
         discard_output(sys.stdout)
+
+
+class _Wrapped:
+    """A text stream that does something else than another one in part."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class MayClose(_Wrapped):
+    """A text stream that is discarded once its reader has closed the pipe."""
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            discard_output(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            discard_output(self._stream)
+
+
+class JsonLines(_Wrapped):
+    """A text stream that writes each line as an object; it is no terminal, so nothing is drawn on it.
+
+        {"at": "2024-05-01T03:00:12.345Z", "level": "warning", "message": "…"}
+
+    `level` is `info`, `warning`, `error`, `hint` (what to do about the error before it) or `progress`, which has
+    numbers beside the message. Every message of every command goes through the one stream, so none can be forgotten.
+    """
+
+    _begun = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self._line(line)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is begun, too: a question has no end of line."""
+        line, self._begun = self._begun, ""
+        self._line(line)
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return False
+
+    def record(self, level: str, message: str, **numbers: object) -> None:
+        self._stream.write(object_of(level, message, **numbers))
+        self._stream.flush()
+
+    def _line(self, line: str) -> None:
+        text = line.strip("\r")
+        if text.strip():
+            begin = next((begin for begin in LEVELS if text.startswith(begin)), "")
+            self.record(LEVELS.get(begin, "info"), text.removeprefix(begin))
+
+
+def object_of(level: str, message: str, **numbers: object) -> str:
+    import msgspec
+
+    from pipeline.timestamps import utc_now
+
+    return msgspec.json.encode({"at": utc_now(), "level": level, "message": message, **numbers}).decode() + "\n"
+
+
+def is_json() -> bool:
+    return isinstance(sys.stderr, JsonLines)
+
+
+def show_progress(message: str, numbers: Callable[[], Mapping[str, object]]) -> None:
+    """A line of progress; `numbers` are those of its object."""
+    if isinstance(sys.stderr, JsonLines):
+        sys.stderr.record("progress", message, **numbers())
+    else:
+        print(message, file=sys.stderr, flush=True)
+
+
+def _choose(ctx: click.Context, parameter: click.Parameter, value: str) -> None:
+    if value == "json" and not is_json() and not ctx.resilient_parsing:
+        sys.stderr = JsonLines(sys.stderr)  # until the run ends (`pipeline.cli.run`)
+
+
+log_format = click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, is_eager=True,
+    expose_value=False, callback=_choose, help="How messages and progress are written to stderr.",
+)  # fmt: skip
+
+
+def combined(*options: Decorator) -> Decorator:
+    """Several options as one decorator; help lists them in this order."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        return reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+    return decorate
+
+
+printing = combined(as_json, quiet)
+printing_for_long = combined(as_json, log_format, quiet)
+"""How a command prints; one that may run for long has --log-format, too."""
 
 
 def console() -> Console:
@@ -75,7 +229,6 @@ def console() -> Console:
 
 
 def emit(value: object) -> None:
-    """One JSON object on stdout."""
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
@@ -88,6 +241,11 @@ def show(value: object, draw: Callable[[Console], None], *, as_json: bool, quiet
             emit(value)
         elif not quiet:
             draw(console())
+
+
+def show_words(value: object, words: str, *, as_json: bool, quiet: bool) -> None:
+    """The same for a result that is one sentence."""
+    show(value, lambda console: console.print(words, markup=False, soft_wrap=True), as_json=as_json, quiet=quiet)
 
 
 def ask(prompt: Callable[..., Any], question: str, unanswered: UsageError) -> Any:
@@ -114,3 +272,14 @@ def ask_number(events: int, why: str) -> None:
     )
     if answer.replace(",", "").replace("_", "").strip() != str(events):
         raise UsageError("that is not the number of events; nothing was sent", hint=hint)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask before something is done, unless `yes`. Raises UsageError where the answer is not yes."""
+    if yes:
+        return
+    unanswered = UsageError("stdin ended without an answer; nothing was done", hint="give --yes")
+    if not ask(click.confirm, question, unanswered):
+        if not sys.stdin.isatty():
+            click.echo(err=True)
+        raise UsageError("not confirmed; nothing was done", hint="answer y, or give --yes")

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from pipeline.cli import completing
+from pipeline.cli.common import COMPLETIONS
 from pipeline.errors import UsageError
 from pipeline.option_types import option_of
 
@@ -69,7 +69,7 @@ def _flag(field: Field[Any], hint: Any) -> Callable[[Command], Command]:
     elif "[default" not in option.help and hint is not bool and not option.many:
         settings["help"] = f"{option.help}  [default: {option.without or 'none'}]"
     if option.complete:
-        settings["shell_complete"] = getattr(completing, option.complete)
+        settings["shell_complete"] = COMPLETIONS[option.complete]
     return click.option(*option.flags, field.name, **settings)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.cli import common, completing
+from pipeline.cli import common
 from pipeline.errors import UsageError
 from pipeline.option_types import read_settings
 from pipeline.options.planning import FILE_SETTINGS
@@ -40,7 +40,7 @@ def list_(as_json: bool) -> int:
 
     Exit 2 when one of a package cannot be used.
     """
-    from pipeline.mapper.listing import listing
+    from pipeline.mapper.registry import listing
 
     listed = listing()
     if as_json:
@@ -61,7 +61,7 @@ def _of_package(entry: Mapping[str, str]) -> str:
 
 
 @mapping.command(epilog="Example: backcast mapping show mixpanel > mine.yaml")
-@click.argument("name", metavar="NAME|FILE", shell_complete=completing.mappings)
+@click.argument("name", metavar="NAME|FILE", shell_complete=common.COMPLETIONS["mappings"])
 @click.option("--program", "as_program", is_flag=True, help="Print the operations that it compiles to instead.")
 @click.option("--compiled", is_flag=True, help="Print the Python source that runs instead.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the mapping.")
@@ -71,7 +71,6 @@ def show(name: str, as_program: bool, compiled: bool, settings: tuple[str, ...])
     from pipeline.mapper import load
     from pipeline.mapper.program.printer import printed
     from pipeline.models import SealedOptions
-    from pipeline.option_types import read_settings
 
     if as_program and compiled:
         raise UsageError("--program and --compiled exclude each other", hint="give one of the two")
@@ -107,8 +106,7 @@ def check(
     has, which keys are not unique, which candidates and conditions the rows take, and the lines for what is unknown.
     """
     from pipeline.mapper import load
-    from pipeline.mapper.compiler import check_mapping
-    from pipeline.mapper.inspection.ineffective import check_effects
+    from pipeline.mapper.inspection.ineffective import check_mapping
 
     if against is None and (every or settings or timezone or as_json):
         raise UsageError("--all, --set, --timezone and --json need --against", hint="add --against SOURCE")
@@ -116,16 +114,14 @@ def check(
     for name in names if against is None else names[:1]:
         document = load(name)
         check_mapping(document)
-        check_effects(document)
         unfinished += bool(document.open)
         verdict = f"{name}: {'unfinished' if document.open else 'good'} ({pluralize(len(document.cases), 'case')})"
         click.echo(verdict, err=as_json)
         _show_open(document.open, err=as_json)
     if against is not None:
-        from pipeline.option_types import read_settings
         from pipeline.options import PlanOptions
         from pipeline.plan.against import check_against
-        from pipeline.report.terminal.against_view import show_against
+        from pipeline.report.terminal.export_views import show_against
 
         options = PlanOptions(settings=read_settings(settings), timezone=timezone)
         found = check_against(names[0], (against, *names[1:]), options, every=every)
@@ -134,7 +130,7 @@ def check(
 
 
 @mapping.command(epilog="Example: backcast mapping test mixpanel mine.yaml")
-@click.argument("names", metavar="NAME|FILE...", nargs=-1, shell_complete=completing.mappings)
+@click.argument("names", metavar="NAME|FILE...", nargs=-1, shell_complete=common.COMPLETIONS["mappings"])
 @click.option("--mutate", "changed", is_flag=True, help="Change each part in turn, and show what no case notices.")
 @click.option("--update-cases", is_flag=True, help="Show what failing cases give now, and write it into the files.")
 @common.as_json
@@ -151,49 +147,29 @@ def test(names: tuple[str, ...], changed: bool, update_cases: bool, as_json: boo
 
     if update_cases and not (names and all(Path(name).is_file() for name in names)):
         raise UsageError("--update-cases writes mapping files, and no file is named", hint="name the file of a mapping")
-    failed = total = 0
-    results = []
+    results: list[dict[str, object]] = []
     unfinished: dict[str, dict[str, str]] = {}
-    changes = {}
     written: dict[str, int] = {}
     for name in names or shipped():
         document = load(name)
         if document.open:
             unfinished[name] = dict(document.open)
         outcomes = run_cases(document)
-        if update_cases and (wrong := [number for number, outcome in enumerate(outcomes) if not outcome.passed]):
+        wrong = [number for number, outcome in enumerate(outcomes) if not outcome.passed]
+        for one in outcomes:
+            case, differences = one.case.name, list(one.differences)
+            results.append({"mapping": name, "case": case, "passed": one.passed, "differences": differences})
+            if not one.passed and not as_json:
+                click.echo(f"{name}: {case}\n{chr(10).join(differences)}\n")
+        if update_cases and wrong:
             written[name] = len(wrong)
-        for outcome in outcomes:
-            total += 1
-            failed += not outcome.passed
-            results.append(
-                {
-                    "mapping": name,
-                    "case": outcome.case.name,
-                    "passed": outcome.passed,
-                    "differences": list(outcome.differences),
-                }
-            )
-            if not outcome.passed and not as_json:
-                click.echo(f"{name}: {outcome.case.name}\n{chr(10).join(outcome.differences)}\n")
-        if name in written:
             _write_cases(document, wrong)
-    if written:
-        failed -= sum(written.values())
-    if changed and not failed:
-        changes = {name: mutate(load(name)) for name in names or shipped()}
+    total, failed = len(results), 0 if update_cases else sum(not one["passed"] for one in results)
+    changes = {name: mutate(load(name)) for name in names or shipped()} if changed and not failed else {}
     if as_json:
-        common.emit(
-            {
-                "format": "backcast.mapping-test/1",
-                "cases": total,
-                "failed": failed,
-                "open": unfinished,
-                "results": results,
-                **({"updated": written} if update_cases else {}),
-                **({"changes": {name: _changes(tried) for name, tried in changes.items()}} if changed else {}),
-            }
-        )
+        found = {"format": "backcast.mapping-test/1", "cases": total, "failed": failed, "open": unfinished}
+        found |= {"results": results} | ({"updated": written} if update_cases else {})
+        common.emit(found | ({"changes": {name: _changes(one) for name, one in changes.items()}} if changed else {}))
     else:
         for name, count in written.items():
             click.echo(
@@ -212,7 +188,7 @@ def test(names: tuple[str, ...], changed: bool, update_cases: bool, as_json: boo
 
 def _write_cases(document: Document, cases: list[int]) -> None:
     """Write a mapping file in which these cases give what their rows give now."""
-    from pipeline.mapper.inspection.case_updates import updated
+    from pipeline.mapper.inspection.cases import updated
 
     path = Path(document.file)
     content = path.read_bytes()
@@ -226,7 +202,6 @@ def _changes(tried: Mutated) -> dict[str, object]:
 
 
 def _show_open(choices: Mapping[str, str], *, err: bool = False) -> None:
-    """Print the choices that a draft leaves open."""
     for name, evidence in choices.items():
         click.echo(_folded(f"{printable(name, 60)}: {printable(evidence, 600)}", 2), err=err)
 

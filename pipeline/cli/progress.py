@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from pipeline.cli import log
+from pipeline.cli import common
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ BAR_FROM = 60
 """Columns of a terminal that have room for a whole bar."""
 
 
-class _Line:
-    """A line of progress. Use as a context manager."""
+class Line:
+    """A line of progress, also of work that consists of steps. Use as a context manager."""
 
     def __init__(
-        self, title: str, total: int | None, *, quiet: bool, clock: Callable[[], float] = time.monotonic
+        self, title: str, total: int | None = None, *, quiet: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._title = title
         self._total = total or None
@@ -57,7 +57,7 @@ class _Line:
             console = Console(stderr=True)
             self._progress = Progress(
                 TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
-                BarColumn(bar_width=BAR if console.width >= BAR_FROM else SHORT_BAR),
+                BarColumn(bar_width=_bar_width(console.width)),
                 TextColumn(
                     "{task.fields[detail]}",
                     markup=False,
@@ -99,16 +99,14 @@ class _Line:
         if self._progress is not None and self._task is not None:
             from rich.cells import cell_len
 
-            title = printable(title)
-            bar = BAR if self._progress.console.width >= BAR_FROM else SHORT_BAR
-            room = self._progress.console.width - cell_len(title) - bar - 2
-            shown = _whole_parts(detail(), room)
+            title, width = printable(title), self._progress.console.width
+            shown = _whole_parts(detail(), width - cell_len(title) - _bar_width(width) - 2)
             self._progress.update(self._task, completed=done, total=whole, detail=shown, description=title)
             return
         now = self._clock()
         if now - self._last >= EVERY:
             self._last = now
-            log.progress(
+            common.show_progress(
                 f"{title}: {detail()}",
                 lambda: {"task": self._title, "phase": about, "done": done, "total": whole, **numbers()},
             )
@@ -118,22 +116,8 @@ class _Line:
         return max(self._clock() - self._started, 1e-9)
 
     def step(self, name: str, done: int, total: int) -> None:
-        """A step beside the main one: its name, and how many of its events, or MB where it says so, are done."""
+        """A step, by its name, and how many of its events, or MB if it says so, are done."""
         self.show(done, lambda: f"{done:,} of {total:,}" if total else f"{done:,}", about=name, total=total)
-
-
-class Canary(_Line):
-    """Progress of choosing a canary, for which the export is read."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        super().__init__("Choosing:", None, quiet=quiet)
-
-
-class Verifying(_Line):
-    """Progress of a verification: the planned events that were computed again, then those that were read back."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        super().__init__("Verifying:", None, quiet=quiet)
 
     def pause(self) -> None:
         """Remove the live line, since something is asked; the next step shows it again."""
@@ -142,47 +126,27 @@ class Verifying(_Line):
             self._progress = None
 
 
-class Reading(_Line):
+class Reading(Line):
     """Progress of a plan: the rows read, and their rate."""
 
     def __init__(self, *, quiet: bool) -> None:
-        super().__init__("Reading", None, quiet=quiet)
+        super().__init__("Reading", quiet=quiet)
 
     def __call__(self, rows: int, length: int) -> None:
         self.show(length, lambda: f"{pluralize(rows, 'row')}, {rows / self.seconds:,.0f} rows/s")
 
 
-class Surveying(_Line):
-    """Progress of a survey: the files that were found and recognised."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        super().__init__("Surveying:", None, quiet=quiet)
-
-
-class Fetching(_Line):
+class Fetching(Line):
     """Progress of a fetch: the window that is being asked for, and how much of the whole is done."""
 
     def __init__(self, title: str, *, quiet: bool) -> None:
-        super().__init__(f"Fetching {title}:", None, quiet=quiet)
+        super().__init__(f"Fetching {title}:", quiet=quiet)
 
     def __call__(self, window: str, done: int, total: int) -> None:
         self.show(done, lambda: f"{done / 86_400:,.1f} of {total / 86_400:,.1f} days", about=window, total=total)
 
 
-class Comparing(_Line):
-    """Progress of a comparison of two plans: bytes of blocks, then files of what did not meet in them."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        super().__init__("Plans", None, quiet=quiet)
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        detail = f"{done:,} of {total:,}"
-        if what == "Comparing":
-            detail = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if total >= 1e6 else f"{detail} bytes"
-        self.show(done, lambda: detail, about=what.lower(), total=total)
-
-
-class Sending(_Line):
+class Sending(Line):
     """Progress of an apply: counts of events and bytes, rates, and the last failure, also while nothing settles."""
 
     def __init__(
@@ -226,7 +190,7 @@ class Sending(_Line):
             return
         self._waited = now
         until = datetime.now().astimezone() + timedelta(seconds=counts.gives_up_in)
-        log.progress(
+        common.show_progress(
             f"No progress for {_long(counts.idle)}; last failure: {printable(counts.last_failure, MAX_MESSAGE)}."
             f" Trying on until {until:%Y-%m-%d %H:%M:%S %Z} (--retry-for)",
             lambda: self._numbers(counts, 0, 0),
@@ -284,6 +248,10 @@ class Sending(_Line):
             f"{counts.batches_retried:,} retried",
         ]
         return ", ".join(part for part in parts if part)
+
+
+def _bar_width(width: int) -> int:
+    return BAR if width >= BAR_FROM else SHORT_BAR
 
 
 def _whole_parts(detail: str, room: int) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from pipeline.batcher import Batch, Envelope, PerEventEnvelope, gaps
+from pipeline.batcher import Batch, Envelope, PerEventEnvelope, gaps, most_bytes, pack
 from pipeline.delivery.destination import Destination, SeparatesPhases
+from pipeline.delivery.lanes import hot_in
 from pipeline.delivery.outcome import Outcome, RunCounts, SendLimits
 from pipeline.delivery.pace import Pace
 from pipeline.delivery.recorder import Recorder
@@ -21,24 +21,15 @@ from pipeline.delivery.senders import Senders
 from pipeline.delivery.size import KeyedBatch, RequestSize
 from pipeline.delivery.stopping import StopSignal, with_doubt
 from pipeline.delivery.throttle import RateController, Throttle
-from pipeline.engines import Engine
-from pipeline.engines.local import SMALL, Workers
 from pipeline.errors import BackcastError, Interrupted, Unfinished
-from pipeline.ledger import BatchKey, Ledger, Totals, read_open_blocks
+from pipeline.ledger import BatchKey, Ledger, Totals
+from pipeline.options import Limits
 from pipeline.options.pace import BYTES, RateLimit, slowest
 from pipeline.options.pace import EVENTS as EVENTS_A_SECOND
-from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
-from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_file
-from pipeline.plan.sealed.manifest import Plan, SealedBlock
-from pipeline.plan.sealed.phases import LinesTask, SealedLines, batch_lines, line_blocks
+from pipeline.plan.requests.store import PackedRequest, RequestReader, read_requests
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory
+from pipeline.plan.sealed.manifest import Plan
 from pipeline.timestamps import format_utc
-from pipeline.transform.block import make_batches
-from pipeline.transform.tasks import Task, TransformConfig
-
-if TYPE_CHECKING:
-    from pipeline.delivery.sender_processes import SenderProcesses
-    from pipeline.delivery.shares import BlockShare
-    from pipeline.plan.canary import Ranges
 
 __all__ = ["Apply", "Outcome", "RunCounts", "SendLimits"]
 
@@ -49,10 +40,14 @@ LEAST_BYTES = 64 * 1024
 """Bytes of a request that a low `--rate` does not make smaller."""
 
 
-class _Block(NamedTuple):
-    """A block's number, its batches, and the ranges of those that have rows in the ledger, to be sent unchanged."""
+Range = tuple[int, int]
+"""The first and the last of some events, both inclusive."""
 
-    number: int
+
+class _Opened(NamedTuple):
+    """A request, its batches, and the ranges of those that have rows in the ledger, to be sent unchanged."""
+
+    request: PackedRequest
     batches: Sequence[Batch]
     recorded: Sequence[tuple[int, int]]
 
@@ -63,25 +58,21 @@ class _Stopping(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one run sends: the phases of a sealed plan, transformed by `config` into batches with the project key.
+    """What one run sends: the requests of these phases of a sealed plan, with the project key.
 
     `per_event`: to the per-event endpoint, not to `/batch/`. `target_known`: the target took other plans before, so an
-    outage is waited for from the first request on. `only` are the ranges that a canary sends, None for everything: one
-    request after the other, since of each person many hold one event, and their order decides what the service makes of
-    the person. `share` are the blocks that this process sends where there are several, None for all.
+    outage is waited for from the first request on. `canary`: only the canary's requests are sent, one after the other.
     """
 
     plan: Plan
     directory: Directory
-    config: TransformConfig
     project_key: str
     phases: Collection[str] = PHASES
     limits: SendLimits = field(default_factory=SendLimits)
     dry_run: bool = False
     target_known: bool = False
     per_event: bool = False
-    only: Ranges | None = None
-    share: BlockShare | None = None
+    canary: bool = False
 
     @property
     def envelope(self) -> Envelope:
@@ -95,7 +86,7 @@ class Apply:
     """One run over a plan. `run` returns after everything in flight is in the ledger.
 
     The phases are sent in their own order, each whole before the next one begins. `interrupted` asks for an orderly
-    end: nothing new is begun, and what is in flight is settled. `others` send the events in place of this process.
+    end: nothing new is begun, and what is in flight is settled.
     """
 
     def __init__(
@@ -103,32 +94,20 @@ class Apply:
         delivery: Delivery,
         destination: Destination,
         ledger: Ledger,
-        engine: Engine,
         *,
         interrupted: threading.Event | None = None,
         progress: Callable[[RunCounts], None] = lambda counts: None,
-        others: SenderProcesses | None = None,
     ) -> None:
-        config = _within_rate(delivery.config, delivery.limits.rates)
-        if delivery.share is not None and delivery.limits.per_id is not None:
-            # A request with more events of an id leaves by itself, which each of the processes would do.
-            most = min(config.limits.batch_events, delivery.limits.per_id)
-            config = replace(config, limits=replace(config.limits, batch_events=most))
-        config = replace(config, people=delivery.limits.ordered or delivery.limits.per_id is not None)
-        self._delivery = delivery = replace(delivery, config=config)
+        self._delivery = delivery
         self._plan = delivery.plan
         self._ledger = ledger
-        self._engine = engine
-        self._processes = ExitStack()
-        self._started: Engine | None = None
         self._destination = destination
-        self._others = others
-        self._sends: Callable[[SealedBlock], bool] = _any_block if delivery.share is None else delivery.share.has
         self._phases = [phase for phase in PHASES if phase in delivery.phases]
         self._progress = progress
         self._counts = RunCounts()
         self._envelope = delivery.envelope
         limits = delivery.limits
+        self._batch_limits = _within_rate(delivery.plan.limits, limits.rates)
         self._stop = StopSignal(interrupted or threading.Event(), limits.max_seconds)
         pace = Pace() if delivery.dry_run else Pace(limits.rates, limits.quiet, limits.zone)
         self._throttle = Throttle(
@@ -142,26 +121,17 @@ class Apply:
         self._senders = Senders(
             destination, self._throttle, limits, self._envelope, self._size, self._recorder, self._stop
         )
-        self._only = None if delivery.only is None else {key: list(ranges) for key, ranges in delivery.only.items()}
-        self._senders.in_order = self._in_order = self._only is not None
+        self._canary = delivery.canary
 
     def stop_with(self, problem: BackcastError) -> None:
         """Send nothing, because of a problem that came before the first request; `run` gives the outcome."""
         self._stop.fail(problem)
-
-    def pause(self, seconds: float) -> None:
-        """Send nothing for so long, as the service asked of another process."""
-        self._throttle.pause(seconds)
 
     def run(self) -> Outcome:
         """Send everything that is unsent. Only a bug raises; any other reason to stop is the outcome's `problem`."""
         before = self._ledger.totals()
         self._counts.start_from(before, self._plan.events.phases, self._phases)
         self._recorder.start()
-        if self._only is not None:
-            # Otherwise they and those that this run begins would add up to more than were ever in flight.
-            for key in self._recorder.in_doubt:
-                self._only.setdefault((key.phase, key.block), [])
         try:
             self._send_all(before)
             self._senders.close()
@@ -176,10 +146,9 @@ class Apply:
 
     def _send_all(self, before: Totals) -> None:
         try:
-            with self._processes:
-                for phase in self._phases:
-                    if not before.of(phase).is_all(self._plan.events.phases.get(phase, 0)):
-                        self._send_phase(phase)
+            for phase in self._phases:
+                if not before.of(phase).is_all(self._plan.events.phases.get(phase, 0)):
+                    self._send_phase(phase)
         except _Stopping:
             pass
         except Exception as error:
@@ -221,119 +190,81 @@ class Apply:
     # -- preparing batches --------------------------------------------------------------------------------------
 
     def _send_phase(self, phase: str) -> None:
-        """Send what is unsent of one phase, and wait for all of it: the next phase may depend on it."""
-        self._counts.phase = phase
-        if isinstance(self._destination, SeparatesPhases):
-            self._destination.begin_phase(phase)
-        if phase == EVENTS and self._others is not None:
-            self._share_events(self._others)
-            return
-        blocks = self._event_blocks if phase == EVENTS else self._sealed_blocks
-        self._send(phase, blocks(phase, self._engine_for(phase)))
-        self._drain()  # before the processes end, which takes a while
-        self._check()
-
-    def _share_events(self, others: SenderProcesses) -> None:
-        """Send the events by other processes; by this one only blocks with a batch that is to be sent unchanged."""
-        assert self._ledger.path is not None, "a dry run is of one process"
-        unended = read_open_blocks(self._ledger.path, EVENTS)
-        if unended:
-            self._sends = lambda block: block.number in unended
-            self._send(EVENTS, self._event_blocks(EVENTS, self._engine_for(EVENTS)))
-            self._drain()
-            self._check()
-        others.run(
-            self._delivery, self._ledger, self._engine, self._stop, self._counts, lambda: self._progress(self._counts)
-        )
-        self._check()
-
-    def _engine_for(self, phase: str) -> Engine:
-        """The engine; in its place, this process, where it has not started yet and the phase would take no longer."""
-        if self._started is None:
-            if phase != EVENTS and sealed_file(phase, self._delivery.directory).stat().st_size < SMALL:
-                engine: Engine = Workers(0)
-            else:
-                engine = self._started = self._processes.enter_context(self._engine)
-            engine.configure(self._delivery.config, self._envelope)
-            return engine
-        return self._started
-
-    def _event_blocks(self, phase: str, engine: Engine) -> Iterator[_Block]:
-        begun = self._ledger.blocks_begun(phase)
-        work = tasks(self._delivery.directory, lambda block: self._task(block, begun))
-        for task, batched in engine.walk(make_batches, work):
-            yield _Block(task.number, batched.batches, task.doubtful)
-
-    def _task(self, planned: PlannedBlock, begun: Collection[int]) -> Task | None:
-        """The task of a block, None where nothing of it is unsent. `begun` are the blocks with rows in the ledger."""
-        self._check()
-        number = planned.sealed.number
-        left_out = self._left_out(EVENTS, number, planned.events)
-        if not planned.events or left_out is None or not self._sends(planned.sealed):
-            return None
-        task = task_of(self._plan, planned)._replace(most=self._size.learned_bytes)
-        before = () if self._delivery.share is None else self._delivery.share.ended.get(number, ())
-        if number not in begun:
-            return task._replace(ended=[*before, *left_out])
-        ended, recorded = _ranges(self._ledger.rows_of(EVENTS, number))
-        if not recorded and not any(gaps(planned.events, [*ended, *before])):
-            return None
-        return task._replace(ended=[*ended, *before, *left_out], doubtful=recorded)
-
-    def _left_out(self, phase: str, block: int, events: int) -> list[tuple[int, int]] | None:
-        """The ranges of a block that a canary does not send; None where it sends nothing of it."""
-        if self._only is None:
-            return []
-        ranges = self._only.get((phase, block))
-        return None if ranges is None else list(gaps(events, ranges))
-
-    def _sealed_blocks(self, phase: str, engine: Engine) -> Iterator[_Block]:
-        """The batches of a phase that is sealed line by line.
+        """Send what is unsent of one phase, and wait for all of it: the next phase may depend on it.
 
         The first groups are one of each type, and the service numbers types as they come (docs/know/service.md#groups):
         so the first request of that phase goes alone, in halves one after the other where it is split.
         """
-        for task, batches in engine.walk(batch_lines, self._lines_tasks(phase)):
-            if phase == "groups" and task.number == 0:
+        self._counts.phase = phase
+        if isinstance(self._destination, SeparatesPhases):
+            self._destination.begin_phase(phase)
+        with RequestReader(self._delivery.directory) as reader:
+            opened = self._open(phase, reader)
+            if phase == "groups":
                 self._senders.in_order = True
-                yield _Block(task.number, batches[:1], task.doubtful)
+                first = next(opened, None)
+                self._send(phase, [] if first is None else [first])
                 self._drain()
-                self._senders.in_order = self._in_order
-                yield _Block(task.number, batches[1:], task.doubtful)
-            else:
-                yield _Block(task.number, batches, task.doubtful)
+            # A plan without lanes keeps the order of a person's events by one request after the other.
+            alone = phase == EVENTS and self._delivery.limits.ordered and not self._plan.order_decides
+            self._senders.in_order = alone or self._canary
+            self._send(phase, opened)
+            self._drain()
+        self._check()
 
-    def _lines_tasks(self, phase: str) -> Iterator[LinesTask]:
-        """The blocks of a phase that is sealed line by line."""
-        for number, lines in enumerate(line_blocks(sealed_file(phase, self._delivery.directory))):
+    def _open(self, phase: str, reader: RequestReader) -> Iterator[_Opened]:
+        """The requests of a phase with something unsent."""
+        begun = self._ledger.requests_begun(phase)
+        in_doubt = {key.request for key in self._recorder.in_doubt if key.phase == phase}
+        for request in read_requests(self._delivery.directory, phase):
             self._check()
-            left_out = self._left_out(phase, number, len(lines))
-            if left_out is not None:
-                ended, recorded = _ranges(self._ledger.rows_of(phase, number))
-                content = SealedLines(b"".join(lines))
-                yield LinesTask(phase, number, content, [*ended, *left_out], recorded, self._size.learned_bytes)
+            rest = self._canary and not request.canary
+            if rest and request.number not in in_doubt:
+                continue
+            ended, recorded = _ranges(self._ledger.rows_of(phase, request.number) if request.number in begun else ())
+            if rest:  # What is in doubt and what this run begins would add up to more than was ever in flight.
+                ended.append((0, request.events - 1))
+            if recorded or any(gaps(request.events, ended)):
+                yield _Opened(request, self._batches(request, reader, ended, recorded), recorded)
+
+    def _batches(
+        self, request: PackedRequest, reader: RequestReader, ended: list[Range], recorded: list[Range]
+    ) -> Sequence[Batch]:
+        """What is unsent of a request: as it is packed, or in pieces if it has to be cut or written otherwise."""
+        envelope, limits = self._envelope, self._batch_limits
+        last = request.events - 1
+        size, learned = request.bytes + envelope.length, self._size.learned_bytes
+        fits = request.events <= limits.batch_events and request.bytes <= most_bytes(limits)
+        fits = fits and (learned is None or size <= learned or request.events == 1)
+        if not (ended or envelope.per_event) and (recorded == [(0, last)] or (fits and not recorded)):
+            fragment = reader.fragment(request)
+            return [Batch(0, last, size, envelope.frame(fragment))]
+        events = reader.events(request)
+        return list(pack(events, envelope, limits, ended, recorded, most=learned))
 
     # -- sending -------------------------------------------------------------------------------------
 
-    def _send(self, phase: str, blocks: Iterable[_Block]) -> None:
-        """Queue the batches of blocks for the senders, as room allows.
+    def _send(self, phase: str, opened: Iterable[_Opened]) -> None:
+        """Queue the batches of requests for the senders, as room allows.
 
-        Batches in doubt go first, up to the last block that has any: otherwise those of an earlier run and those that
+        Batches in doubt go first, up to the last request that has any: otherwise those of an earlier run and those that
         this one begins would add up, and a second crash leave more in doubt than was ever in flight. Few batches wait
-        for that, since batches are begun in their order.
+        for that, since batches are begun nearly in their order.
         """
         in_doubt = {key for key in self._recorder.in_doubt if key.phase == phase}
-        last = max((key.block for key in in_doubt), default=-1)
+        last = max((key.request for key in in_doubt), default=-1)
         later: list[KeyedBatch] = []
-        for number, batches, recorded in blocks:
+        for request, batches, recorded in opened:
             ranges = set(recorded)
             for batch in batches:
-                key = BatchKey(phase, number, batch.first, batch.last)
+                key = BatchKey(phase, request.number, batch.first, batch.last)
+                hot = request.hot if batch.events == request.events else hot_in(batch, request.hot)
+                queued = KeyedBatch(key, batch, (batch.first, batch.last) in ranges, request.lane, hot)
                 if key in in_doubt:
-                    self._senders.put(KeyedBatch(key, batch, recorded=True), first=True)
+                    self._senders.put(queued, first=True)
                 else:
-                    later.append(KeyedBatch(key, batch, recorded=(batch.first, batch.last) in ranges))
-            if number >= last:
+                    later.append(queued)
+            if request.number >= last:
                 self._put(later)
             self._check()
             self._report_progress()
@@ -372,22 +303,17 @@ class Apply:
             raise _Stopping
 
 
-def _any_block(_: SealedBlock) -> bool:
-    return True
-
-
-def _within_rate(config: TransformConfig, rates: Sequence[RateLimit]) -> TransformConfig:
-    """The config with batches of at most RATE_SECONDS of the operator's lowest rate: a request arrives as a whole, so
+def _within_rate(limits: Limits, rates: Sequence[RateLimit]) -> Limits:
+    """The limits of a batch with at most RATE_SECONDS of the operator's lowest rate: a request arrives as a whole, so
     the rate can only be kept between requests. Batches that the ledger has are sent unchanged, whatever the rate is.
 
     Bytes before gzip are limited as those that travel, of which there are fewer.
     """
-    limits = config.limits
     if events := slowest(rates, EVENTS_A_SECOND):
         limits = replace(limits, batch_events=max(1, min(limits.batch_events, int(events * RATE_SECONDS))))
     if size := slowest(rates, BYTES):
         limits = replace(limits, batch_bytes=min(limits.batch_bytes, max(LEAST_BYTES, int(size * RATE_SECONDS))))
-    return replace(config, limits=limits)
+    return limits
 
 
 def _ranges(rows: Iterable[tuple[BatchKey, str]]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

@@ -90,8 +90,9 @@ class _Part:
         return WrittenFile(self.header.path, self.header.phase, self.events, self.size, self._digest.hexdigest())
 
     def close(self) -> None:
-        self._file.close()
-        self._state.close()
+        for file in (self._file, self._state):
+            with suppress(OSError):  # what could not be written before is in no batch that is settled
+                file.close()
 
 
 class FileDestination:

@@ -1,60 +1,59 @@
-"""Which of the queued batches may be sent now: one after the other for each person, and no id too fast.
+"""The order of requests, and the pace of ids.
 
-The service makes of a person what its events set in the order in which they come (docs/know/service.md#persons), so
-requests with events of one person must not overtake each other. And it updates no person of an id that has more than
-about 5,000 events a minute, so a batch that would exceed that waits, while batches without that id go on
-(docs/know/service.md#answers).
+A plan whose order decides what the service keeps of a person has its events in lanes, each person's in one
+(`pipeline.plan.requests.pack`): the requests of a lane are sent one after the other, lanes next to each other. The
+service takes the properties that events set in the order in which they come (docs/know/service.md#persons). And it
+updates no person of an id that has more than about 5,000 events a minute, so a request that would exceed that waits,
+while requests without that id go on (docs/know/service.md#answers).
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-
-from pipeline.batcher import People
+from pipeline.batcher import Batch, unpack
+from pipeline.encoder.encoded import id_of
+from pipeline.id_hash import hash_id
 from pipeline.ledger import BatchKey
+from pipeline.plan.requests.store import NO_LANE
 
+Hot = Sequence[tuple[int, int]]
+"""Hashes of ids, and how many events each has in a request."""
 WINDOW = 60.0
-COUNTED = 10
-"""An id with fewer events in a batch is not counted: to exceed 5,000 a minute by such batches takes over 500 requests a
-minute."""
 _MOST_IDS = 10_000
 
 
 class Lanes:
     """The batches that are queued or in flight, and what each waits for. Not thread-safe: `Senders` is.
 
-    `ordered`: a batch waits for every earlier one with an event of one of its people. `per_id`: the most events of one
-    id in any minute, None for no limit; a batch that has more by itself goes once no other was sent for a minute.
+    `ordered`: a batch waits for every earlier one of its lane. `per_id`: the most events of one id in any minute, None
+    for no limit; a batch that has more by itself goes once no other was sent for a minute.
     """
 
     def __init__(self, now: Callable[[], float], *, ordered: bool = False, per_id: int | None = None) -> None:
         self._now = now
         self._ordered = ordered
         self._per_id = per_id
-        self._people: dict[BatchKey, People] = {}
-        self._waits: dict[BatchKey, set[BatchKey]] = {}
-        self._hot: dict[BatchKey, list[tuple[int, int]]] = {}
+        self._lanes: dict[int, deque[BatchKey]] = {}
+        self._lane_of: dict[BatchKey, int] = {}
+        self._hot: dict[BatchKey, Hot] = {}
         self._sent: dict[int, deque[tuple[float, int]]] = {}
         self.wait_until = 0.0
         """When the batch that waits for the rate of an id may be sent, by the clock; in the past where none waits."""
 
-    def add(self, key: BatchKey, people: People | None) -> None:
+    def add(self, key: BatchKey, lane: int, hot: Hot) -> None:
         """A batch was queued behind all others."""
-        if people is None:
-            return
-        if self._ordered:
-            self._waits[key] = {other for other, theirs in self._people.items() if _share(people, theirs)}
-            self._people[key] = people
-        if self._per_id is not None:
-            many = np.flatnonzero(people.events >= COUNTED)
-            self._hot[key] = list(zip(people.ids[many].tolist(), people.events[many].tolist(), strict=True))
+        if self._ordered and lane != NO_LANE:
+            self._lane_of[key] = lane
+            self._lanes.setdefault(lane, deque()).append(key)
+        if self._per_id is not None and hot:
+            self._hot[key] = hot
 
     def may_begin(self, key: BatchKey) -> bool:
         """Whether nothing that the batch waits for is still queued or in flight, and its ids are slow enough."""
-        if self._waits.get(key):
+        lane = self._lane_of.get(key)
+        if lane is not None and self._lanes[lane][0] != key:
             return False
         until = max((self._until(*one) for one in self._hot.get(key, ())), default=0.0)
         if until > self._now():
@@ -87,27 +86,24 @@ class Lanes:
 
     def end(self, key: BatchKey, pieces: Sequence[BatchKey] = ()) -> None:
         """The batch is finished, or is sent in pieces, one after the other in its place."""
-        people = self._people.pop(key, None)
-        self._waits.pop(key, None)
         self._hot.pop(key, None)
-        if people is None:
+        lane = self._lane_of.pop(key, None)
+        if lane is None:
             return
-        for waits in self._waits.values():
-            if key in waits:
-                waits.remove(key)
-                waits.update(pieces)
-        for number, piece in enumerate(pieces):
-            self._people[piece] = people
-            self._waits[piece] = set(pieces[:number])
+        waiting = self._lanes[lane]
+        place = waiting.index(key)
+        del waiting[place]
+        for piece in reversed(pieces):
+            waiting.insert(place, piece)
+            self._lane_of[piece] = lane
 
 
-def _share(people: People, others: People) -> bool:
-    """Whether two batches have events of one person."""
-    few, many = (people.ids, others.ids) if len(people.ids) < len(others.ids) else (others.ids, people.ids)
-    if not len(few):
-        return False
-    places = np.minimum(np.searchsorted(many, few), len(many) - 1)
-    return bool((many[places] == few).any())
+def hot_in(batch: Batch, hot: Hot) -> Hot:
+    """How many events a piece of a request has of the ids that are hot in the request."""
+    if not hot:
+        return ()
+    counts = Counter(hash_id(id_of(event)) for event in unpack(batch.body))
+    return [(id, counts[id]) for id, _ in hot if counts[id]]
 
 
 def first_ready(lanes: Lanes, keys: Iterable[BatchKey]) -> int | None:

@@ -6,7 +6,6 @@ import importlib.metadata
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,17 +20,17 @@ from pipeline.identity.event_ids import EVENTS_PER_MINUTE
 from pipeline.ledger import Ledger, is_locked, lock_file, read_totals, unlock
 from pipeline.models import Step
 from pipeline.options import ApplyOptions
-from pipeline.options.pace import EVENTS, read_hours, read_limits, slowest
+from pipeline.options.pace import read_hours, read_limits
 from pipeline.plan.in_bucket import claim
+from pipeline.plan.sealed.contents import check_tables
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.freshness import check_applicable, check_replayed, transform_config_for
+from pipeline.plan.sealed.freshness import check_applicable, check_replayed
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.storage import is_remote
 from pipeline.targets import address_of, files_of, is_loopback, region_of
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, RunCounts
-    from pipeline.plan.canary import Ranges
 
 DRY_RUN_KEY = Secret("phc_dry_run")
 FILES_KEY = Secret("phc_files")
@@ -87,49 +86,12 @@ def check_send(plan: Plan, directory: Directory, to: str, key: Secret, options: 
     check_phases(plan, directory, phases)
     if files_of(to) is not None:
         _check_files(options)
-    if options.senders > 1:
-        _check_senders(plan, to, options)
     local = options.dry_run or is_loopback(address_of(to))
     check_merges(plan, directory, phases, options.approve_merges, loopback=local)
 
 
-def _check_senders(plan: Plan, to: str, options: ApplyOptions) -> None:
-    """Raise UsageError where several processes cannot send the events of this plan."""
-    per_id = _per_id(plan, to, options)
-    if per_id is not None and options.senders > per_id:
-        raise UsageError(
-            f"--senders {options.senders} is more than --per-id {per_id}, and each process has a part of that limit",
-            hint="give fewer --senders, or a larger --per-id",
-        )
-    if options.senders > options.max_concurrency:
-        raise UsageError(
-            f"--senders {options.senders} is more than --max-concurrency {options.max_concurrency}, and each process"
-            " has a request in flight",
-            hint="give fewer --senders, or a larger --max-concurrency",
-        )
-    if _is_ordered(plan, options):
-        asked = options.order == "person"
-        values = (
-            "give --order any, where it does not matter which value of a person's property stays; or plan with"
-            " --promoted-properties final, which needs no order where no event has $set"
-        )
-        raise UsageError(
-            f"--senders {options.senders} cannot keep the events of one person in order, and "
-            + ("--order person asks for that" if asked else "this plan needs that"),
-            hint="leave --senders out; or "
-            + ("leave --order person out" if asked and not plan.order_decides else values),
-        )
-    events = slowest(() if options.rate is None else read_limits(options.rate), EVENTS)
-    if events is not None and options.senders > events:
-        raise UsageError(
-            f"--senders {options.senders} is more than --rate {options.rate} allows in a second, and each process has a"
-            " part of that limit",
-            hint="give fewer --senders, or a higher --rate",
-        )
-
-
 def _is_ordered(plan: Plan, options: ApplyOptions) -> bool:
-    """Whether requests that share a person go one after the other."""
+    """Whether the requests of a lane go one after the other; in a plan without lanes, all requests do."""
     return options.order == "person" or (options.order == "auto" and plan.order_decides)
 
 
@@ -141,11 +103,6 @@ def _check_files(options: ApplyOptions) -> None:
                 f"{name} reads events back from a service, and files are no service",
                 hint="leave it out; import the files into a test project first",
             )
-    if options.senders > 1:
-        raise UsageError(
-            f"--senders {options.senders} is for requests to a service, and files are written by one process",
-            hint="leave --senders out",
-        )
     if options.transport != "auto":
         raise UsageError(f"--transport {options.transport} is of a service", hint="leave it out to write files")
 
@@ -160,30 +117,14 @@ def send_plan(
     hooks: Hooks | None = None,
     *,
     target_known: bool = False,
-    only: Ranges | None = None,
 ) -> Outcome:
-    """Send exactly the plan, or resume doing so.
+    """Send exactly the plan, or resume doing so. An apply checks it before (`check_send`); a plan that is not ready may
+    be sent in a rehearsal.
 
     `target_known`: the target took other plans before, so an outage there is waited for from the first request on.
-    `only` are the ranges of a canary. What stops a run that has begun is its outcome's `problem`, beside the counts.
+    What stops a run that has begun is the `problem` of its outcome, which has the counts, too.
     Raises what keeps it from beginning: UnsafePlan, StalePlan, UnreadableExport, Busy, BrokenLedger, UsageError.
     """
-    check_send(plan, directory, to, key, options)
-    return send_unchecked(plan, directory, to, key, options, hooks, target_known=target_known, only=only)
-
-
-def send_unchecked(
-    plan: Plan,
-    directory: Directory,
-    to: str,
-    key: Secret,
-    options: ApplyOptions,
-    hooks: Hooks | None = None,
-    *,
-    target_known: bool = False,
-    only: Ranges | None = None,
-) -> Outcome:
-    """The same for a rehearsal, which a plan that is not ready may go through."""
     from pipeline.delivery.apply import Apply, Delivery, SendLimits
     from pipeline.delivery.capture import CaptureDestination
     from pipeline.delivery.capture_v1 import PerEventDestination
@@ -191,10 +132,9 @@ def send_unchecked(
     from pipeline.delivery.destination import Destination, DryRunDestination
     from pipeline.delivery.file_destination import FileDestination
     from pipeline.delivery.retry import RetryPolicy
-    from pipeline.engines import open_engine
 
     hooks = hooks or Hooks()
-    config = transform_config_for(plan, directory)
+    check_tables(plan, directory, plan.files)  # all of them first: part of a damaged plan would not be proved later
     check_replayed(plan)
     place = files_of(to)
     limits = SendLimits(
@@ -211,19 +151,17 @@ def send_unchecked(
     phases = choose_phases(options.phases)
     ca_file = None if options.ca_file is None else str(options.ca_file)
     dialect = plan.options.dialect
-    connect_batch = partial(
-        CaptureDestination, to, dialect=dialect, timeout=options.timeout, ca_file=ca_file,
-        redirect_hosts=tuple(options.redirect_hosts),
-    )  # fmt: skip
-    connect_per_event = partial(PerEventDestination, to, timeout=options.timeout, ca_file=ca_file)
     batch: CaptureDestination | None = None
     per_event: PerEventDestination | None = None
     files: FileDestination | None = None
     with ExitStack() as stack:
         if place is None:
-            batch = connect_batch(key=key)
+            batch = CaptureDestination(
+                to, key=key, dialect=dialect, timeout=options.timeout, ca_file=ca_file,
+                redirect_hosts=tuple(options.redirect_hosts),
+            )  # fmt: skip
             stack.callback(batch.close)
-            per_event = connect_per_event(key=key)
+            per_event = PerEventDestination(to, key=key, timeout=options.timeout, ca_file=ca_file)
             stack.callback(per_event.close)
         ledger = Ledger(None, like=directory.ledger) if options.dry_run else Ledger(directory.ledger)
         stack.callback(ledger.close)
@@ -248,25 +186,14 @@ def send_unchecked(
                 )
             choice = choose_transport(options.transport, dialect, ledger, question)
         delivery = Delivery(
-            plan, directory, config, key.reveal(), phases, limits, options.dry_run, target_known,
-            choice.transport == V1, only,
+            plan, directory, key.reveal(), phases, limits, options.dry_run, target_known,
+            choice.transport == V1, options.canary,
         )  # fmt: skip
         destination: Destination = files or (per_event if delivery.per_event else batch) or DryRunDestination()
         if options.dry_run:
             destination = DryRunDestination()
-        engine = open_engine(options.engine, options.workers, sum(part.bytes for part in config.parts))
-        others = None
-        if options.senders > 1 and (options.dry_run or only is not None):
-            what = "a dry run" if options.dry_run else "a canary"
-            hooks.warn(f"--senders {options.senders} has no effect here: {what} is of one process")
-        elif options.senders > 1:
-            from pipeline.delivery.sender_processes import SenderProcesses
-
-            others = SenderProcesses(options.senders, connect_per_event if delivery.per_event else connect_batch)
         with _progress(plan, options, hooks) as progress:
-            run = Apply(
-                delivery, destination, ledger, engine, interrupted=hooks.interrupted, progress=progress, others=others
-            )
+            run = Apply(delivery, destination, ledger, interrupted=hooks.interrupted, progress=progress)
             if choice.problem is not None:
                 run.stop_with(choice.problem)
             outcome = run.run()

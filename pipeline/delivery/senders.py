@@ -23,6 +23,10 @@ from pipeline.delivery.throttle import TICK, Throttle
 from pipeline.delivery.undecided import Undecided
 from pipeline.ledger import BatchKey
 
+AHEAD = 3
+"""Batches that are queued for each connection: some wait for their lane, and the next one whose lane is free may be
+this far behind."""
+
 
 class Senders:
     """Sender threads, as many as requests may be in flight at most; the throttle decides how many may be now.
@@ -65,7 +69,7 @@ class Senders:
     def put(self, batch: KeyedBatch, *, first: bool = False) -> None:
         """Queue a batch: before all others where it is in doubt (`first`), else after those that are queued."""
         with self._queued:
-            self.lanes.add(batch.key, batch.batch.people)
+            self.lanes.add(batch.key, batch.lane, batch.hot)
             (self._in_doubt if first else self._others).append(batch)
             if len(self._threads) < self._send_limits.concurrency:
                 thread = threading.Thread(target=self._run, name="sender", daemon=True)
@@ -74,8 +78,9 @@ class Senders:
             self._queued.notify_all()
 
     def full(self) -> bool:
-        """Whether enough batches are queued to use every connection."""
-        return len(self._in_doubt) + len(self._others) >= self._throttle.controller.limit
+        """Whether enough batches are queued to use every connection, also if some wait for their lane."""
+        ahead = AHEAD if self._send_limits.ordered else 1
+        return len(self._in_doubt) + len(self._others) >= ahead * self._throttle.controller.limit
 
     def idle(self) -> bool:
         """Whether nothing is in flight, and nothing is queued or may be begun any more."""
@@ -111,7 +116,7 @@ class Senders:
 
     def _run(self) -> None:
         while (taken := self._take()) is not None:
-            key, batch, recorded = taken
+            key, batch, recorded, *_ = taken
             try:
                 if not recorded and self._size.is_over(batch):
                     key, batch = self._cut(key, batch)
@@ -179,7 +184,8 @@ class Senders:
         rows = None
         if left.divided:
             rows = [row for row, _ in left.rows]
-            key, batch, _ = left.single() or (key, left.batch, True)
+            single = left.single()
+            key, batch = (key, left.batch) if single is None else (single.key, single.batch)
         splits = answer in (ResponseKind.POISON, ResponseKind.TOO_LARGE)
         pieces: list[KeyedBatch] = []
         if splits and rows is not None and len(rows) > 1:

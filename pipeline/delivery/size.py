@@ -14,14 +14,18 @@ from typing import NamedTuple
 from pipeline.batcher import HARD_LIMIT, Batch, Envelope, even_ranges, seal_batch, unpack
 from pipeline.ledger import BatchKey
 from pipeline.options import Limits
+from pipeline.plan.requests.store import NO_LANE
 
 
 class KeyedBatch(NamedTuple):
-    """A batch and its name in the ledger. `recorded`: the ledger has a row for it, so it is sent unchanged."""
+    """A batch and its name in the ledger. `recorded`: the ledger has a row for it, so it is sent unchanged. `lane` and
+    `hot` are those of its request (`pipeline.plan.requests.store`)."""
 
     key: BatchKey
     batch: Batch
     recorded: bool = False
+    lane: int = NO_LANE
+    hot: Sequence[tuple[int, int]] = ()
 
 
 class RequestSize:
@@ -83,6 +87,4 @@ def cut(key: BatchKey, batch: Batch, most: int, envelope: Envelope) -> list[Keye
 
 def _pieces(key: BatchKey, events: list[bytes], ranges: list[tuple[int, int]], envelope: Envelope) -> list[KeyedBatch]:
     batches = [seal_batch(events[first : last + 1], key.first + first, envelope) for first, last in ranges]
-    return [
-        KeyedBatch(BatchKey(key.phase, key.block, batch.first, batch.last), batch, recorded=True) for batch in batches
-    ]
+    return [KeyedBatch(key._replace(first=batch.first, last=batch.last), batch, recorded=True) for batch in batches]

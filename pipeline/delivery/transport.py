@@ -1,4 +1,4 @@
-"""One POST and its answer: connections, deadlines, certificates and redirects, whatever the request is about.
+"""One POST and its answer: connections, deadlines and redirects, whatever the request is about.
 
 What an answer means for the events of a request is for the endpoint to decide (`pipeline.delivery.capture`); only a
 request that got no answer is a `Response` already here.
@@ -6,24 +6,20 @@ request that got no answer is a `Response` already here.
 
 from __future__ import annotations
 
-import email.utils
-import math
-import os
-import re
-import socket
 import ssl
 from collections.abc import Container, Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from pipeline.config import Secret
-from pipeline.delivery.connections import Connection, ConnectionPool
+from pipeline.delivery.connections import ConnectionPool
 from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.http_library import httpx
-from pipeline.errors import UsageError
-from pipeline.targets import is_loopback
+from pipeline.http import MOST_REFUSAL, Reply, certificates_for, exchange, open_client
+
+if TYPE_CHECKING:
+    from httpx import Client
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PERMANENT = frozenset({301, 308})
@@ -32,16 +28,8 @@ _PORTS = {"http": 80, "https": 443}
 MOST_HOPS = 5
 MOST_WAITS = 10
 """A request may last this many times the time limit, so that a slow line that makes progress is not cut."""
-MOST_ANSWER = 64 * 1024
+MOST_ANSWER = MOST_REFUSAL
 """Bytes of an answer that are read; the service itself sends less."""
-
-
-class Answer(NamedTuple):
-    """An answer: its status, the first bytes of its body, and its Retry-After in seconds, 0 without."""
-
-    status: int
-    body: bytes
-    retry_after: float = 0.0
 
 
 class Transport:
@@ -69,7 +57,7 @@ class Transport:
     ) -> None:
         self.address = address
         self.date = ""
-        self._headers = {"User-Agent": "backcast"} | headers
+        self._headers = headers
         self._key = key.reveal().encode() if key else b""
         own, host = place_of(urlsplit(address)), urlsplit(address).hostname
         self._hosts = {own, *(host.lower() for host in redirect_hosts or ())}
@@ -85,22 +73,15 @@ class Transport:
             _ = self._certificates  # a file that cannot be read is an error before anything is sent
 
     @cached_property
-    def _certificates(self) -> ssl.SSLContext:
+    def _certificates(self) -> ssl.SSLContext | None:
         """Shared by all connections, and loaded only for https: reading certificates takes a while."""
-        context = trusted(self._ca_file)
-        return httpx.create_ssl_context() if isinstance(context, bool) else context
+        return certificates_for("https", self._ca_file)
 
-    def _client(self, scheme: str) -> httpx.Client:
-        return httpx.Client(
-            timeout=httpx.Timeout(self._timeout, connect=min(self._timeout, 20.0)),
-            verify=self._certificates if scheme == "https" else False,
-            limits=httpx.Limits(max_keepalive_connections=2),
-            headers=self._headers,
-            follow_redirects=False,
-            trust_env=not is_loopback(self.address),
-        )
+    def _client(self, scheme: str) -> Client:
+        certificates = self._certificates if scheme == "https" else None
+        return open_client(self.address, self._headers, timeout=self._timeout, certificates=certificates)
 
-    def post(self, path: str, body: bytes, headers: Mapping[str, str] = {}) -> Answer | Response:
+    def post(self, path: str, body: bytes, headers: Mapping[str, str] = {}) -> Reply | Response:
         """Send a request, and follow its redirects. A `Response` is the result of one that got no answer to judge.
 
         `headers` are those of this request alone.
@@ -110,17 +91,15 @@ class Transport:
             if url in self._moved:
                 url = self._moved[url]
                 continue
-            try:
-                status, answered, content = self._post_once(url, body, headers)
-            except httpx.RequestError as error:
+            reply = self._post_once(url, body, headers)
+            status = reply.status
+            if not status:
                 # The address that redirected here may redirect elsewhere by now.
                 self._moved.clear()
-                return _without_answer(error, urlsplit(url).hostname or "")
-            except httpx.InvalidURL as error:
-                return _stop(0, f"a redirect to an address that is not valid: {error}")
+                return without_answer(reply)
             if status not in REDIRECTS:
-                return Answer(status, content, retry_after(answered.get("retry-after", ""), datetime.now(UTC)))
-            location = answered.get("location", "")
+                return reply
+            location = reply.headers.get("location", "")
             if self._key:
                 location = location.replace(self._key.decode(), "***")
             if reason := redirect_refusal(url, location, self._hosts, may_allow=self._may_allow):
@@ -131,29 +110,19 @@ class Transport:
             url = onward
         return _stop(status, f"more than {MOST_HOPS} redirects, the last to {url}")
 
-    def _post_once(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, httpx.Headers, bytes]:
-        """Send one request. Returns status, headers and the first bytes of the body, without the key."""
-        content = b""
-        connection: Connection | None = None
-        try:
-            with (
-                self._connections.lease(urlsplit(url).scheme) as connection,
-                connection.client.stream(
-                    "POST", url, content=body, headers=headers, extensions={"trace": connection.trace_step}
-                ) as response,
-            ):
-                for piece in response.iter_bytes():
-                    content += piece
-                    if len(content) > self._most_answer:
-                        break
-        except httpx.RequestError:
-            if connection is None or not connection.expired:
-                raise
+    def _post_once(self, url: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """Send one request. The body of the reply is without the key."""
+        with self._connections.lease(urlsplit(url).scheme) as connection:
+            trace = {"trace": connection.trace_step}
+            reply = exchange(
+                connection.client, "POST", url, most=self._most_answer, content=body, headers=headers, extensions=trace
+            )
         if connection.expired:
             limits = f"{self._timeout:g} s after the request was sent, or {self._timeout * MOST_WAITS:g} s in all"
-            raise httpx.ReadTimeout(f"too slow: no whole answer {limits}")
-        self.date = response.headers.get("date", "")
-        return response.status_code, response.headers, content.replace(self._key, b"***") if self._key else content
+            return Reply(0, failure=f"ReadTimeout: too slow: no whole answer {limits}")
+        if reply.status:
+            self.date = reply.headers.get("date", "")
+        return replace(reply, body=reply.body.replace(self._key, b"***")) if self._key else reply
 
     def close(self) -> None:
         """Close all connections."""
@@ -189,69 +158,16 @@ def place_of(url: SplitResult) -> str:
     return f"{url.hostname}:{url.port or _PORTS.get(url.scheme, 0)}" if url.hostname else ""
 
 
-def _stop(status: int, detail: str, hint: str = "") -> Response:
+def _stop(status: int, detail: str) -> Response:
     """A result that no further try would change; the service took nothing."""
-    return Response(ResponseKind.STOP, status, detail, taken=False, hint=hint)
+    return Response(ResponseKind.STOP, status, detail, taken=False)
 
 
-def _without_answer(error: httpx.RequestError, host: str) -> Response:
+def without_answer(reply: Reply) -> Response:
     """What a request without an answer means."""
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
-        return _unconnected(error, host)
-    if isinstance(error, httpx.DecodingError):
-        return Response(ResponseKind.DOUBT, 0, f"an answer that cannot be decoded: {error}")
-    return Response(ResponseKind.RETRY, 0, f"no answer: {type(error).__name__}: {error}")
-
-
-def _unconnected(error: httpx.RequestError, host: str) -> Response:
-    """What a failed connection means, whatever the reason; no byte of the request was sent."""
-    detail = f"no connection: {str(error) or type(error).__name__}"
-    hint = "check the address and its port, and the network of this machine"
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return _stop(
-                0,
-                f"its certificate is not trusted: {cause.verify_message}",
-                "check the address; give the certificate of its authority with --ca-file",
-            )
-        if isinstance(cause, ssl.SSLError):
-            detail = f"no TLS: {cause.reason or cause}"
-            hint = "check the address: does https belong there, and this port?"
-            break
-        if isinstance(cause, socket.gaierror):
-            failure = "there is no host" if cause.errno in _NO_NAME else "the name lookup failed for the host"
-            detail, hint = f"{failure} {host}: {cause.strerror}", "check the name, and the network of this machine"
-            break
-        cause = cause.__cause__ or cause.__context__
-    return Response(ResponseKind.UNREACHABLE, 0, detail, taken=False, hint=hint)
-
-
-_NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
-"""Errors of a name that does not exist; other failures of a lookup prove nothing about the name."""
-
-
-def trusted(ca_file: str | None) -> ssl.SSLContext | bool:
-    """The certificates to trust: those of `--ca-file`, else of SSL_CERT_FILE, else httpx's own (True)."""
-    ca_file = ca_file or os.environ.get("SSL_CERT_FILE")
-    if not ca_file:
-        return True
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"cannot read the certificates in {ca_file}: {error}", hint="give a PEM file") from None
-
-
-def retry_after(text: str, now: datetime) -> float:
-    """Seconds to wait at least, from a Retry-After header in seconds or as a date; 0 where it has neither."""
-    text = text.strip()
-    if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
-        return float(text)
-    try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except (TypeError, ValueError):
-        return 0.0
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    seconds = (moment - now).total_seconds()
-    return seconds if seconds > 0 and math.isfinite(seconds) else 0.0
+    if not reply.reached:
+        kind = ResponseKind.STOP if reply.final else ResponseKind.UNREACHABLE
+        return Response(kind, 0, reply.failure, taken=False, hint=reply.hint)
+    if reply.unreadable:
+        return Response(ResponseKind.DOUBT, 0, f"an answer that cannot be decoded: {reply.failure}")
+    return Response(ResponseKind.RETRY, 0, f"no answer: {reply.failure}")

@@ -7,14 +7,12 @@ it is still there when it is hashed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY, SECOND, format_utc
 from pipeline.uuids import Hasher, uuid_digits
 
@@ -34,17 +32,16 @@ class EventBuffer:
 
     While a run is open its events are in `open`, up to their time and with one of the ENDINGs as room for what follows;
     `ends`, `times` and `keys` have an entry for each. `own` are uuids of the source, by position in the run,
-    ascending.
-    `hash_run` returns the hashes of the events of a run (`pipeline.encoder.fingerprints.hash_events`), None: not taken.
+    ascending; the keys there are not used. With `observe`, events are hashed.
     """
 
-    def __init__(self, hasher: Hasher, hash_run: Callable[[bytes, NDArray[np.int64]], bytes] | None = None) -> None:
+    def __init__(self, hasher: Hasher, *, observe: bool = False) -> None:
         self._hasher = hasher
-        self._hash_run = hash_run
+        self._observe = observe
         self._seal = xxhash.xxh3_128()
         self._uuids: list[NDArray[np.uint8]] = []
         self._sizes: list[NDArray[np.int64]] = []
-        self._hashes: list[bytes] = []
+        self._hashes: list[NDArray[np.uint64]] = []
         self.runs: list[bytes] = []
         self.count = 0
         self.open = bytearray()
@@ -67,15 +64,12 @@ class EventBuffer:
         if not count:
             return
         raw = self._uuids_of_run()
-        ends = np.array(self.ends, np.int64)
-        if AVAILABLE:
-            native.fill(self.open, self.ends, self.times, raw.tobytes())
-        else:
-            _fill(self.open, ends, np.array(self.times, np.int64), raw)
+        ends, times = np.array(self.ends, np.int64), np.array(self.times, np.int64)
+        _fill(self.open, ends, times, raw)
         run = bytes(self.open)
         self._seal.update(run)
-        if self._hash_run is not None:
-            self._hashes.append(self._hash_run(run, ends))
+        if self._observe:
+            self._hashes.append(hash_events(run, ends, times))
         self.runs.append(run)
         self._uuids.append(raw)
         self._sizes.append(np.diff(ends, prepend=0) - 1)
@@ -107,8 +101,8 @@ class EventBuffer:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """The hashes of all closed runs, of shape (events, 4)."""
-        return np.frombuffer(b"".join(self._hashes), np.uint64).reshape(-1, 4)
+        """`hash_events` of all closed runs, of shape (events, 3)."""
+        return np.concatenate(self._hashes) if self._hashes else np.empty((0, 3), np.uint64)
 
     def _uuids_of_run(self) -> NDArray[np.uint8]:
         if not self.own:
@@ -131,17 +125,36 @@ def split_events(runs: list[bytes], sizes: NDArray[np.int64]) -> list[bytes]:
     return [whole[start : end - 1] for start, end in pairwise([0, *ends])]
 
 
+def hash_events(text: bytes, ends: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The halves of each event's xxh3-128, and a hash of all of it but its time and uuid: shape (events, 3).
+
+    `ends` are those of the events, commas included.
+    """
+    view, digest, short = memoryview(text), xxhash.xxh3_128_digest, xxhash.xxh3_64_digest
+    hashes: list[bytes] = []
+    start = 0
+    for end, before_time in zip(ends.tolist(), (ends - _rooms(times)).tolist(), strict=True):
+        hashes += (digest(view[start : end - 1]), short(view[start:before_time]))
+        start = end
+    return np.frombuffer(b"".join(hashes), np.uint64).reshape(-1, 3)
+
+
 def _fill(text: bytearray, ends: NDArray[np.int64], times: NDArray[np.int64], raw: NDArray[np.uint8]) -> None:
     """Writes each event's time and uuid into the room for them."""
     digits = uuid_digits(raw)
-    parts = times % SECOND
-    whole = parts == 0
-    rough = ~whole & (parts % 1_000 == 0)
-    for ending, chosen in ((SECONDS, whole), (MILLISECONDS, rough), (MICROSECONDS, ~whole & ~rough)):
+    rooms = _rooms(times)
+    for ending in (SECONDS, MILLISECONDS, MICROSECONDS):
+        chosen = rooms == len(ending)
         if chosen.all():
             _fill_alike(text, ends, times, digits, ending)
         elif chosen.any():
             _fill_alike(text, ends[chosen], times[chosen], digits[chosen], ending)
+
+
+def _rooms(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The length of the ending of an event of each time."""
+    exact = np.where(times % 1_000 == 0, len(MILLISECONDS), len(MICROSECONDS))
+    return np.where(times % SECOND == 0, len(SECONDS), exact)
 
 
 def _fill_alike(

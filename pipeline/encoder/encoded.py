@@ -49,6 +49,15 @@ class SentEvent(msgspec.Struct):
     uuid: str
 
 
+class DecodedEvent(msgspec.Struct):
+    """All of an event as it is sent; the distinct_id is one of its properties."""
+
+    event: str
+    properties: dict[str, Raw]
+    timestamp: str
+    uuid: str
+
+
 class _Options(msgspec.Struct, rename=lambda name: f"${name}"):
     cookieless_mode: Raw = Raw()
     process_person_profile: Raw = Raw()
@@ -64,6 +73,7 @@ class _Properties(msgspec.Struct):
 
 
 read_event = msgspec.json.Decoder(SentEvent).decode
+decode_event = msgspec.json.Decoder(DecodedEvent).decode
 _read_options = msgspec.json.Decoder(_WithOptions).decode
 _read_properties = msgspec.json.Decoder(_Properties).decode
 
@@ -81,6 +91,11 @@ def has_profile(properties: dict[str, Raw]) -> bool:
 def uuid_of(event: bytes) -> str:
     """The uuid of an encoded event."""
     return event[-len(_END) - UUID_LENGTH : -len(_END)].decode()
+
+
+def id_of(event: bytes) -> str:
+    """The distinct_id of an encoded event."""
+    return _text_at(event, event.index(_BEFORE_ID) + len(_BEFORE_ID))
 
 
 def replace_uuid(event: bytes, uuid: str) -> bytes:
@@ -101,7 +116,7 @@ def spell_per_event(events: Sequence[bytes]) -> list[bytes]:
 
 
 def spell_lines(events: Sequence[bytes]) -> list[bytes]:
-    """The events as JSON lines for the service's own importer: `distinct_id` beside the properties.
+    """The events as JSON lines for the service's own importer: `distinct_id` is outside the properties.
 
     A line break can only stand between the tokens of an untouched value, where a space means the same.
     """
@@ -140,7 +155,7 @@ def _without(event: bytes, member: bytes, name: str) -> bytes:
 
 
 def _lift_id(event: bytes, options: bytes = b"") -> bytes:
-    """The event with its `distinct_id` beside the properties, and `options` after it."""
+    """The event with its `distinct_id` outside the properties, and `options` after it."""
     head = match_head(event)
     assert head is not None, "an encoded event"
     name, flag, distinct_id = head.groups(b"")

@@ -1,9 +1,7 @@
-"""The engine of a Dask cluster: units are futures, and their results are taken in order as they come.
+"""The engine of a Dask cluster: tasks are futures of the scheduler.
 
-Without an address a cluster is started on this machine, and ended with the run. Each unit has a key of its own, so that
-Dask takes no two for the same; the config is the result of a task, so that Dask can make it again wherever it is lost.
-A worker that dies costs its units a second try elsewhere. Nothing is kept in the memory of a worker alone: what the
-parent took is in its files, and the rest can be computed again.
+Without an address a cluster is started on this machine, and ended with the run. Each task has a key of its own, so that
+Dask takes no two for the same. A worker that dies costs its tasks a second try elsewhere.
 
 Processes are counted, and not their threads: work on rows does not release the interpreter's lock.
 """
@@ -12,24 +10,20 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from itertools import count as counting
 from typing import TYPE_CHECKING, Any
 
-from pipeline.engines.agreement import refuse_other_versions, versions
+from pipeline.engines.agreement import versions
+from pipeline.engines.engine import AGAIN, AHEAD, MOST_AT_ONCE, Engine, WorkersEnded, check_asked
 from pipeline.engines.processes import default_workers, start_quietly
-from pipeline.engines.units import AGAIN, UnitEngine, WorkersEnded, forget, run_unit
+from pipeline.engines.worker import forget, run_there
 from pipeline.errors import BackcastError, Unfinished, UsageError
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
 
-
-AHEAD = 2
-"""Units that a worker may have: one in work, one waiting."""
 CONNECT = 10
 """Seconds in which the scheduler has to answer, and a first worker to be there."""
 LOST_AFTER = 60
@@ -37,7 +31,7 @@ LOST_AFTER = 60
 FORGET = 10
 """Seconds that workers have at the end of a run to release what they retain of it."""
 TICK = 5
-"""Seconds after which a unit that has no result is looked after."""
+"""Seconds after which a task that has no result is looked after."""
 HERE = "127.0.0.1:0"
 """Where a cluster that is started here answers HTTP, which cannot be turned off: a free port of this machine alone."""
 SETTINGS = {
@@ -45,32 +39,22 @@ SETTINGS = {
     "distributed.worker.memory.spill": False,
     "distributed.scheduler.allowed-failures": 10,
     "distributed.worker.profile.enabled": False,
-    "distributed.admin.large-graph-warning-threshold": "1GB",  # a unit may have the bytes of its blocks with it
+    "distributed.admin.large-graph-warning-threshold": "1GB",  # a task may have the bytes of its blocks with it
 }
 
 
 def open_engine(address: str, requested: int | None, size: int) -> DaskEngine:
-    """Raises UsageError where the library is missing, or where --workers is given for a cluster that runs."""
-    try:
-        import distributed  # noqa: F401
-    except ImportError:
-        hint = "install it: pip install 'backcast[dask]'"
-        raise UsageError("the engine dask needs the library distributed", hint=hint) from None
-    if requested == 0:
-        raise UsageError("--workers 0 cannot be combined with --engine dask", hint="leave one of them out")
-    if address and requested is not None:
-        raise UsageError(
-            f"--workers {requested} is for processes that are started here, and the workers of {address} are there",
-            hint="leave --workers out",
-        )
+    """Raises UsageError if the library is missing, or if --workers is given for a cluster that runs."""
+    check_asked("dask", "distributed", "", requested, address)
     return DaskEngine(address, requested or default_workers())
 
 
-class DaskEngine(UnitEngine):
+class DaskEngine(Engine):
     """The workers of the scheduler at `address`; without one, `count` processes with one thread each."""
 
     def __init__(self, address: str, count: int) -> None:
-        super().__init__(address, count)
+        super().__init__(count)
+        self._address = address
         self._client: Client | None = None
         self._opened = ExitStack()
 
@@ -93,13 +77,10 @@ class DaskEngine(UnitEngine):
                         scheduler_kwargs={"dashboard": False}, dashboard_address=HERE, worker_dashboard_address=HERE,
                     )  # fmt: skip
                 self._opened.callback(cluster.close, timeout=10)
-            # Otherwise results pass through the scheduler, which is a thread of this process here.
-            direct = None if self._address else True
-            self._client = Client(cluster, timeout=CONNECT, set_as_default=False, direct_to_workers=direct)
+            self._client = Client(cluster, timeout=CONNECT, set_as_default=False)
             self._opened.callback(self._client.close, timeout=10)
             self._client.wait_for_workers(1, timeout=CONNECT)
             self.count = len(self._client.nthreads())
-            refuse_other_versions(self._ask(versions))
         except (OSError, ValueError, TimeoutError) as error:
             self.__exit__()
             raise UsageError(
@@ -111,102 +92,59 @@ class DaskEngine(UnitEngine):
             raise
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def _end(self) -> None:
         client, self._client = self._client, None
         if client is not None and self._address and client.status == "running":
             with suppress(Exception):  # the run is over, and its result does not depend on that
-                client.run(partial(forget, self._digests), on_error="ignore", callback_timeout=FORGET)
+                client.run(partial(forget, self.digest), on_error="ignore", callback_timeout=FORGET)
         self._opened.close()
-
-    @contextmanager
-    def elsewhere(self, count: int) -> Iterator[Callable[[], DaskEngine]]:
-        with ExitStack() as stack:
-            if not self._address and self._client is None:
-                stack.enter_context(self)
-            address = self._address or self._client.scheduler.address  # type: ignore[union-attr]
-            yield partial(DaskEngine, address, self.count)
-
-    def _ask(self, function: Callable[[], Any]) -> dict[str, Any]:
-        """The result of a function in each worker, by its address. A worker that ends meanwhile has none.
-
-        Raises UsageError where a worker cannot load it, and Unfinished where the scheduler does not answer.
-        """
-        assert self._client is not None
-        with self._reached():
-            answers: dict[str, Any] = self._client.run(function, on_error="return")
-        for worker, answer in answers.items():
-            if isinstance(answer, Exception) and not isinstance(answer, BackcastError | OSError):
-                raise UsageError(
-                    f"the worker {worker} cannot run backcast: {type(answer).__name__}: {answer}",
-                    hint=f"install it on every worker: pip install 'backcast[dask]=={versions()['backcast']}'",
-                )
-        return {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
 
     def _workers(self) -> int:
         """The number of workers now, as far as the scheduler knows."""
-        assert self._client is not None
-        with self._reached():
-            return len(self._client.scheduler_info(n_workers=-1).get("workers", {}))
+        with self._reached() as client:
+            return len(client.scheduler_info(n_workers=-1).get("workers", {}))
 
-    def _run(self, units: Iterator[bytes]) -> Iterator[bytes]:
-        client = self._client
-        assert client is not None
-        run = secrets.token_hex(8)
-        with self._reached():
-            config = client.submit(_given, self._config, key=f"backcast-config-{run}", pure=False)
-        in_order: deque[Future] = deque()
-        numbers = counting()
-        try:
-            while True:
-                most = max(1, self._workers()) * AHEAD + 1
-                while len(in_order) < most:
-                    unit = next(units, None)
-                    if unit is None:
-                        break
-                    key = f"backcast-{run}-{next(numbers)}"
-                    with self._reached():
-                        submitted = client.submit(run_unit, config, self._digest, unit, key=key, pure=False, retries=0)
-                    in_order.append(submitted)
-                if not in_order:
-                    return
-                yield self._result(in_order[0])
-                in_order.popleft()
-        finally:
-            for future in in_order:
-                future.release()
-            config.release()
+    def _at_once(self) -> int:
+        return min(max(1, self._workers()) * AHEAD + 1, MOST_AT_ONCE)  # workers may join, and leave
 
-    def _result(self, future: Future) -> bytes:
+    def _call(self, task: bytes) -> bytes:
         from distributed import KilledWorker
 
         waited = 0
-        while waited < LOST_AFTER:
-            try:
+        key = f"backcast-{secrets.token_hex(16)}"
+        with self._reached() as client:
+            future = client.submit(run_there, self.digest, self.file, task, key=key, pure=False, retries=0)
+        try:
+            while waited < LOST_AFTER:
                 with self._reached(), suppress(TimeoutError):
-                    result: bytes = future.result(timeout=TICK)
-                    return result
-            except KilledWorker as error:
-                raise WorkersEnded(error.allowed_failures + 1) from None
-            waited = 0 if self._workers() else waited + TICK
+                    return bytes(future.result(timeout=TICK))
+                waited = 0 if self._workers() else waited + TICK
+        except KilledWorker as error:
+            raise WorkersEnded(error.allowed_failures + 1) from None
+        finally:
+            future.release()
         raise self._lost(f"no worker for {LOST_AFTER} seconds")
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
-        """Inside, an error of the connection to the cluster is Unfinished."""
-        from distributed import CancelledError
+    def _reached(self) -> Iterator[Client]:
+        """Inside, an error of the connection to the cluster is Unfinished, and one of loading backcast UsageError."""
+        from distributed import CancelledError, KilledWorker
 
-        if self._client is not None and self._client.status in ("closing", "closed"):
+        client = self._client
+        if client is None or client.status in ("closing", "closed"):
             raise self._lost("its scheduler does not answer")
         try:
-            yield
+            yield client
+        except (KilledWorker, BackcastError, TimeoutError):
+            raise
         except (CancelledError, OSError, RuntimeError) as error:  # a client that is being closed raises the last
             raise self._lost(f"{type(error).__name__}: {error}") from None
+        except Exception as error:
+            raise UsageError(
+                f"a worker of the Dask cluster cannot run backcast: {type(error).__name__}: {error}",
+                hint=f"install it on every worker: pip install 'backcast[dask]=={versions()['backcast']}'",
+            ) from None
 
     def _lost(self, why: str) -> Unfinished:
         where = self._address or "on this machine"
         return Unfinished(f"the Dask cluster {where} was lost: {why}", hint=f"once it is there, {AGAIN}")
-
-
-def _given(config: bytes) -> bytes:
-    """The config as the result of a task, which Dask makes again where the worker that has it is lost."""
-    return config

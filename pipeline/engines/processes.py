@@ -1,18 +1,13 @@
-"""What the processes of every engine have in common: how they are started, and how tasks and errors travel."""
+"""How processes of this machine are started: of the local engine, and of clusters that are started for a run."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import pickle
 import signal
 import sys
 import types
 from collections.abc import Iterator
-from typing import Any
-
-from msgspec.structs import replace
 
 
 def default_workers() -> int:
@@ -54,30 +49,3 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def content_of(task: Any) -> bytes | memoryview | None:
-    """The bytes that travel with a task: those of its block, where it has one and no worker can read them by itself."""
-    return task.block.content if hasattr(task, "block") else None
-
-
-def with_content(task: Any, content: bytes | None) -> Any:
-    """The task with other bytes of its block, or without them."""
-    return task._replace(block=replace(task.block, content=content))
-
-
-def picklable(error: Exception) -> Exception:
-    """The error itself where it can be pickled, else an error with its name and message."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
-
-
-def retain_freed_memory() -> None:
-    """Retain freed blocks of a few MiB for the next one: returning each to the system costs a page fault per 4 KiB."""
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(-3, 64 << 20)  # M_MMAP_THRESHOLD
-        libc.mallopt(-1, 128 << 20)  # M_TRIM_THRESHOLD

@@ -33,7 +33,7 @@ __all__ = [
     "Rows", "blocks", "choose_parts", "describe", "digest_of", "has_fixed_columns", "open_source", "refuse_changed",
     "refuse_unnamed", "rows",
 ]  # fmt: skip
-__getattr__ = lazily(__name__, choice="choose_parts", discovery="open_source refuse_unnamed")
+__getattr__ = lazily(__name__, {"choice": "choose_parts", "discovery": "open_source refuse_unnamed"})
 
 
 def blocks(part: Part, *, block_bytes: int = BLOCK_BYTES, block_rows: int = BLOCK_ROWS) -> Iterator[Block]:
@@ -67,14 +67,11 @@ def rows(
     A value of a column in `unread` that cannot be read breaks no row.
     """
     if part.dialect.folders or part.dialect.integers:
-        from pipeline.extractors.folder_values import FolderRows
-        from pipeline.extractors.integer_columns import IntegerRows
+        from pipeline.extractors.changed_rows import ChangedRows
 
         bare = replace(part, dialect=replace(part.dialect, folders=UNSET, integers=UNSET))
-        changed = rows(bare, block, observe=observe, opens=opens, blanks=blanks, unread=unread)
-        if part.dialect.folders:
-            changed = FolderRows(changed, part.dialect.folders)
-        return IntegerRows(changed, part.dialect.integers) if part.dialect.integers else changed
+        read_bare = rows(bare, block, observe=observe, opens=opens, blanks=blanks, unread=unread)
+        return ChangedRows(read_bare, part.dialect.folders or (), part.dialect.integers or ())
     form = format_of(part)
     read = partial(form.rows, part, block, content_of(part, block))
     layout: Layout | None = Layout()

@@ -11,8 +11,7 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import fastavro
@@ -20,16 +19,17 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.errors import UnreadableExport
-from pipeline.extractors.avro_values import BadSchema, RowSchema, Unreadable, described, row_schema
-from pipeline.extractors.containers import FETCH_AGAIN, Damaged, decompressed, stream_of
-from pipeline.extractors.format import RowOptions
+from pipeline.extractors.avro_values import BadSchema, RowSchema, Unreadable, row_schema
+from pipeline.extractors.containers import FETCH_AGAIN, Damaged, decompressed, readable, stream_of
+from pipeline.extractors.rows import NumberedRows, RowOptions
 from pipeline.extractors.stream import MAX_RECORD_BYTES, opened
 from pipeline.json_limits import MAX_DEPTH, depth
 from pipeline.models import Block, BrokenRow, Part
 from pipeline.native import AVAILABLE, native
-from pipeline.values import Record, canonical
+from pipeline.values import Record
 
 _SYNC_BYTES = 16
+_DAMAGED = "is not a whole Avro file"
 _HEADER = {
     "type": "record",
     "name": "header",
@@ -76,9 +76,9 @@ def blocks(part: Part, size: int, rows: int) -> Iterator[Block]:
     `offset` and `length` count rows of the part. Raises UnreadableExport for a truncated or damaged file, also halfway.
     """
     index = first = 0
-    with opened(part) as stream, _readable(part.path):
+    with opened(part) as stream, readable(part.path, _DAMAGED):
         counted = _Counted(stream)
-        header = _header(counted)
+        header = _header(counted, part.path)
         run: list[_Stored] = []
         for stored in _stored(counted, header):
             run.append(stored)
@@ -92,8 +92,8 @@ def blocks(part: Part, size: int, rows: int) -> Iterator[Block]:
 
 def check(part: Part) -> tuple[str, ...]:
     """The names of the columns. Raises UnreadableExport where the file cannot be read."""
-    with opened(part) as stream, _readable(part.path):
-        return _schema(_header(_Counted(stream)).schema).columns
+    with opened(part) as stream, readable(part.path, _DAMAGED):
+        return _schema(_header(_Counted(stream), part.path).schema).columns
 
 
 def _block(part: Part, index: int, first: int, header: _Header, run: list[_Stored]) -> Block:
@@ -121,7 +121,7 @@ class _Counted:
         return not self._stream.peek(1)
 
 
-def _header(stream: _Counted) -> _Header:
+def _header(stream: _Counted, path: str) -> _Header:
     header: Any = fastavro.schemaless_reader(stream, _HEADER, None)  # type: ignore[arg-type]
     codec = header["meta"].get("avro.codec", b"null").decode()
     if codec not in _CODECS:
@@ -129,7 +129,10 @@ def _header(stream: _Counted) -> _Header:
     schema = header["meta"].get("avro.schema")
     if schema is None:
         raise Damaged("its header has no schema")
-    _schema(schema)
+    try:
+        _schema(schema)
+    except BadSchema as error:
+        raise UnreadableExport(f"{path} has no rows of columns: {error}", path=path, hint=FETCH_AGAIN) from error
     return _Header(schema, codec, header["sync"])
 
 
@@ -148,20 +151,6 @@ def _stored(stream: _Counted, header: _Header) -> Iterator[_Stored]:
 @lru_cache(maxsize=64)
 def _schema(text: bytes) -> RowSchema:
     return row_schema(json.loads(text))
-
-
-@contextmanager
-def _readable(path: str) -> Iterator[None]:
-    """UnreadableExport for whatever the library raises for a damaged file: its own errors and Python's."""
-    try:
-        yield
-    except UnreadableExport:
-        raise
-    except BadSchema as error:
-        raise UnreadableExport(f"{path} has no rows of columns: {error}", path=path, hint=FETCH_AGAIN) from error
-    except Exception as error:
-        cause = (str(error) or type(error).__name__).split("\n")[0]
-        raise UnreadableExport(f"{path} is not a whole Avro file: {cause}", path=path, hint=FETCH_AGAIN) from error
 
 
 # -- codecs ------------------------------------------------------------------------------------------------
@@ -207,24 +196,15 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {
 # -- rows --------------------------------------------------------------------------------------------------
 
 
-class AvroRows:
-    """The rows of one block. With `members`, they are `pipeline.native` Members where the C part is available.
+class AvroRows(NumberedRows):
+    """The rows of one block. With `members`, they are `pipeline.native` Members if the C part is available. The
+    blocks of the file are read one at a time."""
 
-    The blocks of the file are read one at a time: by the C part, and by the library where a block has what is not
-    ordinary (`pipeline.extractors.avro_values.described`).
-    """
-
-    def __init__(self, data: bytes, offset: int, part: Part, options: RowOptions) -> None:
-        self._data = data
-        self._offset = offset
-        self._path = part.path
-        self._observe = options.observe
-        self._members = options.members and AVAILABLE
-        self._results = partial(_Results, unread=options.unread, nan_breaks=part.dialect.nan == "reject")
-        self._make: Any = native.Header(blanks=True) if self._members else dict
+    def __init__(self, part: Part, block: Block, content: bytes, options: RowOptions) -> None:
+        super().__init__(part, block, content, options)
+        self._make: Any = native.Header() if options.members and AVAILABLE else dict
         self._records: tuple[int, list[Record]] = (0, [])
         """The records of one of the file's blocks, as they were read, and the row of the first."""
-        self.warnings: list[tuple[int, str, str]] = []
 
     @property
     def columns(self) -> Sequence[str]:
@@ -233,30 +213,20 @@ class AvroRows:
     def __iter__(self) -> Iterator[Record | BrokenRow]:
         first = 0
         for stored in self._run.blocks:
-            ordinary, results = self._read(stored, self._members)
-            if results is None:
-                yield from ordinary
-            else:
-                self._records = first, results.records
-                if self._observe:
-                    self.warnings.extend((first + row, code, detail) for row, code, detail in results.warnings)
+            results = self._read(stored)
+            self._records = first, results.records
+            if self._options.observe:
+                self.warnings.extend((first + row, code, detail) for row, code, detail in results.warnings)
+            if results.broken:
                 for row, record in enumerate(results.records):
                     yield results.broken[row] if row in results.broken else self._make(record)
+            else:
+                yield from map(self._make, results.records)
             first += stored.rows
-
-    def offset(self, row: int) -> int:
-        return self._offset + row
-
-    def text(self, row: int) -> str:
-        """The row as a JSON text. What broke it appears as null, or with backslash escapes."""
-        return msgspec.json.encode(self._record(row)).decode()
-
-    def canonical(self, row: int) -> bytes:
-        return canonical(self._record(row))
 
     @cached_property
     def _run(self) -> _Run:
-        return msgspec.msgpack.decode(self._data, type=_Run)
+        return msgspec.msgpack.decode(self._content, type=_Run)
 
     def _record(self, row: int) -> Record:
         """A row as it was read, for which its block is read again unless it is the latest of which one was asked."""
@@ -267,40 +237,34 @@ class AvroRows:
                 if row < first + stored.rows:
                     break
                 first += stored.rows
-            ordinary, results = self._read(stored, members=False)
-            records = ordinary if results is None else results.records
+            records = self._read(stored).records
             self._records = first, records
         return records[row - first]
 
-    def _read(self, stored: _Stored, members: bool) -> tuple[list[Any], _Results | None]:
-        """The rows of one of the file's blocks; results of the library where the C part did not read it."""
+    def _read(self, stored: _Stored) -> _Results:
+        """The rows of one of the file's blocks."""
         run = self._run
-        with _readable(self._path):
-            items, decode = _decoders(run.schema)
+        with readable(self._part.path, _DAMAGED):
+            items = _items(run.schema)
             try:
                 content = _CODECS[run.codec](stored.data)
-                ordinary = decode(content, stored.rows, members) if decode is not None else None
-                if ordinary is not None:
-                    return ordinary, None
-                return [], self._results(_schema(run.schema), _rows_of(content, stored.rows, items))
+                rows, is_utf8 = _rows_of(content, stored.rows, items)
+                nan_breaks = self._part.dialect.nan == "reject"
+                return _Results(_schema(run.schema), rows, is_utf8, self._options.unread, nan_breaks)
             except Exception as error:
                 cause = str(error) or type(error).__name__
                 raise Damaged(f"its block at byte {stored.at:,} cannot be read: {cause}") from error
 
 
 @lru_cache(maxsize=64)
-def _decoders(schema: bytes) -> tuple[Any, Any]:
-    """What the library reads rows with, and the C part's decoder; None without it and for a schema that it has not."""
-    parsed = fastavro.parse_schema(_schema(schema).schema)
-    row = described(parsed) if AVAILABLE and not _schema(schema).recursive else None
-    return (
-        fastavro.parse_schema({"type": "array", "items": parsed}),
-        native.AvroDecoder(row, Unreadable) if row is not None else None,
-    )
+def _items(schema: bytes) -> Any:
+    """The schema of a list of rows."""
+    return fastavro.parse_schema({"type": "array", "items": _schema(schema).schema})
 
 
-def _rows_of(content: bytes, count: int, items: Any) -> list[dict[str, Any]]:
-    """The rows of a block. In Avro an array is a block of items and a block of none, so it is read as one.
+def _rows_of(content: bytes, count: int, items: Any) -> tuple[list[dict[str, Any]], bool]:
+    """The rows of a block, and whether all texts in it are UTF-8; any other byte is a lone surrogate. In Avro an array
+    is a block of items and a block of none, so a block of rows is read as one.
 
     Raises Damaged unless the block has exactly these rows.
     """
@@ -313,7 +277,7 @@ def _rows_of(content: bytes, count: int, items: Any) -> list[dict[str, Any]]:
             continue
         if len(rows) != count or stream.tell() != len(whole):
             raise Damaged(f"its {len(content):,} bytes are not {count:,} rows")
-        return rows  # type: ignore[no-any-return]
+        return rows, errors == "strict"
     raise Damaged("a name in it is not UTF-8")
 
 
@@ -333,7 +297,7 @@ class _Results:
     infinities do."""
 
     def __init__(
-        self, schema: RowSchema, rows: list[dict[str, Any]], *, unread: Container[str], nan_breaks: bool
+        self, schema: RowSchema, rows: list[dict[str, Any]], is_utf8: bool, unread: Container[str], nan_breaks: bool
     ) -> None:
         self._column = ""
         self._unread = unread
@@ -343,8 +307,10 @@ class _Results:
         self.broken: dict[int, BrokenRow] = {}
         self.warnings: list[tuple[int, str, str]] = []
         nested, recursive = schema.nested, schema.recursive
+        names = schema.converted if is_utf8 else schema.columns
         for record in rows:
-            for name, value in record.items():
+            for name in names:
+                value = record[name]
                 kind = value.__class__
                 if kind is Unreadable:
                     self._column = name

@@ -27,9 +27,9 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from fastavro.read import LOGICAL_READERS
@@ -41,7 +41,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MOST_DIGITS = 308
 """A number with more digits before its point is beyond a double (`pipeline.json_limits`)."""
-_COMPLEX = ("record", "error", "array", "map")
+_AS_THEY_ARE = frozenset(("null", "boolean", "int", "long", "string", "enum"))
+_COMPLEX = frozenset(("record", "error", "array", "map"))
 
 
 class BadSchema(ValueError):
@@ -57,10 +58,12 @@ class Unreadable:
 
 
 class RowSchema(NamedTuple):
-    """A schema to decode rows with: `nested` are the columns whose values may be objects or lists."""
+    """A schema to decode rows with. `converted` are the columns with values that are not those of a record as they are,
+    `nested` those of them whose values may be objects or lists."""
 
     schema: Any
     columns: tuple[str, ...]
+    converted: tuple[str, ...]
     nested: frozenset[str]
     recursive: bool
 
@@ -77,8 +80,10 @@ def row_schema(written: Any) -> RowSchema:
         raise BadSchema(f"its schema cannot be read ({type(error).__name__}: {error})") from None
     if len(set(columns)) < len(columns):
         raise BadSchema("its schema has two fields of one name")
-    nested = frozenset(field["name"] for field in schema["fields"] if conversion.is_nested(field["type"]))
-    return RowSchema(schema, columns, nested, conversion.recursive)
+    kinds = {field["name"]: set(conversion.kinds(field["type"])) for field in schema["fields"]}
+    converted = tuple(name for name in columns if not kinds[name] <= _AS_THEY_ARE)
+    nested = frozenset(name for name in columns if kinds[name] & _COMPLEX)
+    return RowSchema(schema, columns, converted, nested, conversion.recursive)
 
 
 class _Conversion:
@@ -120,12 +125,20 @@ class _Conversion:
             result["logicalType"] = _OURS + logical
         return result
 
-    def is_nested(self, kind: Any) -> bool:
+    def kinds(self, kind: Any) -> Iterator[str]:
+        """What the values of a type may be: the names of Avro's types, and of the conversions of this module."""
         if isinstance(kind, list):
-            return any(self.is_nested(branch) for branch in kind)
+            for branch in kind:
+                yield from self.kinds(branch)
+            return
         if isinstance(kind, str):
             kind = self.names.get(kind, self.names.get(kind.rpartition(".")[2], kind))
-        return (kind["type"] if isinstance(kind, dict) else kind) in _COMPLEX
+        if not isinstance(kind, dict):
+            yield kind
+        elif "logicalType" in kind:
+            yield kind["logicalType"]
+        else:
+            yield from self.kinds(kind["type"]) if isinstance(kind["type"], dict | list) else (kind["type"],)
 
 
 def _full_name(written: Mapping[str, Any], namespace: str) -> tuple[str, str]:
@@ -148,68 +161,6 @@ def _logical_type(kind: str, written: Mapping[str, Any]) -> str:
         return logical
     return kind if kind in _CONVERTED_PRIMITIVES or kind == "fixed" else ""
 
-
-# -- for the C part ----------------------------------------------------------------------------------------
-
-Description: TypeAlias = "tuple[Any, ...]"
-
-
-def described(parsed: Any) -> Description | None:
-    """A schema that the library has parsed, without recursion, as `pipeline.native` AvroDecoder takes it: nested tuples
-    that begin with the name of a kind. None where it has more types than the decoder takes, or one that it has not.
-
-    Times of a day, decimals, `fixed` and `float` remain functions of this module, which the decoder calls.
-    """
-    try:
-        return _Description().of(parsed, 0)
-    except _TooLarge:
-        return None
-
-
-class _TooLarge(Exception):
-    pass
-
-
-class _Description:
-    def __init__(self) -> None:
-        self._names: dict[str, Any] = {}
-        self._kinds = 0
-
-    def of(self, schema: Any, depth: int) -> Description:
-        self._kinds += 1
-        if self._kinds > _MOST_KINDS or depth > _DEEPEST:
-            raise _TooLarge
-        if isinstance(schema, list):
-            return ("union", *(self.of(branch, depth + 1) for branch in schema))
-        if isinstance(schema, str):
-            schema = self._names.get(schema, {"type": schema})
-        kind = schema["type"]
-        if "name" in schema:
-            self._names[schema["name"]] = schema
-        if kind in ("record", "error"):
-            names = tuple(field["name"] for field in schema["fields"])
-            return ("record", names, *(self.of(field["type"], depth + 1) for field in schema["fields"]))
-        if kind == "array":
-            return ("array", self.of(schema["items"], depth + 1))
-        if kind == "map":
-            return ("map", self.of(schema["values"], depth + 1))
-        if kind == "enum":
-            return ("enum", tuple(schema["symbols"]))
-        logical = schema.get("logicalType", "").removeprefix(_OURS)
-        if (name := logical.removeprefix("local-")) in _UNITS:
-            return ("timestamp", _UNITS[name], logical == name)
-        if not logical or logical in ("date", "double", "bytes"):
-            return (_DESCRIBED[logical or kind],)
-        beneath = schema["size"] if kind == "fixed" else -1 if kind == "bytes" else (_DESCRIBED[kind],)
-        return ("call", LOGICAL_READERS[f"{kind}-{_OURS}{logical}"], schema, beneath)
-
-
-_DESCRIBED = {"null": "null", "boolean": "boolean", "int": "long", "long": "long", "float": "float"} | {
-    "double": "double", "string": "text", "bytes": "text", "date": "date"
-}  # fmt: skip
-"""The kind of what is read without a function. The text of bytes that are no UTF-8 is left to the library, too."""
-_UNITS = {"timestamp-millis": 1_000, "timestamp-micros": 1_000_000, "timestamp-nanos": 1_000_000_000}
-_MOST_KINDS, _DEEPEST = 4_096, 64
 
 # -- conversions -------------------------------------------------------------------------------------------
 

@@ -1,53 +1,75 @@
-"""The rows of a block, each changed before it is used: the base of readers around readers."""
+"""The rows of a block with the values that its folders name, and with integers where its columns have floats."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import Raw
 
 from pipeline.extractors.csv_rows import DelimitedRows
+from pipeline.extractors.folder_values import Values
+from pipeline.extractors.integer_columns import integers_in
 from pipeline.extractors.rows import Rows
 from pipeline.models import BrokenRow
-from pipeline.values import Record, canonical
+from pipeline.values import BadValue, Record, Value, canonical, text
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class ChangedRows(ABC):
-    """The rows of another reader, with what `change` does to each."""
+class ChangedRows:
+    """The rows of another reader. If both the file and a folder have a column, the file's value counts, with a warning
+    if they differ."""
 
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
+    def __init__(self, rows: Rows, folders: Values, integers: Sequence[str]) -> None:
+        self._rows = rows
+        self._folders = folders
+        self._integers = integers
         self.warnings = rows.warnings
 
     @property
     def columns(self) -> Sequence[str] | None:
-        return self.rows.columns
-
-    @abstractmethod
-    def change(self, record: Record, number: int) -> None:
-        """Change a row. `number` is -1 if the row was read before, so that it gives no second warning."""
+        of_file = self._rows.columns
+        return None if of_file is None else (*of_file, *(name for name, _ in self._folders if name not in of_file))
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
-        for number, record in enumerate(self.rows):
+        for number, record in enumerate(self._rows):
             if not isinstance(record, BrokenRow):
-                self.change(record, number)
+                self._change(record, number)
             yield record
+
+    def _change(self, record: Record, number: int) -> None:
+        """Change a row. `number` is -1 if the row was read before, so that it gives no second warning."""
+        of_file = self._rows.columns or ()
+        for name, value in self._folders:
+            if name not in record and name not in of_file:
+                if value is not None:
+                    record[name] = value
+            elif number >= 0 and (stated := _stated(record.get(name))) != value:
+                detail = (
+                    f"{name}={value or 'NULL'} is the folder, and {stated or 'NULL'} the row's own value, which counts"
+                )
+                self.warnings.append((number, "folder_value", detail))
+        record |= integers_in(record, self._integers)
 
     def is_header(self, row: int) -> bool:
         """Whether a row is the header of delimited text once more."""
-        return isinstance(self.rows, DelimitedRows | ChangedRows) and self.rows.is_header(row)
+        return isinstance(self._rows, DelimitedRows) and self._rows.is_header(row)
 
     def offset(self, row: int) -> int:
-        return self.rows.offset(row)
+        return self._rows.offset(row)
 
     def text(self, row: int) -> str:
-        return self.rows.text(row)
+        return self._rows.text(row)
 
     def canonical(self, row: int) -> bytes:
-        record: Record = dict(_decode(self.rows.canonical(row)))
-        self.change(record, -1)
+        record: Record = dict(_decode(self._rows.canonical(row)))
+        self._change(record, -1)
         return canonical(record)
+
+
+def _stated(value: Value) -> str | None:
+    try:
+        return text(value)
+    except BadValue:
+        return "an object or a list"

@@ -6,12 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
-
-from msgspec import UNSET
 
 from pipeline.errors import UnfitExport, UsageError
-from pipeline.extractors.discovery import SAME_FILE
+from pipeline.extractors.discovery import SAME_FILE, as_declared
 from pipeline.extractors.file_rules import FileRules
 from pipeline.extractors.manifests import LEFT_OUT, MANIFESTS, Choice, Listing
 from pipeline.extractors.patterns import matches
@@ -24,12 +21,7 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
     Raises UsageError for an unknown kind of manifest; UnfitExport where files are together that have the same events,
     and where a file that a manifest lists is not there; UnreadableExport where a manifest cannot be read.
     """
-    if rules.folders == "no":  # the mapping, or the operator, says that they are not columns
-        source = _with_dialect(source, folders=UNSET)
-    if rules.integers:
-        source = _with_dialect(source, integers=rules.integers)
-    if rules.nan:
-        source = _with_dialect(source, nan=rules.nan)
+    source = replace(source, parts=tuple(as_declared(part, rules) for part in source.parts))
     choice = _manifest(rules.manifest)(Listing(source, rules.lookups)) if rules.manifest else Choice()
     reasons = dict(choice.left_out)
     notes = [Notice("manifest", where, detail) for where, detail in choice.notes]
@@ -61,10 +53,6 @@ def choose_parts(source: Source, rules: FileRules) -> Source:
         lookups=tuple(sorted(lookups.values(), key=lambda part: choice.order.get(part.path, -1))),
         unread=unread,
     )
-
-
-def _with_dialect(source: Source, **changes: Any) -> Source:
-    return replace(source, parts=tuple(replace(p, dialect=replace(p.dialect, **changes)) for p in source.parts))
 
 
 def _manifest(name: str) -> Callable[[Listing], Choice]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -65,9 +66,10 @@ def _zstd(stored: IO[bytes]) -> IO[bytes]:
 
 
 def _brotli(stored: IO[bytes]) -> IO[bytes]:
-    from pipeline.extractors.brotli_reader import pieces
+    import pyarrow as pa
 
-    return stream_of(pieces(stored, BUFFER_BYTES))
+    stream = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "brotli")
+    return stream_of(iter(lambda: stream.read(BUFFER_BYTES), b""))
 
 
 _BZIP2_MAGIC = tuple(b"BZh%d" % n + tail for n in range(1, 10) for tail in (b"1AY&SY", b"\x17rE8P\x90"))
@@ -218,6 +220,21 @@ class Checked(io.RawIOBase):
         view[:count] = piece
         self._count += count
         return count
+
+
+@contextmanager
+def readable(path: str, problem: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """UnreadableExport for whatever a library raises for a damaged file: its own errors and Python's.
+
+    `problem` follows the path, such as `is not a whole Parquet file`.
+    """
+    try:
+        yield
+    except UnreadableExport:
+        raise
+    except kinds as error:
+        cause = (str(error) or type(error).__name__).split("\n")[0]
+        raise UnreadableExport(f"{path} {problem}: {cause}", path=path, hint=FETCH_AGAIN) from error
 
 
 _DAMAGE = (OSError, zlib.error, ValueError, RuntimeError, NotImplementedError)

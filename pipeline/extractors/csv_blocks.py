@@ -27,7 +27,7 @@ _PIECE = 1024 * 1024
 _NEWLINE, _RETURN = 10, 13
 
 
-def blocks(part: Part, size: int) -> Iterator[Block]:
+def blocks(part: Part, size: int, rows: int = 0) -> Iterator[Block]:
     """Block k has the records that start in the decompressed bytes [k * size, (k + 1) * size).
 
     A header and a byte order mark belong to no block. Blocks of a plain file have no content.

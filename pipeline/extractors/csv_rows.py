@@ -24,20 +24,21 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import compress
 from typing import Any
 
 from pipeline.extractors import csv_records
 from pipeline.extractors.csv_records import is_blank, parser, records
+from pipeline.extractors.rows import RowOptions
 from pipeline.extractors.stream import WIDE
-from pipeline.models import BrokenRow, Dialect, Layout
+from pipeline.models import BrokenRow, Dialect
 from pipeline.native import AVAILABLE, native
 from pipeline.text import pluralize
 from pipeline.values import Record, canonical_texts
 
-AS_THEY_ARE = Layout()
+_AS_THEY_ARE = RowOptions()
 
 
 class DelimitedRows:
@@ -53,23 +54,20 @@ class DelimitedRows:
         data: bytes,
         offset: int,
         dialect: Dialect,
-        *,
-        blanks: bool = False,
-        members: bool = False,
-        layout: Layout = AS_THEY_ARE,
-        unread: Container[str] = (),
+        options: RowOptions = _AS_THEY_ARE,
     ) -> None:
+        blanks, layout = options.blanks, options.layout
         self._data = data
         self._offset = offset
         self._dialect = dialect
-        self._unread = unread
+        self._unread = options.unread
         self._encoding = "utf-8" if dialect.encoding in WIDE else dialect.encoding
         is_ascii = dialect.delimiter.isascii() and dialect.quote.isascii()
         ordinary = self._encoding == "utf-8" and is_ascii and not dialect.escape
         self._is_native = AVAILABLE and ordinary
         self._make: Callable[[list[str]], Any] = self._dicts(blanks)
         self._canonical: Callable[[list[str]], bytes] = self._canonical_texts
-        self._members = members and AVAILABLE
+        self._members = options.members and AVAILABLE
         if self._members:
             header = dialect.header
             places = layout.places or tuple((number, -1, name) for number, name in enumerate(header))
@@ -150,7 +148,7 @@ class DelimitedRows:
     def _delimited(self, *cells: Any) -> Any:
         dialect = self._dialect
         quote = ord(dialect.quote) if dialect.quote else -1
-        return native.Delimited(self._data, ord(dialect.delimiter), quote, 0, *cells)
+        return native.Delimited(self._data, ord(dialect.delimiter), quote, *cells)
 
     def _row(self, number: int, cells: list[str], lines: int) -> Record | BrokenRow | None:
         """The row of one record's cells, None for a blank line."""

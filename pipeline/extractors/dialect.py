@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pipeline.extractors.csv_records import is_blank, records
 from pipeline.extractors.escaped_text import has_nulls, is_quoted, is_unsure, may_escape
 from pipeline.extractors.file_rules import NO_RULES, FileRules
-from pipeline.extractors.format import Sample
+from pipeline.extractors.format import Recognized, Sample
 from pipeline.extractors.header import column_names, is_like_names, titles_above, values_in
 from pipeline.models import Dialect
 
@@ -34,19 +34,6 @@ _COMPARED_ROWS = 100
 """So many rows are compared with the first, which may be no header."""
 
 
-class Table(NamedTuple):
-    """A delimited text: its dialect, and the header as it is written; () where there is none.
-
-    `values` says what shows that the first row is no header, where people did not say so; `unsure` whether backslashes
-    may be escapes.
-    """
-
-    dialect: Dialect
-    raw_header: tuple[str, ...]
-    values: str = ""
-    unsure: bool = False
-
-
 class _Reading(NamedTuple):
     fit: float
     dialect: Dialect
@@ -54,7 +41,7 @@ class _Reading(NamedTuple):
     rows: list[list[str]]
 
 
-def delimited(found: Sample) -> Table | None:
+def delimited(found: Sample) -> Recognized | None:
     """The dialect of a table of at least two columns, or None when the text is none.
 
     A delimiter may be right when half of the sampled rows have the header's number of cells, or when all of the header
@@ -85,8 +72,8 @@ def delimited(found: Sample) -> Table | None:
     dialect = replace(best.dialect, encoding=declared.encoding, bom=found.bom)
     unsure = not (rules.escape or dialect.escape) and is_unsure(sample, dialect.delimiter)
     if header == "no" or values:
-        return Table(replace(dialect, header=column_names(len(best.header)), headless=True), (), values, unsure)
-    return Table(replace(dialect, header=unique(best.header)), tuple(best.header), "", unsure)
+        return Recognized(replace(dialect, header=column_names(len(best.header)), headless=True), (), values, unsure)
+    return Recognized(replace(dialect, header=unique(best.header)), tuple(best.header), "", unsure)
 
 
 def possible_dialects(sample: bytes, rules: FileRules, declared: Dialect) -> Iterator[Dialect]:

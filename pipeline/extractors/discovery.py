@@ -52,11 +52,10 @@ _DEFAULT = Dialect()
 
 
 class _Search(msgspec.Struct):
-    """The results so far: parts, their sizes, notices. `rules` are declarations about the files."""
+    """The results so far: parts with their sizes, notices. `rules` are declarations about the files."""
 
     rules: FileRules = NO_RULES
-    parts: list[Part] = msgspec.field(default_factory=list)
-    sizes: list[int] = msgspec.field(default_factory=list)
+    parts: list[tuple[Part, int]] = msgspec.field(default_factory=list)
     notes: list[Notice] = msgspec.field(default_factory=list)
     files: set[str] = msgspec.field(default_factory=set)
     copies: list[tuple[Part, int, str]] = msgspec.field(default_factory=list)
@@ -185,8 +184,7 @@ def _add_file(found: File, shown: str, head: bytes | OSError | None, search: _Se
 
 def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> None:
     """The members of an archive as parts: in natural order, those of a compressed tar in the tar's own order."""
-    inside = _Search(search.rules, counts=search.counts)
-    empty = True
+    first, empty = len(search.parts), True
     for member in archives.members(template.file, template.path, codecs):
         empty = False
         if member.name == "[Content_Types].xml":
@@ -199,15 +197,15 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
         steps = member.name.split("/")
         reasons = [why_ignored(name, member.size) for name in reversed(steps) if name not in ("", ".", "..")]
         if why := next(filter(None, reasons), ""):
-            inside.note("ignored_file", shown, why)
+            search.note("ignored_file", shown, why)
             continue
-        if not inside.wants(shown):
+        if not search.wants(shown):
             continue
         if member.stream is None:
-            inside.note("ignored_file", shown, "a link, not a file")
+            search.note("ignored_file", shown, "a link, not a file")
             continue
         if ".." in steps:
-            inside.note("outside_name", shown, "its name leads out of the archive; it is read, and unpacked nowhere")
+            search.note("outside_name", shown, "its name leads out of the archive; it is read, and unpacked nowhere")
         content = sniff(
             member.stream,
             shown,
@@ -216,16 +214,11 @@ def _add_members(template: Part, codecs: tuple[str, ...], search: _Search) -> No
             beside=partial(beside, template.file, shown, codecs),
         )
         part = replace(template, path=shown, member=member.name, codecs=codecs)
-        _add(content, part, member.size, inside, named=False)
+        _add(content, part, member.size, search, named=False)
     if empty:
         search.note("empty_file", template.path, f"a {codecs[-1]} archive without a file")
-    sized = list(zip(inside.parts, inside.sizes, strict=True))
     if len(codecs) == 1:
-        sized.sort(key=lambda entry: natural(entry[0].path))
-    search.parts += [part for part, _ in sized]
-    search.sizes += [size for _, size in sized]
-    search.notes += inside.notes
-    search.without_rows += inside.without_rows
+        search.parts[first:] = sorted(search.parts[first:], key=lambda entry: natural(entry[0].path))
 
 
 def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, named: bool) -> None:
@@ -236,61 +229,57 @@ def _add(content: Content | NoRows, part: Part, size: int, search: _Search, *, n
         elif named:
             raise UnreadableExport(f"{part.path} is {content.why}", path=part.path, hint="name the export itself")
         elif content.text:  # another file may show how to read it
-            search.parts.append(replace(part, codecs=(*part.codecs, *content.codecs)))
-            search.sizes.append(size)
+            search.parts.append((replace(part, codecs=(*part.codecs, *content.codecs)), size))
         else:
             search.without_rows.append((part.path, content.why))
         return
     recognized = content.recognized
-    dialect = _as_declared(recognized.dialect, part, search)
-    dialect = search.dialects.setdefault(dialect, dialect)  # most files of an export are alike
-    part = replace(part, codecs=(*part.codecs, *content.codecs), format=content.format, dialect=dialect)
+    part = replace(part, codecs=(*part.codecs, *content.codecs), format=content.format, dialect=recognized.dialect)
+    part = as_declared(part, search.rules)
+    # Most files of an export are alike.
+    part = replace(part, dialect=search.dialects.setdefault(part.dialect, part.dialect))
     for code, detail in format_of(part).notices(part, recognized):
         search.note(code, part.path, detail)
-    search.parts.append(part)
-    search.sizes.append(size)
+    search.parts.append((part, size))
 
 
-def _as_declared(dialect: Dialect, part: Part, search: _Search) -> Dialect:
-    """The dialect with the columns that the folders of a part name, and what rules say of its values."""
-    rules = search.rules
-    found = {
+def as_declared(part: Part, rules: FileRules) -> Part:
+    """The part with the columns that its folders name, and with what rules say of its values."""
+    declared = {
         "folders": folder_values(part) if rules.folders != "no" else (),
         "integers": rules.integers,
         "nan": rules.nan,
     }
     changes: dict[str, Any] = {
-        name: value or msgspec.UNSET for name, value in found.items() if value or getattr(dialect, name)
-    }
-    return replace(dialect, **changes) if changes else dialect
+        name: value or msgspec.UNSET for name, value in declared.items()
+        if (value or msgspec.UNSET) != getattr(part.dialect, name)
+    }  # fmt: skip
+    return replace(part, dialect=replace(part.dialect, **changes)) if changes else part
 
 
 def _settle_texts(search: _Search) -> tuple[str, ...]:
     """Reads each text that shows no format as the files are read whose names differ in numbers alone, so that its rows
     count, if only as rejects. The files that remain without rows are left out, each with a Notice; returned are those
     that are named like files that are read."""
-    if not search.without_rows and all(part.format for part in search.parts):
+    if not search.without_rows and all(part.format for part, _ in search.parts):
         return ()
     examples: dict[str, Part] = {}
-    kinds: set[tuple[str, str]] = set()
-    for part in search.parts:
-        if part.format:
-            kinds.add(_kind(part.path))
-            if part.format in ("csv", "jsonl") and not part.dialect.encoding.startswith(("utf-16", "utf-32")):
-                examples.setdefault(without_numbers(part.path), part)
-    kept: list[tuple[Part, int]] = []
-    for part, size in zip(search.parts, search.sizes, strict=True):
-        if part.format:
-            kept.append((part, size))
-        elif example := examples.get(without_numbers(part.path)):
+    kinds = {_kind(part.path) for part, _ in search.parts if part.format}
+    for part, _ in search.parts:
+        if part.format in ("csv", "jsonl") and not part.dialect.encoding.startswith(("utf-16", "utf-32")):
+            examples.setdefault(without_numbers(part.path), part)
+    found, search.parts = search.parts, []
+    for part, size in found:
+        if not part.format and (example := examples.get(without_numbers(part.path))):
             # Its first row may be a header or not: a header is known as such among rows.
             dialect = replace(example.dialect, bom=False, headless=bool(example.dialect.header))
-            kept.append((replace(part, format=example.format, dialect=_as_declared(dialect, part, search)), size))
+            part = as_declared(replace(part, format=example.format, dialect=dialect), search.rules)
             search.note("dialect", part.path, f"it shows no format; read as {example.path} is, by its name")
+        if part.format:
+            search.parts.append((part, size))
         else:
             search.without_rows.append((part.path, TEXT))
-    search.parts, search.sizes = [part for part, _ in kept], [size for _, size in kept]
-    named = {without_numbers(part.path) for part in search.parts}
+    named = {without_numbers(part.path) for part, _ in search.parts}
     for path, why in search.without_rows:
         search.note("ignored_file", path, why)
     return tuple(path for path, _ in search.without_rows if without_numbers(path) in named or _kind(path) in kinds)
@@ -329,13 +318,10 @@ def refuse_unnamed(source: Source) -> None:
 def _without_copies(search: _Search, step: Step) -> list[tuple[Part, int]]:
     """The parts and their sizes, without those whose stored bytes, and the values of whose folders, equal an earlier
     part's, whether these are columns or not: only equal sizes are compared."""
-    parts_of_size = Counter(search.sizes)
+    parts_of_size = Counter(size for _, size in search.parts)
     distinct: list[tuple[Part, int]] = []
     paths: dict[tuple[str, Values], str] = {}
-    total = sum(
-        part_size for part, part_size in zip(search.parts, search.sizes, strict=True)
-        if parts_of_size[part_size] > 1 and not part.digest
-    )  # fmt: skip
+    total = sum(size for part, size in search.parts if parts_of_size[size] > 1 and not part.digest)
     done = 0
 
     def read() -> bool:
@@ -344,7 +330,7 @@ def _without_copies(search: _Search, step: Step) -> list[tuple[Part, int]]:
         step("MB of files of one size", min(done, total) // 1_000_000, total // 1_000_000)
         return False
 
-    for part, size in zip(search.parts, search.sizes, strict=True):
+    for part, size in search.parts:
         if parts_of_size[size] > 1:
             part = part if part.digest else replace(part, digest=digest_of(part, read))
             content = part.digest, folder_values(part)

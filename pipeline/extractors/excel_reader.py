@@ -23,7 +23,7 @@ from openpyxl.utils.escape import unescape
 
 from pipeline import storage
 from pipeline.errors import UnreadableExport
-from pipeline.extractors.containers import FETCH_AGAIN
+from pipeline.extractors.containers import readable
 from pipeline.extractors.dialect import unique
 from pipeline.extractors.format import Recognized
 from pipeline.extractors.header import is_time, no_header_row, titles_above
@@ -32,6 +32,7 @@ from pipeline.text import pluralize
 
 OTHER_SHEETS, MERGED_CELLS = "other_sheets", "merged_cells"
 """The codes of notices about a workbook."""
+_DAMAGED = "is not a whole workbook"
 MAX_TEXT_BYTES = 512 * 1024 * 1024
 _AT_ONCE = 1000
 _LOOKED_AT = 60
@@ -52,7 +53,7 @@ def recognize(file: str, path: str, wanted: str, asked: str = "") -> Recognized:
 
     Its header is the row `asked` of the sheet, else the first row with a value, without titles above it.
     """
-    with _readable(path), _book(file, path) as book:
+    with readable(path, _DAMAGED), _book(file, path) as book:
         names = [sheet.title for sheet in book.worksheets]
         if not names or (wanted and wanted not in names):
             raise UnreadableExport(
@@ -85,17 +86,17 @@ def _text(cell: Any) -> str:
     return "" if cell is None else cell if isinstance(cell, str) else _encode(cell).decode()
 
 
-def blocks(part: Part, size: int) -> Iterator[Block]:
-    """Runs of `size` rows; `offset` and `length` count rows of the sheet, below its header, without blank ones.
+def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
+    """Runs of `block_rows` rows; `offset` and `length` count rows of the sheet, below its header, without blank ones.
 
     Raises UnreadableExport for a truncated or damaged file, also halfway.
     """
     index = start = 0
-    with _readable(part.path), _book(part.file, part.path) as book:
+    with readable(part.path, _DAMAGED), _book(part.file, part.path) as book:
         numbered = _rows(book[part.dialect.sheet])
         header = part.dialect.header_row or next(numbered, (0, []))[0]
         rows = (cells for number, cells in numbered if number > header)
-        while some := list(islice(rows, size)):
+        while some := list(islice(rows, block_rows)):
             yield Block(part.index, index, start, len(some), _encode(some))
             index += 1
             start += len(some)
@@ -103,7 +104,7 @@ def blocks(part: Part, size: int) -> Iterator[Block]:
 
 def notices(part: Part) -> Iterator[tuple[str, str]]:
     """What a person has to know of a workbook. Raises UnreadableExport for formulas that were never computed."""
-    with _readable(part.path), _book(part.file, part.path) as book:
+    with readable(part.path, _DAMAGED), _book(part.file, part.path) as book:
         others = [sheet.title for sheet in book.worksheets if sheet.title != part.dialect.sheet]
         inside = book[part.dialect.sheet]._worksheet_path
     if others:
@@ -112,7 +113,7 @@ def notices(part: Part) -> Iterator[tuple[str, str]]:
     merged = 0
     first = ""
     with (
-        _readable(part.path),
+        readable(part.path, _DAMAGED),
         storage.opened(part.file) as book_file,
         zipfile.ZipFile(book_file) as archive,
         archive.open(inside.lstrip("/")) as stream,
@@ -159,18 +160,6 @@ def _book(file: str, path: str) -> Iterator[Any]:
             yield book
         finally:
             book.close()
-
-
-@contextmanager
-def _readable(path: str) -> Iterator[None]:
-    """UnreadableExport for whatever openpyxl, zipfile and the XML parser raise for a damaged file."""
-    try:
-        yield
-    except (UnreadableExport, GeneratorExit, KeyboardInterrupt):
-        raise
-    except Exception as error:
-        cause = (str(error) or type(error).__name__).split("\n")[0]
-        raise UnreadableExport(f"{path} is not a whole workbook: {cause}", path=path, hint=FETCH_AGAIN) from error
 
 
 def _rows(sheet: Any) -> Iterator[tuple[int, list[Any]]]:

@@ -27,62 +27,49 @@ from typing import Any
 
 import msgspec
 
+from pipeline.extractors.rows import NumberedRows
 from pipeline.models import BrokenRow
 from pipeline.text import pluralize
-from pipeline.values import Record, canonical
+from pipeline.values import Record
 
 _DIGITS = 10**15
-_encode = msgspec.json.Encoder().encode
 
 
-class ExcelRows:
-    """The rows of one block. The offset of a row is its number."""
-
-    def __init__(self, data: bytes, offset: int, header: tuple[str, ...], *, observe: bool = True) -> None:
-        self._data = data
-        self._offset = offset
-        self._header = header
-        self._observe = observe
-        self.warnings: list[tuple[int, str, str]] = []
+class ExcelRows(NumberedRows):
+    """The rows of one block."""
 
     @property
     def columns(self) -> Sequence[str]:
-        return self._header
+        return self._part.dialect.header
 
     def __iter__(self) -> Iterator[Record | BrokenRow]:
         for row, cells in enumerate(self._cells):
-            if len(cells) > len(self._header):
-                yield BrokenRow("bad_csv_row", f"{pluralize(len(cells), 'cell')}; the header has {len(self._header)}")
+            if len(cells) > len(self.columns):
+                yield BrokenRow("bad_csv_row", f"{pluralize(len(cells), 'cell')}; the header has {len(self.columns)}")
                 continue
-            if self._observe:
+            if self._options.observe:
                 self._warn(row, cells)
             yield self._record(row)
 
     def _warn(self, row: int, cells: list[Any]) -> None:
-        for name, cell in zip(self._header, cells, strict=False):
+        for name, cell in zip(self.columns, cells, strict=False):
             if isinstance(cell, dict):
                 self.warnings.append((row, "cell_error", f"{name}: {cell['error']}"))
             elif isinstance(cell, (int, float)) and abs(cell) >= _DIGITS and cell == int(cell):
                 self.warnings.append((row, "rounded_integer", f"{name}: {int(cell)}"))
 
-    def offset(self, row: int) -> int:
-        return self._offset + row
-
     def text(self, row: int) -> str:
         """The cells of the row as a JSON list."""
-        return _encode(self._cells[row]).decode()
-
-    def canonical(self, row: int) -> bytes:
-        return canonical(self._record(row))
+        return msgspec.json.encode(self._cells[row]).decode()
 
     def _record(self, row: int) -> Record:
         return {
             name: cell
-            for name, cell in zip(self._header, self._cells[row], strict=False)
+            for name, cell in zip(self.columns, self._cells[row], strict=False)
             if cell is not None and not isinstance(cell, dict)
         }
 
     @cached_property
     def _cells(self) -> list[list[Any]]:
-        cells: list[list[Any]] = msgspec.json.decode(self._data)
+        cells: list[list[Any]] = msgspec.json.decode(self._content)
         return cells

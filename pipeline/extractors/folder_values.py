@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Sequence
 from urllib.parse import unquote
 
-from pipeline.extractors.changed_rows import ChangedRows
-from pipeline.extractors.rows import Rows
 from pipeline.models import Part
-from pipeline.values import BadValue, Record, Value, text
 
 _FOLDER = re.compile(r"([^=/]+)=([^/]*)")
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
@@ -33,35 +29,3 @@ def folder_values(part: Part) -> Values:
         value = unquote(match[2])
         found.setdefault(unquote(match[1]), None if value in _NULLS else value)
     return tuple(reversed(found.items()))
-
-
-class FolderRows(ChangedRows):
-    """The rows of a block with the values of its folders. A column of the file wins, with a warning if it differs."""
-
-    def __init__(self, rows: Rows, values: Values) -> None:
-        super().__init__(rows)
-        self._values = values
-
-    @property
-    def columns(self) -> Sequence[str] | None:
-        of_file = self.rows.columns
-        return None if of_file is None else (*of_file, *(name for name, _ in self._values if name not in of_file))
-
-    def change(self, record: Record, number: int) -> None:
-        of_file = self.rows.columns or ()
-        for name, value in self._values:
-            if name not in record and name not in of_file:
-                if value is not None:
-                    record[name] = value
-            elif number >= 0 and (stated := _stated(record.get(name))) != value:
-                detail = (
-                    f"{name}={value or 'NULL'} is the folder, and {stated or 'NULL'} the row's own value, which counts"
-                )
-                self.warnings.append((number, "folder_value", detail))
-
-
-def _stated(value: Value) -> str | None:
-    try:
-        return text(value)
-    except BadValue:
-        return "an object or a list"

@@ -6,14 +6,17 @@ one file there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import msgspec
 
 from pipeline.extractors.file_rules import FileRules
-from pipeline.extractors.rows import Rows
-from pipeline.models import Block, Dialect, Layout, Part
+from pipeline.extractors.rows import RowOptions, Rows
+from pipeline.models import Block, Dialect, Part
+
+__all__ = ["Format", "Recognized", "RowOptions", "Sample", "when_called"]
 
 
 class Sample(NamedTuple):
@@ -43,23 +46,22 @@ class Recognized(NamedTuple):
     unsure: bool = False
 
 
-class RowOptions(NamedTuple):
-    """How rows are read; see `pipeline.extractors.rows`. A format ignores what does not apply to it."""
-
-    observe: bool = True
-    opens: Sequence[str] = ()
-    members: bool = False
-    blanks: bool = False
-    layout: Layout = Layout()
-    unread: Container[str] = ()
-
-
 def _no_traits(dialect: Dialect) -> list[str]:
     return []
 
 
 def _no_notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     return iter(())
+
+
+def when_called(place: str) -> Callable[..., Any]:
+    """The function `module:name` of this package, which is imported when it is called: most exports have one format."""
+    module, _, name = place.partition(":")
+
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(f"{__package__}.{module}"), name)(*arguments)
+
+    return call
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -70,7 +72,7 @@ class Format(msgspec.Struct, frozen=True):
     It may raise UnreadableExport, with a hint, for a text that is almost of the format.
 
     `blocks(part, block_bytes, block_rows)` and `rows(part, block, content, options)` are those of
-    `pipeline.extractors`; they import what they need when called, since most exports have one format. `traits` are the
+    `pipeline.extractors`; they import what they need when called (`when_called`). `traits` are the
     words of a dialect that a report shows. `notices` are (code, detail) pairs about a new part; it may raise
     UnreadableExport. With `fixed_columns` every row of a part has the same columns; with `layouts` rows that are
     Members can have a layout.

@@ -13,27 +13,14 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw
 
-from pipeline.extractors.changed_rows import ChangedRows
-from pipeline.extractors.rows import Rows
 from pipeline.values import BadValue, Record, Value, is_absent, opened, text
 
 _encode = msgspec.json.Encoder().encode
 _WHOLE = re.compile(r"(-?[0-9]+)\.0+")
 
 
-class IntegerRows(ChangedRows):
-    """The rows of a block with integers in these columns, which may be paths (`user/id`). Other values stay."""
-
-    def __init__(self, rows: Rows, columns: Sequence[str]) -> None:
-        super().__init__(rows)
-        self._columns = columns
-
-    def change(self, record: Record, number: int) -> None:
-        record |= integers_in(record, self._columns)
-
-
 def integers_in(record: Record, columns: Sequence[str]) -> Record:
-    """The values of a record that have integers in these columns, as they are then."""
+    """The values of a record that have integers in these columns, which may be paths (`user/id`), as they are then."""
     found: Record = {}
     for name in columns:
         column, *members = name.strip("/").split("/")

@@ -9,21 +9,26 @@ anything else is an error that names the byte, because rows beyond it could be l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable, Iterator, Sequence
+from io import BufferedReader
+from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.containers import FETCH_AGAIN
-from pipeline.extractors.json_scanner import ScannedText, Scanner, Token, ends_well
-from pipeline.extractors.jsonl_rows import JsonlRows
+from pipeline.extractors.json_texts import after_white, compact, end_of_item, end_of_name, end_of_value
+from pipeline.extractors.jsonl_rows import JsonlRows, settings_of
 from pipeline.extractors.line_blocks import BOM
+from pipeline.extractors.rows import RowOptions
 from pipeline.extractors.stream import MAX_RECORD_BYTES, opened, too_long
 from pipeline.models import Block, Part
 
 _PIECE = 1 << 20
+_OBJECTS = re.compile(r"\[[ \t\r\n]*\{")
+_NAME = re.compile(r'"(?:[^"\\]|\\.)*+"[ \t\r\n]*', re.DOTALL)
+_EMPTY = re.compile(r"\[[ \t\r\n]*\]")
 
 
 class Member(NamedTuple):
@@ -35,231 +40,211 @@ class Member(NamedTuple):
 
 
 class _Run(msgspec.Struct, frozen=True, array_like=True):
-    """The content of a `Block`: where each row begins (64-bit little-endian), and the rows as lines."""
+    """The content of a `Block`: where each row begins, and the rows as lines."""
 
-    starts: bytes
+    starts: list[int]
     lines: bytes
 
 
 class DocumentRows(JsonlRows):
-    """The rows of one block. `options` are those of `JsonlRows`."""
+    """The rows of one block."""
 
-    def __init__(self, data: bytes, **options: Any) -> None:
-        run = msgspec.msgpack.decode(data, type=_Run)
-        super().__init__(run.lines, joined=False, **options)
-        self._origins = np.frombuffer(run.starts, "<i8")
+    def __init__(self, part: Part, block: Block, content: bytes, options: RowOptions) -> None:
+        run = msgspec.msgpack.decode(content, type=_Run)
+        super().__init__(run.lines, joined=False, **settings_of(part, options))
+        self._origins = run.starts
 
     def offset(self, row: int) -> int:
-        return int(self._origins[row])
+        return self._origins[row]
 
 
-def blocks(part: Part, size: int) -> Iterator[Block]:
-    """A block ends with the first row that ends at or after each `size` decompressed bytes.
+def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
+    """A block ends with the first row that ends at or after each `block_bytes` decompressed bytes.
 
     Raises UnreadableExport for a truncated or damaged container or document, also halfway.
     """
     starts: list[int] = []
     lines: list[bytes] = []
-    index = 0
-    end = 0
-    for start, end, row in _rows(part, min(size, _PIECE)):
-        starts.append(start)
-        lines.append(row)
-        if end >= starts[0] - starts[0] % size + size:
-            yield block_of(part, index, starts, lines, end)
-            index, starts, lines = index + 1, [], []
+    index = end = 0
+    with opened(part) as stream:
+        for start, end, row in _Reader(part, stream, min(block_bytes, _PIECE)).rows():
+            starts.append(start)
+            lines.append(row)
+            if end >= starts[0] - starts[0] % block_bytes + block_bytes:
+                yield block_of(part, index, starts, lines, end)
+                index, starts, lines = index + 1, [], []
     if starts:
         yield block_of(part, index, starts, lines, end)
 
 
 def block_of(part: Part, index: int, starts: list[int], lines: list[bytes], end: int) -> Block:
     """A block of rows as lines. Each begins at one of `starts` in the part, and the last one ends at `end`."""
-    run = _Run(np.array(starts, "<i8").tobytes(), b"\n".join(lines) + b"\n")
+    run = _Run(starts, b"\n".join(lines) + b"\n")
     return Block(part.index, index, starts[0], end - starts[0], msgspec.msgpack.encode(run))
 
 
-def _pieces(part: Part, size: int, most_levels: int) -> Iterator[ScannedText]:
-    with opened(part) as stream:
-        start = len(BOM) if stream.peek(len(BOM))[: len(BOM)] == BOM else 0
-        stream.read(start)
-        scanner = Scanner(start, most_levels)
-        while data := bytearray(stream.read(size)):
-            while not ends_well(data) and (more := stream.read(1)):
-                data += more
-            yield scanner.scan(bytes(data))
-
-
-def _rows(part: Part, size: int) -> Iterator[tuple[int, int, bytes]]:
-    """(its first byte, the byte after its last, its text) of each row."""
-    rows = part.dialect.rows or ()
-    reader = _Reader(part, rows[0] if rows else "", rows[1:])
-    for piece in _pieces(part, size, 2 if rows else 1):
-        yield from reader.rows(piece)
-        if reader.length > MAX_RECORD_BYTES:
-            raise too_long(part, reader.start)
-    reader.finish()
+Row = tuple[int, int, bytes]
+"""A row: its first byte, the byte after its last, its text on one line."""
 
 
 class _Reader:
-    """Follows the tokens of a part, and returns the text between those that surround a row.
+    """Reads the documents of a part. `_text` has the bytes from `_start` on that are read and needed, `_at` is the
+    next one.
 
-    `_begin` is where the present text begins in the compact piece; `_before` are the pieces of it that came before.
+    If an item is longer than what was read, twice as much is read next, so that a long one is searched only a few
+    times.
     """
 
-    def __init__(self, part: Part, wanted: str, dropped: Sequence[str]) -> None:
+    def __init__(self, part: Part, stream: BufferedReader, size: int) -> None:
         self._part = part
-        self._wanted = wanted
-        self._dropped = dropped
-        self._before: list[bytes] = []
-        self._begin = 0
-        self._inside = ""
-        """What the present text is of: "" between documents, row, list, page (a member's name), value (of a member)."""
-        self._name = ""
-        self._found = False
-        self._items = 0
-        self.start = 0
-        self.length = 0
+        self._stream = stream
+        self._size = size
+        self._text, self._start, self._at = "", 0, 0
+        wanted = part.dialect.rows or ("",)
+        self._wanted, self._dropped = wanted[0], wanted[1:]
+        self._opened = 0
+        """Where the present document begins."""
 
-    def rows(self, piece: ScannedText) -> Iterator[tuple[int, int, bytes]]:
-        self._begin = 0
-        for token in piece.tokens:
-            if (row := self._step(piece, token)) is not None:
-                yield self._first, token.at + (self._inside == ""), row
-        rest = piece.compact[self._begin :]
-        if rest and not self.length:
-            self.start = piece.origin(self._begin)
-        self._before.append(rest)
-        self.length += len(rest)
+    def rows(self) -> Iterator[Row]:
+        """The rows of all documents, which follow each other, after a byte order mark."""
+        if self._stream.peek(len(BOM))[: len(BOM)] == BOM:
+            self._start = len(self._stream.read(len(BOM)))
+        comma_follows = False  # after a row that is an item of a list which somebody cut out of its brackets
+        while char := self._next():
+            self._opened = self._start + self._at
+            if char == "," and comma_follows:
+                comma_follows = False
+                self._at += 1
+            elif char == "[":
+                yield from self._list(1)
+            elif char == "{" and self._wanted:
+                yield from self._page()
+            elif char == "{":
+                end = self._end(end_of_value)
+                yield self._opened, self._start + end, compact(self._text[self._at : end])
+                self._at = end
+                comma_follows = True
+            else:
+                raise self._unreadable(self._at, "there is something that is neither an object nor a list")
 
-    _first = 0
-    """The first byte of the row that `_step` returned last."""
+    def _list(self, levels: int) -> Iterator[Row]:
+        """The items of a list of a document (1), or of a page in it (2)."""
+        self._at += 1
+        count = 0
+        while True:
+            self._require()
+            end = self._end(end_of_item)
+            start, at = self._start + self._at, self._at
+            closes = self._text[end] != ","
+            self._at = end + 1
+            row = compact(self._text[at:end].rstrip(" \t\r\n"))
+            if row.strip():  # a form feed alone would be a blank line, which is no row
+                count += 1
+                yield start, self._start + end + (closes and levels == 1), row
+            elif count or not closes:
+                raise self._unreadable(end, "a list has no item before this byte")
+            if closes:
+                return
 
-    def _step(self, piece: ScannedText, token: Token) -> bytes | None:
-        """Takes one token; the text of the row that it ends, if it ends one."""
-        inside, char, level = self._inside, token.char, token.level
-        if inside == "row":
-            if level > 0:
-                return None
-            self._comma_follows = True
-            return self._take(piece, token, closing=True, then="")
-        if inside == "list":
-            return self._list(piece, token)
-        if inside == "page":
-            if level == 1 and char == b":":
-                self._name = _name(self._take(piece, token, closing=False, then="value"))
-            elif level == 0:
-                if self._take(piece, token, closing=False, then=""):
-                    raise self._unreadable(self._first, "there is a name without a value")
-                self._end_page(token)
-            return None
-        if inside == "value":
-            return self._value(piece, token)
-        before = self._take(piece, token, closing=False, then=inside)
-        if not before and char == b"," and self._comma_follows:
-            self._comma_follows = False
-            return None
-        if before or char not in (b"{", b"["):
-            raise self._unreadable(self._first, "there is something that is neither an object nor a list")
-        self._items = 0
-        self._found = False
-        if char == b"{" and not self._wanted:
-            self._inside, self._begin = "row", token.compact
-        else:
-            self._inside = "list" if char == b"[" else "page"
-            self._levels = 1
-        self._opened = token.at
-        return None
-
-    _comma_follows = False
-    """Whether a comma may come next: after a row that is an item of a list which somebody cut out of its brackets."""
-    _levels = 1
-    """The levels of the list that is read: 1 for a document, 2 for one in a page."""
-    _opened = 0
-    """Where the present document begins."""
-
-    def _list(self, piece: ScannedText, token: Token) -> bytes | None:
-        ends = token.level == self._levels - 1
-        if not ends and (token.level != self._levels or token.char != b","):
-            return None
-        closes_page = ends and self._levels == 2
-        row = self._take(piece, token, closing=False, then="value" if closes_page else "" if ends else "list")
-        if not row:
-            if not ends or self._items:
-                raise self._unreadable(token.at, "a list has no item before this byte")
-            return None
-        self._items += 1
-        return row
-
-    def _value(self, piece: ScannedText, token: Token) -> bytes | None:
-        """A member of a page after its colon."""
-        if token.level == 1 and token.char == b"[":
-            if self._name == self._wanted:
-                self._take(piece, token, closing=False, then="list")
-                self._levels, self._items, self._found = 2, 0, True
-            return None
-        if token.level == 2 and token.char == b"{" and self._name not in (self._wanted, *self._dropped):
-            if self._take(piece, token, closing=False, then="value") == b"[":
-                raise self._unreadable(
-                    token.at, f"a page has a second list of objects, {self._name!r}, which its beginning does not have"
-                )
-            return None
-        if token.level == 0 or (token.level == 1 and token.char == b","):
-            value = self._take(piece, token, closing=False, then="page")
-            if self._name == self._wanted and not self._found:
-                if value != b"null":
-                    raise self._unreadable(self._first, f"the member {self._name!r} is not a list")
-                self._found = True
-            if token.level == 0:
-                self._inside = ""
-                self._end_page(token)
-        return None
-
-    def _end_page(self, token: Token) -> None:
-        if not self._found:
-            error = self._unreadable(self._opened, f"an object begins that has no list {self._wanted!r}")
+    def _page(self) -> Iterator[Row]:
+        """The items of the list `_wanted` of a page."""
+        found = False
+        closes = False
+        self._at += 1
+        while not closes:
+            self._require()
+            colon = self._end(end_of_name)
+            written = self._text[self._at : colon]
+            if self._text[colon] != ":":
+                if written:
+                    raise self._unreadable(self._at, "there is a name without a value")
+                self._at = colon + 1
+                break
+            if _NAME.fullmatch(written) is None:
+                raise self._unreadable(self._at, "there is no name of a member")
+            name = _name(written)
+            self._at = colon + 1
+            is_read = self._require() == "[" and name == self._wanted
+            if is_read:
+                found = True
+                yield from self._list(2)
+                self._require()
+            end = self._end(end_of_item)
+            after = self._at if is_read else end_of_value(self._text, self._at) or end
+            if (after := after_white(self._text, after)) < end:
+                raise self._unreadable(after, f"something follows the value of {name!r}")
+            value = self._text[self._at : end].strip()
+            if name == self._wanted and not found:
+                if value != "null":
+                    raise self._unreadable(self._at, f"the member {name!r} is not a list")
+                found = True
+            elif name not in (self._wanted, *self._dropped) and (objects := _OBJECTS.match(value)):
+                what = f"a page has a second list of objects, {name!r}, which its beginning does not have"
+                raise self._unreadable(self._at + objects.end() - 1, what)
+            closes = self._text[end] != ","
+            self._at = end + 1
+        if not found:
+            error = self._unreadable(self._opened - self._start, f"an object without a list {self._wanted!r} begins")
             if self._dropped:
                 error.hint = f"its lists are {', '.join(self._dropped)}: name one with --set rows={self._dropped[0]}"
             raise error
 
-    def _take(self, piece: ScannedText, token: Token, *, closing: bool, then: str) -> bytes:
-        """The text up to a token, with it when `closing`; the next text, of the kind `then`, begins after the token."""
-        end = token.compact + closing
-        text = piece.compact[self._begin : end]
-        if self.length:
-            self._first = self.start
-            text = b"".join((*self._before, text))
-        else:
-            self._first = piece.origin(self._begin)
-        self._before.clear()
-        self.length = 0
-        self._begin = token.compact + 1
-        self._inside = then
-        return text
+    def _end(self, find: Callable[[str, int], int | None]) -> int:
+        """Where what is next ends."""
+        while (end := find(self._text, self._at)) is None:
+            self._read_more()
+        if end - self._at > MAX_RECORD_BYTES:
+            raise too_long(self._part, self._start + self._at)
+        return end
 
-    def finish(self) -> None:
-        """Raises UnreadableExport where the part ends inside a document."""
-        if self._inside:
+    def _require(self) -> str:
+        """The next character inside a document that is not white space."""
+        while not (char := self._next()):
+            self._read_more()
+        return char
+
+    def _next(self) -> str:
+        """The next character that is not white space, "" at the end of the part."""
+        while (at := after_white(self._text, self._at)) == len(self._text):
+            self._at = at
+            if not self._read():
+                return ""
+        self._at = at
+        return self._text[at]
+
+    def _read(self) -> bool:
+        """Read on; False at the end of the part."""
+        kept = self._text[self._at :]
+        if len(kept) > MAX_RECORD_BYTES:
+            raise too_long(self._part, self._start + self._at)
+        piece = self._stream.read(max(self._size, len(kept)))
+        self._start += self._at
+        self._text, self._at = kept + piece.decode("latin-1"), 0
+        return bool(piece)
+
+    def _read_more(self) -> None:
+        if not self._read():
             raise UnreadableExport(
                 f"{self._part.path} is cut short: it ends inside the document that begins at byte {self._opened:,}",
                 path=self._part.path,
                 hint=FETCH_AGAIN,
             )
-        if self.length:
-            raise self._unreadable(self.start, "there is something that is neither an object nor a list")
 
     def _unreadable(self, at: int, what: str) -> UnreadableExport:
+        """The error for what is at a place of the text."""
         return UnreadableExport(
-            f"{self._part.path} cannot be read as JSON: at byte {at:,} {what}",
+            f"{self._part.path} cannot be read as JSON: at byte {self._start + at:,} {what}",
             path=self._part.path,
             hint=f"correct the file at that byte, or {FETCH_AGAIN}",
         )
 
 
-def _name(text: bytes) -> str:
+def _name(text: str) -> str:
+    stored = text.strip().encode("latin-1")
     try:
-        return str(json.loads(text))
+        return str(json.loads(stored))
     except ValueError:
-        return text.decode("utf-8", "backslashreplace")
+        return stored.decode("utf-8", "backslashreplace")
 
 
 def page_members(sample: bytes, usual: Sequence[str]) -> list[Member]:
@@ -268,21 +253,20 @@ def page_members(sample: bytes, usual: Sequence[str]) -> list[Member]:
     A member that the sample cuts is as long as the sample has it. An empty list of a `usual` name counts as one of
     objects.
     """
-    piece = Scanner(0, 2).scan(sample.rstrip(b" \t\r\n\\"))
+    text = sample.decode("latin-1")
+    at = after_white(text)
     members: list[Member] = []
-    name, begin, of_objects = "", 1, False
-    if piece.compact[:1] != b"{":
+    if text[at : at + 1] != "{":
         return []
-    for token in piece.tokens:
-        if token.level == 1 and token.char == b":":
-            name, begin, of_objects = _name(piece.compact[begin : token.compact]), token.compact + 1, False
-        elif token.level == 2 and token.char == b"{" and piece.compact[begin : token.compact] == b"[":
-            of_objects = True
-        elif (token.level == 1 and token.char == b",") or (token.level == 0 and token.char == b"}"):
-            empty = piece.compact[begin : token.compact] == b"[]" and name in usual
-            if token.compact > begin:
-                members.append(Member(name, token.compact - begin, of_objects or empty))
-            begin, name = token.compact + 1, ""
-            if token.level == 0:
-                return members
-    return [*members, Member(name, len(piece.compact) - begin, of_objects)] if name else members
+    while (colon := end_of_name(text, at + 1)) is not None and text[colon] == ":":
+        name = _name(text[at + 1 : colon])
+        begin = after_white(text, colon + 1)
+        end = end_of_item(text, begin)
+        value = text[begin:end].strip()
+        empty = end is not None and name in usual and _EMPTY.fullmatch(value) is not None
+        if value or end is None:
+            members.append(Member(name, len(compact(value)), empty or _OBJECTS.match(value) is not None))
+        if end is None or text[end] != ",":
+            break
+        at = end
+    return members

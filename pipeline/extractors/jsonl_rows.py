@@ -24,37 +24,56 @@ import io
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from pipeline.extractors.joined_objects import apart
-from pipeline.extractors.line_index import LineIndex, pieces
-from pipeline.extractors.scan import Suspects, is_utf8, scan
-from pipeline.json_limits import MAX_DEPTH, NAN_IS_NULL, beyond_double, depth, has_many_digits, unsafe_integers
-from pipeline.models import BrokenRow
+from pipeline.extractors.json_texts import apart
+from pipeline.extractors.line_blocks import row_starts
+from pipeline.extractors.rows import RowOptions
+from pipeline.json_limits import (
+    LONG_DIGITS,
+    MAX_DEPTH,
+    NAN_IS_NULL,
+    beyond_double,
+    depth,
+    kinds_of,
+    may_be_beyond_double,
+    unsafe_integers,
+    unsendable,
+)
+from pipeline.models import Block, BrokenRow, Part
 from pipeline.native import AVAILABLE, native
 from pipeline.values import Record, canonical
 
-PIECE_BYTES = 1 << 19
-"""Rows are scanned and decoded in pieces of about this size: large enough for vector passes, and small enough that a
-piece and its values fit the processor's cache."""
+_AT_ONCE = 1 << 14
+"""Rows are searched in runs of about this many bytes: most runs have nothing that each row has to be searched for."""
+_HOLDERS = 16
+"""About this many members with objects inside are remembered at most, to count keys in them first."""
 CUT_OFF = "terminated early"
 """How a row ends with which Mixpanel says that it gave up (docs/know/exports.md#mixpanel)."""
-_HOLDERS = 16
-"""At most so many members with objects inside are remembered, to count keys in them first."""
-
-_unsafe_integers = native.unsafe_integers if AVAILABLE else unsafe_integers
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
-_UNSUITABLE = re.compile(r'["\\\x00-\x1f]').search
-"""Names with these cannot be fields of a msgspec Struct."""
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89abcdefABCDEF][0-9a-fA-F]{2}")
+_SPACES = bytes.maketrans(b"\t\r", b"  ")
 _NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)')
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+
+
+def settings_of(part: Part, options: RowOptions) -> dict[str, Any]:
+    """The arguments of `JsonlRows` for the rows of a part."""
+    return {
+        "observe": options.observe, "opens": options.opens, "members": options.members,
+        "nan_is_null": part.dialect.nan == "null", "unread": options.unread,
+    }  # fmt: skip
+
+
+def rows(part: Part, block: Block, content: bytes, options: RowOptions) -> JsonlRows:
+    """The rows of a block."""
+    return JsonlRows(content, block.offset, **settings_of(part, options))
 
 
 class JsonlRows:
@@ -81,10 +100,9 @@ class JsonlRows:
         self._offset = offset
         self._observe = observe
         self._opens = tuple(opens)
-        self._starts: list[int] | None = None
-        self._holders: list[str] = []
         self._nan_is_null = nan_is_null
         self._unread = unread
+        self._holders: set[str] = set()
         self.warnings: list[tuple[int, str, str]] = []
 
     @property
@@ -116,63 +134,48 @@ class JsonlRows:
 
     def _rows(self, data: bytes, first_row: int) -> Iterator[Record | BrokenRow]:
         """Every row of some lines, decoded in Python. `first_row` is the number of the first in the block."""
-        opens = self._opens
-        pair = _pair_of(data, opens) if len(opens) == 1 else None
-        holders = self._holders
-        row = first_row - 1
-        for piece in pieces(data, PIECE_BYTES):
-            lines = list(io.BytesIO(piece))
-            broken, marks, large = self._check_piece(piece, max(map(len, lines)))
-            line_number = -1
+        row = first_row
+        stream = io.BytesIO(data)
+        while lines := stream.readlines(_AT_ONCE):
+            piece = b"".join(lines)
+            kinds = kinds_of(piece)
+            doubtful = may_be_beyond_double(piece, kinds) or not _is_utf8(piece)
+            loose = _has_loose_colon(piece)
+            end = 0
             for line in lines:
-                if marks is not None or broken:
-                    line_number += 1
-                    if line_number in broken:
-                        row += 1
-                        yield broken[line_number]
-                        continue
-                if pair is not None:
-                    # The most frequent case, written out; everything else is decoded below.
-                    try:
-                        both = pair.decode(line)
-                    except _UNREADABLE:
-                        pass
-                    else:
-                        row += 1
-                        members = both.opened
-                        record: Record = {pair.other: both.other, pair.opened: members}
-                        if marks is not None and (surplus := marks[line_number] - len(members) - 2):
-                            for name in holders:
-                                if name in members:
-                                    surplus -= bytes(members[name]).count(b'":')
-                            if surplus:
-                                self._check_keys(row, line, record, marks[line_number] - len(members) - 2)
-                        if large and line_number in large:
-                            self._warn_integers(row, line)
-                        yield record
-                        continue
-                try:
-                    record = _decode(line)  # type: ignore[assignment]
-                except _UNREADABLE:
-                    if line.isspace():
-                        continue
-                    changed = self._with_nulls(row + 1, line)
-                    if changed is None:
-                        row += 1
-                        yield self._diagnose(line)
-                        continue
-                    line, record = changed
-                row += 1
-                count = len(record) + (self._open_each(record) if opens else 0)
-                if marks is not None and marks[line_number] != count:
-                    self._check_keys(row, line, record, marks[line_number] - count)
-                if large and line_number in large:
-                    self._warn_integers(row, line)
-                yield record
+                start, end = end, end + len(line)
+                large = kinds.find(LONG_DIGITS, start, end) >= 0
+                broken = None
+                if doubtful or line.count(b"{") + line.count(b"[") > MAX_DEPTH:
+                    broken = self._broken(line)
+                record = broken or self._record(row, line, loose, large)
+                if record is not None:
+                    yield record
+                    row += 1
+
+    def _record(self, row: int, line: bytes, loose: bool, large: bool) -> Record | BrokenRow | None:
+        """The record of a line that can be sent if it is one, None for a blank line. It may have white space before a
+        colon if that is `loose`, and integers beyond 2^53 if they are `large`."""
+        try:
+            record: Record = _decode(line)  # type: ignore[assignment]
+        except _UNREADABLE:
+            if line.isspace():
+                return None
+            changed = self._with_nulls(row, line)
+            if changed is None:
+                return self._diagnose(line)
+            line, record = changed
+        count = len(record) + self._open_each(record)
+        if self._observe:
+            if loose or line.count(b'":') != count:
+                self._check_keys(row, line, record, count)
+            if large:
+                self._warn_integers(row, line)
+        return record
 
     def offset(self, row: int) -> int:
         """Where row (from 0) begins, in bytes of the decompressed part."""
-        start = self._row_starts()[row]
+        start = self._starts[row]
         return self._offset + start - bisect_left(self._added, start)
 
     def text(self, row: int) -> str:
@@ -188,35 +191,29 @@ class JsonlRows:
             record = _decode(_NAN.sub(_null, line))  # type: ignore[assignment]
         return canonical(record)
 
-    # -- checks of a piece ---------------------------------------------------------------------------
-
-    def _check_piece(self, piece: bytes, longest: int) -> tuple[dict[int, BrokenRow], list[int] | None, frozenset[int]]:
-        """Rows that cannot be sent, by line of the piece; when observing also how many `":` each line has, and the
-        lines that may have a large integer.
-
-        `longest` is the length of the longest line.
-        """
-        broken: dict[int, BrokenRow] = {}
-        if not is_utf8(piece):
-            _find_bad_utf8(piece, broken)
-        suspects = scan(piece, observe=self._observe)
-        lines = LineIndex(piece)
-        _find_deep(lines, suspects, longest, broken)
-        _find_beyond_double(piece, lines, suspects, broken, self._unread)
-        if not self._observe:
-            return broken, None, frozenset()
-        marks = lines.count(suspects.keys)
-        for number in lines.containing(suspects.loose_colons.tolist()):
-            marks[number] = -1
-        return broken, marks, frozenset(lines.containing(suspects.long_digits.tolist()))
+    def _broken(self, line: bytes) -> BrokenRow | None:
+        """Why a line cannot be sent, whether it is JSON or not."""
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            return BrokenRow("bad_utf8", f"byte {error.start} of the row: {error.reason}")
+        problem = unsendable(line)
+        if problem and (deepest := depth(line)) > MAX_DEPTH:
+            return BrokenRow("too_deep", f"{deepest} levels of nesting; the most is {MAX_DEPTH}")
+        if problem and self._unread:
+            with suppress(*_UNREADABLE):
+                read = (value for name, value in _decode(line).items() if name not in self._unread)
+                problem = next(filter(None, map(beyond_double, read)), "")
+        return BrokenRow("bad_value", problem) if problem else None
 
     def _warn_integers(self, row: int, line: bytes) -> None:
-        for digits in _unsafe_integers(line):
+        for digits in unsafe_integers(line):
             self.warnings.append((row, "unsafe_integer", f"{digits} is beyond 2^53"))
 
-    def _check_keys(self, row: int, line: bytes, record: Record, surplus: int) -> None:
-        """Adds a warning for each repeated key, unless the surplus of `":` comes from inside values."""
-        if surplus > 0 and self._is_inside(record, surplus):
+    def _check_keys(self, row: int, line: bytes, record: Record, count: int) -> None:
+        """Adds a warning for each repeated key. `count` are the keys that were read: as many `":` are in the line,
+        besides those inside of values, unless a key is repeated or white space is before a colon."""
+        if not _has_loose_colon(line) and self._is_inside(record, line.count(b'":') - count):
             return
         for key in _repeated_keys(line, self._opens):
             self.warnings.append((row, "duplicate_key", f"{key!r} occurs more than once; the last value wins"))
@@ -226,25 +223,22 @@ class JsonlRows:
 
         Members that have some are remembered: in most later rows they alone explain the surplus.
         """
-        opened: list[Record] = [record[name] for name in self._opens if isinstance(record.get(name), dict)]  # type: ignore[misc]
-        for members in opened:
-            for name, value in members.items():
-                if type(value) is Raw and (count := bytes(value).count(b'":')):
-                    surplus -= count
-                    if name not in self._holders and len(self._holders) < _HOLDERS:
-                        self._holders.append(name)
-        closed = [value for value in record.values() if type(value) is Raw]
-        return surplus == b"\0".join(closed).count(b'":')
+        objects: list[Any] = [record, *(one for name in self._opens if isinstance(one := record.get(name), dict))]
+        raws = ((one.get(name) for name in self._holders) for one in objects)
+        if surplus == sum(bytes(value).count(b'":') for values in raws for value in values if type(value) is Raw):
+            return True
+        items = ((name, value) for one in objects for name, value in one.items() if type(value) is Raw)
+        counts = [(name, count) for name, value in items if (count := bytes(value).count(b'":'))]
+        if len(self._holders) < _HOLDERS:
+            self._holders.update(name for name, _ in counts)
+        return surplus == sum(count for _, count in counts)
 
-    # -- single rows ---------------------------------------------------------------------------------
-
-    def _row_starts(self) -> list[int]:
-        if self._starts is None:
-            self._starts = LineIndex(self._data).row_starts()
-        return self._starts
+    @cached_property
+    def _starts(self) -> list[int]:
+        return row_starts(self._data)
 
     def _line(self, row: int) -> bytes:
-        start = self._row_starts()[row]
+        start = self._starts[row]
         end = self._data.find(b"\n", start) + 1
         return self._data[start : end or len(self._data)]
 
@@ -286,7 +280,7 @@ class JsonlRows:
         if text.rstrip().endswith(CUT_OFF):
             return BrokenRow("cut_off", f"the tool ended the export here, and wrote {CUT_OFF!r}")
         try:
-            value = json.loads(text, parse_constant=_no_constant)
+            value = json.loads(text, parse_constant=_no_constant, parse_int=str)
         except (ValueError, RecursionError) as error:
             return BrokenRow("bad_json", str(error))
         if not isinstance(value, dict):
@@ -296,89 +290,20 @@ class JsonlRows:
         return BrokenRow("bad_json", "the row cannot be decoded")
 
 
-class _Pair(NamedTuple):
-    """Decodes rows of two members, one of them opened, in one step instead of two."""
-
-    other: str
-    opened: str
-    decode: Callable[[bytes], Any]
+def _has_loose_colon(text: bytes) -> bool:
+    """Whether white space is before a colon. Python searches a str in a fraction of the time of bytes."""
+    return " :" in text.translate(_SPACES).decode("latin-1")
 
 
-def _pair_of(data: bytes, opens: Sequence[str]) -> _Pair | None:
-    """The decoder for a first row like `{"event": …, "properties": {…}}`, None for any other."""
-    end = data.find(b"\n") + 1 or len(data)
+def _is_utf8(piece: bytes) -> bool:
     try:
-        names = tuple(_decode(data[:end]))
-    except _UNREADABLE:
-        return None
-    if len(names) != 2 or opens[0] not in names or any(map(_UNSUITABLE, names)):
-        return None
-    other = names[0] if names[1] == opens[0] else names[1]
-    return _pair(other, opens[0])
-
-
-@lru_cache(maxsize=16)
-def _pair(other: str, opened: str) -> _Pair:
-    shape = msgspec.defstruct(
-        "Pair",
-        [("other", Raw), ("opened", dict[str, Raw])],
-        rename={"other": other, "opened": opened},
-        forbid_unknown_fields=True,
-        gc=False,
-    )
-    return _Pair(other, opened, msgspec.json.Decoder(shape).decode)
+        return piece.isascii() or bool(piece.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _null(match: re.Match[bytes]) -> bytes:
     return b"null" if match[1] else match[0]
-
-
-def _find_bad_utf8(piece: bytes, broken: dict[int, BrokenRow]) -> None:
-    for number, line in enumerate(io.BytesIO(piece)):
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            broken[number] = BrokenRow("bad_utf8", f"byte {error.start} of the row: {error.reason}")
-
-
-def _find_deep(lines: LineIndex, suspects: Suspects, longest: int, broken: dict[int, BrokenRow]) -> None:
-    openers = suspects.openers
-    if len(openers) <= MAX_DEPTH or (openers[MAX_DEPTH:] - openers[:-MAX_DEPTH]).min() >= longest:
-        return
-    for number, count in enumerate(lines.count(openers)):
-        deepest = depth(lines.line(number)) if count > MAX_DEPTH else 0
-        if deepest > MAX_DEPTH:
-            broken.setdefault(number, BrokenRow("too_deep", f"{deepest} levels of nesting; the most is {MAX_DEPTH}"))
-
-
-def _find_beyond_double(
-    piece: bytes, lines: LineIndex, suspects: Suspects, broken: dict[int, BrokenRow], unread: Container[str]
-) -> None:
-    suspected = set(
-        lines.containing(position for position in suspects.exponents.tolist() if _is_exponent(piece, position))
-    )
-    suspected.update(
-        number for number in lines.containing(suspects.digit_runs.tolist()) if has_many_digits(lines.line(number))
-    )
-    for number in sorted(suspected):
-        line = lines.line(number)
-        problem = beyond_double(line)
-        if problem and unread:
-            with suppress(*_UNREADABLE):
-                problem = next(
-                    filter(None, (beyond_double(v) for n, v in _decode(line).items() if n not in unread)), ""
-                )
-        if problem:
-            broken.setdefault(number, BrokenRow("bad_value", problem))
-
-
-def _is_exponent(piece: bytes, position: int) -> bool:
-    """Whether this may be a number with an exponent of three digits or more: less stays in range."""
-    after = piece[position + 2 : position + 6].lstrip(b"+")
-    if len(after) < 3 or not after[:3].isdigit():
-        return False
-    before = piece[max(0, position - 40) : position + 1].rstrip(b"0123456789.-")
-    return not before or before[-1:] in b":,[ \t\r\n"
 
 
 def _no_constant(name: str) -> object:
@@ -400,7 +325,7 @@ def _repeated_keys(line: bytes, opens: Sequence[str]) -> list[str]:
                     repeated.append(where + key)
                 names_before.add(key)
 
-    top = json.loads(line, object_pairs_hook=Pairs)
+    top = json.loads(line, object_pairs_hook=Pairs, parse_int=str, parse_float=str)  # numbers of any length
     names(top, "")
     for key, member in top if isinstance(top, Pairs) else ():
         if key in opens:

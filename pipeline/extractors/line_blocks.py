@@ -12,7 +12,17 @@ from pipeline.models import Block, Part
 BOM = b"\xef\xbb\xbf"
 
 
-def blocks(part: Part, size: int) -> Iterator[Block]:
+def row_starts(data: bytes) -> list[int]:
+    """Where each line begins that is not blank."""
+    starts, at = [], 0
+    for line in io.BytesIO(data):
+        if not line.isspace():
+            starts.append(at)
+        at += len(line)
+    return starts
+
+
+def blocks(part: Part, size: int, rows: int = 0) -> Iterator[Block]:
     """Block k holds the records that start in the decompressed bytes [k * size, (k + 1) * size).
 
     So boundaries depend on the part alone: not on its container, the machine or how it was read. A range in

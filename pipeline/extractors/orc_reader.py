@@ -5,36 +5,29 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import contextmanager
 
 import pyarrow as pa
 from pyarrow import orc
 
-from pipeline.errors import UnreadableExport
-from pipeline.extractors.containers import FETCH_AGAIN, Damaged
+from pipeline.extractors.containers import Damaged, readable
 from pipeline.extractors.parquet_reader import packed
-from pipeline.extractors.stream import opened, stored
+from pipeline.extractors.stream import seekable
 from pipeline.models import Block, Part
 
-_READ_AHEAD = 1024 * 1024
 
+def blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
+    """Runs of `block_rows` rows within a stripe; `offset` and `length` count rows of the part.
 
-def blocks(part: Part, size: int) -> Iterator[Block]:
-    """Runs of `size` rows within a stripe; `offset` and `length` count rows of the part.
-
-    A part in a container is spooled to a temporary file, because an ORC file is read from its end.
     Raises UnreadableExport for a truncated or damaged file, also halfway.
     """
     index = start = 0
     with _opened(part) as file:
         for stripe in range(file.nstripes):
             rows = file.read_stripe(stripe)
-            for first in range(0, rows.num_rows, size):
-                batch = rows.slice(first, size)
+            for first in range(0, rows.num_rows, block_rows):
+                batch = rows.slice(first, block_rows)
                 yield Block(part.index, index, start, batch.num_rows, packed(batch))
                 index += 1
                 start += batch.num_rows
@@ -50,19 +43,6 @@ def check(part: Part) -> tuple[str, ...]:
 
 @contextmanager
 def _opened(part: Part) -> Iterator[orc.ORCFile]:
-    with ExitStack() as stack:
-        if part.codecs:
-            stream = stack.enter_context(opened(part))
-            spool = stack.enter_context(tempfile.TemporaryFile(prefix="backcast-"))
-            shutil.copyfileobj(stream, spool, _READ_AHEAD)
-            spool.seek(0)
-            file: Any = pa.PythonFile(spool)
-        else:
-            file = pa.PythonFile(stack.enter_context(stored(part, in_places=True)))
-        try:
-            yield orc.ORCFile(file)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            cause = str(error).split("\n")[0]
-            raise UnreadableExport(
-                f"{part.path} is not a whole ORC file: {cause}", path=part.path, hint=FETCH_AGAIN
-            ) from error
+    kinds = (pa.ArrowException, OSError, ValueError)
+    with seekable(part) as stream, readable(part.path, "is not a whole ORC file", kinds):
+        yield orc.ORCFile(pa.PythonFile(stream))

@@ -79,22 +79,6 @@ class ColumnReader:
             return [value if value is None else Raw(_encode(value)) for value in converted]
         return converted
 
-    def texts_or_values(self, name: str, column: pa.Array) -> Any:
-        """A column as `pipeline.native.Table` takes it: texts as Arrow has them, all else as `values`."""
-        texts = column
-        while isinstance(texts, pa.ExtensionArray):
-            texts = texts.storage
-        if pa.types.is_dictionary(texts.type):
-            texts = texts.dictionary_decode()
-        wide = pa.types.is_large_string(texts.type)
-        if not wide and not pa.types.is_string(texts.type):
-            return self.values(name, column)
-        try:
-            texts.validate(full=True)
-        except pa.ArrowInvalid:  # which rows are not UTF-8 is found one by one
-            return self.values(name, column)
-        return (*texts.buffers(), texts.offset, wide)
-
     def _plain(self, column: Any, rows: Any) -> Any:
         """The values as Python objects (nested: lists and dicts of them); `rows` has the row of each."""
         while isinstance(column, pa.ExtensionArray):
@@ -263,29 +247,16 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 def _unfolded(column: pa.Array, rows: Any) -> tuple[pa.Array, list[int], Any]:
     """(the members of all lists, where each list's start and the last's end, the row of each member)."""
-    if pa.types.is_fixed_size_list(column.type):
-        size = column.type.list_size
-        cuts = np.arange(len(column) + 1) * size
-        start = column.offset * size
-        child = column.values.slice(start, len(column) * size)
-    elif any(test(column.type) for test in _LIST_VIEWS):  # Arrow's own cast to a list loses values
-        sizes = np.from_dlpack(column.sizes).astype(np.int64)
-        sizes[_true_at(column.is_null())] = 0
-        cuts = np.concatenate(([0], np.cumsum(sizes)))
-        places = np.repeat(np.from_dlpack(column.offsets) - cuts[:-1], sizes) + np.arange(cuts[-1])
-        buffers = [None, pa.py_buffer(places.astype(np.int64))]
-        child = column.values.take(pa.Array.from_buffers(pa.int64(), len(places), buffers))
-    else:
+    if pa.types.is_map(column.type):
         offsets = np.from_dlpack(column.offsets)
-        start = int(offsets[0]) if len(offsets) else 0
-        cuts = offsets - start if len(offsets) else np.zeros(1, np.int64)
-        whole = (
-            pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
-            if pa.types.is_map(column.type)
-            else column.values
-        )
-        child = whole.slice(start, int(cuts[-1]))
-    return child, cuts.tolist(), np.repeat(rows, np.diff(cuts))
+        lengths = np.diff(offsets)
+        pairs = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
+        child = pairs.slice(int(offsets[0]) if len(offsets) else 0, int(lengths.sum()))
+    else:
+        child = pc.list_flatten(column)
+        lengths = np.array([length or 0 for length in pc.list_value_length(column).to_pylist()], np.int64)
+    cuts = np.concatenate(([0], np.cumsum(lengths)))
+    return child, cuts.tolist(), np.repeat(rows, lengths)
 
 
 def _with_nulls(values: list[Any], column: pa.Array) -> list[Any]:

@@ -8,11 +8,25 @@ identity; so a reader computes them on demand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
-from pipeline.models import BrokenRow
-from pipeline.values import Record
+import msgspec
+
+from pipeline.models import Block, BrokenRow, Layout, Part
+from pipeline.values import Record, canonical
+
+
+class RowOptions(NamedTuple):
+    """How rows are read (`pipeline.extractors.rows`). A format ignores what does not apply to it."""
+
+    observe: bool = True
+    opens: Sequence[str] = ()
+    members: bool = False
+    blanks: bool = False
+    layout: Layout = Layout()
+    unread: Container[str] = ()
 
 
 class Rows(Protocol):
@@ -41,3 +55,28 @@ class Rows(Protocol):
     def canonical(self, row: int) -> bytes:
         """`pipeline.values.canonical` of the row's record as read, also after the caller changed it."""
         ...
+
+
+class NumberedRows(ABC):
+    """The base of readers whose rows have no place in the file's bytes: the offset of a row is its number."""
+
+    def __init__(self, part: Part, block: Block, content: bytes, options: RowOptions) -> None:
+        self._part = part
+        self._content = content
+        self._offset = block.offset
+        self._options = options
+        self.warnings: list[tuple[int, str, str]] = []
+
+    @abstractmethod
+    def _record(self, row: int) -> Record:
+        """The record of a row as it was read."""
+
+    def offset(self, row: int) -> int:
+        return self._offset + row
+
+    def text(self, row: int) -> str:
+        """The row as a JSON text. What broke it appears as null, or with backslash escapes."""
+        return msgspec.json.encode(self._record(row)).decode()
+
+    def canonical(self, row: int) -> bytes:
+        return canonical(self._record(row))

@@ -61,23 +61,17 @@ class NoRows(NamedTuple):
     codecs: tuple[str, ...] = ()
 
 
-class _Foreign(NamedTuple):
-    magic: bytes
-    name: str
-    hint: str
-
-
 _FOREIGN = (
-    _Foreign(b"ARROW1", "an Arrow (Feather) file", "write it as Parquet first"),
-    _Foreign(b"SQLite format 3\x00", "an SQLite database", "write its table as CSV first"),
-    _Foreign(b"\xd0\xcf\x11\xe0", "an old or locked Office document", "save the sheet as .xlsx, without a password"),
-    _Foreign(b"PARE", "an encrypted Parquet file", "write it without encryption"),
-    _Foreign(b"\x04\x22\x4d\x18", "compressed by lz4", "unpack it first (lz4 -d)"),
-    _Foreign(b"\xff\x06\x00\x00sNaPpY", "compressed by snappy", "unpack it first (snzip -d)"),
-    _Foreign(b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "unpack it first (7z x)"),
-    _Foreign(b"Rar!\x1a\x07", "a RAR archive", "unpack it first (unrar x)"),
-    _Foreign(b"\x1f\x9d", "compressed by compress (.Z)", "unpack it first (uncompress)"),
-    _Foreign(b"LZIP", "compressed by lzip", "unpack it first (lzip -d)"),
+    (b"ARROW1", "an Arrow (Feather) file", "write it as Parquet first"),
+    (b"SQLite format 3\x00", "an SQLite database", "write its table as CSV first"),
+    (b"\xd0\xcf\x11\xe0", "an old or locked Office document", "save the sheet as .xlsx, without a password"),
+    (b"PARE", "an encrypted Parquet file", "write it without encryption"),
+    (b"\x04\x22\x4d\x18", "compressed by lz4", "unpack it first (lz4 -d)"),
+    (b"\xff\x06\x00\x00sNaPpY", "compressed by snappy", "unpack it first (snzip -d)"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "unpack it first (7z x)"),
+    (b"Rar!\x1a\x07", "a RAR archive", "unpack it first (unrar x)"),
+    (b"\x1f\x9d", "compressed by compress (.Z)", "unpack it first (uncompress)"),
+    (b"LZIP", "compressed by lzip", "unpack it first (lzip -d)"),
 )
 _MARKUP = (b"<?xml", b"<!doctype", b"<html", b"<error")
 _NO_ROWS = (
@@ -162,9 +156,9 @@ def _content(
 ) -> Content | NoRows:
     if binary := binary_format(head):
         return Content(codecs, binary, Recognized(Dialect()))
-    for foreign in _FOREIGN:
-        if head.startswith(foreign.magic):
-            raise UnreadableExport(f"{path} is {foreign.name}", path=path, hint=foreign.hint)
+    for magic, name, hint in _FOREIGN:
+        if head.startswith(magic):
+            raise UnreadableExport(f"{path} is {name}", path=path, hint=hint)
     for magic, name in _NO_ROWS:
         if head.startswith(magic):
             return NoRows(name)

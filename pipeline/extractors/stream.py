@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import hashlib
 import io
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import IO
@@ -66,6 +68,22 @@ def stored(part: Part, *, in_places: bool = False) -> Iterator[IO[bytes]]:
         except OSError as error:
             raise broken(error, part.path) from error
         yield file
+
+
+@contextmanager
+def seekable(part: Part) -> Iterator[IO[bytes]]:
+    """The decompressed part as a file that is read at its end first, and then in places.
+
+    One in a container is unpacked to a temporary file. Raises UnreadableExport.
+    """
+    if not part.codecs:
+        with stored(part, in_places=True) as plain:
+            yield plain
+        return
+    with tempfile.TemporaryFile(prefix="backcast-") as spool, opened(part) as stream:
+        shutil.copyfileobj(stream, spool, BUFFER_BYTES)
+        spool.seek(0)
+        yield spool
 
 
 def read_range(part: Part, offset: int, length: int) -> bytes:

@@ -13,7 +13,7 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from pipeline.fetch.transport import CutOff
+from pipeline.http import CutOff
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 1 << 18

@@ -83,7 +83,6 @@ def secret_option(name: str) -> bool:
 
 
 def _secrets(environment: Mapping[str, str]) -> dict[str, Secret]:
-    """The options of a driver that the environment has."""
     text = environment.get(OPTIONS) or "{}"
     try:
         found = json.loads(text)

@@ -42,7 +42,6 @@ class Folder:
         self.left = [Window(seconds_of(since), seconds_of(until)) for since, until in manifest.left]
 
     def partial(self) -> Path:
-        """Where a window is downloaded."""
         return self.path / _PARTIAL
 
     def divide(self, pieces: Sequence[Window]) -> None:

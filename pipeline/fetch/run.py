@@ -44,7 +44,6 @@ class FetchResult(NamedTuple):
 
     @property
     def counted(self) -> int:
-        """Windows that the tool counted."""
         return sum(1 for one in self.manifest.windows if one.counted is not None)
 
 

@@ -48,7 +48,6 @@ def stamp(seconds: int) -> str:
 
 
 def seconds_of(text: str) -> int:
-    """The moment that `stamp` wrote."""
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
@@ -149,7 +148,6 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def tools() -> dict[str, Tool]:
-    """All tools by name."""
     from pipeline.fetch import tools as package
 
     declared: list[Tool] = [

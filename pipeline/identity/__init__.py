@@ -6,19 +6,20 @@ doubt is not merged (docs/know/peers.md#merges-and-ids). Nothing depends on the 
 
 The steps:
 
-1. Aggregate, in the workers (`aggregator`, `accumulators`): each id and each pair of ids once, with its first and last
-   time and its number of rows; of each property of a person or group the update that can still count.
-2. Collect what the workers return (`observed_pairs`, `event_ids`), with the operator's pairs (`pair_file`) and what
-   earlier plans merged, on disk.
+1. Workers write what the rows of a block state (`pipeline.transform.statements`): pairs of ids, and updates of
+   properties.
+2. Group the pairs (`observed_pairs`) and the ids of events (`event_ids`) by queries: each once, with its first and last
+   time and its number of rows; with the operator's pairs and what earlier plans merged.
 3. Number the ids (`numbering`), so that the decisions work on arrays.
 4. Apply the rules (`rules`): a placeholder, an id that is too long or the id of a shared machine joins nobody.
-5. Find the clusters (`clusters`): connected components with at most one user each, unless a record names both users;
+5. Find the clusters: connected components with at most one user each, unless a record names both users;
    and the canonical id of each, which is the id that the person keeps.
-6. Decide (`resolve`) on each pair: merged, merged as the first user of a device, refused or in conflict, and why. The
+6. Decide on each pair: merged, merged as the first user of a device, refused or in conflict, and why. The
    result (`identities`) is the table for people, the merges to send and the person of each id.
 
 With the persons known, `last_values` finds the last value of each property (last write wins), and `persons` and
 `groups` make one update of each person and group; `promotion` does the same for the event
-properties that the service copies to persons by itself. `settings` has the options about people, `database` the scratch
-database, in which everything lies that grows with the number of people.
+properties that the service copies to persons by itself. `kinds` names the kinds of pairs and updates, `settings` has
+the options about people, `database` the scratch database, in which everything lies that grows with the number of
+people.
 """

@@ -15,13 +15,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline import ctrl_c
-from pipeline.identity.columns import TextColumn
+from pipeline import ctrl_c, out_of_memory
 
 MEMORY = "128MB"
 """DuckDB's own limit. The process grows by about 100 MB more, for Arrow batches and work in progress."""
@@ -31,17 +29,21 @@ LARGE = 250_000
 
 
 class Database:
-    """One database in memory that spills into `scratch`. For one thread. Use as a context manager."""
+    """One database in memory that spills into `scratch`. For one thread, though a query may use several. Use as a
+    context manager."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, memory: str = MEMORY, threads: int = 1, *, ordered: bool = True) -> None:
+        out_of_memory.require_for_database()
+        import duckdb
+
         # Passed to connect(): a database that may use every processor allocates memory for each as it opens.
         self._connection = duckdb.connect(
             ":memory:",
             config={
-                "memory_limit": MEMORY,
+                "memory_limit": memory,
                 "temp_directory": str(scratch / "duckdb"),
-                "threads": 1,
-                "preserve_insertion_order": True,
+                "threads": threads,
+                "preserve_insertion_order": ordered,
                 "autoload_known_extensions": False,
                 "autoinstall_known_extensions": False,
             },
@@ -54,12 +56,10 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Release memory and disk."""
         self._connection.close()
 
     @ctrl_c.as_keyboard_interrupt()
     def run(self, sql: str) -> None:
-        """Run one statement."""
         self._connection.execute(sql)
 
     @ctrl_c.as_keyboard_interrupt()
@@ -83,12 +83,11 @@ class Database:
     @ctrl_c.as_keyboard_interrupt()
     def number(self, sql: str) -> int:
         """The single number that a query returns, 0 for null or no row."""
-        row = self._connection.execute(sql).fetchone()
-        return int(row[0]) if row is not None and row[0] is not None else 0
+        rows = self._connection.execute(sql).fetchall()  # an unfinished result would block the connection
+        return int(rows[0][0]) if rows and rows[0][0] is not None else 0
 
     @ctrl_c.as_keyboard_interrupt()
     def rows(self, sql: str) -> list[Any]:
-        """All rows of a small result."""
         return self._connection.execute(sql).fetchall()
 
     def stream(self, sql: str, at_once: int = ROWS_AT_ONCE) -> Generator[pa.RecordBatch, None, None]:
@@ -122,44 +121,38 @@ def release_memory() -> None:
 
 
 def texts(values: Sequence[str]) -> pa.Array:
-    """Texts as a column."""
     return _buffered([value.encode() for value in values], pa.string())
 
 
-def blobs(values: Sequence[bytes]) -> pa.Array:
-    """Bytes as a column."""
-    return _buffered(values, pa.binary())
+def numbers(values: Sequence[int] | NDArray[Any], kind: type[np.generic] = np.int64) -> pa.Array:
+    content = pa.py_buffer(np.ascontiguousarray(values, kind))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(np.dtype(kind)), len(values), [None, content])
 
 
-def numbers(values: Sequence[int] | NDArray[Any]) -> pa.Array:
-    """Whole numbers of 64 bits as a column."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
-
-
-def number_column(column: bytes) -> pa.Array:
-    """A column of int64 that a worker returned."""
-    return pa.Array.from_buffers(pa.int64(), len(column) // 8, [None, pa.py_buffer(column)])
-
-
-def text_column(column: TextColumn) -> pa.Array:
-    """A column of texts that a worker returned."""
-    return _column(column, pa.string())
-
-
-def blob_column(column: TextColumn) -> pa.Array:
-    """A column of bytes that a worker returned."""
-    return _column(column, pa.binary())
-
-
-def _column(column: TextColumn, kind: pa.DataType) -> pa.Array:
-    length = len(column.offsets) // 4 - 1
-    return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(column.offsets), pa.py_buffer(column.text)])
-
-
-def numbers_of(batch: pa.RecordBatch, name: str) -> NDArray[np.int64]:
-    """A column of whole numbers of 64 bits without nulls."""
+def numbers_of(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
+    """A column of numbers without nulls, in the type that it has."""
     column = batch.column(name)
-    return np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
+    return np.frombuffer(column.buffers()[1], str(column.type))[column.offset : column.offset + len(column)]
+
+
+def hashes_column(values: NDArray[np.uint64]) -> pa.Array:
+    return pa.Array.from_buffers(pa.uint64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def files_in(folder: Path, options: str = "") -> str:
+    """All Parquet files of a folder as a table in SQL. The folder's name is taken as it is."""
+    return f"read_parquet({_quoted(folder, '/*.parquet')}{options and ', ' + options})"
+
+
+def file_at(path: Path) -> str:
+    """The path of one file as a string in SQL, for the functions of DuckDB that take patterns."""
+    return _quoted(path)
+
+
+def _quoted(path: Path, pattern: str = "") -> str:
+    special = str.maketrans({"*": "[*]", "?": "[?]", "[": "[[]", "\\": "?"})  # nothing stands for a backslash alone
+    escaped = f"{str(path).translate(special)}{pattern}".replace("'", "''")
+    return f"'{escaped}'"
 
 
 def _buffered(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:

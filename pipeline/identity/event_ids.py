@@ -1,37 +1,44 @@
 """The distinct_ids of events, each once: the time of its first event, its number of events, whether it is a user's id.
 
-Ids are represented by 64-bit hashes. Each worker aggregates those of its rows (`IdentityAggregator`); here the columns
-that workers return are aggregated once more. What is too much for memory is spread over files by the first bits of the
-hash, so memory does not grow with the people of an export (docs/know/promises.md#constant-memory).
+Ids are represented by 64-bit hashes. They are aggregated by a query over the facts of all events, so memory does not
+grow with the people of an export (docs/know/promises.md#constant-memory).
 
 The table answers: the first event of each id that a pair names (`find_activity`), which ids have more events than the
 service takes of one id in a minute (`hot_ids`), which ids belong to identified persons (`write_identified`), which
 people are seen on one day alone (`count_one_day_people`), who has no event (`count_without_events`), and which ids went
-through floats (`EventIds.floats`).
+through a floating-point number (`EventIds.floats`): `42.0`, another person than `42`, and `1e17`, which may have been
+several ids (docs/know/exports.md#integers-as-floats). For these the table has further records: SPLIT for the integer
+that `42.0` was, without an event of its own, and ROUNDED for an id whose digits a double does not hold. If an event, a
+profile or a merge has that integer, both are found together.
 """
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import chain, repeat
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.accumulators import NEVER
-from pipeline.identity.aggregator import PLACE_SHIFT
-from pipeline.identity.columns import IdColumns
-from pipeline.identity.float_ids import USER, FloatIds, count_floats
+from pipeline.id_hash import hash_id
+from pipeline.identity.kinds import NEVER, PLACE_SHIFT
 from pipeline.timestamps import DAY
 
+USER, SPLIT, ROUNDED = 1, 2, 4
+"""Flags of an id: an event names it as a user's, `ID.0` is an id too, and it has lost digits."""
+_ENDS = frozenset("+eE.")
+_FLOAT = re.compile(r"(-?[0-9]+)\.0|-?[0-9](?:\.[0-9]+)?[eE]\+?([0-9]{2})")
+_EXACT = 1 << 53
+_DIGITS = 16
+"""A double tells all integers of fewer digits apart."""
 ID = np.dtype(
     [("person", "<u8"), ("time", "<i8"), ("events", "<u8"), ("place", "<i8"), ("user", "<u4"), ("last", "<i8")]
 )
 """One id: its xxh3-64 hash, µs UTC of its first event, its events (duplicates count), the place of the first in the
-source (`pipeline.identity.aggregator.PLACE_SHIFT`), the flags of `pipeline.identity.float_ids`, and µs UTC of its last
+source (`pipeline.identity.kinds.PLACE_SHIFT`), the flags of `pipeline.identity.event_ids`, and µs UTC of its last
 event."""
 EVENTS_PER_MINUTE = 5_000
 """Above roughly so many events of one distinct_id a minute the service still takes events, but no longer updates the
@@ -39,8 +46,16 @@ person and does not keep the order (docs/know/service.md#answers). A sending is 
 that all events of an id can arrive within a minute; `apply --rate` slows it down."""
 AT_ONCE = 150_000
 _TWINS_AT_ONCE = 200_000
-_SPREAD_BITS = 6
-_BOUNDS = np.arange(1 << _SPREAD_BITS, dtype=np.uint64) << np.uint64(64 - _SPREAD_BITS)
+
+
+class FloatIds(NamedTuple):
+    """Ids that are written with `.0`; those of them that are written as integers too; those that have lost digits; and
+    the place of the first of each (PLACE_SHIFT of `kinds`), NEVER if only profiles have them."""
+
+    written: int
+    split: int
+    rounded: int
+    places: tuple[int, ...]
 
 
 class EventIds:
@@ -70,109 +85,39 @@ class EventIds:
                 yield chunk
 
 
-class EventIdAggregator:
-    """Aggregates the columns that workers return, in any order and pieces, into a file at `path`.
-
-    Memory has room for `at_once` ids, as many more that are not aggregated yet, and those of one piece.
-    """
-
-    def __init__(self, path: Path, at_once: int = AT_ONCE) -> None:
-        self._path = path
-        self._at_once = at_once
-        self._scratch = path.with_name(path.name + ".parts")
-        self._parts = [self._scratch / f"{number:02d}" for number in range(len(_BOUNDS))]
-        self._buffer = np.zeros(0, ID)
-        self._added: list[NDArray[np.void]] = []
-        self._added_count = 0
-        self._floats = False
-
-    def add_floats(self, ids: IdColumns) -> None:
-        """Add the records of ids that went through floats."""
-        if ids.hashed:
-            self._floats = True
-            self.add(ids)
-
-    def add(self, ids: IdColumns) -> None:
-        """Add some ids; an id may be added many times."""
-        self._added.append(_records(ids))
-        self._added_count += len(self._added[-1])
-        if self._added_count > self._at_once:
-            self._aggregate()
-
-    def _aggregate(self) -> None:
-        """Aggregate what was added, and write all of it to disk where it is too much."""
-        self._buffer = _aggregated(np.concatenate((self._buffer, *self._added)))
-        self._added, self._added_count = [], 0
-        if len(self._buffer) <= self._at_once:
-            return
-        self._scratch.mkdir(exist_ok=True)
-        for path, some in zip(self._parts, _cut(self._buffer), strict=True):
-            with path.open("ab") as file:
-                some.tofile(file)
-        self._buffer = self._buffer[:0].copy()
-
-    def finish(self) -> EventIds:
-        """Write the table. Nothing is added after this."""
-        self._aggregate()
-        with self._path.open("wb") as table:
-            for ids in self._aggregated_parts():
-                ids.tofile(table)
-        return EventIds(self._path, self._at_once, self._floats)
-
-    def _aggregated_parts(self) -> Iterator[NDArray[np.void]]:
-        """Each id once, sorted, in bounded arrays."""
-        buffer, self._buffer = self._buffer, np.zeros(0, ID)
-        if not self._scratch.exists():
-            yield buffer
-            return
-        for path, ids in zip(self._parts, _cut(buffer), strict=True):
-            with path.open("rb") as file:
-                while len(some := np.fromfile(file, ID, self._at_once)):
-                    ids = _aggregated(np.concatenate((ids, some)))
-            yield ids
-        shutil.rmtree(self._scratch)
+def write_event_ids(database: Database, events: str, path: Path, *, floats: bool = False) -> EventIds:
+    """Write the table of ids to a file at `path`. `events` is a query of the columns of ID, an id any number of times.
+    `floats`: some are of ids that went through floats."""
+    sql = (
+        "SELECT person, min(time) AS time, CAST(sum(events) AS UBIGINT) AS events, min(place) AS place,"
+        f' bit_or("user") AS "user", max(last) AS last FROM ({events}) GROUP BY person ORDER BY person'
+    )
+    _write(database, sql, path)
+    return EventIds(path, floats=floats)
 
 
-def _records(ids: IdColumns) -> NDArray[np.void]:
-    hashed = np.frombuffer(ids.hashed, np.uint64)
-    records = np.empty(len(hashed), ID)
-    records["person"] = hashed
-    for name, column in (
-        ("time", ids.first),
-        ("events", ids.events),
-        ("place", ids.places),
-        ("user", ids.users),
-        ("last", ids.last),
-    ):
-        records[name] = np.frombuffer(column, np.int64)
-    return records
+def write_sent_ids(database: Database, hashes: Iterable[NDArray[np.uint64]], path: Path) -> EventIds:
+    """Write ids without events, given by their hashes, each any number of times."""
+    from pipeline.identity.database import hashes_column  # loads Arrow
+
+    database.run("CREATE TABLE sent_ids (person UBIGINT)")
+    for some in hashes:
+        database.append("sent_ids", {"person": hashes_column(some)})
+    _write(database, "SELECT DISTINCT person FROM sent_ids ORDER BY person", path)
+    database.drop("sent_ids")
+    return EventIds(path)
 
 
-def _cut(ids: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
-    cuts = [*np.searchsorted(ids["person"], _BOUNDS).tolist(), len(ids)]
-    yield from (ids[start:stop] for start, stop in pairwise(cuts))
+def _write(database: Database, sql: str, path: Path) -> None:
+    """Write what a query has of the columns of ID; the others are 0."""
+    from pipeline.identity.database import numbers_of  # loads Arrow
 
-
-def _aggregated(ids: NDArray[np.void]) -> NDArray[np.void]:
-    """Each id once, sorted: the least time and place, the greatest last time, the sum of the events, the flags of
-    all."""
-    if not len(ids):
-        return ids
-    person = np.ascontiguousarray(ids["person"])
-    order = np.argsort(person)
-    person = person[order]
-    starts = np.flatnonzero(np.concatenate(([True], person[1:] != person[:-1])))
-    aggregated = np.empty(len(starts), ID)
-    aggregated["person"] = person[starts]
-    for name, function in (
-        ("time", np.minimum),
-        ("place", np.minimum),
-        ("events", np.add),
-        ("user", np.bitwise_or),
-        ("last", np.maximum),
-    ):
-        aggregated[name] = function.reduceat(ids[name][order], starts)
-    return aggregated
+    with path.open("wb") as table:
+        for batch in database.stream(sql):
+            records = np.zeros(len(batch), ID)
+            for name in batch.schema.names:
+                records[name] = numbers_of(batch, name)
+            records.tofile(table)
 
 
 class IdActivity(NamedTuple):
@@ -349,3 +294,39 @@ def count_one_day_people(ids: EventIds, person_of: PersonNumbers, size: int) -> 
         once + int(np.count_nonzero(one_day)),
         events_once + int(events[one_day].sum()),
     )
+
+
+def looks_like_float(id_: str) -> bool:
+    """Whether an id ends as a floating-point number does."""
+    return not _ENDS.isdisjoint(id_[-3:-1])
+
+
+def float_records(ids: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int, int]]:
+    """(hash, flag, place) of the ids that went through floats, given with their places."""
+    for one, place in ids:
+        match = _FLOAT.fullmatch(one)
+        if match is None:
+            continue
+        if match[1] is not None and abs(int(match[1])) < _EXACT:
+            yield hash_id(match[1]), SPLIT, place
+        elif match[1] is not None or int(match[2]) >= _DIGITS:
+            yield hash_id(one), ROUNDED, place
+
+
+def count_floats(chunks: Iterable[NDArray[np.void]], sent: Iterable[NDArray[np.void]]) -> FloatIds | None:
+    """The ids that went through floats, None without one. `chunks` are records of ids, those without events too, and
+    `sent` are those of them that a profile or a merge is sent for."""
+    counts, places = np.zeros(3, np.int64), np.full(3, NEVER)
+    for some, of_events in chain(zip(chunks, repeat(True)), zip(sent, repeat(False))):
+        split, rounded = some["user"] & SPLIT != 0, some["user"] & ROUNDED != 0
+        in_both = split & ((some["events"] > 0) == of_events)
+        for number, found in enumerate((split & of_events, in_both, rounded & of_events)):
+            if found.any():
+                counts[number] += found.sum()
+                places[number] = min(places[number], int(some["place"][found].min()))
+    written, split, rounded = counts.tolist()
+    return FloatIds(written, split, rounded, tuple(places.tolist())) if counts.any() else None
+
+
+if TYPE_CHECKING:
+    from pipeline.identity.database import Database

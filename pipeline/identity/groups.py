@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from functools import cached_property
-from pathlib import Path
+from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,16 +17,15 @@ import xxhash
 from msgspec import Raw
 
 from pipeline.encoder.updates import SealedGroup, encode_object, group_distinct_id
-from pipeline.identity.columns import PropertyColumns
-from pipeline.identity.last_values import IN_ORDER, LastValues, last_values_of
-from pipeline.identity.property_updates import SET
+from pipeline.identity.kinds import SET
+from pipeline.identity.last_values import LastValues, last_values, last_values_of, updates_in
 from pipeline.identity.settings import GroupTypes
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 
 if TYPE_CHECKING:
-    from pipeline.identity.stored_updates import StoredUpdates
+    from pipeline.plan.statements import StatedGroups
 
 MAX_KEY = 400
 """The service keeps so many characters of a type or key (docs/know/service.md#groups)."""
@@ -61,80 +60,54 @@ class GroupHistory(msgspec.Struct, frozen=True):
     write: Callable[[GroupState], None]
 
 
-class Groups:
-    """Collects the group updates of a source. `types` counts the rows that name a group, by type."""
+def group_updates(
+    stated: StatedGroups,
+    types: GroupTypes,
+    hasher: Hasher,
+    counts: GroupCounts,
+    *,
+    by_content: bool = False,
+    history: GroupHistory | None = None,
+) -> Iterator[SealedGroup]:
+    """One record per group of the chosen types: the first of each type, in their order, then all others.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.types: Counter[str] = Counter()
+    `by_content`: an earlier plan may have sent the group with other properties. They are part of the uuid then, so that
+    this is another update and no copy of the first. With a `history` the last values are those of all plans of a
+    series, and a group without a change is left out.
+    """
+    first: set[str] = set()
+    for type_ in types.chosen:
+        with closing(_of(stated, type_, history)) as groups:
+            group = next((one for one in groups if not _skip_code(one[0])), None)
+        if group is not None:
+            first.add(group[0].owner)
+            yield from _sealed(*group, hasher, counts, by_content, history)
+    for type_ in types.chosen:
+        for values, state in _of(stated, type_, history):
+            code = _skip_code(values)
+            if code:
+                counts.left_out[code] += 1
+            elif values.owner not in first:
+                yield from _sealed(values, state, hasher, counts, by_content, history)
+    for type_ in types.left_out:
+        counts.left_out["other_type"] += stated.owners(_range_of(type_))
 
-    @cached_property
-    def _updates(self) -> StoredUpdates:
-        from pipeline.identity.stored_updates import StoredUpdates  # loads Arrow, and few exports have groups
 
-        return StoredUpdates(self._folder)
-
-    @property
-    def stated(self) -> bool:
-        """Whether there are any updates."""
-        return "_updates" in vars(self)
-
-    def add(self, updates: PropertyColumns) -> None:
-        """Add updates of groups' properties."""
-        if updates.kind:
-            self._updates.add(updates)
-
-    def close(self) -> None:
-        """Close the files of the updates."""
-        if self.stated:
-            self._updates.close()
-
-    def last_values(
-        self,
-        types: GroupTypes,
-        hasher: Hasher,
-        counts: GroupCounts,
-        *,
-        by_content: bool = False,
-        history: GroupHistory | None = None,
-    ) -> Iterator[SealedGroup]:
-        """One record per group of the chosen types: the first of each type, in their order, then all others.
-
-        `by_content`: an earlier plan may have sent the group with other properties. They are part of the uuid then, so
-        that this is another update and no copy of the first. With a `history` the last values are those of all plans
-        of a series, and a group without a change is left out.
-        """
-        first: set[tuple[str, str]] = set()
-        for type_ in types.chosen:
-            groups = self._of(type_, history)
-            group = next((one for one in groups if not _skip_code(*_names(one[0]))), None)
-            groups.close()
-            if group is not None:
-                first.add(_names(group[0]))
-                yield from _sealed(*group, hasher, counts, by_content, history)
-        for type_ in types.chosen:
-            for values, state in self._of(type_, history):
-                code = _skip_code(*_names(values))
-                if code:
-                    counts.left_out[code] += 1
-                elif _names(values) not in first:
-                    yield from _sealed(values, state, hasher, counts, by_content, history)
-        for type_ in types.left_out:
-            counts.left_out["other_type"] += self._updates.owners(_range_of(type_))
-
-    def _of(
-        self, type_: str, history: GroupHistory | None
-    ) -> Generator[tuple[LastValues, GroupState | None], None, None]:
-        """The groups of a type, with the state of each before this plan and the updates with it."""
-        if history is None:
-            yield from ((group, None) for group in self._updates.last_values(among=_range_of(type_)))
-            return
-        for owner, rows in self._updates.by_owner(among=_range_of(type_)):
+def _of(
+    stated: StatedGroups, type_: str, history: GroupHistory | None
+) -> Generator[tuple[LastValues, GroupState | None], None, None]:
+    """The groups of a type, with the state of each before this plan and the updates with it."""
+    with closing(stated.by_owner(_range_of(type_))) as groups:
+        for owner, rows in groups:
+            if history is None:
+                yield last_values_of(owner, rows), None
+                continue
             before = history.find(owner) or GroupState(owner, "", "", [])
-            rows += [(owner, name, at, got, SET, bytes(value), at) for name, at, got, value in before.updates]
-            valued = sorted((row for row in rows if row[4] == SET), key=IN_ORDER)
-            last = {name: (name, at, got, Raw(value)) for _, name, at, got, _, value, _ in valued}
-            yield last_values_of(owner, rows), msgspec.structs.replace(before, updates=[*last.values()])
+            updates = [update for row in rows for update in updates_in(row)]
+            updates += [(name, at, got, SET, bytes(value)) for name, at, got, value in before.updates]
+            latest = max(chain((row[4] for row in rows), (at for _, at, _, _ in before.updates)))
+            last = {name: (name, at, got, Raw(value)) for name, at, got, _, value in sorted(updates)}
+            yield last_values(owner, latest, updates), msgspec.structs.replace(before, updates=[*last.values()])
 
 
 def _range_of(type_: str) -> tuple[str, str]:
@@ -147,7 +120,8 @@ def _names(group: LastValues) -> tuple[str, str]:
     return type_, key
 
 
-def _skip_code(type_: str, key: str) -> str:
+def _skip_code(group: LastValues) -> str:
+    type_, key = _names(group)
     if is_placeholder(key) or not type_.strip():
         return "junk_group"
     if max(len(type_), len(key)) > MAX_KEY or len(group_distinct_id(type_, key)) > MAX_ID or "\0" in type_ + key:

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipeline.encoder.updates import SealedLink
-from pipeline.identity.accumulators import NEVER
 from pipeline.identity.database import numbers, numbers_of, read_batches, release_memory, texts
+from pipeline.identity.kinds import NEVER
 from pipeline.identity.numbering import Numbering, counts
 from pipeline.identity.observed_pairs import EARLIER, NAMED_PART, PART_SHIFT, SETTLED, EarlierLink
 from pipeline.identity.rules import Decision, PairArrays, Reason
@@ -191,20 +191,6 @@ class Identities:
         where[where == len(order)] = 0
         number = order[where]
         return np.where(self._numbering.hashed[number] == hashed, self._by_id.canonical[number], np.int32(-1))
-
-    def person_numbers_by_event(self, hashed: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """The same by the hash of an id that key records have (`pipeline.encoder.fingerprints.person_hashes`)."""
-        from pipeline.encoder.fingerprints import person_hashes
-
-        wanted, where = np.unique(hashed, return_inverse=True)
-        found = np.full(len(wanted), -1, np.int32)
-        for start in range(0, len(self._by_id.canonical), _AT_ONCE):
-            numbers = np.arange(start, min(start + _AT_ONCE, len(self._by_id.canonical)), dtype=np.int32)
-            own = person_hashes(self._numbering.texts(numbers))
-            at = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
-            hit = wanted[at] == own
-            found[at[hit]] = self._by_id.canonical[numbers[hit]]
-        return np.asarray(found[where])
 
     @property
     def persons(self) -> int:

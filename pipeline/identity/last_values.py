@@ -2,40 +2,34 @@
 
 The service keeps whatever arrives last, however old it is (docs/know/service.md#persons; docs/know/peers.md#profiles).
 So the plan finds the last value of each property, and it is sent once; then neither the order of rows nor that of
-requests matters. Values are kept byte for byte. Updates lie on disk (`pipeline.identity.stored_updates`), and are
-decided on in pieces.
+requests matters. Values are kept byte for byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
-from operator import itemgetter, ne
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+import msgspec
+from msgspec import Raw
 
-from pipeline.identity.property_updates import (
-    EXISTS,
-    NULL,
-    NULL_ONCE,
-    SEPARATES,
-    SET,
-    SET_ONCE,
-    SHOWN,
-    SHOWN_ONCE,
-    UNSET,
-    moments_of,
-)
+from pipeline.identity.kinds import GROUP, NULL, NULL_ONCE, SET, SET_ONCE, SHOWN, SHOWN_ONCE, UNSET
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-IN_ORDER = itemgetter(1, 2, 3, 4, 5)
-"""Name, time, receive time; then kind and value, so that ties have one answer."""
 OwnerLookup = Callable[[Sequence[str]], Sequence[str]]
 """Returns for each owner the one that its properties are sent to (`Identities.owners`)."""
+Update = tuple[str, int, int, int, bytes]
+"""One property: its name, time, receive time (µs UTC), kind and value (JSON, byte for byte). Sorted, the updates of
+each name are in the order in which they count: ties have one answer."""
+Row = tuple[int, int, int, bytes, int]
+"""Several properties: time, receive time, kind, value (`pipeline.transform.statements`), and the time of the last of
+all rows that state just this."""
+_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_names = msgspec.json.Decoder(list[str]).decode
 
 
 class LastValues(NamedTuple):
@@ -51,32 +45,80 @@ class LastValues(NamedTuple):
     set: dict[str, bytes]
     set_once: dict[str, bytes]
     unset: tuple[str, ...]
-    shown: tuple[tuple[Any, ...], ...] = ()
+    shown: tuple[Update, ...] = ()
 
 
-def last_values_in(batches: Sequence[pa.RecordBatch]) -> Iterator[LastValues]:
-    """Each owner of a piece of updates once, sorted. The updates are in any order."""
-    if not batches:
-        return iter(())
-    from pipeline.identity.ranged_files import sorted_by
-
-    return _last_values(_rows_of(sorted_by(batches, "owner", "name", "time", "received")))
+def last_values_in(batches: Iterable[pa.RecordBatch]) -> Iterator[LastValues]:
+    """Each owner of some updates once, sorted. The updates are in the order of owners."""
+    for owner, rows in rows_by_owner(batches):
+        yield last_values_of(owner, rows)
 
 
-def last_values_of(owner: str, rows: Iterable[tuple[Any, ...]]) -> LastValues:
-    """Apply the updates of one owner in their order.
-
-    Rows are (owner, name, time, received, kind, value, latest), in any order: fields of a `PropertyUpdate`.
-    """
-    ordered = sorted(rows, key=IN_ORDER)
-    names = {row[1] for row in ordered if row[4] in (SHOWN, SHOWN_ONCE)}
-    shown = tuple(row for row in ordered if row[1] in names)
-    latest = max(row[6] for row in ordered)
-    return LastValues(owner, latest, *applied(row for row in ordered if row[4] not in (SHOWN, SHOWN_ONCE)), shown)
+def rows_by_owner(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, list[Row]]]:
+    """The rows of each owner. `batches` have the columns owner, time, received, kind, value and latest, and are in the
+    order of owners."""
+    names = ("owner", "time", "received", "kind", "value", "latest")
+    rows = (row for batch in batches for row in zip(*(batch.column(one).to_pylist() for one in names), strict=True))
+    for owner, some in groupby(rows, itemgetter(0)):
+        yield owner, [row[1:] for row in some]
 
 
-def applied(ordered: Iterable[tuple[Any, ...]]) -> tuple[dict[str, bytes], dict[str, bytes], tuple[str, ...]]:
-    """What is set, set once and removed after the updates of one owner.
+def last_values_of(owner: str, rows: Sequence[Row]) -> LastValues:
+    """Apply the rows of one owner, in any order."""
+    latest = max(row[4] for row in rows)
+    if len(rows) == 1 and rows[0][2] in (SET, GROUP):
+        return LastValues(owner, latest, _values(rows[0][3]), {}, ())
+    kinds = {row[2] for row in rows}
+    if kinds <= {SET, GROUP}:
+        ordered = sorted(rows)
+        if all(one[:2] != other[:2] for one, other in pairwise(ordered)):
+            last: dict[str, bytes] = {}
+            for row in ordered:
+                last.update(_values(row[3]))
+            return LastValues(owner, latest, dict(sorted(last.items())), {}, ())
+    return last_values(owner, latest, [update for row in rows for update in updates_in(row)])
+
+
+def last_values(owner: str, latest: int, updates: Iterable[Update]) -> LastValues:
+    """Apply the updates of one owner, in any order."""
+    ordered = sorted(updates)
+    names = {name for name, _, _, kind, _ in ordered if kind in (SHOWN, SHOWN_ONCE)}
+    if not names:
+        return LastValues(owner, latest, *applied(ordered))
+    stated = (update for update in ordered if update[3] not in (SHOWN, SHOWN_ONCE))
+    shown = (update for update in _only_counting(ordered) if update[0] in names)
+    return LastValues(owner, latest, *applied(stated), tuple(shown))
+
+
+def updates_in(row: Row) -> Iterator[Update]:
+    """The updates of single properties that a row states."""
+    time, received, kind, value, _ = row
+    if kind == UNSET:
+        for name in _names(value):
+            yield name, time, received, UNSET, b""
+        return
+    for name, raw in _object(value).items():
+        text = bytes(raw)
+        of = NULL_ONCE if kind == SET_ONCE and text == NULL else SET if kind == GROUP else kind
+        yield name, time, received, of, text
+
+
+def _values(value: bytes) -> dict[str, bytes]:
+    return {name: bytes(raw) for name, raw in sorted(_object(value).items())}
+
+
+def _only_counting(ordered: Iterable[Update]) -> Iterator[Update]:
+    """The updates; among those that events show, only the one that counts for each property."""
+    for _, updates in groupby(ordered, key=itemgetter(0)):
+        some = list(updates)
+        last = [update for update in some if update[3] == SHOWN][-1:]
+        first = [update for update in some if update[3] == SHOWN_ONCE][:1]
+        counting = last or first
+        yield from (update for update in some if update[3] not in (SHOWN, SHOWN_ONCE) or update in counting)
+
+
+def applied(ordered: Iterable[Update]) -> tuple[dict[str, bytes], dict[str, bytes], tuple[str, ...]]:
+    """What is set, set once and removed after the updates of one owner, which are sorted.
 
     A null counts as absent for what is set once after it. What the tool itself sets once counts before what events
     show first.
@@ -84,12 +126,12 @@ def applied(ordered: Iterable[tuple[Any, ...]]) -> tuple[dict[str, bytes], dict[
     set_: dict[str, bytes] = {}
     once: dict[str, bytes] = {}
     unset: list[str] = []
-    for name, rows in groupby(ordered, key=itemgetter(1)):
-        kind, value, first = EXISTS, NULL, NULL
-        for one, text in _one_by_one(rows):
+    for name, updates in groupby(ordered, key=itemgetter(0)):
+        kind, value, first = 0, NULL, NULL
+        for _, _, _, one, text in updates:
             if one == SHOWN_ONCE:
                 first = text if first == NULL else first
-            elif one >= SHOWN or kind == EXISTS or (one == SET_ONCE and (kind == UNSET or value == NULL)):
+            elif one >= SHOWN or kind == 0 or (one == SET_ONCE and (kind == UNSET or value == NULL)):
                 kind, value = one, text
         if first != NULL and (kind == UNSET or value == NULL):
             kind, value = SET_ONCE, first
@@ -100,84 +142,3 @@ def applied(ordered: Iterable[tuple[Any, ...]]) -> tuple[dict[str, bytes], dict[
         elif kind == UNSET:
             unset.append(name)
     return set_, once, tuple(unset)
-
-
-def _one_by_one(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[int, bytes]]:
-    """The kind and value of each update of one property, in order, where one may stand for several rows."""
-    some = list(rows)
-    if not any(SEPARATES in row[5] for row in some):
-        return [(row[4], row[5]) for row in some]
-    moments = [(*moment[:2], row[4], moment[2]) for row in some for moment in moments_of(row[2], row[3], row[5])]
-    return [moment[2:] for moment in sorted(moments)]
-
-
-def rows_in(batches: Sequence[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-    """The updates of a piece as `last_values_of` takes them, in the order of owner, name, time and receive time."""
-    from pipeline.identity.ranged_files import sorted_by
-
-    return _rows_of(sorted_by(batches, "owner", "name", "time", "received")).rows() if batches else iter(())
-
-
-class _Rows(NamedTuple):
-    """Updates as columns, in the order of owner, name, time and receive time."""
-
-    owner: list[str]
-    name: list[str]
-    time: NDArray[np.int64]
-    received: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    value: list[bytes]
-    latest: NDArray[np.int64]
-
-    def cut(self, start: int, stop: int) -> _Rows:
-        return _Rows._make(column[start:stop] for column in self)
-
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        return zip(*(column if isinstance(column, list) else column.tolist() for column in self), strict=True)
-
-
-def _rows_of(batch: pa.RecordBatch) -> _Rows:
-    from pipeline.identity.database import numbers_of
-
-    owner, name, value = (batch.column(one).to_pylist() for one in ("owner", "name", "value"))
-    time, received, kind, latest = (numbers_of(batch, one) for one in ("time", "received", "kind", "latest"))
-    return _Rows(owner, name, time, received, kind, value, latest)
-
-
-def _last_values(rows: _Rows) -> Iterator[LastValues]:
-    """`last_values_of` each owner, by columns where it is plain which update of each property counts.
-
-    That is the last where a property was only ever set, and the first where it was only ever set once, unless another
-    update has the same time and receive time.
-    """
-    count = len(rows.owner)
-    another_owner = np.fromiter(chain((True,), map(ne, islice(rows.owner, 1, None), rows.owner)), np.bool_, count)
-    another_name = np.fromiter(chain((True,), map(ne, islice(rows.name, 1, None), rows.name)), np.bool_, count)
-    starts = np.flatnonzero(another_owner | another_name)
-    last = np.append(starts[1:], count) - 1
-    tied = np.zeros(count, np.bool_)  # with the update before it, of the same property
-    tied[1:] = (rows.time[1:] == rows.time[:-1]) & (rows.received[1:] == rows.received[:-1])
-    tied[starts] = False
-    least, most = np.minimum.reduceat(rows.kind, starts), np.maximum.reduceat(rows.kind, starts)
-    plain = (least == most) & np.where(
-        most == SET, ~tied[last], (most == SET_ONCE) & ~tied[np.minimum(starts + 1, last)]
-    )
-    names = [rows.name[start] for start in starts.tolist()]
-    values = [rows.value[winner].partition(SEPARATES)[0] for winner in np.where(most == SET, last, starts).tolist()]
-    once = (most == SET_ONCE).tolist()
-    owners = np.flatnonzero(another_owner)
-    groups = np.searchsorted(starts, owners)
-    bounds = zip(
-        owners.tolist(), [*owners[1:].tolist(), count], groups.tolist(), [*groups[1:].tolist(), len(names)],
-        np.logical_and.reduceat(plain, groups).tolist(), np.maximum.reduceat(rows.latest, owners).tolist(),
-        strict=True,
-    )  # fmt: skip
-    for start, stop, first, upto, easy, latest in bounds:
-        owner = rows.owner[start]
-        if easy:
-            values_by_kind: tuple[dict[str, bytes], dict[str, bytes]] = ({}, {})
-            for group in range(first, upto):
-                values_by_kind[once[group]][names[group]] = values[group]
-            yield LastValues(owner, latest, *values_by_kind, ())
-        else:
-            yield last_values_of(owner, rows.cut(start, stop).rows())

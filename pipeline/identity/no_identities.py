@@ -42,5 +42,3 @@ class NoIdentities:
 
     def person_numbers(self, hashed: NDArray[np.uint64]) -> NDArray[np.int32]:
         return np.full(len(hashed), -1, np.int32)
-
-    person_numbers_by_event = person_numbers

@@ -103,7 +103,6 @@ class Numbering:
         return len(self.hashed)
 
     def close(self) -> None:
-        """Release the disk."""
         os.close(self._text)
         os.close(self._ends)
         for path in self._files:
@@ -152,9 +151,9 @@ class Numbering:
         text = os.pread(self._text, ends[-1] - ends[0], ends[0])
         return [text[one - ends[0] : other - ends[0]].decode() for one, other in pairwise(ends)]
 
-    def _all(self, at_once: int = 50_000) -> Iterator[list[str]]:
-        for start in range(0, len(self), at_once):
-            yield self._between(start, min(start + at_once, len(self)))
+    def _all(self) -> Iterator[list[str]]:
+        for start in range(0, len(self), _AT_ONCE):
+            yield self._between(start, min(start + _AT_ONCE, len(self)))
 
 
 def _collide(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> bool:

@@ -24,8 +24,8 @@ import xxhash
 from msgspec import Raw
 
 from pipeline.encoder.updates import EMPTY_OBJECT, SealedInitial, SealedPerson, encode_object
+from pipeline.identity.kinds import SHOWN, SHOWN_ONCE
 from pipeline.identity.last_values import LastValues, applied
-from pipeline.identity.property_updates import SHOWN, SHOWN_ONCE
 from pipeline.identity.settings import ProfilePolicy
 from pipeline.uuids import SEPARATOR, Hasher
 from pipeline.validator.placeholder_ids import is_person_less, is_placeholder
@@ -52,7 +52,6 @@ class PersonCounts(msgspec.Struct):
     examples: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     def add(self, following: PersonCounts) -> None:
-        """Add the counts of the persons that follow."""
         self.persons += following.persons
         self.properties += following.properties
         self.names.update(following.names)
@@ -122,64 +121,62 @@ def _written(
     per_event: bool,
 ) -> Iterator[_Written]:
     removes_all = removes and policy.name == "overwrite"
-    while some := list(islice(finals, _AT_ONCE)):
-        for final, code in zip(some, _skip_codes([final.owner for final in some], wanted, per_event), strict=True):
-            if code:
-                if final.set or final.set_once or final.unset:
-                    counts.left_out[code] += 1
-                continue
-            both = _both(final)
-            written, once = _spelled(final, both, policy)
-            names: Iterable[str] = both
-            gone = list(final.unset) if removes_all else []
-            if final.shown:
-                shown, first, unset = _shown(final, policy)
-                names = both.keys() | shown.keys()
-                once = {name: value for name, value in once.items() if name not in first and name not in shown}
-                written = dict(sorted((written | shown).items()))
-                gone = [name for name in gone if name not in first]
-                gone += [name for name in unset if removes and name not in gone]
-            if len(gone) < len(final.unset):
-                kept = [name for name in final.unset if name not in gone]
-                counts.left_out["unset_property"] += len(kept)
-                examples = counts.examples.setdefault("unset_property", [])
-                examples += [f"{name} of {final.owner}" for name in kept][: MOST_EXAMPLES - len(examples)]
-            gone = [one for one in gone if one not in written and one not in once]
-            if not (written or once or gone):
-                continue
-            counts.persons += 1
-            counts.properties += len(written) + len(once) + len(gone)
-            for name in names:
-                counts.names[name] += 1
-            removed = msgspec.json.encode(gone) if gone else b""
-            yield _Written(final.owner, final.time, encode_object(written), encode_object(once), removed)
+    for final, code in _with_codes(finals, wanted, per_event):
+        if code:
+            if final.set or final.set_once or final.unset:
+                counts.left_out[code] += 1
+            continue
+        both = _both(final)
+        written, once = _spelled(final, both, policy)
+        names: Iterable[str] = both
+        gone = list(final.unset) if removes_all else []
+        if final.shown:
+            shown, first, unset = _shown(final, policy)
+            names = both.keys() | shown.keys()
+            once = {name: value for name, value in once.items() if name not in first and name not in shown}
+            written = dict(sorted((written | shown).items()))
+            gone = [name for name in gone if name not in first]
+            gone += [name for name in unset if removes and name not in gone]
+        if len(gone) < len(final.unset):
+            kept = [name for name in final.unset if name not in gone]
+            counts.left_out["unset_property"] += len(kept)
+            examples = counts.examples.setdefault("unset_property", [])
+            examples += [f"{name} of {final.owner}" for name in kept][: MOST_EXAMPLES - len(examples)]
+        gone = [one for one in gone if one not in written and one not in once]
+        if not (written or once or gone):
+            continue
+        counts.persons += 1
+        counts.properties += len(written) + len(once) + len(gone)
+        for name in names:
+            counts.names[name] += 1
+        removed = msgspec.json.encode(gone) if gone else b""
+        yield _Written(final.owner, final.time, encode_object(written), encode_object(once), removed)
 
 
 def _written_first(
     finals: Iterator[LastValues], policy: ProfilePolicy, counts: PersonCounts, wanted: Wanted | None, per_event: bool
 ) -> Iterator[_Written]:
+    for final, code in _with_codes(finals, wanted, per_event):
+        first = _shown(final, policy)[1]
+        if first and not code:
+            counts.initials += len(first)
+            time = min(update[1] for update in final.shown if update[3] in (SHOWN, SHOWN_ONCE))
+            yield _Written(final.owner, time, EMPTY_OBJECT, encode_object(first))
+
+
+def _with_codes(
+    finals: Iterator[LastValues], wanted: Wanted | None, per_event: bool
+) -> Iterator[tuple[LastValues, str]]:
+    """Each of them, and why it gets no profile; "" if it does."""
     while some := list(islice(finals, _AT_ONCE)):
-        for final, code in zip(some, _skip_codes([final.owner for final in some], wanted, per_event), strict=True):
-            first = _shown(final, policy)[1]
-            if first and not code:
-                counts.initials += len(first)
-                time = min(row[2] for row in final.shown if row[4] in (SHOWN, SHOWN_ONCE))
-                yield _Written(final.owner, time, EMPTY_OBJECT, encode_object(first))
-
-
-def _skip_codes(owners: list[str], wanted: Wanted | None, per_event: bool) -> list[str]:
-    """Why each of them gets no profile; "" for those that do."""
-    codes = [
-        "junk_person"
-        if is_placeholder(owner) or (per_event and is_person_less(owner))
-        else "long_person"
-        if len(owner) > MAX_ID or "\0" in owner
-        else ""
-        for owner in owners
-    ]
-    if wanted is None:
-        return codes
-    return [code or ("" if good else "anonymous_person") for code, good in zip(codes, wanted(owners), strict=True)]
+        owners = [final.owner for final in some]
+        for final, good in zip(some, [True] * len(some) if wanted is None else wanted(owners), strict=True):
+            if is_placeholder(final.owner) or (per_event and is_person_less(final.owner)):
+                yield final, "junk_person"
+            elif len(final.owner) > MAX_ID or "\0" in final.owner:
+                yield final, "long_person"
+            else:
+                yield final, "" if good else "anonymous_person"
 
 
 def _spelled(
@@ -194,7 +191,6 @@ def _spelled(
 
 
 def _both(final: LastValues) -> dict[str, bytes]:
-    """What was set and what was set once, by name."""
     if not final.set_once:
         return final.set
     return dict(sorted((final.set | final.set_once).items())) if final.set else final.set_once
@@ -203,9 +199,9 @@ def _both(final: LastValues) -> dict[str, bytes]:
 def _shown(final: LastValues, policy: ProfilePolicy) -> tuple[dict[str, bytes], dict[str, bytes], list[str]]:
     """Of the properties that events show: the values to be set after all events, those to be set once before them, and
     the names of those that are removed. What rows state counts with them, unless it goes under other names."""
-    rows = [row for row in final.shown if policy.name != "prefix" or row[4] in (SHOWN, SHOWN_ONCE)]
-    set_, once, unset = applied(rows)
-    last = {row[1] for row in rows if row[4] == SHOWN}
+    updates = [update for update in final.shown if policy.name != "prefix" or update[3] in (SHOWN, SHOWN_ONCE)]
+    set_, once, unset = applied(updates)
+    last = {update[0] for update in updates if update[3] == SHOWN}
     both = set_ | once
     first = {name: value for name, value in both.items() if name not in last}
     return {name: value for name, value in both.items() if name in last}, first, [one for one in unset if one in last]

@@ -4,24 +4,21 @@ Each goes to the person under its own name, overwriting, and once as `$initial_â
 list is that of the service's source, `nodejs/src/worker/ingestion/persons/person-update.ts` with its campaign
 parameters). Backcast cannot keep it from doing so, other than by `--persons identified`, so a plan counts them. Under
 `--promoted-properties final` it also finds out what they come to where events arrive in the order of time
-(`PromotionAggregator`), since the service heeds the order of arrival alone.
+(`promoted_by`), since the service heeds the order of arrival alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from msgspec import Raw
 
 from pipeline.encoder.encoded import has_profile, read_properties
-from pipeline.identity.accumulators import new_property_accumulator
-from pipeline.identity.aggregator import MAX_BYTES, MAX_ENTRIES
-from pipeline.identity.columns import PropertyColumns
-from pipeline.identity.property_updates import ABSENT, SET, SHOWN
+from pipeline.identity.kinds import ABSENT, SHOWN, SHOWN_ONCE
 
 if TYPE_CHECKING:
     from pipeline.transform.events import Events
@@ -51,6 +48,7 @@ _Values = dict[str, Raw]
 
 
 _open = msgspec.json.Decoder(_Values).decode
+_encode = msgspec.json.Encoder().encode
 _text = msgspec.json.Decoder(str).decode
 
 
@@ -72,44 +70,26 @@ def count_promoted(events: Events) -> Counter[str]:
     return counted
 
 
-class PromotionAggregator:
-    """Aggregates the promoted properties of each person over all blocks that one worker reads again.
+def promoted_by(
+    events: Events, left_out: Collection[tuple[int, int]]
+) -> Iterator[tuple[tuple[int, int, int, int], int, str, int, int, bytes]]:
+    """What the events of a block promote, as updates (`pipeline.transform.statements.update_table`), except those of
+    `left_out`: (row, position in the row).
 
     An event sets each under its own name and sets it once as `$initial_â€¦`, unless its own `$set` or `$set_once` has
     the name. What is set last stays, and what is set once first; a null set once counts as nothing, as any later
     value takes its place.
     """
-
-    def __init__(self) -> None:
-        self._updates: Any = new_property_accumulator()
-
-    def add(self, events: Events, left_out: Collection[tuple[int, int]]) -> None:
-        """Add the events of a block, except those of `left_out`: (row, position in the row)."""
-        updates = self._updates
-        times, received = events.times.tolist(), events.received.tolist()
-        for number, text in enumerate(events.events):
-            if left_out and (events.row_of[number], events.positions[number]) in left_out:
-                continue
-            properties = read_properties(text)
-            set_, once = _promoted_by(events.names[number], properties)
-            if not (set_ or once):
-                continue
-            owner, at, got = _text(properties["distinct_id"]), times[number], received[number] or ABSENT
-            if set_:
-                updates.set(owner, set_, at, got)
-            if once:
-                updates.set_once(owner, once, at, got)
-
-    @property
-    def full(self) -> bool:
-        """Whether it is time to return the updates (`take`)."""
-        return len(self._updates) > MAX_ENTRIES or self._updates.bytes > MAX_BYTES
-
-    def take(self) -> PropertyColumns:
-        """All updates since the last call, as SHOWN and SHOWN_ONCE, by distinct_id."""
-        columns = PropertyColumns.of(self._updates.columns())
-        self._updates = new_property_accumulator()
-        return columns._replace(kind=(np.frombuffer(columns.kind, np.int64) + (SHOWN - SET)).tobytes())
+    times, received = events.times.tolist(), events.received.tolist()
+    for number, text in enumerate(events.events):
+        row, position = events.row_of[number], events.positions[number]
+        if left_out and (row, position) in left_out:
+            continue
+        properties = read_properties(text)
+        for kind, values in zip((SHOWN, SHOWN_ONCE), _promoted_by(events.names[number], properties), strict=True):
+            if values:
+                owner, at, got = _text(properties["distinct_id"]), times[number], received[number] or ABSENT
+                yield (row, position, position, 1), kind, owner, at, got, _encode(values)
 
 
 def _promoted_by(name: str, properties: _Values) -> tuple[_Values, _Values]:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.identity.accumulators import NEVER
+from pipeline.identity.kinds import NEVER
 from pipeline.identity.numbering import EMAIL, LONG, PLACEHOLDER, counts, marked
 from pipeline.identity.observed_pairs import IDENTIFY, NAMED, ROW, SERVICE, SETTLED, SETTLED_USER
 
@@ -74,17 +74,11 @@ class PairArrays(msgspec.Struct):
         return len(self.anonymous)
 
 
-class RuleResult(msgspec.Struct):
-    """`reasons` is by pair: a Reason, 0 where no rule refuses the pair. `users` is by id: whether it is a user's id."""
-
-    reasons: NDArray[np.uint8]
-    users: NDArray[np.bool_]
-
-
 def apply_rules(
     pairs: PairArrays, flags: NDArray[np.uint8], users: NDArray[np.bool_], earliest: NDArray[np.int64], most: int
-) -> RuleResult:
-    """Apply every rule to every pair, in order; the first that refuses a pair gives the reason.
+) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Apply every rule to every pair, in order. Returns by pair the reason of the first that refuses it, 0 without one,
+    and by id whether it is a user's.
 
     `flags`, `users` and `earliest` are by id: the flags of its text, whether an event names it as a user's id, its
     first event. An id on the user's side of a pair that is valid in itself is a user's id, too.
@@ -110,7 +104,7 @@ def apply_rules(
     of_device = soft & ~users[pairs.anonymous]
     refuse(of_device & _crowded(pairs.anonymous, of_device & (reasons == 0), most), Reason.TOO_MANY_USERS)
     refuse(of_device & _crowded(pairs.user, of_device & (reasons == 0), most), Reason.TOO_MANY_IDS)
-    return RuleResult(reasons, users)
+    return reasons, users
 
 
 def _in_records(pairs: PairArrays, reasons: NDArray[np.uint8], ids: int) -> NDArray[np.bool_]:

@@ -29,7 +29,7 @@ from pipeline.preflight.project import find_project
 from pipeline.preflight.questions import Questions
 from pipeline.preflight.run import PreflightRequest
 from pipeline.targets import address_of
-from pipeline.timestamps import format_utc
+from pipeline.timestamps import format_utc, utc_now
 
 Warn = Callable[[str], None]
 
@@ -107,7 +107,7 @@ def find_first_live(job: Job, state: State, request: PreflightRequest, now: int,
         warn(f"where live events of the target begin cannot be asked: {error.message}")
         return before
     first = min((moment for moment in (before, found) if moment is not None), default=None)
-    asked = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    asked = utc_now()
     state.remember(live_asked=asked, **({} if first is None else {"first_live": str(first)}))
     if first is not None and first != before:
         begin = f"live events of the target begin at {format_utc(first)}"

@@ -16,12 +16,14 @@ from pipeline.jobs.state import State
 from pipeline.ledger import read_batches, read_summary, state_digest
 from pipeline.options import PlanOptions
 from pipeline.plan.create import create_plan
-from pipeline.plan.event_uuids import all_uuids, settled_uuids
 from pipeline.plan.replay import inherited
+from pipeline.plan.requests.query import every_batch
 from pipeline.plan.sealed.directory import EVENTS, Directory
+from pipeline.plan.sealed.discarded import refuse_discarded
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import Plan, as_name
 from pipeline.plan.series import Series
+from pipeline.plan.settled_facts import settled_facts
 from pipeline.plan.window_index import WindowIndex
 from pipeline.targets import address_of
 
@@ -30,9 +32,10 @@ def add_earlier(job: Job, state: State, workers: int | None) -> None:
     """Add what the job's earlier plans settled to its state, unless it has that. Raises UsageError, UnsafePlan for a
     plan that is not wholly sent, StalePlan where its export is not as it was, UnreadableExport."""
     for path in job.plan.earlier or ():
-        plan, directory = open_plan(path)
+        plan, directory = open_plan(path, discarded=True)
         sent = state_digest(directory.ledger)
         if state.facts().get(f"earlier {plan.digest}") != sent:
+            refuse_discarded(plan, directory)
             _check(job, plan, directory)
             _add(plan, directory, state, workers)
             state.remember(**{f"earlier {plan.digest}": sent})
@@ -70,9 +73,9 @@ def _add(plan: Plan, directory: Directory, state: State, workers: int | None) ->
                 hint="bring the files back as they were planned",
             )
         with state.transaction():
-            state.settled.add(all_uuids(again), 0)
+            state.settled.add(settled_facts(again, every_batch(again)), 0)
             others = (batch for batch in read_batches(directory.ledger, "settled") if batch.phase != EVENTS)
-            state.settled.add(settled_uuids(directory, others), 0)
+            state.settled.add(settled_facts(directory, others), 0)
             index = WindowIndex.from_plan(made, again)
             state.identities.add(index)
             state.groups.add(index)

@@ -18,9 +18,8 @@ from pipeline.plan.sealed.manifest import Plan
 from pipeline.preflight.pausing import pausing_for
 from pipeline.preflight.run import PreflightRequest
 from pipeline.preflight.target import planned_events
-from pipeline.targets import address_of, is_loopback
 from pipeline.text import pluralize
-from pipeline.verify.settle import SETTLE_SECONDS, wait_to_settle
+from pipeline.verify.settle import settle_seconds, wait_to_settle
 
 
 @contextmanager
@@ -32,8 +31,6 @@ def functions_off(
     Whatever ends it, they are turned on again, `settle` seconds after the last event; None is the default of the
     option. Raises as `pipeline.preflight.pausing.pausing_for` does, and Unfinished where one could not be turned on.
     """
-    if settle is None:
-        settle = 0.0 if is_loopback(address_of(request.to)) else SETTLE_SECONDS
     with pausing_for(request, Directory(state), None, warn, pauses=request.options.pause_functions) as pausing:
         if pausing is None:
             yield lambda plan, directory: None
@@ -51,7 +48,7 @@ def functions_off(
             yield before_sending
         finally:
             if pausing.recorded and ledgers:
-                wait_to_settle(ledgers[-1], settle, lambda name, done, total: None)
+                wait_to_settle(ledgers[-1], settle_seconds(request.to, settle), lambda name, done, total: None)
             resumed = pausing.resume()
             for line in resumed.warnings():
                 warn(line)

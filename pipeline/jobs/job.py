@@ -20,7 +20,8 @@ class Job:
     """A job file, read. `first` and `until` are windows; `until` is the first one after the job's last.
 
     `plan`, `checks`, `apply` and `verify` are the options of each window's steps. Relative paths are relative to
-    `folder`, the job file's own. `lag` is in µs: a window is due this long after its end. `most_merges` None holds
+    `folder`, the job file's own. `lag` is in µs: a window is due this long after its end; so is `keep`: the events of a
+    window are discarded this long after it was verified, None for never. `most_merges` None holds
     merges back. `changed` is one of RULES, "" where the file has none; `live` is cut
     or allow.
     """
@@ -39,6 +40,7 @@ class Job:
     to: str
     state: Path
     missing: str
+    keep: int | None
     plan: PlanOptions
     checks: PauseOptions
     apply: ApplyOptions

@@ -42,6 +42,7 @@ OWN_KEYS = {
     "to": "us, eu or a URL",
     "state": "where plans, ledgers and the history are stored",
     "missing": "wait, done or stop: what to do about a window without files",
+    "keep": "discard the events of a window that was sent and verified this long ago, such as 30d",
 }
 """The keys that only a job has; the others are those of the options in `STEPS` that name one."""
 STEPS: tuple[type[Checked], ...] = (PlanOptions, PauseOptions, ApplyOptions, VerifyOptions)
@@ -93,9 +94,10 @@ def load_job(file: str | Path) -> Job:
         to=to,
         state=folder / table.value("state", _local, f"state/{name}"),
         missing=table.choice("missing", ("wait", "done", "stop")),
-        plan=PlanOptions(**plan, target=to),
+        keep=table.optional("keep", _length),
+        plan=PlanOptions(**{"canary": 0, **plan}, target=to),
         checks=PauseOptions(**_options(PauseOptions, table, folder)),
-        apply=ApplyOptions(**_options(ApplyOptions, table, folder)),
+        apply=ApplyOptions(**_options(ApplyOptions, table, folder), canary=bool(plan.get("canary"))),
         verify=VerifyOptions(**_options(VerifyOptions, table, folder)),
     )
 
@@ -296,11 +298,15 @@ def _timezone(table: _Table, key: str, folder: Path) -> tuple[str, ...]:
 _LENGTH = re.compile(r"(\d{1,6})(h|d)", re.ASCII)
 
 
-def _lag(text: str) -> int:
+def _length(text: str) -> int:
     match = _LENGTH.fullmatch(text)
     if match is None:
         raise UsageError(f"not a length of time: {text!r}", hint="write hours or days, such as 49h or 3d")
-    lag = int(match[1]) * (HOUR if match[2] == "h" else 24 * HOUR)
+    return int(match[1]) * (HOUR if match[2] == "h" else 24 * HOUR)
+
+
+def _lag(text: str) -> int:
+    lag = _length(text)
     if lag < LEAST_LAG:
         raise UsageError(
             f"after {text} events are under 48 hours old, and the service bills those as live ones",

@@ -18,6 +18,7 @@ from pipeline.jobs.job import Job, plan_directory, state_file, windows_folder
 from pipeline.jobs.state import State, plan_counts
 from pipeline.ledger import lock_file, read_summary, read_totals, unlock, was_ever_applied
 from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.discarded import discarded_of
 from pipeline.plan.sealed.manifest import load
 from pipeline.report.state import read_status
 from pipeline.targets import address_of
@@ -80,6 +81,12 @@ def _rebuild(job: Job, path: Path, belongs: dict[str, str]) -> None:
         for _, planned, window, number in sent:
             directory = plan_directory(job.state, window, number)
             plan = load(directory)
+            if (gone := discarded_of(plan, directory)) is not None:
+                raise UnsafePlan(
+                    f"{path} is lost, and the plans cannot replace it: the events of window {window} were discarded at"
+                    f" {gone.at}",
+                    hint=f"restore {path} from a copy",
+                )
             attempt = state.update(state.begin(window, number), started=_utc(planned), **plan_counts(plan))
             totals = read_totals(directory.ledger)
             try:

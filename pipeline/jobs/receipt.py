@@ -32,12 +32,11 @@ from pipeline.proof.receipt import (
     sending_of,
     unproved_of,
     write_signed,
-    written_now,
 )
-from pipeline.report.results import VerifyResult
 from pipeline.report.state import read_status
 from pipeline.text import pluralize
-from pipeline.timestamps import format_utc
+from pipeline.timestamps import format_utc, utc_now
+from pipeline.verify.findings import Verification
 
 FORMAT = "backcast.job-receipt/1"
 STATED = ("done", "replaced", "sending")
@@ -59,7 +58,7 @@ class WindowReceipt(msgspec.Struct, frozen=True):
     plan: Planned
     inputs: list[Input]
     sending: Sending | None
-    verification: VerifyResult | None
+    verification: Verification | None
 
 
 class JobSums(msgspec.Struct, frozen=True):
@@ -116,7 +115,7 @@ def write_job_receipt(state: Path, options: ReceiptOptions) -> JobReceipt:
             for sentence in unproved:
                 sentences.setdefault(sentence, []).append(attempt.window)
     receipt = JobReceipt(
-        written=written_now(),
+        written=utc_now(),
         version=version("backcast"),
         plans=stated,
         sums=sums_of(stated),
@@ -129,7 +128,7 @@ def write_job_receipt(state: Path, options: ReceiptOptions) -> JobReceipt:
 
 def _state(attempt: Attempt, directory: Directory, folder: Path) -> tuple[WindowReceipt, list[str]]:
     """What a plan states, and what of it is unproved."""
-    plan, _ = open_plan(directory.path)
+    plan, _ = open_plan(directory.path, discarded=True)
     status = read_status(plan, directory)
     sending = sending_of(plan, directory)
     return WindowReceipt(

@@ -14,7 +14,7 @@ from pipeline.jobs.job import plan_directory, state_file
 from pipeline.jobs.receipt import FORMAT, STATED, JobReceipt, of_history, sums_of
 from pipeline.jobs.state import History, read_whole_history
 from pipeline.models import Step
-from pipeline.options import PathText
+from pipeline.option_types import PathText
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import PartSeal
 from pipeline.proof.check import (
@@ -31,6 +31,7 @@ from pipeline.proof.receipt import FORMAT as PLAN_FORMAT
 from pipeline.proof.receipt import Receipt
 from pipeline.proof.recomputed import BROKEN, Checked, check_folder, compare, in_words, outcome
 from pipeline.text import pluralize
+from pipeline.timestamps import is_later
 
 _NAMED = 5
 _OPEN = ("pending", "differs", "unknown")
@@ -140,19 +141,20 @@ def _job(receipt: JobReceipt, history: History, sentences: Mapping[str, list[str
     wrong: list[str] = []
     written = receipt.written
     attempts = {(one.window, one.number): one for one in history.attempts if one.state in STATED}
-    later = history.belongs.get("live_asked", "") > written
+    later = is_later(history.belongs.get("live_asked", ""), written)
     for one in receipt.plans:
         attempt = attempts.pop((one.window, one.number), None)
         name = f"plan {one.number} of the window {one.window}"
         if attempt is None:
             wrong.append(f"{name} is not in the state")
-        elif (attempt.ended or "") > written or (attempt.proof != one.proof and one.proof in _OPEN):
+        elif is_later(attempt.ended or "", written) or (attempt.proof != one.proof and one.proof in _OPEN):
             later = True  # it was sent to its end, or read back again
         else:
             now = [attempt.state, attempt.started, attempt.ended, attempt.proof, attempt.detail]
             wrong += compare([one.outcome, one.started, one.ended, one.proof, one.detail], now, name)
-    later |= any(one.started > written for one in attempts.values())
-    wrong += [f"{window} was sent and is not stated" for (window, _), one in attempts.items() if one.started <= written]
+    later |= any(is_later(one.started, written) for one in attempts.values())
+    unstated = [window for (window, _), one in attempts.items() if not is_later(one.started, written)]
+    wrong += [f"{window} was sent and is not stated" for window in unstated]
     labels = {one.label for one in receipt.windows}
     wrong += [f"the window {one.window} has a plan and no state" for one in receipt.plans if one.window not in labels]
     later |= labels < {one.label for one in history.windows}

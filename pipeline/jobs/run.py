@@ -19,6 +19,7 @@ from pipeline.config import Secret
 from pipeline.errors import BackcastError, UsageError
 from pipeline.files import private
 from pipeline.jobs.coverage import at_target, find_first_live, project_of_keys, remember_target
+from pipeline.jobs.discarding import discard_windows
 from pipeline.jobs.earlier import add_earlier
 from pipeline.jobs.functions import functions_off
 from pipeline.jobs.hooks import JobHooks, WindowRun
@@ -66,7 +67,7 @@ def run_due_windows(
     warn = hooks.warn
     hooks = msgspec.structs.replace(hooks, warn=lambda line: warn(in_job_words(line)))
     read_back = bool(personal_key) and not options.dry_run
-    if job.apply.canary is not None and not (read_back or options.dry_run):
+    if job.apply.canary and not (read_back or options.dry_run):
         raise UsageError(
             "a job with `canary` reads it back, for which it needs the personal key",
             hint="set BACKCAST_PERSONAL_KEY, or leave `canary` out of the job file",
@@ -95,8 +96,10 @@ def run_due_windows(
                 runner.process(job.windows(now))
             for attempt in state.unproved() if read_back else []:
                 runner.check_interrupted()
-                proofs.append(prove(job, state, attempt, now, project_key, personal_key, options.workers))
+                proofs.append(prove(job, state, attempt, now, project_key, personal_key))
                 hooks.proved(proofs[-1])
+            if job.keep is not None and not options.dry_run:
+                discard_windows(job, state, now - job.keep, hooks.warn)
         except BackcastError as error:
             fatal = error
         if (differs := difference(job, proofs)) is not None:

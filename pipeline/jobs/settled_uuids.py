@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.jobs.database import translated_errors
-from pipeline.plan.duplicates import Found
+from pipeline.plan.settled import Found
 
 SCHEMA = (
     "create table settled (uuid blob primary key, content integer not null, person integer not null, cell integer not"
@@ -25,7 +25,7 @@ SCHEMA = (
 
 
 class SettledIndex:
-    """What a plan asks for (`pipeline.plan.duplicates.Settled`). `schemas` are the databases that have the table."""
+    """What a plan asks for (`pipeline.plan.settled.Settled`). `schemas` are the databases that have the table."""
 
     def __init__(self, path: Path, database: sqlite3.Connection, schemas: Sequence[str]) -> None:
         self._path = path
@@ -58,7 +58,7 @@ class SettledIndex:
         return Found(settled, *values[:, settled])
 
     def add(self, chunks: Iterable[NDArray[np.void]], attempt: int) -> int:
-        """Add SENT records (`pipeline.plan.event_uuids`) inside the caller's transaction. Returns how many were new.
+        """Add SENT records (`pipeline.plan.settled_facts`) inside the caller's transaction. Returns how many were new.
 
         `attempt` 0 is a plan from before the job.
         """

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,12 @@ from pipeline.jobs.identity_index import StoredIdentities
 from pipeline.jobs.settled_uuids import SCHEMA as SETTLED_SCHEMA
 from pipeline.jobs.settled_uuids import SettledIndex, digest_uuids
 from pipeline.ledger import read_batches, read_totals
-from pipeline.plan.event_uuids import all_uuids, settled_uuids
+from pipeline.plan.requests.query import every_batch
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.settled_facts import settled_facts
 from pipeline.plan.window_index import WindowIndex
+from pipeline.timestamps import utc_now
 
 VERSION = "4"
 EXPORTED_AGAIN = "exported again after it was sent"
@@ -183,6 +184,15 @@ class State:
         """The attempts that were sent and are to be read back, oldest first."""
         return _attempts(self._database, "where state = 'done' and proof in ('pending', 'differs')")
 
+    def done(self) -> list[Attempt]:
+        """The attempts that were sent to their end, or had nothing to send, oldest first."""
+        return _attempts(self._database, "where state = 'done'")
+
+    def replaced_by(self, attempt: Attempt) -> list[Attempt]:
+        """The attempts before this one of its window that were replaced."""
+        where = "where state = 'replaced' and window = ? and number < ?"
+        return _attempts(self._database, where, attempt.window, attempt.number)
+
     def next_number(self, window: str) -> int:
         """The number of a window's next plan. The numbers of plans of which something was sent are not used again."""
         rows = self._database.execute(
@@ -205,7 +215,7 @@ class State:
             self._database.execute("delete from attempts where state = 'planning'")
             inserted = self._database.execute(
                 "insert into attempts (window, number, state, started) values (?, ?, 'planning', ?)",
-                (window, number, _now()),
+                (window, number, utc_now()),
             )
         return self.attempt(int(inserted.lastrowid or 0))
 
@@ -225,7 +235,7 @@ class State:
         """The window, and its plan if there is one, cannot be sent as it is. `done`: what it had before was sent."""
         with self.transaction():
             if attempt is not None:
-                self._update(attempt, {"state": "stopped", "ended": _now(), "detail": detail})
+                self._update(attempt, {"state": "stopped", "ended": utc_now(), "detail": detail})
             self._set_window(window, "done" if done else "stopped", detail)
 
     def refresh(self, window: str, parts: Iterable[RecordedPart]) -> None:
@@ -278,12 +288,13 @@ class State:
         self, attempt: Attempt, directory: Directory, index: WindowIndex, state: str, *, dry_run: bool = False
     ) -> int:
         """End an attempt and index what of its plan is settled. Returns the number of events that were sent."""
-        totals, batches = read_totals(directory.ledger), read_batches(directory.ledger, "settled")
-        self.settled.add(all_uuids(directory) if dry_run else settled_uuids(directory, batches), attempt.id)
+        totals = read_totals(directory.ledger)
+        batches = every_batch(directory) if dry_run else read_batches(directory.ledger, "settled")
+        self.settled.add(settled_facts(directory, batches), attempt.id)
         self.identities.add(index)
         self.groups.add(index)
         counts = {"sent": totals.settled, "refused": totals.refused}
-        self._update(attempt, {"state": state, "ended": _now(), **counts})
+        self._update(attempt, {"state": state, "ended": utc_now(), **counts})
         return totals.settled
 
     def _update(self, attempt: Attempt, columns: dict[str, Any]) -> None:
@@ -365,10 +376,6 @@ def _windows(database: sqlite3.Connection) -> list[WindowState]:
 def _attempts(database: sqlite3.Connection, where: str = "", *values: Any) -> list[Attempt]:
     columns = ", ".join(Attempt.__struct_fields__)
     return [Attempt(*row) for row in database.execute(f"select {columns} from attempts {where} order by id", values)]
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 @contextlib.contextmanager

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.config import Secret
-from pipeline.delivery.send import Hooks, send_plan
-from pipeline.delivery.target_lock import target_lock
+from pipeline.delivery.send import Hooks
 from pipeline.errors import (
     BackcastError,
     Differences,
@@ -28,22 +27,23 @@ from pipeline.errors import (
 )
 from pipeline.jobs.arrivals import Arrivals, find_arrivals, is_there, late_files, may_have_changed, name_of
 from pipeline.jobs.calendar import Window
-from pipeline.jobs.canary import send_canary
 from pipeline.jobs.hooks import JobHooks, WindowRun
 from pipeline.jobs.job import Job, plan_directory, windows_folder
 from pipeline.jobs.proof import already_there
+from pipeline.jobs.sending import send_window
 from pipeline.jobs.state import EXPORTED_AGAIN, Attempt, State, plan_counts
 from pipeline.jobs.wording import in_job_words
 from pipeline.ledger import read_totals, was_ever_applied
-from pipeline.options import PathText, RehearseOptions, RunOptions
+from pipeline.option_types import PathText
+from pipeline.options import RehearseOptions, RunOptions
 from pipeline.plan.create import create_plan
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.series import Series
 from pipeline.preflight.run import PreflightRequest
-from pipeline.rehearsal import rehearse, report_rehearsal
-from pipeline.report.machine import update_report, write_report
+from pipeline.rehearsal import rehearse
+from pipeline.report.machine import write_report
 from pipeline.report.rejects import refusal
 from pipeline.report.state import check_rehearsed, read_status
 from pipeline.text import are, pluralize
@@ -302,10 +302,8 @@ class WindowRunner:
         """Rehearse a plan where the job asks for that. Yields why it must not be sent."""
         if not self.job.apply.require_rehearsal:
             return
-        options = RehearseOptions(workers=self.options.workers)
         try:
-            done = rehearse(plan, directory, options, progress=lambda counts: None, warn=self.hooks.warn)
-            report_rehearsal(plan, directory, done, self.hooks.warn)
+            rehearse(plan, directory, RehearseOptions(), Hooks(warn=self.hooks.warn))
             check_rehearsed(plan, directory)
         except (Refused, Unfinished, UnsafePlan) as error:
             yield f"its rehearsal: {error.message}"
@@ -322,31 +320,21 @@ class WindowRunner:
     # -- sending -------------------------------------------------------------------------------------
 
     def _send(self, attempt: Attempt, plan: Plan, directory: Directory) -> None:
-        """Send a plan, or what is unsent of it, and record the window. Raises what ends the run.
-
-        The target in the job file is the consent to send, its `merges` the approval of merges.
-        """
+        """Send a plan, or what is unsent of it, and record the window. Raises what ends the run."""
         status = read_status(plan, directory)
         if status.unsent or status.totals.in_doubt:
-            merges = plan.events.phases.get("identities", 0)
-            options = replace(self.job.apply, approve_merges=merges, workers=self.options.workers)
             try:
                 self.before_sending(plan, directory)
-                lock = target_lock(self.job.to, self.key, options, self.hooks.warn)
-                with lock, self.hooks.sending(attempt.window, plan.events.made) as progress:
-                    progress = self._with_lag(attempt.window, progress)
-                    hooks, known = Hooks(progress, self.hooks.warn, self.hooks.interrupted), self.state.sent_before()
-                    keys, to = (self.key, self.reader), self.job.to
-                    send_canary(self.job, plan, directory, options, keys, hooks, target_known=known)
-                    options = replace(options, canary=None)
-                    outcome = send_plan(plan, directory, to, self.key, options, hooks, target_known=known)
+                with self.hooks.sending(attempt.window, plan.events.made) as progress:
+                    run = Hooks(self._with_lag(attempt.window, progress), self.hooks.warn, self.hooks.interrupted)
+                    known = self.state.sent_before()
+                    outcome = send_window(self.job, plan, directory, (self.key, self.reader), run, target_known=known)
             except StalePlan as error:
                 self._replace(attempt, plan, directory, error)
                 return
             except (Differences, Refused) as error:  # the canary's: the rest stays unsent, and a later run goes on
                 self._report(attempt.window, "unfinished", error.message, attempt, plan)
                 raise
-            update_report(directory, plan, self.hooks.warn)
             totals = read_totals(directory.ledger)
             seconds = attempt.seconds + outcome.seconds
             attempt = self.state.update(attempt, seconds=seconds, sent=totals.settled, refused=totals.refused)

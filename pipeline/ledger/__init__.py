@@ -15,16 +15,16 @@ It can be read, also while a run is going on: `sqlite3 -readonly ledger.sqlite '
     id, opened    a random name, and how often a run opened it: sent-to.json beside it has the same (`ledger.marker`)
     key_salt,     recognise the project key without storing it: scrypt of the key, hex
     key_check
-    senders       the folders of ledgers of sender processes (`ledger.sender_ledgers`); absent for none
     transport     how batches travel: `batch` (to /batch/) or `v1` (the per-event endpoint); chosen once
     batch_bytes   the largest request that the service accepts; absent until it refused a larger one
 
 `runs`: one row for each apply: `started`, `ended`, `version` of backcast, `outcome` (done, stopped, failed; null while
 it goes or where it was killed).
 
-`batches`: one row for each request, named by (`phase`, `block`, `first`, `last`): events counted from 0 in their block
-after the plan's tables, both inclusive. `bytes` before gzip, `tries` over all runs, as they ended, `status` of the last
-answer (null: none ever came), `detail` of the last try, `run` that began it last, `begun` and `ended`. Its `state`:
+`batches`: one row for each request that was begun, or for each piece of one that had to be cut: (`phase`, `request`,
+`first`, `last`), the number of the request in its phase, and its events, counted from 0, both inclusive. `bytes` before
+gzip, `tries` over all runs, as they ended, `status` of the last answer (null: none ever came), `detail` of the last
+try, `run` that began it last, `begun` and `ended`. Its `state`:
 
     begun      about to be sent, in flight, or in doubt
     settled    accepted
@@ -40,7 +40,7 @@ each a row although one request has them all.
 
 `event_warnings`: events that the service accepted with a warning: its `detail`, how many `events`, the uuid of one.
 
-`refused_events`: what the service refused: (`phase`, `block`, `event`), its `uuid`, the `status` and the `detail`.
+`refused_events`: what the service refused: (`phase`, `request`, `event`), its `uuid`, the `status` and the `detail`.
 
 `tries`: one row for each request that did not settle its batch: the batch's four columns, the `run`, the number of the
 `try` in it, `at`, `seconds` it took, `status` (null: no answer; 0: no connection, so nothing was sent) and `detail`.
@@ -63,9 +63,7 @@ from pipeline.ledger.queries import (
     check_target,
     read_batches,
     read_doubts,
-    read_ended_events,
     read_last_settled,
-    read_open_blocks,
     read_rate,
     read_refused_events,
     read_summary,
@@ -85,7 +83,6 @@ from pipeline.ledger.schema import (
     Totals,
     WarningCount,
 )
-from pipeline.ledger.sender_ledgers import is_in_use
 from pipeline.ledger.writer import Ledger
 
 __all__ = [
@@ -106,17 +103,14 @@ __all__ = [
     "check_nothing_sent",
     "check_target",
     "discard",
-    "is_in_use",
     "is_locked",
     "key_fingerprint",
     "lock_file",
     "marker_of",
     "read_batches",
     "read_doubts",
-    "read_ended_events",
     "read_last_settled",
     "read_marker",
-    "read_open_blocks",
     "read_rate",
     "read_refused_events",
     "read_summary",

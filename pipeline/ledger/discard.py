@@ -7,7 +7,6 @@ import sqlite3
 from pathlib import Path
 
 from pipeline.errors import BrokenLedger, Busy
-from pipeline.ledger import sender_ledgers
 from pipeline.ledger.marker import marker_of, read_marker, was_ever_applied
 from pipeline.ledger.opening import describe_sent, is_locked, lock_file, nothing_taken, unlock
 from pipeline.ledger.queries import reading
@@ -37,8 +36,7 @@ def discard(path: Path) -> None:
         return
     lock = lock_file(path, "this plan")
     try:
-        with sender_ledgers.locked(path):
-            _remove(path)
+        _remove(path)
     finally:
         unlock(lock)
 
@@ -49,7 +47,6 @@ def _remove(path: Path) -> None:
     for file in (marker_of(path), *(path.with_name(path.name + ending) for ending in ("", "-wal", "-shm"))):
         with contextlib.suppress(FileNotFoundError):
             file.unlink()
-    sender_ledgers.remove(path)
 
 
 def _what_was_sent(path: Path) -> str | None:

@@ -151,17 +151,6 @@ def key_fingerprint(key: Secret, salt: bytes) -> str:
     return hashlib.scrypt(key.reveal().encode(), salt=salt, n=4096, r=8, p=1, dklen=16).hex()
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder for a ledger. Raises Unfinished."""
-    try:
-        path.mkdir(parents=True)
-    except OSError as error:
-        raise Unfinished(
-            f"the folder {path} cannot be made: {error.strerror}",
-            hint="make room on the disk, or make the plan directory writable, and run the same command again",
-        ) from None
-
-
 def sync_directory(path: Path) -> None:
     """Write the names of new files in a directory to disk, so that they survive a power loss."""
     with contextlib.suppress(OSError):

@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 
-from pipeline.errors import BrokenLedger
-from pipeline.ledger import sender_ledgers
 from pipeline.ledger.marker import Marker, check_marker, lost, read_marker
 from pipeline.ledger.opening import BUSY_SECONDS, error_from_sqlite, is_locked, nothing_taken, other_target
 from pipeline.ledger.schema import (
@@ -74,12 +72,12 @@ def read_summary(path: Path, most: int = 100) -> LedgerSummary:
         if database is None:
             return LedgerSummary()
         doubts = database.execute(
-            "select phase, block, first, last, last - first + 1, max(tries, 1), status, detail, begun from batches"
-            " where state = 'begun' order by phase, block, first limit ?",
+            "select phase, request, first, last, last - first + 1, max(tries, 1), status, detail, begun from batches"
+            " where state = 'begun' order by phase, request, first limit ?",
             (most,),
         )
         refusals = database.execute(
-            f"select {_REFUSAL} from refused_events order by phase, block, event limit ?", (most,)
+            f"select {_REFUSAL} from refused_events order by phase, request, event limit ?", (most,)
         )
         # SQLite gives `detail` of the row that has the maximum.
         failures = database.execute(
@@ -122,8 +120,8 @@ def read_rate(path: Path) -> SendingRate:
 
 
 def read_refused_events(path: Path) -> Iterator[RefusalRecord]:
-    """Every event that was refused, in phase and block order. Raises BrokenLedger."""
-    for row in _rows(path, f"select {_REFUSAL} from refused_events order by phase, block, event"):
+    """Every event that was refused, in phase and request order. Raises BrokenLedger."""
+    for row in _rows(path, f"select {_REFUSAL} from refused_events order by phase, request, event"):
         yield RefusalRecord(*row)
 
 
@@ -141,27 +139,14 @@ def read_last_settled(path: Path) -> datetime | None:
 
 
 def read_batches(path: Path, state: str) -> Iterator[BatchKey]:
-    """Every batch in one state, in phase and block order, also while a run is writing. Raises BrokenLedger."""
-    query = "select phase, block, first, last from batches where state = ? order by phase, block, first"
+    """Every batch in one state, in phase and request order, also while a run is writing. Raises BrokenLedger."""
+    query = "select phase, request, first, last from batches where state = ? order by phase, request, first"
     for row in _rows(path, query, state):
         yield BatchKey(*row)
 
 
-def read_open_blocks(path: Path, phase: str) -> set[int]:
-    """Blocks with a batch that is in doubt, or that waits to be sent unchanged. Raises BrokenLedger."""
-    query = "select distinct block from batches where phase = ? and state in ('begun', 'waiting')"
-    return {block for (block,) in _rows(path, query, phase)}
-
-
-def read_ended_events(path: Path, phase: str) -> dict[int, int]:
-    """How many events of each block with rows are settled or refused. Raises BrokenLedger."""
-    ended = "total((last - first + 1) * (state in ('settled', 'refused')))"
-    rows = _rows(path, f"select block, {ended} from batches where phase = ? group by block", phase)
-    return {block: int(events) for block, events in rows}
-
-
 def state_digest(path: Path) -> str:
-    """The sha256 of a line for each batch, `phase block first last state` with tabs, sorted by state, phase, place.
+    """The sha256 of a line for each batch, `phase request first last state` with tabs, sorted by state, phase, place.
 
     Raises BrokenLedger.
     """
@@ -173,16 +158,16 @@ def state_digest(path: Path) -> str:
 
 
 def read_unanswered(path: Path) -> Iterator[BatchKey]:
-    """Every batch of which the service may have events without having said so, in phase and block order.
+    """Every batch of which the service may have events without having said so, in phase and request order.
 
     It is in doubt, or it waits after the service answered for it, or for a larger request that it was a part of.
     Raises BrokenLedger.
     """
     query = (
-        "select phase, block, first, last from batches as batch where state = 'begun' or (state = 'waiting'"
+        "select phase, request, first, last from batches as batch where state = 'begun' or (state = 'waiting'"
         f" and ({_REACHED} or exists (select 1 from batches as whole where whole.state = 'split'"
-        " and whole.phase = batch.phase and whole.block = batch.block"
-        " and whole.first <= batch.first and whole.last >= batch.last))) order by phase, block, first"
+        " and whole.phase = batch.phase and whole.request = batch.request"
+        " and whole.first <= batch.first and whole.last >= batch.last))) order by phase, request, first"
     )
     for row in _rows(path, query):
         yield BatchKey(*row)
@@ -195,8 +180,8 @@ def read_doubts(path: Path) -> tuple[int, int]:
     """
     query = (
         "select count(*), total(last - first + 1) from batches"
-        " join (select distinct phase, block, first, last from tries where status is null)"
-        " using (phase, block, first, last) where state = 'settled'"
+        " join (select distinct phase, request, first, last from tries where status is null)"
+        " using (phase, request, first, last) where state = 'settled'"
     )
     batches, events = next(_rows(path, query), (0, 0))
     return int(batches), int(events)
@@ -221,28 +206,21 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         with contextlib.closing(_one_view(path, marker)) as database:
             yield database if has_table(database, "runs") else None
     except sqlite3.Error as error:
-        senders = sender_ledgers.folder_of(path)
-        name = f"{path}, or one in {senders}," if senders.exists() else path
         # Without a code: a text in it is not UTF-8.
-        raise error_from_sqlite(name, error, opening=isinstance(error, sqlite3.OperationalError)) from None
+        raise error_from_sqlite(path, error, opening=isinstance(error, sqlite3.OperationalError)) from None
 
 
 def _one_view(path: Path, marker: Marker | None) -> sqlite3.Connection:
-    """A connection to the ledger, and to those of sender processes, as they are at this moment."""
-    for again in (True, False):
-        database = sqlite3.connect(_read_only(path), uri=True, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
-            database.execute("begin")
-            if marker is not None:
-                check_marker(database, path, marker)
-            sender_ledgers.read_together(database, path, _read_only)
-            return database
-        except BaseException as error:
-            database.close()
-            # A process may have taken the rows of sender ledgers over, and removed these, since the view began.
-            if not (again and isinstance(error, BrokenLedger | sqlite3.OperationalError)):
-                raise
-    raise AssertionError("unreachable")
+    """A connection to the ledger as it is at this moment."""
+    database = sqlite3.connect(_read_only(path), uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        database.execute("begin")
+        if marker is not None:
+            check_marker(database, path, marker)
+        return database
+    except BaseException:
+        database.close()
+        raise
 
 
 def _read_only(path: Path) -> str:
@@ -258,8 +236,6 @@ def copy_ledger(path: Path, into: sqlite3.Connection) -> None:
         if database is None:
             return
         database.backup(into)
-        if sender_ledgers.names_in(database):
-            sender_ledgers.copy_view(database, into)
 
 
 def warnings_in(database: sqlite3.Connection) -> list[WarningCount]:

@@ -14,12 +14,11 @@ from pipeline.ledger.schema import BatchKey
 from pipeline.ledger.writer import Ledger
 
 DETAIL = "missing at the target; sent again"
-Event = tuple[str, int, int]
-"""The phase, the block and the index of an event in it."""
 
 
-def reopen(ledger: Ledger, missing: Iterable[Event], runs: int) -> int:
-    """Let events that are settled wait again, and return how many; `ledger` is open, and `missing` in its order.
+def reopen(ledger: Ledger, missing: Iterable[BatchKey], runs: int) -> int:
+    """Let events that are settled wait again, and return how many; `ledger` is open, `missing` are runs of neighbours,
+    in order.
 
     `runs` is the number of runs of the ledger when the events were found missing. Raises Busy where another run came
     between: it may have sent them.
@@ -31,9 +30,9 @@ def reopen(ledger: Ledger, missing: Iterable[Event], runs: int) -> int:
                 hint="run the same command again",
             )
         count = 0
-        for (phase, block), events in groupby(missing, key=lambda event: event[:2]):
-            batches = [key for key, state in ledger.rows_of(phase, block) if state == "settled"]
-            indices = {event[2] for event in events}
+        for (phase, request), of_request in groupby(missing, key=lambda run: run[:2]):
+            batches = [key for key, state in ledger.rows_of(phase, request) if state == "settled"]
+            indices = {index for run in of_request for index in range(run.first, run.last + 1)}
             for key in batches:
                 gone = [index for index in range(key.first, key.last + 1) if index in indices]
                 if gone:

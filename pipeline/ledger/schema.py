@@ -9,24 +9,24 @@ from typing import NamedTuple
 
 import msgspec
 
-VERSION = 2
+VERSION = 3
 
 SCHEMA = (
     "create table meta (key text primary key, value text not null) without rowid",
     "create table runs ("
     " id integer primary key, started text not null, ended text, version text not null, outcome text)",
     "create table batches ("
-    " phase text not null, block integer not null, first integer not null, last integer not null,"
+    " phase text not null, request integer not null, first integer not null, last integer not null,"
     " state text not null check (state in ('begun', 'settled', 'refused', 'split', 'waiting')),"
     " bytes integer not null, tries integer not null default 0, status integer, detail text not null default '',"
     " run integer not null references runs (id), begun text not null, ended text,"
-    " primary key (phase, block, first, last)) without rowid",
+    " primary key (phase, request, first, last)) without rowid",
     "create table refused_events ("
-    " phase text not null, block integer not null, event integer not null,"
+    " phase text not null, request integer not null, event integer not null,"
     " uuid text not null, status integer not null, detail text not null,"
-    " primary key (phase, block, event)) without rowid",
+    " primary key (phase, request, event)) without rowid",
     "create table tries ("
-    " phase text not null, block integer not null, first integer not null, last integer not null,"
+    " phase text not null, request integer not null, first integer not null, last integer not null,"
     " run integer not null references runs (id), try integer not null,"
     " at text not null, seconds real not null, status integer, detail text not null)",
 )
@@ -40,10 +40,12 @@ WARNINGS = (
 
 
 class BatchKey(NamedTuple):
-    """The name of a batch: the events `first` to `last` (inclusive) of one block of one phase."""
+    """The name of a batch: the events `first` to `last` (inclusive) of the request with this number in its phase.
+
+    It is the whole request, or a piece of one that had to be cut."""
 
     phase: str
-    block: int
+    request: int
     first: int
     last: int
 
@@ -99,7 +101,7 @@ class InDoubtBatch(msgspec.Struct, frozen=True):
     """A batch that was begun and has no end. `status` is None where no answer came."""
 
     phase: str
-    block: int
+    request: int
     first: int
     last: int
     events: int
@@ -113,7 +115,7 @@ class RefusalRecord(msgspec.Struct, frozen=True):
     """An event that the service refused for good."""
 
     phase: str
-    block: int
+    request: int
     event: int
     uuid: str
     status: int

@@ -11,7 +11,6 @@ from typing import IO, Any
 
 from pipeline.config import Secret
 from pipeline.errors import BrokenLedger
-from pipeline.ledger import sender_ledgers
 from pipeline.ledger.marker import check_marker, lost, read_marker, write_marker
 from pipeline.ledger.opening import (
     check_key,
@@ -23,8 +22,8 @@ from pipeline.ledger.opening import (
     sync_directory,
     unlock,
 )
-from pipeline.ledger.queries import batches_in, copy_ledger, read_totals, totals_in, warnings_in
-from pipeline.ledger.schema import BatchKey, Refusal, Totals, now, read_meta
+from pipeline.ledger.queries import batches_in, copy_ledger, totals_in, warnings_in
+from pipeline.ledger.schema import BatchKey, Refusal, Totals, now
 
 Watch = Callable[[str, Sequence[str]], None]
 """Called around each transaction with `before` or `after` its commit, and the names of the steps in it."""
@@ -69,10 +68,8 @@ class Ledger:
             self._opened = connect(self.path)
             if self._like is not None:
                 copy_ledger(self._like, self._opened)
-            if self.path is not None:
-                if marker is not None:
-                    check_marker(self._db, self.path, marker)
-                self.merge_senders()
+            if self.path is not None and marker is not None:
+                check_marker(self._db, self.path, marker)
             with self.transaction():
                 self._steps.append("open")
                 marker = prepare(self._db, self.path or self._like, plan_digest, target)
@@ -90,35 +87,6 @@ class Ledger:
             self.close()
             raise
         return self
-
-    def add_senders(self, count: int, version: str, key: Secret | None) -> list[Path]:
-        """Create the ledgers of `count` sender processes, which are not open; once this returns they are part of this
-        one, for readers at once, and for this writer after `merge_senders` or where the ledger is opened next."""
-        assert self.path is not None, "a dry run has no sender processes"
-        meta = read_meta(self._db)
-        names = sender_ledgers.make_folders(self.path, self.run, count)
-        paths = sender_ledgers.paths_of(self.path, names)
-        for path in paths:
-            with contextlib.closing(Ledger(path)) as one:
-                one.open(meta["plan"], version, meta["target"], key)
-                with one.transaction():
-                    sender_ledgers.copy_settings(one._db, meta)
-        with self.transaction():
-            self._steps.append("add senders")
-            sender_ledgers.record(self._db, self.path, names)
-        return paths
-
-    def merge_senders(self) -> None:
-        """Take over the rows of sender processes, if there are any. Raises Busy where one sends, and BrokenLedger."""
-        if self.path is None or not sender_ledgers.names_in(self._db):
-            return
-        try:
-            with sender_ledgers.attached(self._db, self.path) as schemas, self.transaction():
-                self._steps.append("merge senders")
-                sender_ledgers.take_over(self._db, self.path, schemas)
-        except sqlite3.Error as error:
-            raise error_from_sqlite(self.path, error) from None
-        sender_ledgers.remove(self.path)
 
     @property
     def _db(self) -> sqlite3.Connection:
@@ -166,10 +134,10 @@ class Ledger:
         """
         self._steps.append("begin")
         begun = self._db.execute(
-            "insert into batches (phase, block, first, last, state, bytes, run, begun)"
-            " select :phase, :block, :first, :last, 'begun', :bytes, :run, :now where not exists (select 1 from batches"
-            " where phase = :phase and block = :block and first <= :last and last >= :first"
-            " and state in ('settled', 'refused'))"
+            "insert into batches (phase, request, first, last, state, bytes, run, begun)"
+            " select :phase, :request, :first, :last, 'begun', :bytes, :run, :now"
+            " where not exists (select 1 from batches where phase = :phase and request = :request"
+            " and first <= :last and last >= :first and state in ('settled', 'refused'))"
             # A run that was killed did not record the request that it left in doubt.
             " on conflict do update set tries = max(tries, state = 'begun'), state = 'begun', bytes = excluded.bytes,"
             " run = excluded.run, begun = excluded.begun where state in ('begun', 'waiting')",
@@ -177,7 +145,8 @@ class Ledger:
         )
         if begun.rowcount != 1:
             raise BrokenLedger(
-                f"events {key.first} to {key.last} of block {key.block} are settled or refused already in {self.path}",
+                f"events {key.first} to {key.last} of request {key.request} are settled or refused already"
+                f" in {self.path}",
                 hint="nothing was sent twice; report this, with the ledger",
             )
 
@@ -194,7 +163,7 @@ class Ledger:
         """Record that a batch which was never begun is too large; its pieces wait as rows of their own."""
         self._steps.append("cut")
         self._db.execute(
-            "insert into batches (phase, block, first, last, state, bytes, run, begun, ended, detail)"
+            "insert into batches (phase, request, first, last, state, bytes, run, begun, ended, detail)"
             " values (?,?,?,?,'split',?,?,?,?,'larger than the service accepts')",
             (*key, size, self.run, now(), now()),
         )
@@ -202,7 +171,7 @@ class Ledger:
 
     def _wait(self, pieces: Sequence[tuple[BatchKey, int]]) -> None:
         self._db.executemany(
-            "insert into batches (phase, block, first, last, state, bytes, run, begun)"
+            "insert into batches (phase, request, first, last, state, bytes, run, begun)"
             " values (?,?,?,?,'waiting',?,?,?)",
             [(*piece, size, self.run, now()) for piece, size in pieces],
         )
@@ -212,7 +181,7 @@ class Ledger:
         self._end("refuse", key, "refused", status, detail)
         self._db.execute(
             "insert or replace into refused_events values (?,?,?,?,?,?)",
-            (key.phase, key.block, key.first, uuid, status, detail),
+            (key.phase, key.request, key.first, uuid, status, detail),
         )
 
     def divide(
@@ -242,7 +211,7 @@ class Ledger:
                     (one.row, "refused", one.detail) for one in refused
                 ]
                 self._db.executemany(
-                    "insert into batches (phase, block, first, last, state, bytes, run, begun, ended, status, detail)"
+                    "insert into batches (phase, request, first, last, state, bytes, run, begun, ended, status, detail)"
                     " values (?,?,?,?,?,0,?,?,?,?,?)",
                     [(*part, state, self.run, now(), now(), status, text) for part, state, text in rows],
                 )
@@ -250,7 +219,7 @@ class Ledger:
                 self._end("refuse", key, "refused", status, refused[0].detail, tries=tries)
             self._db.executemany(
                 "insert or replace into refused_events values (?,?,?,?,?,?)",
-                [(one.row.phase, one.row.block, one.row.first, one.uuid, status, one.detail) for one in refused],
+                [(one.row.phase, one.row.request, one.row.first, one.uuid, status, one.detail) for one in refused],
             )
             self._wait(again)
 
@@ -266,7 +235,7 @@ class Ledger:
         """Record that the batch was never sent, or that none of it was accepted: it waits to be sent unchanged."""
         self._steps.append("requeue")
         self._db.execute(
-            "update batches set state = 'waiting' where phase = ? and block = ? and first = ? and last = ?", key
+            "update batches set state = 'waiting' where phase = ? and request = ? and first = ? and last = ?", key
         )
 
     def reopen(self, key: BatchKey, pieces: Sequence[tuple[BatchKey, bool]], detail: str) -> None:
@@ -278,17 +247,17 @@ class Ledger:
         if len(pieces) == 1:
             self._db.execute(
                 "update batches set state = 'waiting', ended = null, detail = ?, run = ?"
-                " where phase = ? and block = ? and first = ? and last = ?",
+                " where phase = ? and request = ? and first = ? and last = ?",
                 (detail, self.run, *key),
             )
             return
-        same = "phase = ? and block = ? and first = ? and last = ?"
+        same = "phase = ? and request = ? and first = ? and last = ?"
         size, status, begun, ended = self._db.execute(
             f"select bytes, status, begun, ended from batches where {same}", key
         ).fetchone()
         self._db.execute(f"update batches set state = 'split', detail = ? where {same}", (detail, *key))
         self._db.executemany(
-            "insert into batches (phase, block, first, last, state, bytes, status, detail, run, begun, ended)"
+            "insert into batches (phase, request, first, last, state, bytes, status, detail, run, begun, ended)"
             " values (?,?,?,?,?,?,?,?,?,?,?)",
             [
                 (*piece, "waiting", size, None, detail, self.run, begun, None)
@@ -322,7 +291,7 @@ class Ledger:
             )
         self._db.execute(
             "update batches set tries = tries + 1, status = coalesce(nullif(?, 0), status), detail = ?"
-            " where phase = ? and block = ? and first = ? and last = ?",
+            " where phase = ? and request = ? and first = ? and last = ?",
             (status, detail, *key),
         )
 
@@ -330,7 +299,7 @@ class Ledger:
         self._steps.append(step)
         self._db.execute(
             "update batches set state = ?, tries = tries + ?, status = ?, detail = ?, ended = ?"
-            " where phase = ? and block = ? and first = ? and last = ?",
+            " where phase = ? and request = ? and first = ? and last = ?",
             (state, tries, status, detail, now(), *key),
         )
 
@@ -362,22 +331,19 @@ class Ledger:
 
     # -- reading ---------------------------------------------------------------------------------------
 
-    def rows_of(self, phase: str, block: int) -> list[tuple[BatchKey, str]]:
-        """The recorded batches of one block, with their states, in event order."""
-        rows = self._read(
-            "select first, last, state from batches where phase = ? and block = ? order by first, last", phase, block
-        )
-        return [(BatchKey(phase, block, first, last), state) for first, last, state in rows]
+    def rows_of(self, phase: str, request: int) -> list[tuple[BatchKey, str]]:
+        """The recorded batches of one request, with their states, in event order."""
+        query = "select first, last, state from batches where phase = ? and request = ? order by first, last"
+        return [(BatchKey(phase, request, *row[:2]), row[2]) for row in self._read(query, phase, request)]
 
-    def blocks_begun(self, phase: str) -> set[int]:
-        """Blocks that have rows."""
-        return {row[0] for row in self._read("select distinct block from batches where phase = ?", phase)}
+    def requests_begun(self, phase: str) -> set[int]:
+        """The numbers of requests that have rows."""
+        return {row[0] for row in self._read("select distinct request from batches where phase = ?", phase)}
 
     def in_doubt(self) -> set[BatchKey]:
         """The batches that are in doubt."""
-        return {
-            BatchKey(*row) for row in self._read("select phase, block, first, last from batches where state = 'begun'")
-        }
+        query = "select phase, request, first, last from batches where state = 'begun'"
+        return {BatchKey(*row) for row in self._read(query)}
 
     def runs_before(self) -> int:
         """How many runs there were before this one."""
@@ -409,10 +375,8 @@ class Ledger:
             return {one.detail: one.events for one in warnings_in(self._db)}
 
     def totals(self) -> Totals:
-        """Events by state, and the batches that they are in; with those of sender ledgers, where there are any."""
+        """Events by state, and the batches that they are in."""
         with self._transacting:
-            if self.path is not None and sender_ledgers.names_in(self._db):
-                return read_totals(self.path)
             return totals_in(self._db)
 
     def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:

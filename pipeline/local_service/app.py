@@ -82,7 +82,6 @@ def create_app(
 
 
 def _stats(store: Store) -> dict[str, Any]:
-    """What landed, as counts."""
     return {
         "events": store.count(),
         "raw_events": store.raw_count(),

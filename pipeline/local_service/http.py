@@ -30,7 +30,6 @@ async def read_body(request: Request, limit: int) -> bytes | None:
 
 
 async def run_in(executor: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-    """The result of `work`, which runs in a thread of the executor."""
     return await asyncio.get_running_loop().run_in_executor(executor, work)
 
 

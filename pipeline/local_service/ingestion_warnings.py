@@ -63,5 +63,4 @@ class EventWarning(NamedTuple):
 
 
 def event_warning(kind: str, /, *, dropped: bool = False, **details: Any) -> EventWarning:
-    """A warning with its details."""
     return EventWarning(kind, msgspec.json.encode(details).decode(), dropped)

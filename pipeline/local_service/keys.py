@@ -18,9 +18,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from pipeline.errors import UsageError
 
-class BadKeys(ValueError):
+
+class BadKeys(UsageError):
     """A keys file cannot be used; the message has the position in the file, and no key."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="correct the keys file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,6 @@ class Keyring:
     """The projects of the personal keys that do not reach all of them."""
 
     def project_of(self, capture_key: str) -> int | None:
-        """The project that owns a capture key, or None."""
         return next((project.id for project in self.projects if project.capture_key == capture_key), None)
 
     def texts(self) -> tuple[str, ...]:

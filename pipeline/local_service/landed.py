@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from pipeline.local_service.keys import Keyring
 from pipeline.local_service.store.database import Store
 
 
@@ -53,47 +54,57 @@ class IngestionWarning(msgspec.Struct, frozen=True):
     distinct_id: str
 
 
-def read_events(store: Store, project: int) -> list[LandedEvent]:
-    """The events, by time and uuid."""
-    rows = store.select(
-        "SELECT uuid, event, distinct_id, timestamp, properties, historical_migration FROM collapsed "
-        f"WHERE project = {project} ORDER BY timestamp, uuid, event, distinct_id",
-        project,
-    )
-    return [LandedEvent(*row) for row in rows]
+class Landed:
+    """What landed, by project: the first one if none is named."""
 
+    store: Store
+    keys: Keyring
 
-def read_persons(store: Store, project: int) -> list[PersonProfile]:
-    """The persons, by their first id."""
-    rows = store.select(
-        "SELECT p.id, list_sort(list(d.distinct_id)) AS ids, any_value(p.properties), any_value(p.created_at), "
-        "any_value(p.is_identified) FROM persons p JOIN person_distinct_ids d ON d.person_id = p.id "
-        "GROUP BY p.id ORDER BY ids",
-        project,
-    )
-    return [
-        PersonProfile(key, tuple(ids), msgspec.json.decode(text), created_at, is_identified)
-        for key, ids, text, created_at, is_identified in rows
-    ]
+    @property
+    def project_id(self) -> int:
+        return self.keys.projects[0].id
 
+    def count(self) -> int:
+        return self.store.count()
 
-def read_groups(store: Store, project: int) -> list[GroupProfile]:
-    """The groups, by type and key."""
-    rows = store.select(
-        'SELECT "index", type, key, properties, created_at FROM groups JOIN group_types USING ("index") '
-        'ORDER BY "index", key',
-        project,
-    )
-    return [
-        GroupProfile(index, kind, key, msgspec.json.decode(text), created_at)
-        for index, kind, key, text, created_at in rows
-    ]
+    def select(self, sql: str, project_id: int | None = None) -> list[Any]:
+        """The rows of a SELECT over the views of a project."""
+        return self.store.select(sql, project_id or self.project_id)
 
+    def events(self, project_id: int | None = None) -> list[LandedEvent]:
+        """The events after duplicates collapsed, by time and uuid."""
+        project = project_id or self.project_id
+        sql = (
+            "SELECT uuid, event, distinct_id, timestamp, properties, historical_migration FROM collapsed "
+            f"WHERE project = {project} ORDER BY timestamp, uuid, event, distinct_id"
+        )
+        return [LandedEvent(*row) for row in self.select(sql, project)]
 
-def read_warnings(store: Store, project: int) -> list[IngestionWarning]:
-    """The warnings, in the order of their events' acceptance."""
-    rows = store.select(
-        "SELECT type, details, dropped, uuid, event, distinct_id FROM warnings ORDER BY receipt, type, details",
-        project,
-    )
-    return [IngestionWarning(kind, msgspec.json.decode(text), *others) for kind, text, *others in rows]
+    def persons(self, project_id: int | None = None) -> list[PersonProfile]:
+        """The persons, by their first id."""
+        sql = (
+            "SELECT p.id, list_sort(list(d.distinct_id)) AS ids, any_value(p.properties), any_value(p.created_at), "
+            "any_value(p.is_identified) FROM persons p JOIN person_distinct_ids d ON d.person_id = p.id "
+            "GROUP BY p.id ORDER BY ids"
+        )
+        return [
+            PersonProfile(key, tuple(ids), msgspec.json.decode(text), *others)
+            for key, ids, text, *others in self.select(sql, project_id)
+        ]
+
+    def groups(self, project_id: int | None = None) -> list[GroupProfile]:
+        """The groups, by type and key."""
+        sql = (
+            'SELECT "index", type, key, properties, created_at FROM groups JOIN group_types USING ("index") '
+            'ORDER BY "index", key'
+        )
+        return [
+            GroupProfile(index, kind, key, msgspec.json.decode(text), created_at)
+            for index, kind, key, text, created_at in self.select(sql, project_id)
+        ]
+
+    def warnings(self, project_id: int | None = None) -> list[IngestionWarning]:
+        """What the service did to accepted events without an error, in the order of their acceptance."""
+        sql = "SELECT type, details, dropped, uuid, event, distinct_id FROM warnings ORDER BY receipt, type, details"
+        rows = self.select(sql, project_id)
+        return [IngestionWarning(kind, msgspec.json.decode(text), *others) for kind, text, *others in rows]

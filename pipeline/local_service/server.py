@@ -9,6 +9,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,7 @@ from pipeline.local_service.capture.endpoint import EVENT_ROUTES
 from pipeline.local_service.faults import FaultCounts, read_script
 from pipeline.local_service.faults.middleware import CuttableConnection, FaultMiddleware, counts_of
 from pipeline.local_service.keys import Keyring, generate_keys
-from pipeline.local_service.landed import (
-    GroupProfile,
-    IngestionWarning,
-    LandedEvent,
-    PersonProfile,
-    read_events,
-    read_groups,
-    read_persons,
-    read_warnings,
-)
+from pipeline.local_service.landed import Landed
 from pipeline.local_service.query.runner import QueryRunner
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import Store
@@ -64,7 +56,7 @@ class _Server(uvicorn.Server):
             connection.transport.close()
 
 
-class LocalService:
+class LocalService(Landed):
     """The local service; a context manager that starts and stops it.
 
         with LocalService() as service:
@@ -90,21 +82,15 @@ class LocalService:
         self._faults = read_script(faults, fault_seed)
         self.keys = keys if keys is not None else generate_keys()
         settings = settings or Settings()
-        self.store = Store(None if store is None else Path(store), settings)
-        self._queries = QueryRunner(self.store, settings)
-        try:
-            self._socket = _listening(port)
-        except OSError:
-            self.store.close()
-            raise
+        with ExitStack() as undone:
+            self.store = Store(None if store is None else Path(store), settings)
+            undone.callback(self.store.close)
+            self._queries = QueryRunner(self.store, settings)
+            self._socket = undone.enter_context(_listening(port))
+            app: Any = create_app(self.store, self._queries, self.keys, settings, seed or {})
+            undone.pop_all()
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}"
-        try:
-            app: Any = create_app(self.store, self._queries, self.keys, settings, seed or {})
-        except Exception:
-            self._socket.close()
-            self.store.close()
-            raise
         if self._faults:
             routes = (*EVENT_ROUTES, PER_EVENT) if settings.per_event == "on" else EVENT_ROUTES
             app = FaultMiddleware(app, self._faults, fault_seed, routes, lambda: self._server.should_exit)
@@ -168,48 +154,17 @@ class LocalService:
             self._server.ready.set()
 
     @property
-    def project_id(self) -> int:
-        """The first project."""
-        return self.keys.projects[0].id
-
-    @property
     def capture_key(self) -> str:
-        """The capture key of the first project."""
         return self.keys.projects[0].capture_key
 
     @property
     def personal_key(self) -> str:
-        """The first personal key."""
         return next(iter(self.keys.personal))
 
     @property
     def faults(self) -> list[FaultCounts]:
         """How many requests reached each fault of the script, and on how many it acted."""
         return counts_of(self._faults)
-
-    def count(self) -> int:
-        """How many events there are after duplicates collapsed."""
-        return self.store.count()
-
-    def events(self, project_id: int | None = None) -> list[LandedEvent]:
-        """The events of a project (by default the first) after duplicates collapsed, by time and uuid."""
-        return read_events(self.store, project_id or self.project_id)
-
-    def persons(self, project_id: int | None = None) -> list[PersonProfile]:
-        """The persons of a project (by default the first), by their first id."""
-        return read_persons(self.store, project_id or self.project_id)
-
-    def groups(self, project_id: int | None = None) -> list[GroupProfile]:
-        """The groups of a project (by default the first), by type and key."""
-        return read_groups(self.store, project_id or self.project_id)
-
-    def warnings(self, project_id: int | None = None) -> list[IngestionWarning]:
-        """What the service did to accepted events without an error, in the order of their acceptance."""
-        return read_warnings(self.store, project_id or self.project_id)
-
-    def select(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT over the views of the first project."""
-        return self.store.select(sql, self.project_id)
 
 
 def _listening(port: int) -> socket.socket:

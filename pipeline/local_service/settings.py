@@ -12,8 +12,12 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 from zoneinfo import available_timezones
+
+import msgspec
+
+from pipeline.errors import UsageError
 
 MIB = 1024 * 1024
 
@@ -132,21 +136,14 @@ _NOT_SETTABLE = ("clock", "behaviour")
 _SOURCE = re.compile(r"\s\(docs/know/[^)]*\)")
 
 
-class BadSetting(ValueError):
+class BadSetting(UsageError):
     """A `name=value` that is no setting."""
 
-
-class SettingHelp(NamedTuple):
-    """A setting: its name, the values it takes, its default, its description."""
-
-    name: str
-    values: str
-    default: str
-    about: str
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="backcast service --help lists the settings")
 
 
 def preset(behaviour: Behaviour, **changes: Any) -> Settings:
-    """The settings of a behaviour, some of them changed."""
     return Settings(**((_OBSERVED_PRESET if behaviour == "observed" else {}) | changes))
 
 
@@ -162,14 +159,11 @@ def parse_settings(behaviour: Behaviour, texts: Iterable[str]) -> Settings:
     return preset(behaviour, **changes)
 
 
-def describe_settings() -> list[SettingHelp]:
-    """Every setting of the command line, with the first sentence of its docstring."""
+def describe_settings() -> list[tuple[str, str]]:
+    """Every setting of the command line, with the first sentence of its docstring, its values and its default."""
     descriptions = _descriptions()
-    defaults = {field.name: field.default for field in fields(Settings)}
-    return [
-        SettingHelp(name, _values(kind), str(defaults[name]).replace("None", "none"), descriptions[name])
-        for name, kind in _kinds().items()
-    ]
+    defaults = {field.name: str(field.default).replace("None", "none") for field in fields(Settings)}
+    return [(name, f"{descriptions[name]}: {_values(kind)} [{defaults[name]}]") for name, kind in _kinds().items()]
 
 
 def _kinds() -> dict[str, Any]:
@@ -177,24 +171,16 @@ def _kinds() -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(Settings) if field.name not in _NOT_SETTABLE}
 
 
-def _value(name: str, value: str, kind: Any) -> Any:
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            raise BadSetting(f"{name} is {_values(kind)}, not {value!r}")
-        return value
-    if kind is str:
-        if value not in available_timezones():
-            raise BadSetting(f"{name} is {_values(kind)}, not {value!r}")
-        return value
-    if value == "none" and type(None) in get_args(kind):
-        return None
+def _value(name: str, text: str, kind: Any) -> Any:
     try:
-        number = (float if kind is float else int)(value)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 2**53:
-        raise BadSetting(f"{name} is {_values(kind)}, not {value!r}")
-    return number
+        value = msgspec.convert(None if text == "none" else text, kind, strict=False)
+    except msgspec.ValidationError:
+        value = -1
+    if not (
+        value in available_timezones() if kind is str else not isinstance(value, int | float) or 0 <= value < 2**53
+    ):
+        raise BadSetting(f"{name} is {_values(kind)}, not {text!r}")
+    return value
 
 
 def _values(kind: Any) -> str:
@@ -206,7 +192,6 @@ def _values(kind: Any) -> str:
 
 
 def _descriptions() -> dict[str, str]:
-    """The first sentence of the docstring below each setting."""
     (body,) = (node.body for node in ast.parse(inspect.getsource(Settings)).body if isinstance(node, ast.ClassDef))
     descriptions, name = {}, ""
     for node in body:

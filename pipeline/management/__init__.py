@@ -21,4 +21,4 @@ if TYPE_CHECKING:
     from pipeline.management.client import ManagementClient, QueryAnswer
 
 __all__ = ["ManagementClient", "QueryAnswer"]
-__getattr__ = lazily(__name__, client="ManagementClient QueryAnswer")
+__getattr__ = lazily(__name__, {"client": "ManagementClient QueryAnswer"})

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
 
 from pipeline.config import Secret, masking
-from pipeline.delivery.retry import RetryPolicy
+from pipeline.delivery.retry import RetryPolicy, backoff, with_retries
 from pipeline.errors import Refused, Unfinished, UsageError
+from pipeline.http import Reply, certificates_for, exchange, httpx, open_client
 from pipeline.management.operations import Endpoint
 from pipeline.management.problems import (
     ServiceProblem,
     error_for,
     no_answer,
+    not_sent,
     read_error_body,
     unexpected_answer,
-    untrusted,
 )
-from pipeline.management.transport import ApiTransport, Attempt, with_query
 from pipeline.targets import address_of, region_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,12 @@ class ManagementClient:
         self.project_id = project_id
         self._key = personal_key
         self._retry = retry or RetryPolicy(tries=DEFAULT_TRIES)
-        self._transport = ApiTransport(self.base_url, personal_key, timeout, ca_file)
+        self._http = open_client(
+            self.base_url,
+            {"Authorization": f"Bearer {key}", "Accept": "application/json, */*"},
+            timeout=timeout,
+            certificates=certificates_for(self.base_url, ca_file),
+        )
 
     def __enter__(self) -> ManagementClient:
         return self
@@ -128,8 +133,7 @@ class ManagementClient:
         return f"ManagementClient({self.base_url!r}, ***, {self.project_id!r})"
 
     def close(self) -> None:
-        """Close all connections."""
-        self._transport.close()
+        self._http.close()
 
     @cached_property
     def hog_functions(self) -> HogFunctions:
@@ -187,18 +191,19 @@ class ManagementClient:
 
     def _address(self, operation: Endpoint, id: str | None, query: Query) -> str:
         ids = {}
-        if "{project_id}" in operation.path:
+        if operation.in_project:
             if self.project_id is None:
                 raise UsageError(f"which project, to {operation.name}?", hint="name its id, or choose_project()")
             ids["project_id"] = _segment("project id", self.project_id)
-        if "{id}" in operation.path:
-            ids["id"] = _segment("id", id or "")
+        if operation.of_one:
+            ids["id"] = ids["recording_id"] = _segment("id", id or "")
         parameters = {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in query.items()
             if value is not None
         }
-        return with_query(self.base_url + operation.path.format(**ids), parameters)
+        url = f"{self.base_url}{operation.path.format(**ids)}/"
+        return f"{url}?{httpx.QueryParams(parameters)}" if parameters else url
 
     def _call(
         self,
@@ -209,20 +214,45 @@ class ManagementClient:
     ) -> ServiceResponse:
         content = None if body is None else encoded(body)
         # A precondition fails the second time.
-        if operation.repeatable and b'"base_updated_at"' not in (content or b""):
-            last = self._transport.request_with_retries(operation.method, url, content, self._retry)
-        else:
-            last = self._transport.request(operation.method, url, content)
+        again = operation.repeatable and b'"base_updated_at"' not in (content or b"")
+        last, doubtful = self._send(operation.method, url, content, again)
         media_type = last.headers.get("content-type", "").partition(";")[0].strip()
         if 200 <= last.status < 300:
             return ServiceResponse(
                 operation, url, last.status, last.body, media_type, date=last.headers.get("date", "")
             )
-        if last.status == 404 and gone_is_done and last.doubtful:
+        if last.status == 404 and gone_is_done and doubtful:
             return ServiceResponse(operation, url, last.status, b"", media_type, gone=True)
-        raise self._problem(operation, url, content, last)
+        raise self._problem(operation, url, content, last, doubtful)
 
-    def _problem(self, operation: Endpoint, url: str, content: bytes | None, last: Attempt) -> ServiceProblem:
+    def _send(self, method: str, url: str, content: bytes | None, again: bool) -> tuple[Reply, bool]:
+        """The last reply to a request, which is sent again if `again`, with back-off and Retry-After as its floor; and
+        whether an earlier one may have done the operation.
+
+        Only `tries` (None: none after the first), `first` and `most` of the retry policy count: a person waits for the
+        response, and the service limits calls by the minute (docs/know/service.md#management-api), so a wait of more
+        than a minute is reported.
+        """
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        doubts: list[bool] = []
+
+        def attempt() -> Reply:
+            reply = exchange(self._http, method, url, content=content, headers=headers)
+            doubts.append(reply.reached and reply.status not in (429, *range(200, 300)))
+            return reply
+
+        def is_retried(reply: Reply) -> bool:
+            hopeless = reply.final or reply.unreadable or reply.retry_after > self._retry.most
+            return again and reply.is_passing and not hopeless
+
+        most = (self._retry.tries or 0) + 1
+        wait = backoff(self._retry)
+        last = with_retries(attempt, is_retried, wait=wait, stop=lambda state: state.attempt_number >= most)
+        return last, any(doubts[:-1])
+
+    def _problem(
+        self, operation: Endpoint, url: str, content: bytes | None, last: Reply, doubtful: bool
+    ) -> ServiceProblem:
         key, values = masking(self._key.reveal()), list(_input_values(content))
 
         def mask(text: str) -> str:
@@ -232,18 +262,19 @@ class ManagementClient:
             return text
 
         if not last.status:
-            error = untrusted if last.final and not last.reached else no_answer
+            error = not_sent if last.final else no_answer
             return error(operation, url, mask(last.failure))
         if 300 <= last.status < 400:
             onward = mask(last.headers.get("location", ""))[:_SHOWN]
             return unexpected_answer(operation, url, last.status, f"a redirect is not followed, here to {onward!r}")
         error_body = read_error_body(last.body.decode("utf-8", "replace"), mask)
-        return error_for(operation, url, last.status, error_body, retry_after=last.retry_after, doubtful=last.doubtful)
+        return error_for(operation, url, last.status, error_body, retry_after=last.retry_after, doubtful=doubtful)
 
     def query(self, sql: str) -> QueryAnswer:
         """Run one read-only SELECT. Raises Refused for an answer other than 200, Unfinished when it must wait."""
         url = f"{self.base_url}/api/projects/{_segment('project id', self.project_id or '')}/query/"
-        answer = self._transport.request("POST", url, encoded({"query": {"kind": "HogQLQuery", "query": sql}}))
+        content = encoded({"query": {"kind": "HogQLQuery", "query": sql}})
+        answer, _ = self._send("POST", url, content, False)
         status = answer.status
         if not status:
             raise Unfinished(f"no answer from {self.base_url}: {answer.failure}", hint="run the same command again")
@@ -284,7 +315,6 @@ def encoded(body: Body) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """Models inside a mapping."""
     plain = getattr(value, "plain", None)
     if plain is None:
         raise TypeError(f"{type(value).__name__} is no JSON value")

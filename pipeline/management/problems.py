@@ -178,10 +178,10 @@ def no_answer(operation: Endpoint, url: str, failure: str) -> ServiceDown:
     return error
 
 
-def untrusted(operation: Endpoint, url: str, failure: str) -> UnexpectedAnswer:
-    """The error where the certificate is not trusted, so that nothing was sent."""
+def not_sent(operation: Endpoint, url: str, failure: str) -> UnexpectedAnswer:
+    """The error if nothing was sent and never can be: the certificate is not trusted."""
     return UnexpectedAnswer(
-        f"{operation.method} {url} was not sent: its certificate is not trusted: {failure}",
+        f"{operation.method} {url} was not sent: {failure}",
         hint="name the certificates to trust in SSL_CERT_FILE",
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack
 
 from pipeline.errors import UsageError
 from pipeline.management import operations
@@ -21,7 +21,7 @@ from pipeline.management.models import (
     SessionRecordingWrite,
     SharingConfiguration,
 )
-from pipeline.management.operations import Endpoint
+from pipeline.management.operations import Endpoint, FunctionFilters, LogFilters, MetricsFilters, Page
 from pipeline.management.problems import NotAllowed, unexpected_answer
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item", bound=ServiceObject)
 Kind = TypeVar("Kind", bound=ServiceObject)
-Names = str | tuple[str, ...] | list[str] | None
-"""One name, or several."""
 Written = HogFunctionWrite | Mapping[str, object] | bytes
 """Writable fields: as an object, as a mapping, or as JSON that is sent unchanged."""
+Filters = Mapping[str, Any]
+_NO_FILTERS: Filters = {}
 _ROUTES = ("icon", "icons", "rearrange")
 _NAMED = 20
 
@@ -46,18 +46,17 @@ class Listing(Generic[Item]):
     `page()` is the first page alone; `limit` is the number of items on a page, not of all.
     """
 
-    def __init__(self, client: ManagementClient, operation: Endpoint, page: type[ListPage[Item]], query: Query) -> None:
+    def __init__(self, client: ManagementClient, operation: Endpoint, item: type[Item], filters: Filters) -> None:
         self._client = client
         self._operation = operation
-        self._page = page
-        self._query = query
+        self._page = ListPage[item]  # type: ignore[valid-type]
+        self._query = query_of(operation, filters)
 
     def __iter__(self) -> Iterator[Item]:
         for page in self.pages():
             yield from page.results or ()
 
     def page(self) -> ListPage[Item]:
-        """The first page."""
         return self._read(self._client.call(self._operation, query=self._query))
 
     def pages(self) -> Iterator[ListPage[Item]]:
@@ -101,6 +100,15 @@ def read_as(kind: type[Kind], answer: ServiceResponse) -> Kind:
         raise unexpected_answer(answer.operation, answer.url, answer.status, reason) from None
 
 
+def query_of(operation: Endpoint, filters: Filters) -> Query:
+    """Filters as query parameters, in the order of their declaration; several names are sent as `a,b`."""
+    known = operation.query.__annotations__
+    if unknown := filters.keys() - known.keys():
+        raise TypeError(f"no such filter: {', '.join(sorted(unknown))}")
+    values = ((name, filters.get(name)) for name in known)
+    return {name: (",".join(value) or None) if isinstance(value, list | tuple) else value for name, value in values}
+
+
 class _Resource:
     """Objects of one kind, as a client's operations reach them."""
 
@@ -108,58 +116,16 @@ class _Resource:
         self._client = client
 
     def _read(self, kind: type[Kind], operation: Endpoint, id: str | None = None, body: Body | None = None) -> Kind:
-        """Do an operation, and return the object in its answer."""
         return read_as(kind, self._client.call(operation, id, body=body))
+
+    def _json(
+        self, operation: Endpoint, id: str | None = None, filters: Filters = _NO_FILTERS, body: Body | None = None
+    ) -> Any:
+        """Do an operation, and return its answer as JSON, None if it is empty."""
+        return self._client.call(operation, id, query=query_of(operation, filters), body=body).json()
 
 
 # -- hog functions -------------------------------------------------------------------------------------
-
-
-class FunctionFilters(TypedDict, total=False):
-    """Filters of a list of hog functions."""
-
-    created_at: str | None
-    created_by: int | None
-    enabled: bool | None
-    exclude_kind: Names
-    id: str | None
-    kind: Names
-    limit: int | None
-    offset: int | None
-    type: Names
-    updated_at: str | None
-
-
-class LogFilters(TypedDict, total=False):
-    """Filters of the log of a hog function."""
-
-    limit: int | None
-    after: str | None
-    before: str | None
-    level: str | None
-    search: str | None
-    instance_id: str | None
-
-
-class MetricsFilters(TypedDict, total=False):
-    """Filters of the metrics of a hog function, and how they are grouped."""
-
-    after: str | None
-    before: str | None
-    interval: str | None
-    breakdown_by: str | None
-    name: Names
-    kind: Names
-    instance_id: str | None
-
-
-def _query(kind: type, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Filters as query parameters, in the order of their declaration; several names are sent as `a,b`."""
-    unknown = filters.keys() - kind.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"no such filter: {', '.join(sorted(unknown))}")
-    values = ((name, filters.get(name)) for name in kind.__annotations__)
-    return {name: (",".join(value) or None) if isinstance(value, list | tuple) else value for name, value in values}
 
 
 class Icon(NamedTuple):
@@ -174,15 +140,13 @@ class HogFunctions(_Resource):
 
     def list(self, **filters: Unpack[FunctionFilters]) -> Listing[HogFunctionListItem]:
         """Those that match all filters; `limit` is the size of a page, `offset` where the first page starts."""
-        query = _query(FunctionFilters, filters)
-        return Listing(self._client, operations.LIST_FUNCTIONS, ListPage[HogFunctionListItem], query)
+        return Listing(self._client, operations.LIST_FUNCTIONS, HogFunctionListItem, filters)
 
     def create(self, body: Written) -> HogFunction:
         """Create a hog function. Sent once: where the answer is lost, check the list before creating it again."""
         return self._read(HogFunction, operations.CREATE_FUNCTION, body=body)
 
     def retrieve(self, id: str) -> HogFunction:
-        """The whole record."""
         return self._read(HogFunction, operations.RETRIEVE_FUNCTION, _id(id))
 
     def update(self, id: str, body: Written, *, put: bool = False) -> HogFunction:
@@ -214,7 +178,7 @@ class HogFunctions(_Resource):
 
     def broadcast(self, id: str, body: Written | None = None) -> Any:
         """Run it for the persons it matches. Returns the answer as JSON, None where it is empty. Sent once."""
-        return self._client.call(operations.BROADCAST, _id(id), body={} if body is None else body).json()
+        return self._json(operations.BROADCAST, _id(id), body={} if body is None else body)
 
     def invoke(self, id: str, body: Written | None = None) -> Any:
         """Run it once, on the event in the body. Returns the answer as JSON, None where it is empty. Sent once.
@@ -222,28 +186,27 @@ class HogFunctions(_Resource):
         The body has writable fields, or `configuration`, `globals`, `mock_async_functions`, …
         (docs/know/service.md#hog-functions); by default the service mocks calls to other hosts.
         """
-        return self._client.call(operations.INVOKE, _id(id), body={} if body is None else body).json()
+        return self._json(operations.INVOKE, _id(id), body={} if body is None else body)
 
     def logs(self, id: str, **filters: Unpack[LogFilters]) -> Any:
         """Its log, newest first, as JSON; None where it is empty. `after` and `before` are exclusive ISO times."""
-        return self._client.call(operations.LOGS, _id(id), query=_query(LogFilters, filters)).json()
+        return self._json(operations.LOGS, _id(id), filters)
 
     def metrics(self, id: str, **filters: Unpack[MetricsFilters]) -> Any:
         """Its runs over time, as JSON; None where it is empty. `interval` is hour, day or week."""
-        return self._client.call(operations.METRICS, _id(id), query=_query(MetricsFilters, filters)).json()
+        return self._json(operations.METRICS, _id(id), filters)
 
     def metrics_totals(self, id: str, **filters: Unpack[MetricsFilters]) -> Any:
         """Its runs summed up, of all time unless `after` is given, as JSON; None where it is empty."""
-        return self._client.call(operations.METRICS_TOTALS, _id(id), query=_query(MetricsFilters, filters)).json()
+        return self._json(operations.METRICS_TOTALS, _id(id), filters)
 
     def icon(self, id: str | None = None) -> Icon:
-        """One icon."""
         answer = self._client.call(operations.ICON, query={"id": id})
         return Icon(answer.body, answer.media_type)
 
     def icons(self, query: str | None = None) -> Any:
         """The available icons, as JSON; None where it is empty."""
-        return self._client.call(operations.ICONS, query={"query": query}).json()
+        return self._json(operations.ICONS, filters={"query": query})
 
     def rearrange(
         self, orders: Mapping[str, int] | None = None, *, body: Written | None = None
@@ -275,13 +238,11 @@ def _id(id: str) -> str:
 class SessionRecordings(_Resource):
     """The session recordings of the client's project."""
 
-    def list(self, *, limit: int | None = None, offset: int | None = None) -> Listing[SessionRecording]:
+    def list(self, **page: Unpack[Page]) -> Listing[SessionRecording]:
         """All of them; `limit` is the size of a page, `offset` where the first one starts."""
-        query = {"limit": limit, "offset": offset}
-        return Listing(self._client, operations.LIST_RECORDINGS, ListPage[SessionRecording], query)
+        return Listing(self._client, operations.LIST_RECORDINGS, SessionRecording, page)
 
     def retrieve(self, id: str) -> SessionRecording:
-        """The whole record."""
         return self._read(SessionRecording, operations.RETRIEVE_RECORDING, id)
 
     def update(
@@ -296,7 +257,6 @@ class SessionRecordings(_Resource):
         return self._read(SessionRecording, operation, id, body)
 
     def delete(self, id: str) -> None:
-        """Delete permanently."""
         self._client.call(operations.DELETE_RECORDING, id, gone_is_done=True)
 
     def sharing(self, recording_id: str) -> SharingConfiguration:
@@ -311,10 +271,9 @@ class SessionRecordings(_Resource):
 class Projects(_Resource):
     """The projects of the client's key."""
 
-    def list(self, *, limit: int | None = None, offset: int | None = None) -> Listing[Project]:
+    def list(self, **page: Unpack[Page]) -> Listing[Project]:
         """All of them; `limit` is the size of a page, `offset` where the first one starts."""
-        query = {"limit": limit, "offset": offset}
-        return Listing(self._client, operations.LIST_PROJECTS, ListPage[Project], query)
+        return Listing(self._client, operations.LIST_PROJECTS, Project, page)
 
     def group_types(self) -> dict[str, int]:
         """The number of each group type of the client's project. Raises UnexpectedAnswer."""

@@ -25,4 +25,4 @@ if TYPE_CHECKING:
     from pipeline.mapper.registry import Compile, available, load, recognise
 
 __all__ = ["Compile", "Mapper", "Mapping", "available", "compile", "load", "recognise"]
-__getattr__ = lazily(__name__, compiler="Mapper compile", registry="Compile Mapping available load recognise")
+__getattr__ = lazily(__name__, {"compiler": "Mapper compile", "registry": "Compile Mapping available load recognise"})

@@ -1,6 +1,6 @@
-"""Compiles a mapping: its program, and from that one function for rows that are dicts and one for native rows.
+"""Compiles a mapping: its program, and from that one source for rows that are dicts and for native rows.
 
-`Mapper.source` is the source of the first; tracebacks show the lines of both.
+Tracebacks show the lines of the source.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -21,20 +22,19 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from pipeline import models, uuids, values
-from pipeline.errors import MappingError, UsageError
+from pipeline.errors import UsageError
 from pipeline.extractors.file_rules import SETTINGS
 from pipeline.mapper import loader_columns, verbs  # noqa: F401  (declares the verbs)
-from pipeline.mapper.codegen import groups, runtime, taken_names
-from pipeline.mapper.codegen.native_rows import NativeEmitter, NotNative, OddMembers
+from pipeline.mapper.codegen import groups, row_kinds, runtime
+from pipeline.mapper.codegen.row_kinds import NativeRows, NotNative, PythonRows, map_dicts
 from pipeline.mapper.codegen.steps import StepEmitter
 from pipeline.mapper.language.parsed import place_of
 from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.own_code import Cost, OwnCodeRunner, load
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
-from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables
+from pipeline.mapper.program.builder import HASH_KEY, NO_TABLES, Builder, Tables, is_importer_key
 from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
-from pipeline.mapper.program.importer_keys import is_importer_key
 from pipeline.mapper.program.operations import Program
 from pipeline.models import MapperResult, SealedOptions
 from pipeline.native import AVAILABLE, native
@@ -119,25 +119,12 @@ def compile_mapping(
         return _compile(mapping, options, lookups, for_members)
     except (SyntaxError, RecursionError, MemoryError) as error:
         # Python's own limits: a mapping can exceed them within the limits of the loader.
-        file, line, column = mapping.event.place
-        raise MappingError(
-            f"the mapping is too large to compile ({error})", file=file, line=line, column=column,
-            hint="write it with fewer nested values and conditions",
-        ) from None  # fmt: skip
+        raise mapping.event.place.error(
+            f"the mapping is too large to compile ({error})", "write it with fewer nested values and conditions"
+        ) from None
 
 
 compile = compile_mapping
-
-
-def check_mapping(mapping: Mapping) -> None:
-    """Compile a mapping as far as that goes without the settings of a plan. Raises MappingError."""
-    given = {name: next(iter(setting.one_of), name) for name, setting in mapping.settings.items()}
-    try:
-        compile_mapping(mapping, SealedOptions(as_of=0, settings=given))
-    except MappingError:
-        raise
-    except UsageError:
-        return  # a setting or a secret that only the operator has
 
 
 def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_members: bool) -> Mapper:
@@ -147,7 +134,10 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
     emitter = StepEmitter(built)
     source = emitter.source()
     map_row = load_source(emitter, source, clock)
-    map_members = _native(built, clock, map_row) if for_members else None
+    map_members = None
+    if for_members and AVAILABLE and emitter.for_members:
+        with suppress(NotNative):
+            map_members = _function(emitter, source, clock, NativeRows(), map_row)
     layout = None
     if built.decode is not None:
         map_row = decoding(built.decode, map_row if map_members is None else as_members(map_members, map_row))
@@ -188,23 +178,20 @@ def _compile(mapping: Mapping, options: SealedOptions, lookups: Tables, for_memb
     )
 
 
-def _native(built: Program, clock: ZoneClock, map_row: MapRow) -> MapRow | None:
-    if not AVAILABLE:
-        return None
-    emitter = NativeEmitter(built)
-    try:
-        source = emitter.source()
-    except NotNative:
-        return None
-    return load_source(emitter, source, clock, Members=native.Members, map_dict=map_row)
+def load_source(emitter: StepEmitter, source: str, clock: ZoneClock) -> MapRow:
+    """The function of a mapper's source, for rows that are dicts."""
+    return map_dicts(_function(emitter, source, clock, PythonRows()))
 
 
-def load_source(emitter: StepEmitter, source: str, clock: ZoneClock, **more: Any) -> MapRow:
-    """The function of a mapper's source, with the constants that it names."""
-    names: dict[str, Any] = {**_NAMES, **emitter.constants, **more}
-    names["collided"] = partial(taken_names.collided, emitter.program.tool)
-    names["renamed"] = emitter.renamed
-    names["keep_taken"] = partial(taken_names.keep_taken, emitter.program.tool)
+def _function(
+    emitter: StepEmitter, source: str, clock: ZoneClock, kind: PythonRows, map_dict: MapRow | None = None
+) -> MapRow:
+    """The function of a mapper's source for a kind of rows, with the constants that it names. `map_dict` maps those
+    that turn out to be of another kind."""
+    names: dict[str, Any] = {**_NAMES, **emitter.constants, "Members": kind.row, "map_dict": map_dict}
+    names |= {name: make(kind) for name, make in emitter.makers.items()}
+    names["collided"] = emitter.collided
+    names["keep_taken"] = partial(row_kinds.keep_taken, emitter.program.tool)
     names["to_utc"], names["offsets"] = clock.to_utc, clock.offsets
     exec(_code_of(source, emitter.program.tool), names)
     map_row: MapRow = names["map_row"]
@@ -232,7 +219,7 @@ def _interned(code: CodeType) -> CodeType:
 
 def as_members(map_members: MapRow, map_dict: MapRow) -> MapRow:
     """The function that maps rows that are dicts as Members, unless they have too many names."""
-    header = native.Header(blanks=True)
+    header = native.Header()
 
     def map_row(row: Record, observe: bool = False, scan: RowScan | None = None) -> Any:
         members = header(row)
@@ -277,49 +264,18 @@ def decoding(decode: program.Decode, map_row: MapRow) -> MapRow:
 
 
 _NAMES: dict[str, Any] = {
+    **{name: one for module in (runtime, groups, row_kinds) for name, one in vars(module).items() if name[0] != "_"},
     "BadTime": BadTime,
-    "BadValue": values.BadValue,
     "UnvalidatedEvent": models.UnvalidatedEvent,
-    "RejectReason": models.RejectReason,
-    "Link": models.Link,
-    "Note": models.Note,
-    "PersonUpdate": models.PersonUpdate,
     "MsgspecError": msgspec.MsgspecError,
-    "NULL": values.NULL,
-    "OddMembers": OddMembers,
-    "Raw": msgspec.Raw,
-    "Skip": models.Skip,
-    "TRUNCATED": runtime.TRUNCATED,
-    "add_groups": groups.add_groups,
-    "apply_overrides": taken_names.apply_overrides,
-    "clean_uuid": runtime.clean_uuid,
     "decode_int": msgspec.json.Decoder(int).decode,
-    "decode_object": msgspec.json.Decoder(dict[str, msgspec.Raw]).decode,
-    "decode_text": msgspec.json.Decoder(str).decode,
-    "epoch_of": runtime.epoch_of,
     "format_utc": format_utc,
-    "incomplete": runtime.incomplete,
-    "incomplete_list": runtime.incomplete_list,
     "is_placeholder": is_placeholder,
-    "keep_columns": taken_names.keep_columns,
-    "links_of": runtime.links_of,
-    "members_of": runtime.members_of,
-    "names_of": runtime.names_of,
-    "opened": runtime.opened,
-    "observed_groups": groups.observed_groups,
-    "own_groups": groups.own_groups,
-    "person_number": runtime.person_number,
     "read_iso": read_iso,
     "read_iso_or_date": read_iso_or_date,
-    "rename_present": taken_names.rename_present,
-    "sentence": runtime.sentence,
-    "text_of": runtime.text_of,
-    "update_of_group": groups.update_of_group,
-    "updates_of_groups": groups.updates_of_groups,
-    "with_pair": runtime.with_pair,
     "without_loader_columns": loader_columns.without_loader_columns,
 }
-"""The globals of a mapper's source."""
+"""The globals of a mapper's source: what these modules have, and a few more."""
 if AVAILABLE:
     _NAMES["read_iso"] = native.Reader("iso", read_iso)
     _NAMES["read_iso_or_date"] = native.Reader("iso", read_iso_or_date)
@@ -330,11 +286,10 @@ if AVAILABLE:
 def _check_code(mapping: Mapping) -> None:
     """Code is run only for a mapping that a person named by its path, which is where the code is read."""
     if mapping.python and mapping.code is None:
-        file, line, column = place_of(mapping, "python")
-        raise MappingError(
-            "only a mapping that is named by its path may have `python`", file=file, line=line, column=column,
-            hint="copy the mapping and the code into a folder of yours, and name the copy: -m FOLDER/FILE.yaml",
-        )  # fmt: skip
+        raise place_of(mapping, "python").error(
+            "only a mapping that is named by its path may have `python`",
+            "copy the mapping and the code into a folder of yours, and name the copy: -m FOLDER/FILE.yaml",
+        )
     if mapping.code is not None:
         load(mapping.code)
 
@@ -342,12 +297,10 @@ def _check_code(mapping: Mapping) -> None:
 def _check_blanks(mapping: Mapping) -> None:
     """A text of a row does not show whether its file was a delimited one or Parquet."""
     if mapping.blanks.csv == "value" and mapping.blanks.parquet == "missing":
-        file, line, column = place_of(mapping, "blanks", "parquet")
-        raise MappingError(
+        raise place_of(mapping, "blanks", "parquet").error(
             "blank texts of Parquet cannot be missing where blank cells are values",
-            file=file, line=line, column=column,
-            hint="name the ones that are missing under `properties: blank`, or use `unless`",
-        )  # fmt: skip
+            "name the ones that are missing under `properties: blank`, or use `unless`",
+        )
 
 
 def _check_open(mapping: Mapping, built: Program) -> None:
@@ -355,12 +308,10 @@ def _check_open(mapping: Mapping, built: Program) -> None:
     for step in built.steps:
         read = (one for one in expressions.operations(step) if isinstance(one, expressions.Property))
         if isinstance(step, program.OpenProperties) and any(read):
-            file, line, column = place_of(mapping, "properties", "open")
-            raise MappingError(
+            raise place_of(mapping, "properties", "open").error(
                 "`open` cannot read a property: it gives the object with the properties",
-                file=file, line=line, column=column,
-                hint="write /column for a column of the row, or @name for a definition",
-            )  # fmt: skip
+                "write /column for a column of the row, or @name for a definition",
+            )
 
 
 def _check_settings(mapping: Mapping, options: SealedOptions) -> None:

@@ -6,7 +6,7 @@ them (docs/know/exports.md#warehouse-copies).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -36,7 +36,7 @@ def is_loader_column(name: str) -> bool:
     return name in OF_FILES or (name.startswith(BEGINNINGS) and name != RAW)
 
 
-def without_loader_columns(properties: dict[str, Any], named: frozenset[str] = frozenset()) -> dict[str, Any]:
+def without_loader_columns(properties: dict[str, Any], named: Collection[str] = ()) -> dict[str, Any]:
     """Leave out the loader columns that are not `named`; returns the same dict."""
     if not properties.keys() <= _others:
         for name in [*properties]:

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from pipeline.errors import MappingError
+from pipeline.mapper.language.kinds import Place
 from pipeline.mapper.own_events import CHANGED_ID, LINK_LEFT_OUT, GivenEvent, WrongResult
 from pipeline.models import ItemOutcomes, Link, OwnCode, RejectReason, Skip, UnvalidatedEvent
 from pipeline.uuids import SEPARATOR, Hasher
@@ -35,20 +36,20 @@ class Cost(msgspec.Struct):
     nanoseconds: int = 0
 
 
-def read(named: str, mapping: Path, wrong: Callable[[str, str], MappingError]) -> OwnCode:
-    """The code that a mapping file names. `wrong` returns an error, by message and hint, at its place in the file."""
+def read(named: str, mapping: Path, place: Place) -> OwnCode:
+    """The code that a mapping file names at a place. Raises MappingError."""
     file, _, function = named.rpartition(":")
     if not file or not function.isidentifier():
-        raise wrong(f"{named!r} names no function", "write the file and the function: python: clean.py:clean")
+        raise place.error(f"{named!r} names no function", "write the file and the function: python: clean.py:clean")
     path = mapping.parent / file
     try:
         content = path.read_bytes()
         text = content.decode("utf-8-sig")
     except OSError as error:
         hint = "the path is relative to the mapping's folder"
-        raise wrong(f"cannot read {path}: {error.strerror}", hint) from None
+        raise place.error(f"cannot read {path}: {error.strerror}", hint) from None
     except UnicodeDecodeError as error:
-        raise wrong(f"{path} is not UTF-8: {error.reason}", "save the file as UTF-8") from None
+        raise place.error(f"{path} is not UTF-8: {error.reason}", "save the file as UTF-8") from None
     return OwnCode(file, function, hashlib.sha256(content).hexdigest(), text)
 
 
@@ -95,8 +96,6 @@ class OwnCodeRunner:
         self.cost = Cost()
 
     def after(self, map_row: Callable[..., Any]) -> Callable[..., Any]:
-        """The function of a mapper with the code after it."""
-
         def map_row_and_run(row: Any, observe: bool = False, scan: Any = None) -> Any:
             result = map_row(row, observe, scan)
             if result.__class__ is UnvalidatedEvent:

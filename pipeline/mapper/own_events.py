@@ -131,7 +131,7 @@ class GivenEvent:
     def _read_id(self, event: UnvalidatedEvent, distinct_id: str | None) -> None:
         if distinct_id == self._id:
             return
-        event.distinct_id, event.mapped_id, event.placeholder_id = distinct_id, self._id, False
+        event.distinct_id, event.mapped_id, event.placeholder_id = distinct_id, self._id, ""
         note = event.note
         if note is not None:
             if note.anonymous is not None and note.user is not None:

@@ -1,4 +1,4 @@
-"""Where mapping files are, and which of them fits a row."""
+"""Where mapping files are, which of them fits a row, and what `backcast mapping list` lists."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pipeline import plugins
 from pipeline.errors import MappingError, UsageError
 from pipeline.extractors.file_rules import FileRules, rules_set
 from pipeline.extractors.patterns import matches
@@ -121,23 +122,16 @@ def load(name_or_path: str, *, with_code: bool = True) -> Mapping:
             hint=f"did you mean {near[0]!r}?" if near else f"name a file, or one of: {', '.join(available())}",
         )
     mapping = _read(path, name_or_path)
-    return msgspec.structs.replace(mapping, code=code_of(mapping, path)) if mapping.python and with_code else mapping
+    if not mapping.python or not with_code:
+        return mapping
+    from pipeline.mapper.own_code import read
+
+    return msgspec.structs.replace(mapping, code=read(mapping.python, path, place_of(mapping, "python")))
 
 
 def _collision(name: str) -> UsageError:
     origins = [f"{plugin.origin} ({path})" for plugin, path in of_packages()[name]]
     return collision("mapping", name, [*(["backcast itself"] if name in shipped() else []), *origins])
-
-
-def code_of(mapping: Mapping, path: Path) -> OwnCode:
-    """The code that the mapping at a path names with `python`. Raises MappingError."""
-    from pipeline.mapper.own_code import read
-
-    def wrong(message: str, hint: str) -> MappingError:
-        file, line, column = place_of(mapping, "python")
-        return MappingError(message, file=file, line=line, column=column, hint=hint)
-
-    return read(mapping.python, path, wrong)
 
 
 def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
@@ -165,11 +159,6 @@ def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
 
 def _declared(mapping: Mapping) -> FileRules:
     files = msgspec.structs.asdict(mapping.files)
-    for pair in mapping.files.apart:
-        if len(pair) != 2:
-            raise MappingError(
-                f"`files: apart` has a group of {len(pair)} patterns", file=mapping.file, hint="name two in each pair"
-            )
     lookups = mapping.lookup_files.values()
     layouts: dict[tuple[str, ...], list[str]] = {}
     for lookup in lookups:
@@ -259,3 +248,51 @@ def fits(mapping: Mapping, record: Record) -> bool:
         and not any(find(call, record, properties) is not None for call in clause.lacks)
         for clause in mapping.recognise
     )
+
+
+def listing() -> dict[str, list[dict[str, str]]]:
+    """`mappings`, and the `formats` and `verbs` of packages; those of a package have its `package` and `version`.
+
+    `problems` are those of packages: what cannot be used, and why.
+    """
+    from pipeline.extractors import formats
+    from pipeline.mapper.language import plugin_verbs
+
+    broken = [*problems(), *formats.problems(), *plugin_verbs.problems()]
+    unusable = {(plugin.group, plugin.name) for plugin, _ in broken}
+    mappings: list[dict[str, str]] = []
+    for name, mapping in usable():
+        origins = of_packages().get(name, [])
+        if not origins or (len(origins) == 1 and name not in shipped()):
+            mappings.append({"name": name, "tool": mapping.tool, "title": mapping.title, **_of(origins)})
+    return {
+        "mappings": mappings,
+        "formats": [
+            {"name": plugin.name, "title": formats.of_package(plugin.name)[2].title, **_origin(plugin)}
+            for plugin in plugins.installed(plugins.FORMATS)
+            if (plugin.group, plugin.name) not in unusable
+        ],
+        "verbs": [
+            {"name": plugin.name, "title": _help(plugin.name), **_origin(plugin)}
+            for plugin in plugins.installed(plugins.VERBS)
+            if (plugin.group, plugin.name) not in unusable
+        ],
+        "problems": [
+            {"kind": plugins.KINDS[plugin.group], "name": plugin.name, **_origin(plugin), "error": error.message}
+            for plugin, error in broken
+        ],
+    }
+
+
+def _of(origins: list[tuple[Plugin, Any]]) -> dict[str, str]:
+    return _origin(origins[0][0]) if origins else {}
+
+
+def _origin(plugin: Plugin) -> dict[str, str]:
+    return {"package": plugin.package, "version": plugin.version}
+
+
+def _help(name: str) -> str:
+    from pipeline.mapper.language.kinds import FAMILIES
+
+    return next(verbs[name].help for verbs in FAMILIES.values() if name in verbs)

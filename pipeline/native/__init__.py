@@ -5,19 +5,13 @@ Python code produces the same events for two to three times the CPU; tests/nativ
 
     Lines(data, opens, observe)     iterates over JSON lines: Members of a plain one, the bytes of any other
     Members                         like the dict[str, Raw] of a row; also `text` and `number` of a member
-    Renames, Columns, Spread        changes of properties by their names alone
+    Renames, Spread                 changes of properties by their names alone
     Writer                          an event's text, from Members
-    Appender                        an ordinary event, to the columns of its block
-    fill, uuids5, event_hashes      the times, uuids and hashes of many events
-    IdAccumulator, PairAccumulator, PropertyAccumulator
-                                    the aggregates of pipeline.identity.accumulators
     Observer                        what a plan records of an event
     Tally                           how many rows have each name, also inside of objects
     Opener                          Members of an object that a row has as a value or a text
     Header                          Members of values that Python read: cells, columns, records
     Cells, Delimited                the rows of delimited text
-    Table                           the rows of columns that Arrow holds
-    AvroDecoder                     the rows of an Avro block
     Blanks                          removes what a mapping takes for missing
     Reader                          ordinary ISO 8601 times, ids and uuids
 

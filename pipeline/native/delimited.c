@@ -5,6 +5,7 @@
  * has several lines. The reader stops before any other, and goes on behind it when `at` is set. */
 
 #include "native.h"
+#include <structmember.h>
 
 #define LONG_RECORD (1 << 20) /* bytes of a record of several lines, beyond which others decide where it ends */
 #define MANY_LINES 10000
@@ -94,7 +95,7 @@ static int
 find_cells(Delimited *self)
 {
     self->count = 0;
-    if (self->at >= PyBytes_GET_SIZE(self->data))
+    if (self->at < 0 || self->at >= PyBytes_GET_SIZE(self->data))
         return 0;
     const char *data = PyBytes_AS_STRING(self->data), *end = data + PyBytes_GET_SIZE(self->data);
     const char *start = data + self->at, *at = start;
@@ -181,32 +182,30 @@ next_record(Delimited *self)
     return record;
 }
 
-/* The cells of the last record, as a list. */
+/* The cells of the last record, as a list; none once `at` was set. */
 static PyObject *
 last(Delimited *self, PyObject *Py_UNUSED(ignored))
 {
-    return list_of_cells(self);
+    return self->at == self->next ? list_of_cells(self) : PyList_New(0);
 }
 
 static PyObject *
 construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
     PyObject *data, *cells = NULL;
-    Py_ssize_t at = 0;
     int delimiter, quote;
-    static char *keywords[] = {"data", "delimiter", "quote", "at", "cells", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, named, "O!ii|nO!", keywords, &PyBytes_Type, &data, &delimiter, &quote,
-                                     &at, &Cells_Type, &cells))
+    static char *keywords[] = {"data", "delimiter", "quote", "cells", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "O!ii|O!", keywords, &PyBytes_Type, &data, &delimiter, &quote,
+                                     &Cells_Type, &cells))
         return NULL;
     if (delimiter < 0 || delimiter > 127 || delimiter == '\n' || delimiter == '\r' || delimiter == quote ||
-        quote < -1 || quote > 127 || quote == '\n' || quote == '\r' || at < 0)
+        quote < -1 || quote > 127 || quote == '\n' || quote == '\r')
         return PyErr_Format(PyExc_ValueError, "a delimiter and a quote are ASCII, and differ");
     Delimited *self = (Delimited *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->data = Py_NewRef(data);
     self->cells = Py_XNewRef(cells);
-    self->at = at;
     self->delimiter = (char)delimiter;
     self->quote = quote;
     memset(self->kinds + 128, WIDE, 128);
@@ -225,52 +224,16 @@ dealloc(Delimited *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static int
-set_at(Delimited *self, PyObject *value, void *closure)
-{
-    (void)closure;
-    Py_ssize_t at = value == NULL ? -1 : PyLong_AsSsize_t(value);
-    if (at < 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "a place in the data was expected");
-        return -1;
-    }
-    self->at = at;
-    self->count = 0;
-    return 0;
-}
-
-static PyObject *
-get_at(Delimited *self, void *closure)
-{
-    (void)closure;
-    return PyLong_FromSsize_t(self->at);
-}
-
-static PyObject *
-get_lines(Delimited *self, void *closure)
-{
-    (void)closure;
-    return PyLong_FromSsize_t(self->lines);
-}
-
-static PyObject *
-get_rows(Delimited *self, void *closure)
-{
-    (void)closure;
-    return PyLong_FromSsize_t(self->rows);
-}
-
 static PyMethodDef methods[] = {
     {"last", (PyCFunction)last, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef attributes[] = {
-    {"at", (getter)get_at, (setter)set_at, NULL, NULL},
-    {"lines", (getter)get_lines, NULL, NULL, NULL},
-    {"rows", (getter)get_rows, NULL, NULL, NULL},
-    {NULL, NULL, NULL, NULL, NULL},
+static PyMemberDef attributes[] = {
+    {"at", T_PYSSIZET, offsetof(Delimited, at), 0, NULL},
+    {"lines", T_PYSSIZET, offsetof(Delimited, lines), READONLY, NULL},
+    {"rows", T_PYSSIZET, offsetof(Delimited, rows), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
 };
 
 PyTypeObject Delimited_Type = {
@@ -283,5 +246,5 @@ PyTypeObject Delimited_Type = {
     .tp_iter = PyObject_SelfIter,
     .tp_iternext = (iternextfunc)next_record,
     .tp_methods = methods,
-    .tp_getset = attributes,
+    .tp_members = attributes,
 };

@@ -6,17 +6,15 @@ typedef struct {
     PyObject_HEAD
     Name **names;
     Py_ssize_t count, room;
-    int blanks; /* whether the empty text is a value */
-    int fixed;  /* the names are given; otherwise they are those of the previous dict, by position */
+    int fixed; /* the names are given; otherwise they are those of the previous dict, by position */
     vectorcallfunc call;
 } Header;
 
 /* Take a reference to the value of a member, unless it is missing. -1 with an exception. */
 static int
-add_value(Header *self, Members *row, Name *name, PyObject *value)
+add_value(Members *row, Name *name, PyObject *value)
 {
-    if (value == Py_None ||
-        (!self->blanks && PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) == 0))
+    if (value == Py_None)
         return 0;
     Member *member = members_add(row);
     if (member == NULL)
@@ -52,7 +50,7 @@ take_values(Header *self, Members *row, PyObject *values)
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) /* nothing here runs Python, so the list cannot change */
-        if (add_value(self, row, self->names[i], PySequence_Fast_GET_ITEM(values, i)) < 0)
+        if (add_value(row, self->names[i], PySequence_Fast_GET_ITEM(values, i)) < 0)
             return -1;
     return 1;
 }
@@ -85,13 +83,13 @@ take_dict(Header *self, Members *row, PyObject *dict)
             Py_INCREF(value);
             name = name_of(text);
             Py_DECREF(text);
-            if (name == NULL || add_value(self, row, name, value) < 0) {
+            if (name == NULL || add_value(row, name, value) < 0) {
                 Py_DECREF(value);
                 return -1;
             }
             Py_DECREF(value);
         }
-        else if (add_value(self, row, name, value) < 0)
+        else if (add_value(row, name, value) < 0)
             return -1;
         if (i < self->count)
             self->names[i] = name;
@@ -132,15 +130,13 @@ static PyObject *
 construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
     PyObject *names = NULL;
-    int blanks = 0;
-    static char *keywords[] = {"names", "blanks", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, named, "|O!p", keywords, &PyTuple_Type, &names, &blanks))
+    static char *keywords[] = {"names", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "|O!", keywords, &PyTuple_Type, &names))
         return NULL;
     Header *self = (Header *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->call = make_row;
-    self->blanks = blanks;
     self->fixed = names != NULL;
     if (names == NULL)
         return (PyObject *)self;
@@ -157,15 +153,6 @@ construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
     if (PyErr_Occurred())
         Py_CLEAR(self);
     return (PyObject *)self;
-}
-
-PyObject *
-header_of_dicts(void)
-{
-    PyObject *header = PyObject_CallNoArgs((PyObject *)&Header_Type);
-    if (header != NULL)
-        ((Header *)header)->blanks = 1;
-    return header;
 }
 
 PyTypeObject Header_Type = {

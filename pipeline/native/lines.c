@@ -12,7 +12,6 @@
 #define EXPONENT_DIGITS 3 /* with an exponent of so many digits a number may be beyond the range of a double, */
 #define MANY_DIGITS 200   /* or with so many digits before it: pipeline/json_limits.py decides */
 #define SAFE_INTEGER 9007199254740992u
-#define SAFE_DIGITS "9007199254740992"
 #define PREDICTED_NAMES 256
 
 /* What reading the objects of one export remembers. */
@@ -53,14 +52,9 @@ hex4(const char *at)
 {
     int unit = 0;
     for (int i = 0; i < 4; i++) {
-        char digit = at[i];
-        unit = unit * 16;
-        if (digit >= '0' && digit <= '9')
-            unit += digit - '0';
-        else if ((digit | 32) >= 'a' && (digit | 32) <= 'f')
-            unit += (digit | 32) - 'a' + 10;
-        else
+        if (!Py_ISXDIGIT(at[i]))
             return -1;
+        unit = unit * 16 + (at[i] & 15) + (at[i] > '9') * 9;
     }
     return unit;
 }
@@ -91,33 +85,19 @@ skip_escape(Cursor *cursor)
 static int
 skip_wide(Cursor *cursor) /* one character of UTF-8 beyond ASCII */
 {
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
     const unsigned char *at = (const unsigned char *)cursor->at;
-    Py_ssize_t length = cursor->end - cursor->at;
-    unsigned char low = 0x80, high = 0xBF;
-    int more;
-    if (at[0] >= 0xC2 && at[0] <= 0xDF)
-        more = 1;
-    else if (at[0] >= 0xE0 && at[0] <= 0xEF) {
-        more = 2;
-        if (at[0] == 0xE0)
-            low = 0xA0;
-        if (at[0] == 0xED)
-            high = 0x9F;
-    }
-    else if (at[0] >= 0xF0 && at[0] <= 0xF4) {
-        more = 3;
-        if (at[0] == 0xF0)
-            low = 0x90;
-        if (at[0] == 0xF4)
-            high = 0x8F;
-    }
-    else
+    int more = *at >= 0xF0 ? 3 : *at >= 0xE0 ? 2 : 1;
+    uint32_t character = *at & (0x3F >> more);
+    if (*at < 0xC2 || *at > 0xF4 || cursor->end - cursor->at <= more)
         return 0;
-    if (length <= more || at[1] < low || at[1] > high)
-        return 0;
-    for (int i = 2; i <= more; i++)
+    for (int i = 1; i <= more; i++) {
         if ((at[i] & 0xC0) != 0x80)
             return 0;
+        character = character << 6 | (at[i] & 0x3F);
+    }
+    if (character < least[more] || (character >= 0xD800 && character <= 0xDFFF) || character > 0x10FFFF)
+        return 0;
     cursor->at += more + 1;
     return 1;
 }
@@ -457,42 +437,6 @@ PyTypeObject Lines_Type = {
     .tp_iternext = (iternextfunc)next_line,
 };
 
-/* --- integers beyond 2^53 ---------------------------------------------------------------------------------- */
-
-PyObject *
-unsafe_integers(PyObject *Py_UNUSED(module), PyObject *text)
-{
-    if (!PyBytes_CheckExact(text))
-        return PyErr_Format(PyExc_TypeError, "bytes were expected");
-    const char *at = PyBytes_AS_STRING(text), *end = at + PyBytes_GET_SIZE(text);
-    PyObject *found = PyList_New(0);
-    while (found != NULL && at < end) {
-        if (*at == '"') {
-            for (at++; at < end && *at != '"'; at++)
-                at += *at == '\\';
-            at++;
-            continue;
-        }
-        const char *from = at;
-        at += *at == '-';
-        const char *digits = at;
-        while (at < end && *at >= '0' && *at <= '9')
-            at++;
-        Py_ssize_t count = at - digits;
-        int whole = 1;
-        for (; count && at < end && strchr("0123456789.eE+-", *at) != NULL && *at; at++)
-            whole = 0;
-        if (whole && (count > 16 || (count == 16 && memcmp(digits, SAFE_DIGITS, 16) > 0))) {
-            PyObject *integer = PyUnicode_DecodeASCII(from, at - from, NULL);
-            if (integer == NULL || PyList_Append(found, integer) < 0)
-                Py_CLEAR(found);
-            Py_XDECREF(integer);
-        }
-        at += at == from;
-    }
-    return found;
-}
-
 /* --- one object ------------------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -539,7 +483,9 @@ open_characters(Opener *self, PyObject *text)
     return object;
 }
 
-PyObject *
+/* The Members of a member that is an object, or a string with the JSON of one; `owner` has the text of a member
+ * without a value. NULL without an exception if it is not plain. */
+static PyObject *
 open_member(PyObject *opener, const Member *member, PyObject *owner)
 {
     Opener *self = (Opener *)opener;
@@ -610,7 +556,7 @@ construct_opener(PyTypeObject *type, PyObject *arguments, PyObject *named)
     self->call = open_value;
     self->again = again;
     self->reading.objects = first_stamp();
-    if ((self->header = header_of_dicts()) == NULL)
+    if ((self->header = PyObject_CallNoArgs((PyObject *)&Header_Type)) == NULL)
         Py_CLEAR(self);
     return (PyObject *)self;
 }

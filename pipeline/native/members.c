@@ -238,16 +238,10 @@ members_encode(Members *self, Py_ssize_t index)
 /* --- as a dict ----------------------------------------------------------------------------------------- */
 
 static PyObject *
-wrong_count(const char *function)
-{
-    return PyErr_Format(PyExc_TypeError, "wrong arguments for %s", function);
-}
-
-static PyObject *
 get(Members *self, PyObject *const *arguments, Py_ssize_t count)
 {
     if (count != 1 && count != 2)
-        return wrong_count("get");
+        return PyErr_Format(PyExc_TypeError, "wrong arguments for get");
     Member *member = members_find(self, arguments[0]);
     if (member == NULL)
         return Py_NewRef(count == 2 ? arguments[1] : Py_None);
@@ -255,30 +249,10 @@ get(Members *self, PyObject *const *arguments, Py_ssize_t count)
 }
 
 static PyObject *
-pop(Members *self, PyObject *const *arguments, Py_ssize_t count)
-{
-    if (count != 1 && count != 2)
-        return wrong_count("pop");
-    Member *member = members_find(self, arguments[0]);
-    if (member == NULL) {
-        if (count == 2)
-            return Py_NewRef(arguments[1]);
-        PyErr_SetObject(PyExc_KeyError, arguments[0]);
-        return NULL;
-    }
-    Member out = *member;
-    *member = (Member){.name = NULL};
-    self->live--;
-    if (out.value != NULL)
-        return out.value;
-    return member_value(&out);
-}
-
-static PyObject *
 setdefault(Members *self, PyObject *const *arguments, Py_ssize_t count)
 {
     if (count != 2)
-        return wrong_count("setdefault");
+        return PyErr_Format(PyExc_TypeError, "wrong arguments for setdefault");
     Member *member = members_find(self, arguments[0]);
     if (member != NULL)
         return member_value(member);
@@ -307,6 +281,7 @@ listed(Members *self, enum part part)
     return list;
 }
 
+/* By which dict() takes Members for a mapping. */
 static PyObject *
 keys(Members *self, PyObject *Py_UNUSED(ignored))
 {
@@ -456,6 +431,27 @@ number(Members *self, PyObject *name)
     return PyLong_FromLongLong(negative ? -whole : whole);
 }
 
+static uint64_t
+hash_names(const Members *self, uint64_t hash)
+{
+    for (Py_ssize_t i = 0; i < self->used; i++) {
+        const Member *member = &self->members[i];
+        if (member->name == NULL)
+            continue;
+        hash = (hash ^ (uint64_t)(member->name->number + 1)) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 32;
+        if (member->value != NULL && Members_Check(member->value)) /* one level deep, see refuse_members */
+            hash = hash_names((const Members *)member->value, ~hash) + 1;
+    }
+    return hash;
+}
+
+static PyObject *
+shape(Members *self, PyObject *Py_UNUSED(ignored))
+{
+    return PyLong_FromUnsignedLongLong(hash_names(self, 0));
+}
+
 /* The same members in an object of their own. */
 static PyObject *
 twin(Members *self, PyObject *Py_UNUSED(ignored))
@@ -494,7 +490,6 @@ as_dict(Members *self, PyObject *Py_UNUSED(ignored))
 
 static PyMethodDef methods[] = {
     {"get", FAST(get), METH_FASTCALL, NULL},
-    {"pop", FAST(pop), METH_FASTCALL, NULL},
     {"setdefault", FAST(setdefault), METH_FASTCALL, NULL},
     {"keys", FAST(keys), METH_NOARGS, NULL},
     {"values", FAST(values), METH_NOARGS, NULL},
@@ -502,6 +497,7 @@ static PyMethodDef methods[] = {
     {"text", FAST(text), METH_O, NULL},
     {"number", FAST(number), METH_O, NULL},
     {"given", FAST(not_null), METH_O, NULL},
+    {"shape", FAST(shape), METH_NOARGS, NULL},
     {"twin", FAST(twin), METH_NOARGS, NULL},
     {"as_dict", FAST(as_dict), METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

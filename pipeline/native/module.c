@@ -22,7 +22,7 @@ init_files(void)
     PyObject *encode = raw == NULL ? NULL : method_of(json, "Encoder", NULL, "encode");
     PyObject *decode_text = encode == NULL ? NULL : method_of(json, "Decoder", (PyObject *)&PyUnicode_Type, "decode");
     int done = decode_text == NULL || names_init(encode, decode_text) < 0 ||
-                       members_init(raw, encode, decode_text) < 0 || accumulators_init() < 0 || observer_init() < 0
+                       members_init(raw, encode, decode_text) < 0 || observer_init() < 0
                    ? -1
                    : 0;
     Py_XDECREF(msgspec);
@@ -33,33 +33,18 @@ init_files(void)
     return done;
 }
 
-static PyMethodDef functions[] = {
-    {"fill", (PyCFunction)(void (*)(void))fill, METH_FASTCALL, NULL},
-    {"event_hashes", (PyCFunction)(void (*)(void))event_hashes, METH_FASTCALL, NULL},
-    {"fingerprints", (PyCFunction)(void (*)(void))fingerprints, METH_FASTCALL, NULL},
-    {"number_names", number_names, METH_O, NULL},
-    {"uuids5", (PyCFunction)(void (*)(void))uuids5, METH_FASTCALL, NULL},
-    {"unsafe_integers", unsafe_integers, METH_O, NULL},
-    {NULL, NULL, 0, NULL},
-};
-
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_native",
     .m_size = -1,
-    .m_methods = functions,
 };
 
 PyMODINIT_FUNC
 PyInit__native(void)
 {
     PyTypeObject *const types[] = {
-        &Members_Type,       &Lines_Type,           &Renames_Type,             &Columns_Type,  &Writer_Type,
-        &Appender_Type,
-        &IdAccumulator_Type, &PairAccumulator_Type, &PropertyAccumulator_Type, &Observer_Type, &Tally_Type,
-        &Drift_Type,         &Reader_Type,          &Header_Type,             &Blanks_Type,   &AvroDecoder_Type,
-        &Opener_Type,        &Spread_Type,          &Cells_Type,              &Sets_Type, &Numbers_Type,
-        &Delimited_Type,    &Table_Type,
+        &Members_Type, &Lines_Type, &Opener_Type, &Header_Type, &Cells_Type, &Delimited_Type,
+        &Renames_Type, &Spread_Type, &Blanks_Type, &Reader_Type, &Writer_Type, &Observer_Type, &Appender_Type,
     };
     PyObject *module = init_files() < 0 ? NULL : PyModule_Create(&definition);
     for (size_t i = 0; module != NULL && i < sizeof(types) / sizeof(types[0]); i++)

@@ -8,10 +8,9 @@
  *   - Text of a row (`at`, `length`) is not terminated and belongs to the bytes object `owner`.
  *
  * Limits: 64 levels of nesting and 4 opened members in a line (lines.c); names of 1,000 bytes and 16,384 spellings of
- * them (names.c); 16,384 names while dicts or Avro are read (header.c, avro.c); 4,096 types of a schema, nested 64 deep
- * (avro.c); 62 levels inside of rows (tally.c); 256 words of 63 bytes (texts.c); 2^30 renames or columns (renames.c);
- * 16 objects of cells (cells.c); 10,000 lines and 1 MiB of a record of several lines (delimited.c); times from 1970 to 9999 (filling.c); 2^31 - 1 entries of an accumulator (accumulators.c). Lines, rows, blocks, texts
- * and spellings beyond a limit are read by Python; nothing is cut. */
+ * them (names.c); 16,384 names while dicts are read (header.c); 256 words of 63 bytes (texts.c); 2^30 renames, and
+ * 1,024 spread members (renames.c); 16 objects of cells (cells.c); 10,000 lines and 1 MiB of a record of several lines (delimited.c).
+ * Lines, rows, blocks, texts and spellings beyond a limit are read by Python; nothing is cut. */
 
 #ifndef BACKCAST_NATIVE_H
 #define BACKCAST_NATIVE_H
@@ -140,18 +139,8 @@ PyObject *members_of_spans(PyObject *cells, const Span *spans, PyObject *owner);
 /* How many columns Cells have that create Members; -1 for those that create JSON. (cells.c) */
 Py_ssize_t columns_of(PyObject *cells);
 
-/* The Members of the object that a member is, or a text of it, as Opener opens it; `owner` has the text of a member
- * without a value. NULL without an exception where it is not plain. (lines.c) */
-PyObject *open_member(PyObject *opener, const Member *member, PyObject *owner);
 /* Whether Blanks take a member for missing, whatever its name; -1 with an exception. Runs Python. (blanks.c) */
 int blanks_has(PyObject *blanks, const Member *member);
-/* A Header of dicts, in which the empty text is a value. (header.c) */
-PyObject *header_of_dicts(void);
-
-/* Append an event to `text`: the arguments are text, head, distinct_id, properties and ending. 1; 0, with nothing
- * appended, where Python has to write it: a reserved name, an empty $ip, an id that has to be escaped, no properties, or
- * `most` bytes and more; -1 with an exception. Runs Python. (writer.c) */
-int writer_write(PyObject *writer, PyObject *const *arguments, Py_ssize_t most);
 
 /* --- texts (quoting.c) ---------------------------------------------------------------------------------- */
 
@@ -165,66 +154,17 @@ char *write_quoted(char *to, const char *at, Py_ssize_t length);
  * written over, for any other. */
 char *write_plain(char *to, const char *at, Py_ssize_t length);
 
-/* The byte behind an ordinary number: JSON without an exponent, of at most 18 digits before and behind its point; NULL
- * for anything else. (texts.c) */
-const char *after_number(const char *at, const char *end);
-
-/* --- dates (filling.c) ----------------------------------------------------------------------------------- */
-
-#define FIRST_DAY (-719162) /* 0001-01-01 and 9999-12-31, in days since 1970 */
-#define LAST_DAY 2932896
-
-/* Write the last digits of a number, so many; returns the byte behind them. */
-char *put_number(char *to, unsigned number, int digits);
-/* Write a day from FIRST_DAY to LAST_DAY (the proleptic Gregorian calendar) as `2020-12-30T`. */
-void put_date(char *to, int64_t days);
-
-/* --- uuids and types ----------------------------------------------------------------------------------------- */
-
-/* The SHA-1 of `prefix` and `text` together, into `digest`; the prefix has to be shorter than 64 bytes. (sha1.c) */
-void sha1_of(const unsigned char *prefix, size_t prefix_length, const unsigned char *text, size_t length,
-             unsigned char digest[20]);
-
-/* fill(text, ends, times, uuids): writes into the bytearray `text`, before each of `ends`, the time (µs) and uuid (16
- * bytes) of one event; checks that there is room. Returns None. (filling.c) */
-PyObject *fill(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-/* event_hashes(run, ends): of each event of `run` (bytes, filled), which end at `ends` (int64): the 16 bytes of its
- * xxh3-128, and two uint64, hashes of its distinct_id and of all before its time. (event_hashes.c) */
-PyObject *event_hashes(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-/* fingerprints(run, ends): the two uint64 alone. (event_hashes.c) */
-PyObject *fingerprints(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-/* uuids5(namespace, keys): 16 bytes for each of a list of str. (filling.c) */
-PyObject *uuids5(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-
-/* number_names(names): the different ones of a list of str, in the order of their first, and the number of each of the
- * list among them (uint32). (observer.c) */
-PyObject *number_names(PyObject *module, PyObject *names);
-
-/* unsafe_integers(text): a list of str, the integers of a JSON text (bytes) that are beyond 2^53. (lines.c) */
-PyObject *unsafe_integers(PyObject *module, PyObject *text);
-
 /* The types; _native.pyi has their arguments, results and errors. */
 extern PyTypeObject Lines_Type, Opener_Type; /* lines.c */
-extern PyTypeObject Renames_Type;  /* renames.c */
-extern PyTypeObject Columns_Type;  /* renames.c */
-extern PyTypeObject Spread_Type;   /* renames.c */
-extern PyTypeObject Sets_Type;     /* sets.c */
-extern PyTypeObject Numbers_Type;  /* numbers.c */
+extern PyTypeObject Renames_Type, Spread_Type; /* renames.c */
 extern PyTypeObject Writer_Type;   /* writer.c */
-extern PyTypeObject Appender_Type; /* appender.c */
-/* accumulators.c */
-extern PyTypeObject IdAccumulator_Type, PairAccumulator_Type, PropertyAccumulator_Type;
 extern PyTypeObject Observer_Type; /* observer.c */
-extern PyTypeObject Tally_Type;    /* tally.c */
-extern PyTypeObject Drift_Type;    /* drift.c */
+extern PyTypeObject Appender_Type; /* appender.c */
 extern PyTypeObject Reader_Type;   /* texts.c */
 extern PyTypeObject Header_Type;   /* header.c */
 extern PyTypeObject Cells_Type;    /* cells.c */
 extern PyTypeObject Delimited_Type; /* delimited.c */
-extern PyTypeObject Table_Type;    /* table.c */
 extern PyTypeObject Blanks_Type;   /* blanks.c */
-extern PyTypeObject AvroDecoder_Type; /* avro.c */
-int accumulators_init(void);
 int observer_init(void);
 
 #endif

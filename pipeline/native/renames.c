@@ -1,5 +1,5 @@
-/* Changes of properties by their names alone: Renames drops and renames them, Columns copies columns to them, Spread the
- * members of an object. */
+/* Changes of properties by their names alone: Renames drops and renames them, Spread copies the members of an object, or
+ * the columns of the row, to them. */
 
 #include "native.h"
 
@@ -13,7 +13,6 @@
 typedef struct {
     Name *old;
     Name *new; /* NULL: dropped */
-    int first; /* removed before any other change */
 } Change;
 
 typedef struct {
@@ -29,16 +28,6 @@ typedef struct {
     vectorcallfunc call;
 } Renames;
 
-/* Whether `leaves` (NULL: none) says so of a name; -1 with an exception. Runs Python. */
-static int
-is_left(PyObject *leaves, const Name *name)
-{
-    PyObject *left = leaves == NULL ? Py_NewRef(Py_False) : PyObject_CallOneArg(leaves, name->text);
-    int answer = left == NULL ? -1 : PyObject_IsTrue(left);
-    Py_XDECREF(left);
-    return answer;
-}
-
 /* Add the change that drops a name; returns its answer, 0 with an exception. */
 static uint32_t
 drop_too(Renames *self, Name *name)
@@ -50,7 +39,7 @@ drop_too(Renames *self, Name *name)
         return 0;
     }
     self->changes = larger;
-    self->changes[self->count] = (Change){.old = name, .first = 1};
+    self->changes[self->count] = (Change){.old = name};
     return (uint32_t)self->count++ + 2;
 }
 
@@ -65,7 +54,9 @@ change_of(Renames *self, Name *name)
         PyObject *number = PyDict_GetItemWithError(self->table, name->text);
         uint32_t change = number == NULL ? NONE : (uint32_t)PyLong_AsLong(number) + 2;
         if (number == NULL && !PyErr_Occurred()) {
-            int left = is_left(self->leaves, name);
+            PyObject *leaves = self->leaves == NULL ? Py_NewRef(Py_False) : PyObject_CallOneArg(self->leaves, name->text);
+            int left = leaves == NULL ? -1 : PyObject_IsTrue(leaves);
+            Py_XDECREF(leaves);
             if (left < 0 || (left && (change = drop_too(self, name)) == 0))
                 return 0;
             answer = answer_of(&self->answers, name);
@@ -185,15 +176,11 @@ rename_members(PyObject *callable, PyObject *const *arguments, size_t flags, PyO
         if (warnings == NULL || reserve(&work, members->used) < 0 || find_changes(self, members, &work) < 0)
             goto failed;
     }
-    for (; removed < work.count; removed++) {
-        const Change *change = &self->changes[work.numbers[removed]];
-        work.removed[removed] = change->first ? remove_named(members, change->old) : (Member){.name = NULL};
-    }
+    for (; removed < work.count; removed++)
+        work.removed[removed] = remove_named(members, self->changes[work.numbers[removed]].old);
     for (Py_ssize_t i = 0; i < work.count; i++) {
         const Change *change = &self->changes[work.numbers[i]];
         Member *old = &work.removed[i];
-        if (!change->first)
-            *old = remove_named(members, change->old);
         if (old->name == NULL || change->new == NULL)
             continue;
         if (members_find_name(members, change->new) != NULL) {
@@ -249,17 +236,15 @@ construct_renames(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
         goto failed;
     for (; self->count < count; self->count++) {
         PyObject *old, *new, *item = PyTuple_GET_ITEM(changes, self->count);
-        int first;
         if (!PyTuple_Check(item)) {
-            PyErr_SetString(PyExc_TypeError, "a change is a tuple: the old name, the new one or None, first");
+            PyErr_SetString(PyExc_TypeError, "a change is a tuple: the old name, the new one or None");
             goto failed;
         }
-        if (!PyArg_ParseTuple(item, "OOp", &old, &new, &first))
+        if (!PyArg_ParseTuple(item, "OO", &old, &new))
             goto failed;
         Change *change = &self->changes[self->count];
         change->old = name_of(old);
         change->new = new == Py_None ? NULL : name_of(new);
-        change->first = first;
         PyObject *number = PyLong_FromSsize_t(self->count);
         if (change->old == NULL || PyErr_Occurred() || number == NULL || PyDict_SetItem(self->table, old, number) < 0) {
             Py_XDECREF(number);
@@ -297,142 +282,9 @@ PyTypeObject Renames_Type = {
     .tp_dealloc = (destructor)dealloc_renames,
 };
 
-/* --- columns that become properties ---------------------------------------------------------------------- */
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *named; /* frozenset of columns that the mapping names */
-    PyObject *prefix;
-    PyObject *leaves; /* called once with each other column: whether it is none; or NULL */
-    Name **properties;
-    Py_ssize_t count, room;
-    Answers answers;
-    vectorcallfunc call;
-} Columns;
-
-/* The property of a column, NULL for none or with an exception. */
-static Name *
-property_of(Columns *self, const Name *column)
-{
-    uint32_t *answer = answer_of(&self->answers, column);
-    if (answer == NULL)
-        return NULL;
-    if (*answer > NONE)
-        return self->properties[*answer - 2];
-    if (*answer == NONE)
-        return NULL;
-    int named = PySet_Contains(self->named, column->text);
-    if (named == 0)
-        named = is_left(self->leaves, column);
-    if (named < 0 || (answer = answer_of(&self->answers, column)) == NULL)
-        return NULL;
-    if (named) {
-        *answer = NONE;
-        return NULL;
-    }
-    PyObject *text = PyUnicode_Concat(self->prefix, column->text);
-    Name *property = text == NULL ? NULL : name_of(text);
-    Py_XDECREF(text);
-    if (property == NULL || self->count >= MOST)
-        return property;
-    if (self->count == self->room) {
-        Py_ssize_t more = self->room ? self->room * 2 : 64;
-        Name **larger = PyMem_Realloc(self->properties, (size_t)more * sizeof(Name *));
-        if (larger == NULL)
-            return (Name *)PyErr_NoMemory();
-        self->properties = larger;
-        self->room = more;
-    }
-    self->properties[self->count] = property;
-    *answer = (uint32_t)(self->count++ + 2);
-    return property;
-}
-
-static PyObject *
-copy_columns(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
-{
-    Columns *self = (Columns *)callable;
-    if (PyVectorcall_NARGS(flags) != 2 || named != NULL || !Members_Check(arguments[0]) || !Members_Check(arguments[1]))
-        return PyErr_Format(PyExc_TypeError, "the row's and the event's Members were expected");
-    Members *row = (Members *)arguments[0], *properties = (Members *)arguments[1];
-    if (row == properties)
-        return PyErr_Format(PyExc_ValueError, "the row's and the event's Members are the same");
-    PyObject *taken = NULL; /* columns whose new name is taken, with their values; owned */
-    for (Py_ssize_t i = 0; i < row->used; i++) {
-        if (row->members[i].name == NULL || member_is_null(&row->members[i]))
-            continue;
-        Name *name = property_of(self, row->members[i].name);
-        if (name == NULL) {
-            if (PyErr_Occurred())
-                goto failed;
-            continue;
-        }
-        if (members_find_name(properties, name) == NULL) {
-            if (members_share(properties, row, &row->members[i], name) < 0)
-                goto failed;
-            continue;
-        }
-        if (taken == NULL && (taken = PyList_New(0)) == NULL)
-            return NULL;
-        PyObject *value = member_value(&row->members[i]);
-        PyObject *pair = value == NULL ? NULL : PyTuple_Pack(2, row->members[i].name->text, value);
-        Py_XDECREF(value);
-        if (pair == NULL || PyList_Append(taken, pair) < 0) {
-            Py_XDECREF(pair);
-            goto failed;
-        }
-        Py_DECREF(pair);
-    }
-    return taken == NULL ? Py_NewRef(Py_None) : taken;
-failed:
-    Py_XDECREF(taken);
-    return NULL;
-}
-
-static PyObject *
-construct_columns(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
-{
-    PyObject *named, *prefix, *leaves = Py_None;
-    static char *parameters[] = {"named", "prefix", "leaves", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!U|O", parameters, &PyFrozenSet_Type, &named, &prefix,
-                                     &leaves))
-        return NULL;
-    Columns *self = (Columns *)type->tp_alloc(type, 0);
-    if (self == NULL)
-        return NULL;
-    self->call = copy_columns;
-    self->prefix = Py_NewRef(prefix);
-    self->leaves = leaves == Py_None ? NULL : Py_NewRef(leaves);
-    if ((self->named = names_only(named)) == NULL)
-        Py_CLEAR(self);
-    return (PyObject *)self;
-}
-
-static void
-dealloc_columns(Columns *self)
-{
-    Py_CLEAR(self->named);
-    Py_CLEAR(self->prefix);
-    Py_CLEAR(self->leaves);
-    PyMem_Free(self->properties);
-    PyMem_Free(self->answers.answers);
-    Py_TYPE(self)->tp_free((PyObject *)self);
-}
-
-PyTypeObject Columns_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "pipeline.native._native.Columns",
-    .tp_basicsize = sizeof(Columns),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_vectorcall_offset = offsetof(Columns, call),
-    .tp_call = PyVectorcall_Call,
-    .tp_new = construct_columns,
-    .tp_dealloc = (destructor)dealloc_columns,
-};
-
 /* --- members of an object that become properties ----------------------------------------------------------- */
 
-#define MOST_SPREAD 256 /* members of one object */
+#define MOST_SPREAD 1024 /* members of one object */
 
 typedef struct {
     Name *name;
@@ -445,6 +297,7 @@ typedef struct {
     PyObject *blanks;   /* a Blanks: members that it removes are left out; or NULL */
     PyObject *collided; /* called where the properties have the new name */
     PyObject *slow;     /* called where two members get one name, or there are too many */
+    int without_nulls;  /* members that are null are left out */
     Target *targets;
     Py_ssize_t count, room;
     uint64_t calls;
@@ -504,7 +357,7 @@ find_targets(Spread *self, const Members *object, Name **names)
     for (Py_ssize_t i = 0; i < object->used; i++) {
         names[i] = NULL;
         const Name *name = object->members[i].name;
-        if (name == NULL)
+        if (name == NULL || (self->without_nulls && member_is_null(&object->members[i])))
             continue;
         uint32_t answer = spread_as(self, name);
         if (answer == 0)
@@ -580,8 +433,10 @@ static PyObject *
 construct_spread(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     PyObject *new_name, *blanks, *collided, *slow;
-    static char *parameters[] = {"new_name", "blanks", "collided", "slow", NULL};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOO", parameters, &new_name, &blanks, &collided, &slow))
+    int without_nulls = 0;
+    static char *parameters[] = {"new_name", "blanks", "collided", "slow", "without_nulls", NULL};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOOO|p", parameters, &new_name, &blanks, &collided, &slow,
+                                     &without_nulls))
         return NULL;
     if (blanks != Py_None && Py_TYPE(blanks) != &Blanks_Type)
         return PyErr_Format(PyExc_TypeError, "Blanks or None were expected");
@@ -593,6 +448,7 @@ construct_spread(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
     self->blanks = blanks == Py_None ? NULL : Py_NewRef(blanks);
     self->collided = Py_NewRef(collided);
     self->slow = Py_NewRef(slow);
+    self->without_nulls = without_nulls;
     return (PyObject *)self;
 }
 

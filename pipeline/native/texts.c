@@ -1,4 +1,4 @@
-/* Reads the ordinary texts of a row (times, numbers, ids, uuids), and leaves every other one to Python. */
+/* Reads the ordinary texts of a row (times, ids, uuids), and leaves every other one to Python. */
 
 #include "native.h"
 
@@ -199,49 +199,6 @@ is_plain_format(PyObject *text)
     return found['Y'] && found['m'] && found['d'];
 }
 
-/* --- numbers ---------------------------------------------------------------------------------------------- */
-
-#define MOST_DIGITS 18
-
-const char *
-after_number(const char *at, const char *end)
-{
-    at += at < end && *at == '-';
-    const char *start = at;
-    while (at < end && is_digit(*at))
-        at++;
-    if (at == start || at - start > MOST_DIGITS || (*start == '0' && at - start > 1))
-        return NULL;
-    if (at == end || *at != '.')
-        return at;
-    for (start = ++at; at < end && is_digit(*at); at++)
-        ;
-    return at == start || at - start > MOST_DIGITS ? NULL : at;
-}
-
-/* as_number(value): `pipeline.mapper.codegen.conversions.as_number`. */
-static PyObject *
-as_number(PyObject *callable, PyObject *const *arguments, size_t flags, PyObject *named)
-{
-    Reader *self = (Reader *)callable;
-    Py_ssize_t length;
-    const char *at;
-    if (PyVectorcall_NARGS(flags) != 1 || named != NULL)
-        return PyObject_Vectorcall(self->slow, arguments, flags, named);
-    if ((at = ascii_of(arguments[0], &length)) != NULL)
-        return length && after_number(at, at + length) == at + length
-                   ? raw_of_text(at, length)
-                   : PyObject_Vectorcall(self->slow, arguments, flags, named);
-    Member member;
-    if (member_of_raw(&member, arguments[0]) < 0)
-        return NULL;
-    int quoted = member.length >= 2 && *member.at == '"';
-    const char *end = quoted ? member.at + member.length - 1 : member.at + member.length;
-    if (member.length == 0 || after_number(member.at + quoted, end) != end)
-        return PyObject_Vectorcall(self->slow, arguments, flags, named);
-    return quoted ? raw_of_text(member.at + 1, member.length - 2) : Py_NewRef(arguments[0]);
-}
-
 /* --- ids ------------------------------------------------------------------------------------------------- */
 
 static inline char
@@ -348,12 +305,11 @@ construct(PyTypeObject *type, PyObject *arguments, PyObject *named)
         return NULL;
     vectorcallfunc call = strcmp(kind, "iso") == 0           ? read_iso
                           : strcmp(kind, "format") == 0      ? read_format
-                          : strcmp(kind, "number") == 0      ? as_number
                           : strcmp(kind, "placeholder") == 0 ? is_placeholder
                           : strcmp(kind, "uuid") == 0        ? clean_uuid
                                                              : NULL;
     if (call == NULL)
-        return PyErr_Format(PyExc_ValueError, "the kind is iso, format, number, placeholder or uuid");
+        return PyErr_Format(PyExc_ValueError, "the kind is iso, format, placeholder or uuid");
     if (call == read_format && (format == NULL || !is_plain_format(format)))
         return PyErr_Format(PyExc_ValueError, "the format has other directives than Y, m, d, H, M and S");
     Reader *self = (Reader *)type->tp_alloc(type, 0);

@@ -184,10 +184,10 @@ write_properties(PyObject *text, char *to, const Members *properties)
     return to;
 }
 
-int
-writer_write(PyObject *writer, PyObject *const *arguments, Py_ssize_t most)
+/* 1; 0, with nothing appended, if Python has to write the event; -1 with an exception. Runs Python. */
+static int
+append_event(Writer *self, PyObject *const *arguments, Py_ssize_t most)
 {
-    Writer *self = (Writer *)writer;
     if (!PyByteArray_CheckExact(arguments[0]) || !PyBytes_CheckExact(arguments[1]) || !PyUnicode_Check(arguments[2]) ||
         !Members_Check(arguments[3]) || !PyBytes_CheckExact(arguments[4])) {
         PyErr_SetString(PyExc_TypeError, "text, head, distinct_id, properties, ending and most were expected");
@@ -234,7 +234,7 @@ write_event(PyObject *callable, PyObject *const *arguments, size_t flags, PyObje
     if (PyVectorcall_NARGS(flags) != 6 || named != NULL)
         return PyErr_Format(PyExc_TypeError, "text, head, distinct_id, properties, ending and most were expected");
     Py_ssize_t most = PyLong_AsSsize_t(arguments[5]);
-    int done = most == -1 && PyErr_Occurred() ? -1 : writer_write(callable, arguments, most);
+    int done = most == -1 && PyErr_Occurred() ? -1 : append_event((Writer *)callable, arguments, most);
     return done < 0 ? NULL : PyBool_FromLong(done);
 }
 

@@ -1,26 +1,55 @@
-"""The options of looking at an export and of planning it."""
+"""The options of downloading an export, of looking at it and of planning it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 
 from pipeline.option_types import (
     Checked,
     FirstLive,
     Instant,
+    PathText,
     option,
+    read_engine,
     read_instant,
     read_names,
-    read_reports,
+    read_report,
+    read_seconds,
     read_settings,
     read_until,
 )
 from pipeline.options import shared
 
-PathText = str | PathLike[str]
+
+@dataclass(frozen=True, kw_only=True)
+class FetchOptions(Checked):
+    """The options of a fetch. `host` is a region of the tool or a URL, `window` and `retry_for` are seconds; the pauses
+    between tries, in seconds too, have no flag."""
+
+    host: str = option(
+        "us", "--from", metavar="us|eu|in|URL", shown=True,
+        help="The region that the project is in, or the address of the API.",
+    )  # fmt: skip
+    project: str | None = option(
+        None, "--project", metavar="ID", help="The project's id, for Mixpanel and PostHog.",
+    )  # fmt: skip
+    window: float | None = option(
+        None, "--window", metavar="TIME", read=read_seconds,
+        help="How much to ask for at once; what is too large for the tool is divided.  [default: 1d]",
+    )  # fmt: skip
+    count: bool = option(
+        True, "--no-count", help="Do not compare with the tool's own counts of events, which costs it a query a window."
+    )
+    retry_for: float = option(
+        7200.0, "--retry-for", least=0, metavar="TIME", read=read_seconds, shown="2h",
+        help="How long one request is tried again that the tool does not answer for now.",
+    )  # fmt: skip
+    timeout: float = shared.timeout(300.0)
+    ca_file: str | None = shared.ca_file()
+    first_pause: float = option(1.0)
+    longest_pause: float = option(300.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +281,13 @@ class PlanOptions(Checked):
         "  [default: those beside -o for the same target]",
         job="earlier", job_help="plans of the same target that were sent before: nothing of them is sent again",
     )  # fmt: skip
+    canary: int = option(
+        500, "--canary", least=0, most=100_000, metavar="N", shown=True,
+        help="Put a sample of at most N events first, whole people that show each event name, year, rule, merge and"
+        " profile update: `apply --canary` sends it alone.  0 for none.",
+        job="canary",
+        job_help="a sample of at most N events of each window is sent first and read back, then the rest",
+    )  # fmt: skip
     replay: PathText | None = option(
         None, "--replay", path="folder", exists=False, metavar="DIR",
         help="Plan only what this plan, which was sent, did not deliver: refused events and rejected rows, after the"
@@ -261,14 +297,16 @@ class PlanOptions(Checked):
         None, "--as-of", metavar="TIME", read=read_instant,
         help="The plan's instant, to repeat an earlier plan exactly.  [default: now]",
     )  # fmt: skip
-    reports: Mapping[str, PathText] = option(
-        dict, "--report", many=True, metavar="KIND=FILE", read=read_reports,
-        help="Also write the checks for a pipeline: junit=FILE, sarif=FILE or csv=FILE; repeat.",
+    report: Path | None = option(
+        None, "--report", metavar="junit=FILE", read=read_report,
+        help="Also write the checks for a pipeline, as JUnit XML.",
     )  # fmt: skip
     workers: int | None = shared.workers()
-    engine: str = shared.engine()
+    engine: str = option(
+        "local", "--engine", metavar="NAME[=ADDRESS]", read=read_engine, shown=True,
+        help="Where rows are read and encoded: local, dask or spark; dask=tcp://HOST:8786 is a cluster that runs.",
+    )  # fmt: skip
 
     @property
     def limits(self) -> Limits:
-        """How large a request may be."""
         return Limits(batch_events=self.max_batch_events, batch_bytes=self.max_batch_bytes)

@@ -1,12 +1,11 @@
-"""The options of reading a plan back: what landed, what was rejected, how two plans differ."""
+"""The options of what is done with a plan: what landed, what was rejected, how two plans differ, what is discarded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.option_types import Checked, option, read_seconds
+from pipeline.option_types import Checked, PathText, option, read_seconds
 from pipeline.options import shared
-from pipeline.options.planning import PathText
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,6 @@ class VerifyOptions(Checked):
     )  # fmt: skip
     api: str | None = shared.api()
     project: str | None = shared.project("1 on this machine")
-    workers: int | None = shared.workers()
     whole: bool = option(False)
 
 
@@ -54,7 +52,6 @@ class UndoListOptions(Checked):
         None, "--out", "-o", path="folder", exists=False, metavar="DIR",
         help="The folder for the lists.  [default: undo-list in the plan's directory]",
     )  # fmt: skip
-    workers: int | None = shared.workers()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,4 +91,18 @@ class DiffOptions(Checked):
     )  # fmt: skip
     show_values: bool = shared.show_values()
     show_ids: bool = shared.show_ids()
-    workers: int | None = shared.workers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscardOptions(Checked):
+    """What is discarded of a plan, and which plan may be."""
+
+    unsent: bool = option(
+        False, "--unsent",
+        help="Discard the events also if not all of them are sent and verified: nobody can send them then.",
+    )  # fmt: skip
+    keep_merges: bool = option(
+        False,
+        "--keep-merges",
+        help="Keep the ids that are merged, which later plans for the target do not contradict.",
+    )

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import fspath
 
-from pipeline.option_types import Checked, option, read_names, read_seconds, read_zone
+from pipeline.option_types import Checked, PathText, option, read_names, read_seconds, read_zone
 from pipeline.options import shared
 from pipeline.options.pace import checked_hours, read_hours, read_limits, read_rate
-from pipeline.options.planning import PathText
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,6 @@ class PreflightOptions(Checked):
 
     @property
     def ca_path(self) -> str | None:
-        """The certificates' file as text."""
         return None if self.ca_file is None else fspath(self.ca_file)
 
 
@@ -81,7 +79,7 @@ class PauseOptions(PreflightOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaultOptions(Checked):
+class RehearseOptions(Checked):
     """Failures that the local service simulates, written as `pipeline.local_service.faults` lists them."""
 
     faults: Sequence[str] = option(
@@ -95,14 +93,6 @@ class FaultOptions(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RehearseOptions(FaultOptions):
-    """The options of a rehearsal."""
-
-    workers: int | None = shared.workers()
-    engine: str = shared.engine()
-
-
-@dataclass(frozen=True, kw_only=True)
 class ApplyOptions(Checked):
     """The options of sending a plan. `retry_for`, `timeout` and `max_duration` are seconds; `phases` None is all.
 
@@ -110,7 +100,7 @@ class ApplyOptions(Checked):
     a batch waits up to `first_pause` seconds, later ones longer, up to `longest_pause`.
     """
 
-    dry_run: bool = shared.dry_run("Build every request that is left, and send none.")
+    dry_run: bool = option(False, "--dry-run", help="Build every request that is left, and send none.")
     phases: Sequence[str] | None = option(
         None, "--phases", metavar="LIST", complete="phases", read=read_names,
         help="Send only these, as identities,groups; always in the order of the plan."
@@ -131,12 +121,10 @@ class ApplyOptions(Checked):
     require_canary: bool = option(
         False, "--require-canary", help="Refuse a plan without a canary that landed at this target as it was sent."
     )
-    canary: int | None = option(
-        None, "--canary", least=1, most=100_000, metavar="N",
-        help="Send a sample of at most N events, whole persons that show each event name, year, rule, merge and profile"
-        " update; read all of it back and compare it. The next apply sends the rest.  Exit 6, or 7 where it differs.",
-        job="canary",
-        job_help="of each window a sample of at most so many events is sent first and read back, then the rest",
+    canary: bool = option(
+        False, "--canary",
+        help="Send the plan's canary alone (`plan --canary`), read all of it back and compare it. The next apply sends"
+        " the rest.  Exit 6, or 7 if it differs.",
     )  # fmt: skip
     rotated_key: bool = option(
         False, "--rotated-key", help="The key of the same project was changed since the plan was first applied."
@@ -173,11 +161,6 @@ class ApplyOptions(Checked):
         8, "--max-concurrency", least=1, most=256, metavar="N", shown=True,
         help="Maximum requests in flight; fewer while the service is slow or returns errors.",
     )  # fmt: skip
-    senders: int = option(  # no more than ledgers that SQLite reads together, which are ten
-        1, "--senders", least=1, most=8, metavar="N", shown=True,
-        help="Processes that send the events, each with a ledger of its own; --rate, --per-id and --max-concurrency are"
-        " of all together. Not for a plan whose order matters, nor for files.",
-    )  # fmt: skip
     max_retries: int | None = option(
         None,
         "--max-retries",
@@ -208,7 +191,12 @@ class ApplyOptions(Checked):
     redirect_hosts: Sequence[str] = option(
         (), "--allow-redirect-host", many=True, metavar="HOST[:PORT]", help="A host the key may be redirected to."
     )
-    transport: str = shared.transport()
+    transport: str = option(
+        "auto", "--transport", choices=("auto", "v1", "batch"), shown=True,
+        help="v1 has an answer for each event, batch one for each request; auto takes v1 in dialect posthog where the"
+        " target offers it, and never changes within a plan.",
+        job="transport", job_help="auto, v1 (an answer for each event) or batch (one for each request)",
+    )  # fmt: skip
     metrics: PathText | None = option(
         None, "--metrics", metavar="FILE",
         help="Keep counts of the run in this file, in the OpenMetrics text format, for monitoring.",
@@ -219,8 +207,6 @@ class ApplyOptions(Checked):
         None, "--metrics-port", least=1, most=65_535, metavar="PORT",
         help="Serve the same counts on this port of this machine while the run goes on.",
     )  # fmt: skip
-    workers: int | None = shared.workers()
-    engine: str = shared.engine()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -236,6 +222,6 @@ class ApplyOptions(Checked):
 class RunOptions(Checked):
     """The options of one run of a scheduled job."""
 
-    dry_run: bool = shared.dry_run("Plan what is due in a temporary folder; send and record nothing.")
+    dry_run: bool = option(False, "--dry-run", help="Plan what is due in a temporary folder; send and record nothing.")
     allow_firing: bool = shared.allow_firing()
     workers: int | None = shared.workers()

@@ -4,29 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.option_types import option, read_engine
+from pipeline.option_types import option
 
 
 def workers() -> Any:
     return option(
         None, "--workers", least=0, most=256, metavar="N",
         help="Processes that read and encode; 0 works in this one.  [default: one per processor]",
-    )  # fmt: skip
-
-
-def engine() -> Any:
-    return option(
-        "local", "--engine", metavar="NAME[=ADDRESS]", read=read_engine, shown=True,
-        help="Where rows are read and encoded: local, dask or spark; dask=tcp://HOST:8786 is a cluster that runs.",
-    )  # fmt: skip
-
-
-def transport() -> Any:
-    return option(
-        "auto", "--transport", choices=("auto", "v1", "batch"), shown=True,
-        help="v1 has an answer for each event, batch one for each request; auto takes v1 in dialect posthog where the"
-        " target offers it, and never changes within a plan.",
-        job="transport", job_help="auto, v1 (an answer for each event) or batch (one for each request)",
     )  # fmt: skip
 
 
@@ -55,10 +39,6 @@ def allow_firing() -> Any:
     return option(
         False, "--allow-firing", help="Go on although hog functions of the project would fire on these events."
     )
-
-
-def dry_run(help: str) -> Any:
-    return option(False, "--dry-run", help=help)
 
 
 def timeout(seconds: float) -> Any:

@@ -20,16 +20,16 @@ from pipeline.extractors import rows as read_rows
 from pipeline.mapper import load
 from pipeline.mapper.inspection.counted_uses import CHANGE, CONDITION, FIRST, LOOKUP, SKIP, Choice, counting_mapper
 from pipeline.mapper.language.sections import Mapping
-from pipeline.mapper.registry import Compile
-from pipeline.models import BrokenRow, Finding
+from pipeline.mapper.program.builder import Tables
+from pipeline.models import BrokenRow, Finding, Part
 from pipeline.options import PlanOptions
 from pipeline.plan.create import create_plan
+from pipeline.plan.lookups import load_lookups
+from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.facts import Coverage
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.plan.statistics.coverage import NAME_CHARACTERS
 from pipeline.plan.time_hints import time_hints
-from pipeline.transform.tasks import TransformConfig
 
 FORMAT = "backcast.mapping-against/1"
 ROWS = 100_000
@@ -91,9 +91,9 @@ def check_against(name: str, sources: Sequence[str], options: PlanOptions, *, ev
     with tempfile.TemporaryDirectory(prefix="backcast-") as scratch:
         folder = Path(scratch) / "plan"
         plan = create_plan(sources, folder, options)
-        config = transform_config_for(plan, open_plan(str(folder))[1])
-        choices = _choices(plan, config, mapping)
-        times = time_hints(mapping, config.parts, bool(config.options.zones))
+        parts = [sealed.part(index) for index, sealed in enumerate(plan.parts)]
+        choices = _choices(plan, parts, mapping, load_lookups(plan, Directory(folder)))
+        times = time_hints(mapping, parts, bool(plan.options.zones))
     coverage = plan.coverage
     if not isinstance(coverage, Coverage):
         raise TypeError("a plan of a mapping file has a coverage")
@@ -113,16 +113,15 @@ def check_against(name: str, sources: Sequence[str], options: PlanOptions, *, ev
     )
 
 
-def _choices(plan: Plan, config: TransformConfig, mapping: Mapping) -> list[Choice]:
+def _choices(plan: Plan, parts: Sequence[Part], mapping: Mapping, lookups: Tables) -> list[Choice]:
     """The choices of a mapping with the rows that took each way, over the rows that were planned."""
-    lookups = config.compile.lookups if isinstance(config.compile, Compile) else {}
     mappers: dict[str, Callable[..., object]] = {}
     every: list[Choice] = []
     left = plan.rows.read
-    for part in config.parts:
+    for part in parts:
         map_row = mappers.get(part.table)
         if map_row is None:
-            options = config.options
+            options = plan.options
             if part.table:
                 options = replace(options, settings={**options.settings, "table": part.table})
             map_row, counted = counting_mapper(mapping, options, lookups)

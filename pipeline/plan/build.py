@@ -8,45 +8,50 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 
 from msgspec import UNSET, UnsetType
 
-from pipeline.engines import Rest
+from pipeline.encoder.event import Encoder
 from pipeline.errors import BackcastError
-from pipeline.identity.aggregator import PLACE_SHIFT
-from pipeline.identity.columns import PropertyColumns
-from pipeline.identity.event_ids import EventIds, hot_ids
+from pipeline.identity.event_ids import EVENTS_PER_MINUTE, EventIds, hot_ids
+from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.mapper.inspection.field_uses import FieldUses
-from pipeline.models import Block, Step
+from pipeline.models import Step
+from pipeline.plan.blocks import planned_tasks
+from pipeline.plan.canary.choose import ChosenCanary, choose_canary
+from pipeline.plan.canary.lines import put_first
 from pipeline.plan.checks import CopiedRows, KeyConflicts, PlanFacts, run_checks, verdict_of
-from pipeline.plan.decisions import CODES
 from pipeline.plan.deduplication import Deduplication
-from pipeline.plan.duplicates import Settled
+from pipeline.plan.fact_tables import FactTables
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
-from pipeline.plan.samples.events import Place
-from pipeline.plan.samples.examples import SourceExamples
-from pipeline.plan.samples.pair_sample import read_pairs
+from pipeline.plan.requests.store import digest_of_requests
+from pipeline.plan.requests.write import RequestPlan, write_requests
+from pipeline.plan.samples.examples import Place, SourceExamples
+from pipeline.plan.samples.pair_sample import PairSample, choose_pairs, read_pairs
 from pipeline.plan.samples.source_pairs import Shown, SourcePairs
-from pipeline.plan.samples.superseded import differences
-from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks, tasks
 from pipeline.plan.sealed.digests import BackgroundDigests
 from pipeline.plan.sealed.directory import LinesWriter
 from pipeline.plan.sealed.facts import Coverage
-from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, save, seal
+from pipeline.plan.sealed.manifest import EventCounts, PartSeal, PeopleSeal, Plan, RowCounts, order_decides, save, seal
+from pipeline.plan.settled import CODES, Settled
 from pipeline.plan.settled_events import SettledEvents
-from pipeline.plan.statistics.activity_facts import activity_facts
-from pipeline.plan.statistics.daily_counts import day_name, sorted_counts
+from pipeline.plan.statistics.activity import find_activity
+from pipeline.plan.statistics.activity_facts import activity_facts, limits_of
+from pipeline.plan.statistics.daily_counts import DailyCounts, day_name, sorted_counts
+from pipeline.plan.statistics.drift import examine
 from pipeline.plan.statistics.history import HistoryBuilder
 from pipeline.plan.statistics.hour_profile import clock_in_words
+from pipeline.plan.statistics.hours import HourHistory
 from pipeline.plan.statistics.unmatched import MissingReferences, ReferenceUsage
 from pipeline.plan.walk import Progress, Walk
 from pipeline.plan.zone import judge_zone
 from pipeline.timestamps import format_utc
-from pipeline.transform.block import observe_people, observe_promoted, take_identities, take_promoted
-from pipeline.transform.tasks import SEALING_LIBRARIES, Task
+from pipeline.transform.block import observe_promoted
+from pipeline.transform.staged import make_folders
+from pipeline.transform.tasks import SEALING_LIBRARIES
 
 
 def build(
@@ -61,7 +66,7 @@ def build(
     Raises UnreadableExport.
     """
     directory = request.directory
-    directory.scratch.mkdir(parents=True)
+    make_folders(directory.staged)
     try:
         with request.engine, closing(_PlanBuilder(request, progress, step)) as builder:
             plan = builder.build()
@@ -82,27 +87,27 @@ class _PlanBuilder:
         self.settled: Settled | None = None if request.series is None else request.series.settled
         if request.replay is not None:
             scratch = request.directory.scratch / "settled"
-            self.settled = self.replayed = request.replay.read(scratch, request.engine.count, step)
+            self.settled = self.replayed = request.replay.read(scratch)
         self.directory = request.directory
         self.config = config
         self.mapper = config.compile(config.options)
-        self.people = self.new_people("people")
+        self.people = PeopleBuilder(
+            self.directory, self.mapper, config, request.identity_inputs, request.series, self.settled
+        )
         self.source = Walk(request, self.people, progress)
         self.duplicates = Deduplication(request, self.source, self.settled)
         self.source_examples = SourceExamples(self.directory, paths)
         self.files = dict(request.files)
         self.history = HistoryBuilder()
-
-    def new_people(self, name: str) -> PeopleBuilder:
-        request = self.request
-        return PeopleBuilder(
-            self.directory, self.mapper, self.config, request.identity_inputs, request.series, self.settled, name
-        )
+        self.tables: FactTables | None = None
+        self.sample: PairSample | None = None
 
     def close(self) -> None:
         """Release memory and files."""
-        self.source.keys.close()
+        self.source.sample.close()
         self.people.close()
+        if self.tables is not None:
+            self.tables.close()
         if self.replayed is not None:
             self.replayed.close()
 
@@ -110,22 +115,29 @@ class _PlanBuilder:
         with BackgroundDigests(self.config.parts) as digests:
             self.source.run(self.files)
             self.step("done; comparing events and ids", self.source.events, self.source.events)
-            self.write_duplicates()
+            self.tables = FactTables(self.directory, earliest=self.mapper.keeps_earliest)
+            self.write_duplicates(self.tables)
+            daily = DailyCounts(self.tables, self.source.cells)
+            self.count(self.tables, daily)
             if self.duplicates.other_copies and self.people.has_effects:
-                self.observe_people_again()
+                self.people.leave_out(self.duplicates.without_effect())
             people = self.resolve()
-            names = self.write_daily_counts()
+            names = self.write_daily_counts(daily)
             self.show_replaced()
             counted = zip(self.source.parts, self.config.parts, digests.of_unchanged(self.step), strict=True)
             parts = [counts.seal(part, digest) for counts, part, digest in counted]
+            self.tables.close()
+            self.pairs = self.source_pairs()
+            self.choose_canary(people)
+            self.write_requests(people)
         self.step("done; running the checks", self.source.events, self.source.events)
         plan = seal(self.manifest(parts, people, names))
         save(self.directory, plan)
         return plan
 
     def warn_of_hot_ids(self, ids: EventIds) -> None:
-        hot, events = hot_ids(ids), self.source.events
-        if hot is None:
+        hot, events = hot_ids(ids), self.events
+        if hot is None or events <= EVENTS_PER_MINUTE:  # ids count duplicates too
             return
         self.source.warnings["hot_distinct_id"] = hot.ids
         self.source.examples["hot_distinct_id"] = self.source_examples.at(
@@ -137,53 +149,51 @@ class _PlanBuilder:
 
     def resolve(self) -> PeopleSeal:
         """Decide on identities, groups and persons."""
-        ids = self.people.ids.finish()
+        self.ids = ids = self.people.find_ids()
         self.warn_of_hot_ids(ids)
-        self.people.aggregate_pairs(self.request.engine)
-        promoted = self.promoted_updates if self.config.options.promoted_properties == "final" else None
-        judge = self.duplicates.judge_strangers
-        return self.people.seal(ids, self.source.warnings, self.files, self.request.engine, promoted, judge=judge)
+        promoted = self.config.options.promoted_properties == "final"
+        if promoted:
+            self.write_promoted()
+        warnings, engine, judge = self.source.warnings, self.request.engine, self.duplicates.judge_strangers
+        return self.people.seal(ids, warnings, self.files, engine, promoted=promoted, judge=judge)
 
-    def observe_people_again(self) -> None:
-        """Read the source once more, without the copies: what they state about ids and people has no effect."""
-        self.people.close()
-        self.people = self.new_people("people again")
-        engine, rest = self.request.engine, Rest(take_identities, self.people.add_identities)
-        tasks = self.duplicates.without_effect(task for _, task in self.planned_tasks())
-        blocks = (planned.sealed for planned in planned_blocks(self.directory))
-        for block, (_, stats) in zip(blocks, engine.walk(observe_people, tasks, rest), strict=True):
-            self.people.add_block(block.number, block.part, block.first_row, stats)
-            if stats.identities is not None:
-                self.people.add_identities(stats.identities)
+    def write_requests(self, people: PeopleSeal) -> None:
+        """Make the requests, once everything is decided."""
+        ordered = order_decides(people, self.source.warnings)
+        encoder = Encoder(self.mapper.tool, self.config.options)
+        plan = RequestPlan(self.config, encoder, self.events, ordered, self.ids, self.canary)
+        write_requests(self.directory, plan, self.request.engine, self.files, self.step)
 
-    def promoted_updates(self) -> Iterator[PropertyColumns]:
-        """The properties that the events to be sent promote to persons."""
-        taken: list[PropertyColumns] = []
-        engine = self.request.engine
+    def choose_canary(self, people: PeopleSeal) -> None:
+        """Choose the sample that can be sent before the rest, and put its lines first."""
+        self.canary: ChosenCanary | None = None
+        if self.request.thresholds.canary and sum(self.phases(people).values()):
+            paths = [part.path for part in self.config.parts]
+            self.canary = choose_canary(self.directory, self.request.thresholds.canary, paths)
+            put_first(self.directory, self.canary.lines, self.files)
 
-        def choose(planned: PlannedBlock) -> Task | None:
-            sealed = planned.sealed
-            block = Block(sealed.part, sealed.index, sealed.offset, sealed.length)
-            return Task(sealed.number, block, seal=sealed.digest, duplicates=planned.copies) if planned.events else None
+    def phases(self, people: PeopleSeal) -> dict[str, int]:
+        """The events of each phase."""
+        return {
+            "identities": people.identities.links,
+            "groups": people.groups.groups + people.initials,
+            "events": self.events,
+            "persons": people.persons.persons,
+        }
 
-        work = tasks(self.directory, choose)
-        for _, updates in engine.walk(observe_promoted, work, Rest(take_promoted, taken.append)):
-            if updates is not None:
-                yield updates
-            yield from taken
-            taken.clear()
-        yield from taken
+    def write_promoted(self) -> None:
+        """Write the properties that the events to be sent promote to persons."""
+        work = (
+            task
+            for block, task in planned_tasks(self.directory)
+            if block.events > sum(bool(copy.code) for copy in task.duplicates)
+        )
+        for _ in self.request.engine.map(observe_promoted, work):
+            pass
 
-    def planned_tasks(self) -> Iterator[tuple[PlannedBlock, Task]]:
-        """All blocks, with the decisions on their copies."""
-        limited = self.config.options.limit is not None
-        with closing(self.source.tasks()) as tasks:
-            for task, planned in zip(tasks, planned_blocks(self.directory), strict=False):
-                yield planned, task._replace(limit=planned.sealed.rows if limited else None, duplicates=planned.copies)
-
-    def write_duplicates(self) -> None:
+    def write_duplicates(self, tables: FactTables) -> None:
         """Decide on duplicates, and write their tables."""
-        self.duplicates.run(self.files)
+        self.duplicates.run(tables)
         if self.duplicates.identical is not None:
             self.source.examples["identical_rows"] = self.source_examples.at(
                 *self.duplicates.identical,
@@ -198,17 +208,25 @@ class _PlanBuilder:
         event, winner = Place(*replaced.event), Place(*replaced.winner)
         row = self.source_examples.row_at(winner.block << PLACE_SHIFT | winner.row)
         shown = Shown(self.request.thresholds.show_values, self.request.thresholds.show_ids)
-        differ = differences(self.directory, self.config, event, winner, shown)
+        differ = self.source_examples.differences(event, winner, shown)
         self.source.examples["superseded"] = self.source_examples.at(
             event.block, event.row,
             f"sent instead is {row} of the same source key: {replaced.reason}" + (differ and f"; {differ}"),
         )  # fmt: skip
 
-    def write_daily_counts(self) -> Counter[str]:
+    def count(self, tables: FactTables, daily: DailyCounts) -> None:
+        """Count the events to send."""
+        self.events, self.first, self.last = daily.events, daily.first, daily.last
+        self.hours = HourHistory(self.config.options.zones, *daily.quarters())
+        self.activity = find_activity(tables, limits_of(self.request.thresholds))
+        if self.request.document is not None:
+            self.sample = choose_pairs(tables)
+
+    def write_daily_counts(self, daily: DailyCounts) -> Counter[str]:
         """Write cells.jsonl. Returns how many events of each name are sent."""
         names: Counter[str] = Counter()
         with LinesWriter(self.directory.cells) as writer:
-            for (event, day, outcome), count in self.source.cells.items():
+            for event, day, outcome, count in daily.cells():
                 writer.write({"event": event, "day": day_name(day), "outcome": outcome, "count": count})
                 if outcome == "mapped":
                     names[event] += count
@@ -234,20 +252,19 @@ class _PlanBuilder:
             return None, None
         uses = FieldUses(mapping, self.config.options, self.request.lookups)
         references = ReferenceUsage(self.request.references)
-        duplicates = sum(self.source.skips[code] for code in CODES.values())
+        duplicates = sum(self.source.skips[code] for code in CODES)
         coverage = counts.coverage(uses, references, items=mapping.decoder is not None, duplicates=duplicates)
         return coverage, references.missing() if coverage.rows else None
 
     def source_pairs(self) -> SourcePairs | UnsetType:
         """Some rows beside the events that they become; UNSET without a mapping file."""
-        request, sample = self.request, self.duplicates.sample
+        request, sample = self.request, self.sample
         if sample is None or request.document is None:
             return UNSET
         uses = FieldUses(request.document, self.config.options, request.lookups)
         shown = Shown(request.thresholds.show_values, request.thresholds.show_ids)
         pairs = read_pairs(
             sample,
-            list(self.source.names),
             self.source.rules,
             self.directory,
             self.config,
@@ -264,7 +281,7 @@ class _PlanBuilder:
     def event_bytes(self) -> int:
         """Bytes of the events; of a replay, which sends few of those that were read, as many as its share of them."""
         read = self.source.event_bytes
-        return read if self.replayed is None else read * self.duplicates.events // max(self.source.events, 1)
+        return read if self.replayed is None else read * self.events // max(self.source.events, 1)
 
     # -- check and seal ------------------------------------------------------------------------------
 
@@ -277,45 +294,36 @@ class _PlanBuilder:
             sum(part.skipped for part in parts),
             sum(part.rejected for part in parts),
         )
-        phases = {
-            "identities": people.identities.links,
-            "groups": people.groups.groups + people.initials,
-            "events": self.duplicates.events,
-            "persons": people.persons.persons,
-        }
+        phases = self.phases(people)
         if not rows.mapped and rows.rejected and (other := self.other_tool()):
             remedy = f"they look like rows of {other}; plan with -m {other}"
             source.remedies[remedy] += rows.rejected - source.rejects["cut_off"]
         zone = judge_zone(source.zone, options.zones)
         coverage, references = self.coverage()
-        source_pairs = self.source_pairs()
-        drift, drift_facts, self.files["drift.jsonl"] = source.drift.finish(self.directory.drift)
+        drift, drift_facts, self.files["drift.jsonl"] = examine(source.sample, self.directory.drift)
         findings = run_checks(
             PlanFacts(
                 rows=rows,
                 phases=phases,
                 options=options,
-                reject_limit=request.reject_limit,
                 remedies=source.remedies,
                 rejects=source.rejects.total(),
                 rejected_bytes=source.rejected_bytes,
                 bytes_read=source.bytes_read,
                 codes=source.reject_codes(),
                 skips=source.skips,
-                keyless=source.keyless,
+                keyless=self.duplicates.keyless,
                 key_conflicts=KeyConflicts(
-                    self.duplicates.clashes,
-                    self.source_examples.pairs(self.duplicates.clash_examples, list(source.names)),
-                    request.allow_key_conflicts,
+                    self.duplicates.clashes, self.source_examples.pairs(self.duplicates.clash_examples)
                 ),
                 references=references,
                 people=people,
                 float_ids=self.people.float_ids,
                 zone=zone if getattr(self.mapper, "zone_evidence", False) and rows.mapped else None,
-                open_choices=request.open_choices,
-                unmapped_limit=request.unmapped_limit,
+                open_choices={} if request.document is None else request.document.open,
                 coverage=coverage,
                 drift=drift_facts,
+                unsafe=source.unsafe,
                 row_at=self.source_examples.row_at,
                 copies={
                     part.path: CopiedRows(self.duplicates.copies[number], part.mapped)
@@ -323,10 +331,8 @@ class _PlanBuilder:
                     if self.duplicates.copies[number]
                 },
                 history=self.history.history(),
-                hours=self.duplicates.hours,
-                activity=activity_facts(
-                    self.duplicates.activity, self.source_examples, self.config, list(source.names)
-                ),
+                hours=self.hours,
+                activity=activity_facts(self.activity, self.source_examples),
                 paths=[part.path for part in self.config.parts],
                 unread=request.source.unread,
                 thresholds=request.thresholds,
@@ -342,14 +348,14 @@ class _PlanBuilder:
             verdict=verdict_of(findings, source.warnings),
             tool=self.mapper.tool,
             zone=zone.zone,
-            first=format_utc(self.duplicates.first) if self.duplicates.events else None,
-            last=format_utc(self.duplicates.last) if self.duplicates.events else None,
+            first=None if self.first is None else format_utc(self.first),
+            last=None if self.last is None else format_utc(self.last),
             rows=rows,
             events=EventCounts(sum(phases.values()), phases),
             people=people,
             coverage=UNSET if coverage is None else coverage,
             drift=drift,
-            source_pairs=source_pairs,
+            source_pairs=self.pairs,
             parts=parts,
             skips=sorted_counts(source.skips),
             rejects=sorted_counts(source.rejects),
@@ -357,18 +363,20 @@ class _PlanBuilder:
             examples=dict(sorted(source.examples.items())),
             gates=findings,
             names=sorted_counts(names),
-            hours=self.duplicates.hours.seal(clock_in_words(self.duplicates.hours, zone.zone)),
+            hours=self.hours.seal(clock_in_words(self.hours, zone.zone)),
             zone_evidence=list(zone.months),
             mapping=request.mapping,
             options=options,
             limits=self.config.limits,
-            target=request.target,
+            target=request.thresholds.target,
             version=importlib.metadata.version("backcast"),
             libraries={name: importlib.metadata.version(name) for name in SEALING_LIBRARIES},
             blocks=len(source.block_parts),
             event_bytes=self.event_bytes,
             files=dict(sorted(self.files.items())),  # sorted, because two threads write them
+            requests=digest_of_requests(self.directory),
             plugins=list(request.plugins) or UNSET,
             replays=UNSET if request.replay is None else request.replay.seal,
+            canary=UNSET if self.canary is None else self.canary.seal,
             notices=[*request.notices, *((n.code, n.where, n.detail) for n in request.source.notes)],
         )

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from pipeline.engines import Engine, open_engine
+from pipeline.engines import open_engine
+from pipeline.engines.agreement import versions
+from pipeline.engines.engine import Engine
 from pipeline.errors import UsageError
 from pipeline.extractors import choose_parts, open_source, refuse_unnamed
 from pipeline.extractors.file_rules import refuse_unused
@@ -22,24 +24,25 @@ from pipeline.files import private
 from pipeline.mapper import Compile, Mapping
 from pipeline.mapper import load as load_mapping
 from pipeline.mapper.inspection.field_uses import nested_levels
-from pipeline.mapper.program.required_fields import required_references
-from pipeline.mapper.registry import file_rules, of_tool
+from pipeline.mapper.inspection.ineffective import check_mapping
+from pipeline.mapper.program.references import required_references
+from pipeline.mapper.registry import file_rules, of_tool, shipped
 from pipeline.models import SealedOptions, Source, Step
 from pipeline.option_types import micros, zones_of
 from pipeline.options import PlanOptions
-from pipeline.plan.checks import CountLimit, parse_limit
-from pipeline.plan.determinism import check_deterministic
+from pipeline.plan.checks import parse_limit
 from pipeline.plan.in_bucket import directory_at
 from pipeline.plan.lookups import read_lookups, save_lookups
 from pipeline.plan.plugins import broken_plugins, used_plugins
 from pipeline.plan.precheck import check_first_rows, detect_settings, with_tables_apart
 from pipeline.plan.replay import Replay, inherited, open_replay
-from pipeline.plan.sealed.contents import opened_tables
 from pipeline.plan.sealed.directory import Directory, digest_file
 from pipeline.plan.sealed.freshness import dialect_of, read_ids
 from pipeline.plan.sealed.manifest import MappingSeal, Plan
+from pipeline.plan.sealed.unfinished import Begun, begin, begun, blocks_of, digest_of, remove
 from pipeline.survey.recognition import guess_mapping, opened_pages
 from pipeline.targets import address_of
+from pipeline.text import pluralize
 from pipeline.timestamps import format_utc
 from pipeline.transform.field_counts import Counted
 
@@ -81,6 +84,9 @@ def create_plan(
         name, mapping, source = _open_export(sources, options, work, step)
         with open_engine(options.engine, options.workers, sum(part.bytes for part in source.parts)) as engine:
             request = prepare_request(source, (name, mapping), options, target_directory, work, engine, series, replay)
+            if finished := blocks_of(work):
+                blocks = pluralize(finished, "block")
+                notice(f"Goes on with a plan of the same export that was stopped: {blocks} need not be read again")
             from pipeline.plan.build import build  # while its processes prepare
 
             return build(request, progress, notice, step)
@@ -99,7 +105,7 @@ def _open_export(
     sources: Sequence[str], options: PlanOptions, work: Directory, step: Step
 ) -> tuple[str, Mapping, Source]:
     name = fspath(options.mapping or "")
-    mapping = load_mapping(name) if name else None
+    mapping = _load(name) if name else None
     rules = file_rules(mapping, options.settings)
     source = open_source(sources, spool=work.path, rules=rules, step=step)
     refuse_unnamed(source)
@@ -107,9 +113,18 @@ def _open_export(
     source = opened_pages(source, sources, work.path, rules, mapping, options.settings)
     if mapping is None:
         name = guess_mapping(source)
-        mapping = load_mapping(name)
+        mapping = _load(name)
         rules = file_rules(mapping, options.settings)
     return name, mapping, choose_parts(with_tables_apart(source, mapping), rules)
+
+
+def _load(name: str) -> Mapping:
+    """The mapping, which `backcast mapping check` accepts too: shipped ones are checked by tests, so that
+    no plan spends time on it."""
+    mapping = load_mapping(name)
+    if name not in shipped():
+        check_mapping(mapping)
+    return mapping
 
 
 def _check_options(options: PlanOptions) -> None:
@@ -120,7 +135,8 @@ def _check_options(options: PlanOptions) -> None:
     from pipeline.identity.settings import choose_types, parse_policy
 
     parse_limit(options.max_rejects)
-    _unmapped_limit(options)
+    if options.max_unmapped is not None:
+        parse_limit(options.max_unmapped, "--max-unmapped")
     choose_types(Counter(), options.group_types)
     parse_policy(options.profile_policy or SealedOptions(0).profile_policy)
     if options.target:
@@ -154,11 +170,14 @@ def prepare_request(
     `named` is the mapping's name or path, and the mapping. The plan is written in `work`, before it becomes that of
     `directory`.
     """
+    from pipeline.transform.sample import most_events
     from pipeline.transform.tasks import TransformConfig
 
     name, mapping = named
     excluded = _excluded_ids(options.exclude_ids, work)
-    sealed = _seal(options, mapping, digest_file(work.excluded) if excluded else "")
+    stopped = begun(work)
+    instant = stopped.as_of if stopped is not None else _now()
+    sealed = _seal(options, mapping, digest_file(work.excluded) if excluded else "", instant)
     notices: list[tuple[str, str, str]] = []
     if series is None:  # no window sees the files of another, so a job says such a setting itself
         sealed, notices = detect_settings(source.parts, mapping, sealed)
@@ -176,18 +195,28 @@ def prepare_request(
         parts,
         excluded,
         counted=_counted(mapping, sealed),
-        tables=opened_tables(work, files),
+        sampled=most_events(sum(part.bytes for part in parts)),
+        staging=work.staged,
     )
-    if mapping.code is not None:
-        check_deterministic(mapping, config)
+    plugins = used_plugins(name, mapping, parts)
+    made_of = digest_of((
+        versions(), mapping.text, mapping.code, sorted(files.items()), sealed, options.limits, parts,
+        plugins, config.sampled,
+    ))  # fmt: skip
+    if stopped is None:
+        begin(work, Begun(made_of, sealed.as_of))
+    elif stopped.made_of != made_of:
+        remove(work)
+        return prepare_request(source, named, options, directory, work, engine, series, replay)
     engine.configure(config)
-    from pipeline.plan.earlier import earlier_links, plans_beside
+    from pipeline.plan.earlier import earlier_links, left_out, plans_beside
     from pipeline.plan.people import IdentityInputs
     from pipeline.plan.request import Request
 
     earlier = [directory_at(path) for path in options.earlier or ()]
     if options.earlier is None:
         earlier = plans_beside(directory, options.target)
+    notices += left_out(earlier)
     if replay is not None:
         known = {one.path.resolve() for one in earlier}
         earlier += [one for _, one in replay.chain if one.path.resolve() not in known]
@@ -200,12 +229,7 @@ def prepare_request(
         ),
         directory=work,
         engine=engine,
-        target=options.target,
-        reject_limit=parse_limit(options.max_rejects),
-        unmapped_limit=_unmapped_limit(options),
         thresholds=options,
-        allow_key_conflicts=options.allow_key_conflicts,
-        open_choices=mapping.open,
         document=mapping,
         lookups=lookups.tables,
         references=references,
@@ -214,11 +238,11 @@ def prepare_request(
         series=series,
         replay=replay,
         identity_inputs=IdentityInputs(identities, earlier_links(earlier), bool(earlier)),
-        plugins=used_plugins(name, mapping, parts),
+        plugins=plugins,
     )
 
 
-def _seal(options: PlanOptions, mapping: Mapping, excluded: str) -> SealedOptions:
+def _seal(options: PlanOptions, mapping: Mapping, excluded: str, instant: int) -> SealedOptions:
     """The options that decide what is sent, with what the mapping and the clock decide. Raises UsageError.
 
     An option of the same name in both classes is sealed as it is; those that are resolved are named here.
@@ -230,7 +254,7 @@ def _seal(options: PlanOptions, mapping: Mapping, excluded: str) -> SealedOption
     as_of = micros(options.as_of, "as_of")
     promoted = options.promoted_properties or mapping.persons.promoted
     resolved = {
-        "as_of": _now() if as_of is None else as_of,
+        "as_of": instant if as_of is None else as_of,
         "zones": zones_of(options.timezone),
         "since": micros(options.since, "since"),
         "until": micros(options.until, "until"),
@@ -246,10 +270,6 @@ def _seal(options: PlanOptions, mapping: Mapping, excluded: str) -> SealedOption
     sealed = SealedOptions(**{**{name: getattr(options, name) for name in names}, **resolved})
     parse_policy(sealed.profile_policy)
     return sealed
-
-
-def _unmapped_limit(options: PlanOptions) -> CountLimit | None:
-    return None if options.max_unmapped is None else parse_limit(options.max_unmapped, "--max-unmapped")
 
 
 def _counted(mapping: Mapping, options: SealedOptions) -> Counted:

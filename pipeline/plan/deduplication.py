@@ -1,236 +1,159 @@
-"""Decides on the duplicates of a whole source: its key records in pieces, each decided in any process of the engine.
-
-The process that plans spreads the records over files, hands out the pieces and adds up what comes back, so its own
-share of an event is small. The pieces depend on the records alone, and so do the decisions: they are the same
-whatever the engine.
-"""
+"""Decides on the duplicates of a whole source by queries over its facts, and counts what the decisions leave."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from contextlib import closing
-from functools import partial
-from typing import TypeVar
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.engines import Engine
-from pipeline.engines.local import Workers
-from pipeline.identity.event_ids import PersonNumbers
-from pipeline.plan.decisions import REMAINING, Decisions, copies_of, hashes_of, remaining_of, rows_out, without_effect
+from pipeline.identity.database import texts
+from pipeline.plan.blocks import read_blocks
 from pipeline.plan.duplicates import (
+    CHANGED,
     MAX_CLASHES,
-    STRANGER,
     Clash,
     Replaced,
-    Settled,
-    decide,
-    decide_one,
-    first_strangers,
+    decide_copies,
+    decide_settled,
+    first_clashes,
+    hashes_of,
 )
-from pipeline.plan.event_uuids import write_uuids
-from pipeline.plan.key_records import MAX_RECORDS, PIECE, KeyRange, KeyRecords, without_large
-from pipeline.plan.piece_outcome import Outcome, decide_piece, outcome_of
+from pipeline.plan.fact_tables import FactTables, column_of
 from pipeline.plan.request import Request
-from pipeline.plan.samples.pair_sample import PairSample
 from pipeline.plan.sealed.directory import LinesWriter
-from pipeline.plan.statistics.activity import Activity, ActivityRecords
-from pipeline.plan.statistics.activity_facts import limits_of
-from pipeline.plan.statistics.hours import HourHistory
+from pipeline.plan.settled import ALREADY_SETTLED, Settled
 from pipeline.plan.walk import Walk
 from pipeline.transform.block import canonical_digests
-from pipeline.transform.event_keys import KEY
 from pipeline.transform.tasks import DuplicateDecision, Task
 
-_NONE = np.zeros(0, KEY)
-_PLACE = ["row", "position"]
-T = TypeVar("T", Replaced, tuple[int, int])
+if TYPE_CHECKING:
+    from pipeline.identity.event_ids import PersonNumbers
 
-
-def _first(one: T | None, other: T | None) -> T | None:
-    """The lesser of two that may be missing."""
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
+_COPIES = "SELECT block, row, position, ordinal, coalesce(code, '') FROM decided WHERE event ORDER BY place"
+_WITHOUT_EFFECT = f"""
+SELECT block, row, position FROM decided
+WHERE code != '{ALREADY_SETTLED}' OR (code IS NOT NULL AND ordinal = {CHANGED}) ORDER BY place
+"""
+_ROWS_OUT = """
+SELECT part, whole, code, count(*) FROM (
+    SELECT block, count(*) = any_value(row_events) AS whole, arg_min(code, position) AS code
+    FROM decided WHERE code IS NOT NULL AND row_events > 0 GROUP BY block, row
+) JOIN parts USING (block) GROUP BY ALL
+"""
+"""The rows that lost events, and whether all of them; the code of the first counts."""
+_block_of = itemgetter(0)
 
 
 class Deduplication:
-    """Decides and writes copies.jsonl, and keys.bin where the plan is one of a series.
+    """Decides and writes copies.jsonl.
 
-    After `run`: `events` are sent, from `first` to `last` (µs UTC), by quarter of an hour in `hours`. `clashes` counts
-    rows left out for a different event, with the first of them in `clash_examples`; `replaced` is the first superseded
-    event of the source, `identical` the first row that equals an earlier one, (block, row). `copies` counts the rows
-    left out as duplicates by the number of their file, and `other_copies` those that may state other things than the
-    row that stands.
+    After `run`: `clashes` counts rows left out for a different event, with the first of them in `clash_examples`;
+    `replaced` is the first superseded event of the source, `identical` the first row that equals an earlier one,
+    (block, row). `copies` counts the rows left out as duplicates by the number of their file, and `other_copies` those
+    that may state other things than the row that stands. `keyless` counts the events without a source key.
     """
 
     def __init__(self, request: Request, source: Walk, settled: Settled | None) -> None:
         self._request = request
         self._source = source
         self._settled = settled
-        scratch = request.directory.scratch
-        self._decisions = Decisions(scratch / "decisions")
-        self._remaining = (
-            Decisions(scratch / "remaining", record=REMAINING) if request.series is not None else None
-        )  # fmt: skip
-        self.sample = PairSample() if request.document is not None else None
-        self._hashes = np.zeros(0, np.uint64)
-        self.hours = HourHistory(request.config.options.zones)
-        self.activity = Activity()
-        self.events = 0
-        self.first, self.last = 2**62, -(2**62)
         self.clashes = 0
         self.clash_examples: list[Clash] = []
-        self._strangers = scratch / "strangers"
         self.replaced: Replaced | None = None
         self.other_copies = 0
         self.identical: tuple[int, int] | None = None
         self.copies: Counter[int] = Counter()
+        self.keyless = 0
 
-    def run(self, files: dict[str, str]) -> None:
-        """Decide on everything that the walk left. `files` receives the digests of the tables."""
-        directory = self._request.directory
-        engine = self._engine_for_files()
-        names = list(self._source.names)
-        self._hashes = hashes_of(names)
-        activity = ActivityRecords(directory.scratch)
-        with closing(activity):
-            for outcome in self._outcomes(engine):
-                self._add(outcome, names)
-                activity.add(outcome.acts)
-        with LinesWriter(directory.copies) as writer:
-            for number, found in self._decisions.by_block():
-                writer.write_all((number, *copy) for copy in copies_of(found))
-                self._count_rows(number, found)
-            files["copies.jsonl"] = writer.close()
-        if self._remaining is not None:
-            files["keys.bin"] = write_uuids(directory.uuids, self._remaining)
-        self._source.keys.remove()
-        self.activity = activity.finish(limits_of(self._request.thresholds), engine)
+    def run(self, tables: FactTables) -> None:
+        """Decide on all facts."""
+        request, source = self._request, self._source
+        self.tables = tables
+        collapse, in_series = request.config.options.collapse_identical, request.series is not None
+        self.replaced, self.other_copies = decide_copies(tables, collapse=collapse, canonical=self._canonical)
+        if in_series:
+            _hash_names(tables)
+        if self._settled is not None:
+            changed = decide_settled(tables, self._settled, in_series=in_series)
+            source.warnings["changed_since_settled"] += changed
+            self.other_copies += changed if in_series else 0
+        self.keyless = tables.number("SELECT count(*) FROM facts WHERE event AND keyless")
+        self.clashes = tables.number("SELECT count(*) FROM clashing")
+        self.clash_examples = first_clashes(tables, "clashing")
+        identical = tables.rows(
+            "SELECT count(*), arg_min((block, row), place) FROM decided WHERE code IS NULL AND ordinal > 0"
+        )
+        source.warnings["identical_rows"] += identical[0][0]
+        self.identical = identical[0][1]
+        with LinesWriter(request.directory.copies) as writer:
+            writer.write_all(tables.tuples(_COPIES))
+        self._count_rows()
 
-    def _engine_for_files(self) -> Engine:
-        """The plan's engine where its processes can read the plan's files; elsewhere this process, because sending them
-        the records would take it longer than deciding on them (measured)."""
-        request = self._request
-        if request.engine.reads(request.directory.blocks):
-            return request.engine
-        here = Workers(0)
-        here.configure(request.config)
-        return here
+    def _count_rows(self) -> None:
+        """Count the rows that are left out."""
+        source = self._source
+        parts = np.array(source.block_parts, np.uint32)
+        self.tables.run("CREATE TABLE parts (block UINTEGER, part UINTEGER)")
+        self.tables.add("parts", np.arange(len(parts), dtype=np.uint32), parts)
+        for part, whole, code, count in self.tables.rows(_ROWS_OUT):
+            if not whole:
+                source.warnings["partly_duplicate_row"] += count
+                continue
+            source.parts[part].mapped -= count
+            source.parts[part].skipped += count
+            source.skips[code] += count
+            if code == "duplicate_event":
+                self.copies[part] += count
 
-    def _outcomes(self, engine: Engine) -> Iterator[Outcome]:
-        """All pieces, and then those of one uuid that are too large for memory.
-
-        Where earlier plans settled events, their index is searched in this process alone, which also marks what it
-        found.
-        """
-        tied = Decisions(self._request.directory.scratch / "tied", record=KEY)
-        for outcome in self._outcomes_of(self._source.keys, engine, canonical=False):
-            tied.add(outcome.decided.tied)
-            yield outcome
-        if tied.count:
-            yield from self._outcomes_of(self._canonical(tied), engine, canonical=True)
-
-    def _outcomes_of(self, keys: KeyRecords, engine: Engine, *, canonical: bool) -> Iterator[Outcome]:
-        collapse, settled = self._request.config.options.collapse_identical, self._settled
-        large: list[KeyRange] = []
-        small = without_large(keys.pieces(), large)
-        if settled is None:
-            for piece, outcome in engine.walk(partial(decide_piece, collapse=collapse, canonical=canonical), small):
-                yield outcome
-                piece.delete()
-        else:
-            for piece in small:
-                run, names = piece.sorted_as(KEY), self._hashes
-                yield outcome_of(decide(run, collapse=collapse, settled=settled, names=names, canonical=canonical))
-                piece.delete()
-        for piece in large:
-            decided = decide_one(
-                piece.files[0], keys.most, collapse=collapse, settled=settled, names=self._hashes, canonical=canonical
-            )
-            yield from map(outcome_of, decided)
-            piece.delete()
-
-    def _canonical(self, tied: Decisions) -> KeyRecords:
-        """These KEY records with hashes of what the rows say, for which their blocks are read again."""
-        keys = KeyRecords(self._request.directory.scratch / "tied-keys", PIECE)
-        blocks, open_ = tied.by_block(), deque[NDArray[np.void]]()
+    def _canonical(
+        self, places: Iterator[tuple[int, int, int]]
+    ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
+        """The digests of what events and rows say, read from the blocks that the plan holds."""
+        waiting: deque[NDArray[np.uint64]] = deque()
 
         def tasks() -> Iterator[Task]:
-            number, records = next(blocks, (-1, _NONE))
-            with closing(self._source.tasks()) as of_source:
-                for task in of_source:
-                    if task.number == number:
-                        open_.append(records)
-                        places = [DuplicateDecision(row, place, 0, "") for row, place in records[_PLACE].tolist()]
-                        yield task._replace(limit=places[-1].row + 1, duplicates=places)
-                        number, records = next(blocks, (-1, _NONE))
-                    if number < 0:
-                        return
+            blocks = read_blocks(self._request.directory)
+            for number, some in groupby(places, key=_block_of):
+                found = [(row, position) for _, row, position in some]
+                waiting.append(np.array([number << 40 | row << 16 | at for row, at in found], np.uint64))
+                block = next(one for one in blocks if one.number == number)
+                places_of = [DuplicateDecision(*place, 0, "") for place in found]
+                yield Task(number, block.block, seal=block.digest, duplicates=places_of)
 
-        for _, digests in self._request.engine.walk(canonical_digests, tasks()):
-            records = open_.popleft()
-            halves = np.frombuffer(digests, np.uint64).reshape(-1, 2)
-            records["content_hi"], records["content_lo"] = halves.T
-            keys.add(records.take(np.argsort(records["hi"], kind="stable")))
-        return keys
+        for _, digests in self._request.engine.map(canonical_digests, tasks()):
+            yield waiting.popleft(), np.frombuffer(digests, np.uint64).reshape(-1, 2)
 
-    def _add(self, outcome: Outcome, names: list[str]) -> None:
-        decided, source = outcome.decided, self._source
-        self._decisions.add(decided.decisions)
-        if self._remaining is not None:
-            self._remaining.add(remaining_of(decided.sent, self._hashes))
-        if self.sample is not None:
-            self.sample.add(outcome.kinds)
-        self.events += decided.events
-        self.first = min(self.first, decided.first)
-        self.last = max(self.last, decided.last)
-        self.hours.add(outcome.quarters)
-        self.clashes += decided.clashes
-        self.clash_examples = sorted([*self.clash_examples, *decided.clashing])[:MAX_CLASHES]
-        if len(decided.strangers):
-            with self._strangers.open("ab") as file:
-                decided.strangers.tofile(file)
-        self.other_copies += decided.other_copies + (decided.changed if self._request.series else 0)
-        source.warnings["changed_since_settled"] += decided.changed
-        source.warnings["identical_rows"] += decided.identical
-        self.replaced = _first(self.replaced, decided.replaced)
-        self.identical = _first(self.identical, decided.first_identical)
-        for (name, day, code), count in decided.dropped.items():
-            source.cells.move(names[name], day, code, count)
-
-    def without_effect(self, tasks: Iterable[Task]) -> Iterator[Task]:
-        """The tasks with the places of which nothing counts that is stated there."""
-        blocks = self._decisions.by_block()
-        number, found = next(blocks, (-1, _NONE))
-        for task in tasks:
-            places: list[DuplicateDecision] = []
-            if task.number == number:
-                places = without_effect(found)
-                number, found = next(blocks, (-1, _NONE))
-            yield task._replace(duplicates=places)
+    def without_effect(self) -> Iterator[tuple[int, NDArray[np.uint32], NDArray[np.uint16]]]:
+        """The rows and positions, by block, whose statements about ids, persons and groups do not count.
+        What was settled as it is counts as it did, and what was settled with another content does not."""
+        for number, some in groupby(self.tables.tuples(_WITHOUT_EFFECT), key=_block_of):
+            _, rows, positions = zip(*some, strict=True)
+            yield number, np.array(rows, np.uint32), np.array(positions, np.uint16)
 
     def judge_strangers(self, person_numbers: PersonNumbers) -> None:
         """Count rows with one key as clashes if they are different persons'."""
-        if not self._strangers.exists():
+        if not self.tables.number("SELECT count(*) FROM strangers"):
             return
-        with self._strangers.open("rb") as file:
-            while len(some := np.fromfile(file, STRANGER, MAX_RECORDS)):
-                one, other = person_numbers(some["person"]), person_numbers(some["winner"])
-                apart = some[(one != other) | (one < 0)]
-                self.clashes += len(apart)
-                self.clash_examples = sorted([*self.clash_examples, *first_strangers(apart)])[:MAX_CLASHES]
-        self._strangers.unlink()
+        self.tables.run("CREATE TABLE apart (person UBIGINT, winner_person UBIGINT)")
+        for some in self.tables.arrays("SELECT DISTINCT person, winner_person FROM strangers"):
+            one, other = some["person"], some["winner_person"]
+            numbers, others = person_numbers(one), person_numbers(other)
+            apart = (numbers != others) | (numbers < 0)
+            self.tables.add("apart", one[apart], other[apart])
+        those = "strangers SEMI JOIN apart USING (person, winner_person)"
+        self.clashes += self.tables.number(f"SELECT count(*) FROM {those}")
+        found = [*self.clash_examples, *first_clashes(self.tables, those)]
+        self.clash_examples = sorted(found, key=lambda clash: clash[:2])[:MAX_CLASHES]
 
-    def _count_rows(self, number: int, found: NDArray[np.void]) -> None:
-        """Count the rows of block `number` that are left out."""
-        source = self._source
-        out, partly = rows_out(found)
-        part = source.block_parts[number]
-        source.parts[part].mapped -= out.total()
-        source.parts[part].skipped += out.total()
-        source.skips.update(out)
-        self.copies[part] += out["duplicate_event"]
-        source.warnings["partly_duplicate_row"] += partly
+
+def _hash_names(tables: FactTables) -> None:
+    """Make the table `name_hashes`: a hash of each event name, the same on every machine."""
+    tables.run("CREATE TABLE name_hashes (name VARCHAR, hash UBIGINT)")
+    for batch in tables.stream("SELECT DISTINCT name FROM facts WHERE event"):
+        names = batch.column("name").to_pylist()
+        tables.append("name_hashes", {"name": texts(names), "hash": column_of(hashes_of(names))})

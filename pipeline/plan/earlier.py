@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pipeline.encoder.updates import SealedLink
-from pipeline.errors import UsageError
-from pipeline.ledger import BatchKey, read_batches, was_ever_applied
+from pipeline.errors import UnsafePlan, UsageError
+from pipeline.ledger import read_batches, read_totals, was_ever_applied
+from pipeline.plan.requests.query import line_states
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.manifest import FORMAT
-from pipeline.plan.sealed.phases import line_blocks
+from pipeline.plan.sealed.discarded import discarded_of
+from pipeline.plan.sealed.manifest import FORMAT, read_plan
+from pipeline.plan.sealed.phases import sealed_links
+from pipeline.text import are, pluralize
 
 if TYPE_CHECKING:
     from pipeline.identity.observed_pairs import EarlierLink
@@ -34,36 +37,54 @@ def plans_beside(directory: Directory, target: str) -> list[Directory]:
         return []
     own = directory.path.resolve()
     directories = (Directory(path.parent) for path in sorted(own.parent.glob("*/plan.json")) if path.parent != own)
-    return [one for one in directories if was_ever_applied(one.ledger) and _head(one) == _Head(FORMAT, target)]
+    return [one for one in directories if was_ever_applied(one.ledger) and _head(one).target == target]
+
+
+def left_out(plans: Sequence[Directory]) -> list[tuple[str, str, str]]:
+    """A notice for each of these plans that sent merges: (code, plan, sentence). Raises UsageError for a directory
+    without a plan, UnsafePlan for a plan of another version, BrokenLedger."""
+    for directory in plans:
+        found = _head(directory).format
+        if not found.startswith("backcast.plan/"):
+            raise UsageError(f"{directory.name} contains no plan", hint="give --earlier the directory of a plan")
+        if found != FORMAT:
+            raise UnsafePlan(
+                f"the merges that {directory.name} sent to the same target cannot be read: it has format {found}, and"
+                f" this version reads {FORMAT}",
+                hint="plan with the version of backcast that made it; or move it elsewhere, and merges may be repeated",
+            )
+    merges = {Path(one.name).name: read_totals(one.ledger).of(PHASE).settled for one in plans}
+    return [
+        ("settled_link", name, f"{pluralize(count, 'merge')} that this plan sent {are(count)} not planned again")
+        for name, count in merges.items()
+        if count
+    ]
 
 
 def earlier_links(plans: Sequence[Directory]) -> Iterator[EarlierLink]:
-    """The links of these plans with the state of each. Raises UsageError for a directory without a plan,
-    BrokenLedger."""
-    for directory in plans:
-        if _head(directory).format != FORMAT:
-            raise UsageError(f"{directory.name} contains no plan", hint="give --earlier the directory of a plan")
+    """The links of these plans with the state of each. Raises UsageError for discarded merges, BrokenLedger."""
     return chain.from_iterable(map(_links, plans))
 
 
 def _links(directory: Directory) -> Iterator[EarlierLink]:
+    if directory.discarded.exists():
+        plan = read_plan(directory)
+        found = discarded_of(plan, directory)
+        if found is not None and not found.merges_kept and plan.events.phases.get(PHASE):
+            raise UsageError(
+                f"the merges of {directory.name} were discarded at {found.at}, so a new plan could contradict them",
+                hint="plan into a folder that is not next to it, if no device of the export is in that plan; next time"
+                " keep them: backcast discard PLAN --keep-merges",
+            )
     if not directory.identities.exists() or not directory.identities.stat().st_size:
         return
     from pipeline.identity.observed_pairs import EarlierLink
 
-    states: dict[int, list[tuple[BatchKey, str]]] = {}
-    for state, name in (("settled", "settled"), ("begun", "in_doubt")):
-        for batch in read_batches(directory.ledger, state):
-            if batch.phase == PHASE:
-                states.setdefault(batch.block, []).append((batch, name))
-    decode = msgspec.json.Decoder(SealedLink).decode
-    for number, lines in enumerate(line_blocks(directory.identities)):
-        line_states = ["unsent"] * len(lines)
-        for batch, name in states.get(number, ()):
-            line_states[batch.first : batch.last + 1] = [name] * batch.events
-        for line, state in zip(lines, line_states, strict=True):
-            link = decode(line)
-            yield EarlierLink(link.distinct_id, link.other, link.kind, link.time, state)
+    names = (("settled", "settled"), ("begun", "in_doubt"))
+    batches = ((key, name) for state, name in names for key in read_batches(directory.ledger, state))
+    states = line_states(directory, PHASE, batches)
+    for link, state in zip(sealed_links(directory), states, strict=True):
+        yield EarlierLink(link.distinct_id, link.other, link.kind, link.time, state or "unsent")
 
 
 def _head(directory: Directory) -> _Head:

@@ -8,6 +8,7 @@ stored byte is extrapolated to the bytes of all. Duplicates, merges and profiles
 from __future__ import annotations
 
 import math
+import pickle
 import tempfile
 import time
 import zlib
@@ -18,18 +19,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from pipeline.batcher import Envelope
-from pipeline.engines import Engine, Rest, open_engine
+from pipeline.batcher import Envelope, batch_ranges
+from pipeline.engines import open_engine
 from pipeline.engines.local import Workers
 from pipeline.engines.processes import default_workers
 from pipeline.errors import EmptyExport, UsageError
 from pipeline.extractors import blocks as read_blocks
+from pipeline.fragment import Fragment, deflate
 from pipeline.models import Block, Part, Source
 from pipeline.options import PlanOptions
 from pipeline.plan.create import open_export, prepare_request
 from pipeline.plan.sealed.directory import Directory
-from pipeline.text import pluralize
-from pipeline.transform.block import BlockTransformer, make_batches, observe_block, take_retained
+from pipeline.transform.block import BlockTransformer, observe_block
 from pipeline.transform.tasks import Task
 
 FILES, BLOCKS = 24, 2
@@ -62,11 +63,10 @@ class Estimate(msgspec.Struct, frozen=True):
     """Estimated totals of an export, and the time of its plan and of sending it.
 
     `json_bytes` are those of the requests before gzip, `sent_bytes` after it. `plan_cpu` and `apply_cpu` are seconds of
-    CPU of this machine, or of one like it, that `workers` share. `plan_parent` and `apply_parent` are those of the
-    process that reads what workers cannot read by themselves, and receives what they make. `workers_needed` make
-    requests as fast as `rate` asks for, and so do `machines` like this one with `workers` each.
-    `limits` are those of sending, the one that binds first before the others. `spread` is how much the events for each
-    stored byte differ between the sampled files: their relative standard deviation.
+    CPU of this machine, or of one like it; `workers` share those of a plan, and one process sends. `plan_parent` are
+    those of the process that cuts the files into blocks, reads what workers cannot read by themselves, and receives
+    what they count. `limits` are those of sending, the one that binds first before the others. `spread` is how much the
+    events for each stored byte differ between the sampled files: their relative standard deviation.
     """
 
     files: int
@@ -79,18 +79,15 @@ class Estimate(msgspec.Struct, frozen=True):
     plan_cpu: float
     apply_cpu: float
     plan_parent: float
-    apply_parent: float
     plan_hours: float
     apply_hours: float
     engine: str
     workers: int
     rate: float | None
-    workers_needed: int
-    machines: int
     limits: list[Limit]
     spread: float
     sampled: Sampled
-    format: str = "backcast.estimate/1"
+    format: str = "backcast.estimate/2"
 
 
 class _Measured(NamedTuple):
@@ -105,7 +102,6 @@ class _Measured(NamedTuple):
     plan: float
     apply: float
     plan_parent: float
-    apply_parent: float
 
 
 def estimate_plan(
@@ -117,9 +113,8 @@ def estimate_plan(
 ) -> Estimate:
     """Estimate an import from a sample of its export. Nothing is written, and nothing is sent.
 
-    `rate` is that of `apply --rate`, in events a second. With another engine than `local` the sample also goes through
-    its workers, for what they leave to this process. Raises UsageError, MappingError, UnreadableExport, Unfinished;
-    EmptyExport where the sample has no event.
+    `rate` is that of `apply --rate`, in events a second. A cluster is asked how many workers it has. Raises UsageError,
+    MappingError, UnreadableExport, Unfinished; EmptyExport if the sample has no event.
     """
     if "-" in sources:
         raise UsageError("standard input cannot be sampled", hint="name files or folders")
@@ -132,21 +127,20 @@ def estimate_plan(
         sizes = [source.sizes[number] for number in chosen]
         sampled = replace(source, parts=parts, sizes=tuple(sizes), copies=())
         options = replace(options, earlier=())
-        cluster = None
+        count = options.workers or default_workers()
         if options.engine != "local":
-            cluster = open_engine(options.engine, options.workers, sum(source.sizes))
-        with cluster or Workers(0) as engine:
+            with open_engine(options.engine, options.workers, sum(source.sizes)) as cluster:
+                count = cluster.count
+        with Workers(0) as engine:
             request = prepare_request(sampled, (name, mapping), options, work, work, engine, None)
-            engine.configure(request.config, Envelope(_KEY))
-            count = cluster.count if cluster is not None else options.workers or default_workers()
-            transformer = BlockTransformer(request.config, Envelope(_KEY))
+            transformer = BlockTransformer(request.config)
             kinds: dict[tuple[object, ...], list[_Measured]] = {}
             read = 0
             for part, size in zip(request.config.parts, sizes, strict=True):
                 known = kinds.setdefault(_kind(part), [])
                 if known and time.monotonic() - began > SECONDS:
                     continue
-                found = _measure(transformer, cluster, part, size, began)
+                found = _measure(transformer, part, size, began)
                 if found is not None:
                     known.append(found)
                     read += round(found.rows)
@@ -176,16 +170,13 @@ def _turn(place: int) -> int:
     return int(f"{place:016b}"[::-1], 2)
 
 
-def _measure(
-    transformer: BlockTransformer, cluster: Engine | None, part: Part, size: int, began: float
-) -> _Measured | None:
+def _measure(transformer: BlockTransformer, part: Part, size: int, began: float) -> _Measured | None:
     """What the first blocks of a file have; None where it has no rows, or too many to count."""
     length = packed = rows = events = json = sent = requests = all_rows = 0
     plan = apply = 0.0
+    envelope = Envelope(_KEY)
     whole = True
-    planning: list[Task] = []
-    sending: list[Task] = []
-    reading, start = 0.0, time.process_time()
+    parent, start = 0.0, time.process_time()
     for number, block in enumerate(read_blocks(part)):
         all_rows += block.length
         if number >= BLOCKS:
@@ -193,26 +184,26 @@ def _measure(
                 whole = False
                 break
             continue
-        reading += time.process_time() - start
+        parent += time.process_time() - start
         task = Task(number, block)
-        planning.append(task)
         if not number:
             observe_block(transformer, task)  # compiles what the mapping needs, which is no part of the measurement
         start = time.process_time()
-        stats = observe_block(transformer, task)
+        stats, staged, _ = observe_block(transformer, task)
+        made = _requests(transformer, Task(number, msgspec.structs.replace(block, content=staged), seal=stats.digest))
         planned = time.process_time()
-        sending.append(Task(number, msgspec.structs.replace(block, content=stats.staged), seal=stats.digest))
-        made = make_batches(transformer, sending[-1])
-        apply += time.process_time() - planned
         plan += planned - start
+        sent += sum(len(envelope.frame(fragment)) for fragment in made)
+        apply += time.process_time() - planned
         length += block.length
         rows += stats.rows
-        events += made.events
-        json += sum(batch.bytes for batch in made.batches)
-        sent += sum(len(batch.body) for batch in made.batches)
-        requests += len(made.batches)
+        events += stats.events
+        json += sum(fragment.length + envelope.length for fragment in made)
+        requests += len(made)
         packed += _packed(part, block)
+        returned = pickle.dumps(stats, pickle.HIGHEST_PROTOCOL)
         start = time.process_time()
+        pickle.loads(returned)
     if not rows:
         return None
     if whole:
@@ -221,26 +212,14 @@ def _measure(
         return None
     else:
         stored = min(float(size), float(packed))
-    parent = (0.0, 0.0) if cluster is None else _received(cluster, planning, sending)
-    return _Measured(
-        stored, rows, events, json, sent, requests, plan, apply, reading + parent[0], reading + parent[1]
-    )  # fmt: skip
+    return _Measured(stored, rows, events, json, sent, requests, plan, apply, parent)
 
 
-def _received(cluster: Engine, planning: Sequence[Task], sending: Sequence[Task]) -> tuple[float, float]:
-    """The CPU seconds of this process while workers plan these blocks, and while they make requests of them."""
-    spent = []
-    for walk in (
-        lambda: cluster.walk(observe_block, planning, Rest(take_retained, lambda retained: None)),
-        lambda: cluster.walk(make_batches, sending),
-    ):
-        for _ in walk():  # workers compile the mapping, and this process connects to them
-            pass
-        start = time.process_time()
-        for _ in walk():
-            pass
-        spent.append(time.process_time() - start)
-    return spent[0], spent[1]
+def _requests(transformer: BlockTransformer, task: Task) -> list[Fragment]:
+    """The requests of a block."""
+    events = transformer.planned(task).events
+    cut = batch_ranges([len(event) for event in events], transformer.config.limits)
+    return [deflate(b",".join(events[first : last + 1])) for first, last in cut]
 
 
 def _packed(part: Part, block: Block) -> int:
@@ -271,15 +250,11 @@ def _extrapolated(
             total[place] += sum(one[place] for one in some) * size / stored
         mean = sum(one.events for one in some) / stored
         shares += [one.events / one.stored / mean for one in some] if mean else []
-    _, rows, events, json, sent, requests, plan, apply, plan_parent, apply_parent = total
-    where = "on this machine" if engine == "local" else f"of the engine {engine}"
-    limits = [Limit("cpu", apply / workers / 3_600, f"making the requests with {pluralize(workers, 'worker')} {where}")]
-    if engine != "local":
-        limits.append(Limit("parent", apply_parent / 3_600, "receiving on this machine what the workers make"))
+    _, rows, events, json, sent, requests, plan, apply, plan_parent = total
+    limits = [Limit("cpu", apply / 3_600, "writing the requests around their events, before the network")]
     if rate is not None:
         limits.append(Limit("rate", events / rate / 3_600, f"{rate:,g} events a second (--rate)"))
     limits.sort(key=lambda limit: -limit.hours)
-    needed = 1 if rate is None else max(1, math.ceil(apply * rate / events))
     return Estimate(
         files=len(source.parts),
         bytes=sum(source.sizes),
@@ -291,14 +266,11 @@ def _extrapolated(
         plan_cpu=round(plan, 3),
         apply_cpu=round(apply, 3),
         plan_parent=round(plan_parent, 3),
-        apply_parent=round(apply_parent, 3),
         plan_hours=max(plan / workers, plan_parent) / 3_600,
         apply_hours=limits[0].hours,
         engine=engine,
         workers=workers,
         rate=rate,
-        workers_needed=needed,
-        machines=math.ceil(needed / workers),
         limits=limits,
         spread=round(math.sqrt(sum((share - 1) ** 2 for share in shares) / len(shares)), 3),
         sampled=Sampled(

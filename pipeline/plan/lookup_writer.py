@@ -1,30 +1,36 @@
 """Writes the lookup tables that are too large for memory (`pipeline.mapper.program.lookup_table` reads them).
 
-Entries are appended to a file as they are read; their keys are sorted on disk as the keys of events are, so memory does
-not grow with their number.
+Entries are appended to a file as they are read; their keys are sorted in a database on disk, so memory does not grow
+with their number.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from pathlib import Path
-from typing import TypeAlias
+import shutil
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from pipeline.identity.database import Database
 from pipeline.mapper.program.lookup_table import ENTRIES, HEAD, LENGTHS, SLOTS, StoredTable, stored_key
-from pipeline.plan.key_records import KeyRecords, chunks_of
+from pipeline.plan.fact_tables import MEMORY, column, column_of
 from pipeline.plan.sealed.directory import Directory
 
-MOST_RECORDS = 200_000
 _ENTRY = np.dtype([
     ("hi", "<u8"), ("lo", "<u8"), ("place", "<u8"), ("value", "<u8"), ("part", "<u4"), ("changed", "<u4"),
 ])  # fmt: skip
 """xxh3-64 and xxh64 of the key, the place of the entry, xxh3-64 of its value, the number of the file that has it, and
 whether the key had another value before, in the same file."""
+_KEYS = "CREATE TABLE keys (hi UBIGINT, lo UBIGINT, place UBIGINT, value UBIGINT, part UINTEGER, changed UINTEGER)"
+_LAST = "SELECT hi, max(place) AS place FROM keys GROUP BY hi, lo ORDER BY hi, lo"
+"""The entry of each key that counts."""
+_CHANGES = """
+SELECT part, count(DISTINCT (hi, lo)), min(place) FROM (
+    SELECT *, value != lag(value) OVER (PARTITION BY hi, lo ORDER BY place) AS differs FROM keys
+) WHERE changed > 0 OR differs GROUP BY part
+"""
+"""The keys of each file that had another value before, in any file, and the first such entry."""
 _SLOTS = np.dtype([("hash", "<u8"), ("entry", "<u8")])
 _AT_ONCE = 50_000
 
@@ -35,7 +41,10 @@ class LookupWriter:
 
     def __init__(self, directory: Directory) -> None:
         self._folder = directory.path
-        self._keys = KeyRecords(directory.path / "lookups.scratch", MOST_RECORDS, _ENTRY)
+        self._scratch = directory.path / "lookups.scratch"
+        self._scratch.mkdir()
+        self._keys = Database(self._scratch, MEMORY, ordered=False)
+        self._keys.run(_KEYS)
         self._file = (self._folder / ENTRIES).open("xb", buffering=1 << 20)
         self._place = 0
         self._some: list[tuple[int, int, int, int, int, int]] = []
@@ -54,73 +63,43 @@ class LookupWriter:
     def _flush(self) -> None:
         records = np.array(self._some, _ENTRY)
         self._some.clear()
-        self._keys.add(records.take(np.argsort(records["hi"], kind="stable")))
+        self._keys.append("keys", {name: column_of(records[name]) for name in _ENTRY.names or ()})
 
     def finish(self) -> None:
         """Write the slots."""
         self._flush()
         self._file.close()
-        bits = max(1, (self._keys.count * 3 // 2).bit_length())
-        counts: Counter[int] = Counter()
-        first: dict[int, int] = {}
+        bits = max(1, (self._keys.number("SELECT count(*) FROM keys") * 3 // 2).bit_length())
         end = 0
         with (self._folder / SLOTS).open("xb", buffering=1 << 20) as file:
             file.write(HEAD.pack(0, 0))
-            for run in self._keys.runs():
-                winners, changes = _of_one_key(run, self._keys.most) if isinstance(run, Path) else _of_run(run)
-                for part, place in changes:
-                    counts[part] += 1
-                    first[part] = min(place, first.get(part, place))
-                slots = _slots_of(winners, bits, end)
+            for batch in self._keys.stream(_LAST):
+                slots = _slots_of(column(batch, "hi"), column(batch, "place"), bits, end)
                 file.write(slots.view(np.uint8).data)
                 end += len(slots)
             file.seek(0)
             file.write(HEAD.pack(bits, end))
-        self._keys.remove()
+        changes = self._keys.rows(_CHANGES)
+        self._keys.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
         with (self._folder / ENTRIES).open("rb") as entries:
-            for part, place in first.items():
+            for part, count, place in changes:
                 entries.seek(place)
                 length, _ = LENGTHS.unpack(entries.read(LENGTHS.size))
                 key = entries.read(length).partition(b"\0")[2].decode("utf-8", "surrogatepass")
-                self.changes[part] = counts[part], key
+                self.changes[part] = count, key
 
     def table(self, name: str) -> StoredTable:
         """The table of a name, after `finish`."""
         return StoredTable(self._folder, name)
 
 
-_Changes: TypeAlias = Iterable[tuple[int, int]]
-"""(file, place of the first such entry) of each key that had another value before that entry, in any file."""
-
-
-def _of_run(run: NDArray[np.void]) -> tuple[NDArray[np.void], _Changes]:
-    """Of sorted records the last of each key, and what changed."""
-    same = (run["hi"][1:] == run["hi"][:-1]) & (run["lo"][1:] == run["lo"][:-1])
-    changed = run["changed"].astype(bool)
-    changed[1:] |= same & (run["value"][1:] != run["value"][:-1])
-    key = np.cumsum(np.concatenate(([0], ~same)))[changed]
-    some = run[changed]
-    pairs, index = np.unique(np.stack((key, some["part"].astype(np.int64))), axis=1, return_index=True)
-    changes = zip(pairs[1].tolist(), some["place"][index].tolist(), strict=True)
-    return run[np.concatenate((~same, [True]))], changes
-
-
-def _of_one_key(path: Path, most: int) -> tuple[NDArray[np.void], _Changes]:
-    """The same of a file of records that all have one key."""
-    last = np.empty(0, _ENTRY)
-    changes: dict[int, int] = {}
-    for chunk in chunks_of(path, most, _ENTRY):
-        last, some = _of_run(np.concatenate([last, chunk]))
-        changes = {**dict(some), **changes}
-    return last, changes.items()
-
-
-def _slots_of(winners: NDArray[np.void], bits: int, end: int) -> NDArray[np.void]:
-    """The slots from number `end` on, up to the last that these records take."""
-    order = np.arange(len(winners), dtype=np.int64)
-    home = (winners["hi"] >> np.uint64(64 - bits)).astype(np.int64)
+def _slots_of(hashes: NDArray[np.uint64], places: NDArray[np.uint64], bits: int, end: int) -> NDArray[np.void]:
+    """The slots from number `end` on, up to the last that these keys take."""
+    order = np.arange(len(hashes), dtype=np.int64)
+    home = (hashes >> np.uint64(64 - bits)).astype(np.int64)
     taken = np.maximum(np.maximum.accumulate(home - order), end) + order - end
     slots = np.zeros(int(taken[-1]) + 1, _SLOTS)
-    slots["hash"][taken] = winners["hi"]
-    slots["entry"][taken] = winners["place"] + np.uint64(1)
+    slots["hash"][taken] = hashes
+    slots["entry"][taken] = places + np.uint64(1)
     return slots

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Map
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -26,11 +26,13 @@ from pipeline.mapper.program.builder import Tables
 from pipeline.mapper.program.lookup_table import ENTRIES, SLOTS, StoredTable
 from pipeline.mapper.program.references import path_steps
 from pipeline.models import BrokenRow, Part, Source
-from pipeline.plan.lookup_writer import LookupWriter
 from pipeline.plan.sealed.directory import Directory, digest_file
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import pluralize, printable
 from pipeline.values import BadValue, Record, Value, is_absent
+
+if TYPE_CHECKING:
+    from pipeline.plan.lookup_writer import LookupWriter
 
 MOST_ENTRIES = 250_000
 """In memory, of all tables of a mapping together."""
@@ -135,6 +137,8 @@ class _Reader:
     def _move_largest(self) -> None:
         """Move the table with most entries to disk. Keys that changed in the file that is being read are marked, so
         that each counts once in it."""
+        from pipeline.plan.lookup_writer import LookupWriter  # which loads a database
+
         name = max(self.tables, key=lambda one: len(self.tables[one]))
         table, number = self.tables[name], len(self.files) - 1
         current = self.files[number]

@@ -1,4 +1,4 @@
-"""Identities, groups and persons of a plan: collected during the walk, decided and sealed after it.
+"""Identities, groups and persons of a plan: decided and sealed by what workers wrote during the walk.
 
 What grows with the number of people lies on disk (docs/know/promises.md#constant-memory). Nothing depends
 on the order of rows.
@@ -6,7 +6,6 @@ on the order of rows.
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -22,30 +21,29 @@ from numpy.typing import NDArray
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
-from pipeline.engines import Engine
+from pipeline.engines.engine import Engine
 from pipeline.id_hash import hash_id
-from pipeline.identity.columns import IdColumns, IdentityColumns, PropertyColumns
+from pipeline.identity.database import Database
 from pipeline.identity.event_ids import (
     AT_ONCE,
-    EventIdAggregator,
     EventIds,
+    FloatIds,
     IdActivity,
     PersonNumbers,
     count_one_day_people,
     count_without_events,
     find_activity,
     write_identified,
+    write_sent_ids,
 )
-from pipeline.identity.float_ids import FloatIds
-from pipeline.identity.groups import GroupCounts, Groups
-from pipeline.identity.last_values import OwnerLookup
+from pipeline.identity.groups import GroupCounts, group_updates
+from pipeline.identity.last_values import last_values_in
 from pipeline.identity.no_identities import NoIdentities
+from pipeline.identity.observed_pairs import ObservedPairs
 from pipeline.identity.persons import PersonCounts, Wanted, initial_persons
 from pipeline.identity.settings import choose_types, parse_policy
 from pipeline.identity.summary import MergeSummary
-from pipeline.plan.duplicates import Settled
-from pipeline.plan.pair_tasks import PairTask, aggregate_pairs
-from pipeline.plan.profiles import ProfileTask, fitting, profiles_of, write_profiles
+from pipeline.plan.profiles import ProfileTask, Updates, fitting, profiles_of, write_profiles
 from pipeline.plan.sealed.directory import Directory, LinesWriter, digest_file
 from pipeline.plan.sealed.manifest import (
     GroupsSeal,
@@ -56,16 +54,18 @@ from pipeline.plan.sealed.manifest import (
     ProfilesSeal,
 )
 from pipeline.plan.series import Series, group_history, new_links, unsettled
+from pipeline.plan.settled import Settled
+from pipeline.plan.statements import Statements, pieces
 from pipeline.plan.window_index import EARLIER, earlier_pairs, write_window_index
 from pipeline.transform.events import Mapper
-from pipeline.transform.tasks import BlockStats, PeopleStats, TransformConfig
+from pipeline.transform.tasks import BlockStats, TransformConfig
 from pipeline.validator.rules import ValidationContext
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pipeline.identity.identities import Identities
-    from pipeline.identity.observed_pairs import EarlierLink, ObservedPairs
-    from pipeline.identity.stored_pairs import StoredPairs
-    from pipeline.identity.stored_updates import StoredUpdates
+    from pipeline.identity.observed_pairs import EarlierLink
 
     Resolved = Identities | NoIdentities
 
@@ -81,7 +81,6 @@ class _Id(msgspec.Struct):
 
 _id_of = msgspec.json.Decoder(_Id).decode
 T = TypeVar("T", SealedGroup, SealedPerson)
-Promoted = Callable[[], Iterable[PropertyColumns]]
 
 
 class IdentityInputs(msgspec.Struct, frozen=True):
@@ -96,10 +95,7 @@ class IdentityInputs(msgspec.Struct, frozen=True):
 
 
 class PeopleBuilder:
-    """Collects what blocks contain about ids, groups and persons; `seal` decides and writes the tables.
-
-    `ids` are those of events. `name` is that of a folder of its own among the plan's scratch files.
-    """
+    """Decides on ids, groups and persons by what workers wrote of blocks; `seal` writes the tables."""
 
     def __init__(
         self,
@@ -109,11 +105,9 @@ class PeopleBuilder:
         identity_inputs: IdentityInputs,
         series: Series | None,
         settled: Settled | None,
-        name: str = "people",
     ) -> None:
-        self._scratch = directory.scratch / name
+        self._scratch = directory.scratch / "people"
         self._scratch.mkdir()
-        self.ids = EventIdAggregator(self._scratch / "ids-of-events")
         self._directory = directory
         self._mapper = mapper
         self._options = config.options
@@ -123,84 +117,47 @@ class PeopleBuilder:
         self._inputs = identity_inputs
         self._series = series
         self._settled = settled
-        self._blocks: list[tuple[int, int, int]] = []
-        """What `add_block` got of blocks that come before the first one with a pair."""
-        self._groups = Groups(self._scratch / "updates-of-groups")
+        self._blocks: list[tuple[int, int]] = []
         self._promoted: Counter[str] = Counter()
         self.float_ids: FloatIds | None = None
 
-    # These load Arrow and DuckDB, which an export without pairs of ids and without persons does not need.
+    @cached_property
+    def _database(self) -> Database:
+        return Database(self._scratch)
+
+    @cached_property
+    def _statements(self) -> Statements:
+        return Statements(self._database, self._directory.block_facts)
 
     @cached_property
     def _observed(self) -> ObservedPairs:
-        from pipeline.identity import database, observed_pairs
-
-        return observed_pairs.ObservedPairs(database.Database(self._directory.scratch))
-
-    @cached_property
-    def _pairs(self) -> StoredPairs:
-        from pipeline.identity.stored_pairs import StoredPairs
-
-        pairs = StoredPairs(self._scratch / "pairs")
-        for block in self._blocks:
-            pairs.add_block(*block)
-        self._blocks.clear()
-        return pairs
-
-    @cached_property
-    def _persons(self) -> StoredUpdates:
-        from pipeline.identity.stored_updates import StoredUpdates
-
-        return StoredUpdates(self._scratch / "updates-of-persons")
+        return ObservedPairs(self._database)
 
     def close(self) -> None:
         """Release memory and disk."""
-        if "_observed" in vars(self):
-            self._observed.database.close()
-        for stored in (vars(self).get("_pairs"), vars(self).get("_persons"), self._groups):
-            if stored is not None:
-                stored.close()
+        if "_database" in vars(self):
+            self._database.close()
 
     @property
     def has_effects(self) -> bool:
         """Whether a row states anything but an event."""
-        return bool(vars(self).keys() & {"_pairs", "_persons"}) or self._groups.stated
+        return self._statements.stated("pairs") or self._statements.stated("updates")
 
-    def add_block(self, number: int, part: int, first_row: int, stats: BlockStats | PeopleStats) -> None:
-        """Add a block, in order. `first_row` is the number of its first row in the part, from 1."""
-        if "_pairs" in vars(self):
-            self._pairs.add_block(number, part, first_row)
-        else:
-            self._blocks.append((number, part, first_row))
-        self._groups.types.update(stats.group_types)
+    def add_block(self, part: int, first_row: int, stats: BlockStats) -> None:
+        """Add the next block. `first_row` is the number of its first row in the part, from 1."""
+        self._blocks.append((part, first_row))
         self._promoted.update(stats.promoted)
 
-    def add_identities(self, identities: IdentityColumns) -> None:
-        """Add what the rows of added blocks contain about ids, persons and groups."""
-        self.ids.add(identities.ids)
-        self.ids.add_floats(identities.floats)
-        if identities.pairs.kinds:
-            self._pairs.add(identities.pairs)
-        if identities.persons.kind:
-            self._persons.add(identities.persons)
-        self._groups.add(identities.groups)
+    def leave_out(self, copies: Iterable[tuple[int, NDArray[np.uint32], NDArray[np.uint16]]]) -> None:
+        """Let nothing count that events at these places, rows and positions of blocks, and their rows state."""
+        self._statements.leave_out(copies)
 
-    def aggregate_pairs(self, engine: Engine) -> None:
-        """Aggregate the pairs that the rows contain; before `seal`."""
-        if "_pairs" not in vars(self):
-            return
-        few = self._pairs.few
-        if few is not None:
-            for pairs in few:
-                self._observed.add_batch(pairs)
-            return
-        from pipeline.identity.ranged_files import CarriedRange
-
-        readable = engine.reads(self._directory.blocks)
-        tasks = (PairTask(CarriedRange.of(piece, readable=readable)) for piece in self._pairs.pieces())
-        for task, pairs in engine.walk(aggregate_pairs, tasks):
-            self._observed.add_batch(pairs)
-            task.block.piece.delete()
+    def find_ids(self) -> EventIds:
+        """The ids of events; before `seal`."""
+        pairs = self._statements.stated("pairs")
+        if pairs:
+            self._statements.add_pairs(self._observed, self._blocks)
+        return self._statements.event_ids(self._scratch / "ids-of-events", pairs=pairs)
 
     def seal(
         self,
@@ -208,18 +165,18 @@ class PeopleBuilder:
         warnings: Counter[str],
         files: dict[str, str],
         engine: Engine,
-        promoted: Promoted | None = None,
         *,
+        promoted: bool,
         judge: Callable[[PersonNumbers], None],
     ) -> PeopleSeal:
         """Write the tables of identities, groups and persons, and that of identified ids. `ids` are those of events.
 
         `judge` is called once identities are decided.
-        `promoted` returns the properties that the events to be sent promote (`pipeline.identity.promotion`); None
-        leaves promotion to the service. `warnings` and `files` receive counts by code and the digests of the tables.
+        `promoted`: the properties that the events to be sent promote were written (`pipeline.identity.promotion`); else
+        promotion is left to the service. `warnings` and `files` receive counts by code and the digests of the tables.
         """
         if self._inputs.pair_file is not None:
-            from pipeline.identity.pair_file import add_pair_file
+            from pipeline.identity.observed_pairs import add_pair_file
 
             add_pair_file(self._observed, self._inputs.pair_file)
         series = self._series
@@ -238,16 +195,16 @@ class PeopleBuilder:
             merges = self._seal_identities(resolved, warnings, files)
             profiles = self._seal_profiles(resolved, ids, files)
             counts = PersonCounts()
-            initials = None if promoted is None else self._initials(promoted, resolved, counts)
+            initials = self._initials(resolved, counts) if promoted else None
             groups, before = self._seal_groups(initials, warnings, files)
-            persons = self._seal_persons(resolved, counts, warnings, files, engine)
+            persons = self._seal_persons(resolved, counts, warnings, files, engine, promoted=promoted)
             sent = self._sent_ids()
             self.float_ids = ids.floats(sent)
             without = count_without_events(ids, sent, resolved.person_numbers, resolved.persons)
             profiles = msgspec.structs.replace(profiles, without_events=without)
-            if promoted is not None:
+            if promoted:
                 persons = msgspec.structs.replace(persons, initials=InitialsSeal(before, counts.initials))
-            judge(resolved.person_numbers_by_event)
+            judge(resolved.person_numbers)
         return PeopleSeal(merges, groups, persons, profiles)
 
     def _resolved(
@@ -280,12 +237,9 @@ class PeopleBuilder:
         identities.release()
         return summary
 
-    def _initials(self, promoted: Promoted, identities: Resolved, counts: PersonCounts) -> Iterator[SealedPerson]:
+    def _initials(self, identities: Resolved, counts: PersonCounts) -> Iterator[SealedPerson]:
         """The properties set once for persons before all events. An event belongs to the person of its id."""
-        for updates in promoted():
-            if updates.kind:
-                self._persons.add(updates)
-        finals = self._persons.last_values(identities.owners if identities.moves else None)
+        finals = last_values_in(self._updates(identities, promoted=True))
         policy = parse_policy(self._options.profile_policy)
         initials = initial_persons(
             finals, policy, self._mapper.hasher, counts, wanted=self._wanted(), per_event=self._rules.per_event
@@ -299,15 +253,14 @@ class PeopleBuilder:
     ) -> tuple[GroupsSeal, int]:
         """Write the groups and, after them, `initials`. Returns the groups' seal and the number of `initials`."""
         options, counts = self._options, GroupCounts()
-        rows = self._groups.types
+        stated = self._statements.groups()
+        rows = stated.types
         known = () if self._series is None else self._series.groups.types()
         types = choose_types(rows, options.group_types, known)
         with LinesWriter(self._directory.groups) as writer:
             follows = self._series is not None or self._inputs.follows
             with group_history(self._directory, self._series, files) as history:
-                groups = self._groups.last_values(
-                    types, self._mapper.hasher, counts, by_content=follows, history=history
-                )
+                groups = group_updates(stated, types, self._mapper.hasher, counts, by_content=follows, history=history)
                 left_out = counts.left_out
                 small = fitting(groups, encode_group, left_out, "large_group", self._encoder, options, self._rules)
                 writer.write_all(self._new(small, "settled_group", warnings))
@@ -335,12 +288,14 @@ class PeopleBuilder:
 
     def _sent_ids(self) -> EventIds:
         """The ids that merges and profile updates are sent for, each as without an event."""
-        sent = EventIdAggregator(self._scratch / "sent-ids")
-        for path in (self._directory.identities, self._directory.persons):
-            with path.open("rb") as lines:
-                while hashed := array("Q", (hash_id(_id_of(line).distinct_id) for line in islice(lines, AT_ONCE))):
-                    sent.add(IdColumns(hashed.tobytes(), *[bytes(8 * len(hashed))] * 5))
-        return sent.finish()
+
+        def hashes() -> Iterator[NDArray[np.uint64]]:
+            for path in (self._directory.identities, self._directory.persons):
+                with path.open("rb") as lines:
+                    while some := [hash_id(_id_of(line).distinct_id) for line in islice(lines, AT_ONCE)]:
+                        yield np.array(some, np.uint64)
+
+        return write_sent_ids(self._database, hashes(), self._scratch / "sent-ids")
 
     def _seal_persons(
         self,
@@ -349,17 +304,19 @@ class PeopleBuilder:
         warnings: Counter[str],
         files: dict[str, str],
         engine: Engine,
+        *,
+        promoted: bool,
     ) -> PersonsSeal:
         options = self._options
-        moves = identities.owners if identities.moves else None
+        updates = self._updates(identities, promoted=promoted)
         with LinesWriter(self._directory.persons) as writer:
             if self._settled is None:
-                tasks = self._profile_tasks(moves, readable=engine.reads(self._directory.blocks))
-                for _, written in engine.walk(write_profiles, tasks):
+                tasks = self._profile_tasks(updates)
+                for _, written in engine.map(write_profiles, tasks):
                     writer.write_lines(written.lines)
                     counts.add(written.counts)
             else:  # what is settled is asked for a person at a time
-                finals = self._persons.last_values(moves)
+                finals = last_values_in(updates)
                 persons = profiles_of(
                     finals, counts, self._mapper, self._encoder, options, self._rules, wanted=self._wanted()
                 )
@@ -375,19 +332,19 @@ class PeopleBuilder:
             examples=counts.examples or msgspec.UNSET,
         )
 
-    def _profile_tasks(self, moves: OwnerLookup | None, *, readable: bool) -> Iterator[ProfileTask]:
-        """A task for each piece of the updates; it has their bytes where the processes cannot read the files."""
-        if "_persons" not in vars(self):
-            return
-        from pipeline.identity.ranged_files import CarriedRange
+    def _updates(self, identities: Resolved, *, promoted: bool) -> Iterator[pa.RecordBatch]:
+        moves = identities.owners if identities.moves else None
+        return self._statements.person_updates(moves, promoted=promoted)
 
+    def _profile_tasks(self, updates: Iterator[pa.RecordBatch]) -> Iterator[ProfileTask]:
+        """A task for each piece of the updates."""
         wanted = self._wanted()
-        for piece in self._persons.pieces(moves):
+        for piece in pieces(updates):
             unwanted: frozenset[str] = frozenset()
             if wanted is not None:
-                owners = piece.texts()
+                owners = list(dict.fromkeys(one for batch in piece for one in batch.column("owner").to_pylist()))
                 unwanted = frozenset(owner for owner, good in zip(owners, wanted(owners), strict=True) if not good)
-            yield ProfileTask(CarriedRange.of(piece, readable=readable), unwanted)
+            yield ProfileTask(Updates.of(piece), unwanted)
 
     def _wanted(self) -> Wanted | None:
         """A predicate of who gets a profile, None where all do. To be called after `_seal_profiles`."""

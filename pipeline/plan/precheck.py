@@ -19,8 +19,7 @@ from pipeline.extractors.named_files import natural
 from pipeline.extractors.stream import in_turn
 from pipeline.mapper import Mapping
 from pipeline.mapper.program.blanks import blank_remover
-from pipeline.mapper.program.references import find
-from pipeline.mapper.setting_columns import NamedColumns, has_column, named_columns
+from pipeline.mapper.program.references import NamedColumns, find, has_column, named_columns
 from pipeline.mapper.table_names import SETTING, names_in, table_in_path, table_of
 from pipeline.models import Part, SealedOptions, Source
 from pipeline.values import Record

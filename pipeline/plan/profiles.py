@@ -1,9 +1,9 @@
-"""Writes the profile updates of people, from pieces of the stored updates, in any process of the engine."""
+"""Writes the profile updates of people, from pieces of the updates, in any process of the engine."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
@@ -19,17 +19,39 @@ from pipeline.transform.events import Mapper
 from pipeline.validator.rules import ValidationContext, event_too_large
 
 if TYPE_CHECKING:
-    from pipeline.identity.ranged_files import CarriedRange
+    import pyarrow as pa
 
 SURELY_SMALL = 100_000
 """An update with fewer bytes of properties passes every rule of size, however it is encoded."""
 T = TypeVar("T", SealedGroup, SealedPerson)
 
 
-class ProfileTask(NamedTuple):
-    """A piece of property updates for one process of an engine, and those of its people who get no profile."""
+class Updates(msgspec.Struct, frozen=True):
+    """Some updates on their way to any process, as an Arrow stream, which travels as the bytes of a block do."""
 
-    block: CarriedRange
+    content: bytes | memoryview | None
+
+    @classmethod
+    def of(cls, batches: Sequence[pa.RecordBatch]) -> Updates:
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+            for batch in batches:
+                stream.write_batch(batch)
+        return cls(sink.getvalue().to_pybytes())
+
+    def batches(self) -> Iterable[pa.RecordBatch]:
+        """The updates."""
+        import pyarrow as pa
+
+        return list(pa.ipc.open_stream(pa.py_buffer(self.content)))
+
+
+class ProfileTask(NamedTuple):
+    """A piece of the updates of persons, with all of each, and those of its people who get no profile."""
+
+    block: Updates
     unwanted: frozenset[str]
 
 

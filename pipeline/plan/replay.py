@@ -1,50 +1,44 @@
 """`plan --replay DIR`: only what an earlier plan did not deliver, after the mapping or the rows were corrected.
 
-The service has no undo, so an event that it accepted must not be sent again. What it accepted is computed again from
-the export of that plan by its sealed mapping, and compared with the plan's seal on the way. The new plan leaves those
-uuids out, and a check (`pipeline.plan.checks.replay`) stops it where it did not meet all of them again: their rows have
-other uuids now, and would be sent twice.
+The service has no undo, so an event that it accepted must not be sent again. What it accepted is in the facts and the
+ledger of that plan. The new plan leaves those uuids out, and a check (`pipeline.plan.checks.replay`) stops it if it
+did not find all of them again: their rows have other uuids now, and would be sent twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from pipeline.encoder.updates import SealedGroup
-from pipeline.engines.local import Workers
 from pipeline.errors import StalePlan, UnsafePlan, UsageError
+from pipeline.identity.database import Database, numbers
 from pipeline.identity.groups import group_uuid
-from pipeline.ledger import BatchKey, read_batches, read_summary, state_digest
-from pipeline.models import SealedOptions, Step
+from pipeline.ledger import read_batches, read_summary, state_digest
+from pipeline.mapper import Compile
+from pipeline.models import SealedOptions
 from pipeline.options import PlanOptions
-from pipeline.plan.decisions import ALREADY_SETTLED
-from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
-from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_file
-from pipeline.plan.sealed.freshness import (
-    open_plan,
-    replay_differences,
-    transform_config_for,
-    workers_for,
-)
+from pipeline.plan.lookups import load_lookups
+from pipeline.plan.requests.query import SENT, add_ledger, opened
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory
+from pipeline.plan.sealed.freshness import open_plan, replay_differences
 from pipeline.plan.sealed.manifest import Plan, ReplayedPlan
-from pipeline.plan.sealed.phases import line_blocks
-from pipeline.plan.settled_events import ENTRY, NO_BLOCK, SettledEvents, mixed
+from pipeline.plan.settled import ALREADY_SETTLED
+from pipeline.plan.settled_events import ENTRIES, ENTRY, NO_PART, SettledEvents
+from pipeline.plan.settled_facts import settled_lines
+from pipeline.plan.window_index import SIGHTINGS
 from pipeline.text import are, pluralize, quoted
-from pipeline.transform.block import BlockTransformer
-from pipeline.transform.tasks import Task
 from pipeline.uuids import Hasher
 
 EXAMPLES = 20
-_STEP = "events of the earlier plan"
+_AT_ONCE = 50_000
 
 
 class ReplayFacts(NamedTuple):
@@ -78,38 +72,26 @@ class Replay(msgspec.Struct, frozen=True):
         where = f"plan {self.seal.digest[:12]}"
         return [("replay", where, f"only what that plan did not deliver is sent; {left_out}")]
 
-    def read(self, scratch: Path, workers: int | None, step: Step) -> SettledEvents:
-        """Everything that the plans of the chain settled. Raises StalePlan, UnreadableExport, BrokenLedger."""
-        plan, directory = self.plan, self.directory
-        config = transform_config_for(plan, directory)
-        settled = SettledEvents(scratch)
-        ranges: dict[int, list[tuple[int, int]]] = {}
-        for key in read_batches(directory.ledger, "settled"):
-            if key.phase == EVENTS:
-                ranges.setdefault(key.block, []).append((key.first, key.last))
-
-        def choose(planned: PlannedBlock) -> Task | None:
-            ended = ranges.get(planned.sealed.number, [])
-            earlier = any(copy.code == ALREADY_SETTLED for copy in planned.copies)
-            return task_of(plan, planned)._replace(ended=ended) if ended or earlier else None
-
-        with Workers(workers_for(workers, config.parts)) as pool:
-            pool.configure(config)
-            for _, entries in pool.walk(_entries_of_block, tasks(directory, choose)):
-                settled.add(np.frombuffer(bytearray(entries), ENTRY))
-                step(_STEP, settled.events, plan.events.phases.get(EVENTS, 0))
-        hasher = config.compile(config.options).hasher
-        for _, place in self.chain:
-            for phase in PHASES:
-                if phase != EVENTS:
-                    settled.add(_entries_of_lines(phase, place, hasher))
-        settled.finish()
-        return settled
+    def read(self, scratch: Path) -> SettledEvents:
+        """Everything that the plans of the chain settled. Raises BrokenLedger."""
+        scratch.mkdir(parents=True)
+        with opened(self.directory) as database:
+            database.run(ENTRIES)
+            add_ledger(database, ((key, "settled") for key in read_batches(self.directory.ledger, "settled")))
+            database.run(f"INSERT INTO entries {SENT.format(columns=ENTRY)}")
+            database.run(f"INSERT INTO entries SELECT {ENTRY} FROM facts WHERE code = '{ALREADY_SETTLED}'")
+            for plan, directory in self.chain:
+                phases = (phase for phase in PHASES if phase != EVENTS)
+                uuids = chain.from_iterable(_uuids_of_lines(phase, plan, directory) for phase in phases)
+                while some := list(islice(uuids, _AT_ONCE)):
+                    _add(database, some)
+            return SettledEvents(scratch, database)
 
     def facts(self, settled: SettledEvents) -> ReplayFacts:
         """What the new plan met of the settled events, once it decided on all of its own."""
         unmet, places = settled.not_found(EXAMPLES)
-        return ReplayFacts(settled.events, unmet, list(_rows_of(self.plan, self.directory, places)))
+        rows = [f"row {row:,} of {self.plan.parts[part].path}" for part, row in places]
+        return ReplayFacts(settled.events, unmet, rows)
 
 
 def open_replay(options: PlanOptions) -> Replay | None:
@@ -129,7 +111,7 @@ def open_replay(options: PlanOptions) -> Replay | None:
         chain.append(open_plan(before.directory))
     plan, directory = chain[0]
     name = quoted(directory.name)
-    if "keys.bin" in plan.files:
+    if SIGHTINGS in plan.files:
         raise UsageError(
             f"{directory.name} is the plan of a job's window, and those are not replayed",
             hint="correct the mapping or the files of the window; the next run of the job sends what is new",
@@ -190,83 +172,28 @@ def _default(field: Any) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
 
 
-def _entries_of_block(transformer: BlockTransformer, task: Task) -> bytes:
-    """ENTRY records of the events of a block that were settled, in `task.ended` or by a plan before."""
-    events = transformer.planned(task, observe=True)
-    decisions = {(one.row, one.position): one for one in task.duplicates}
-    settled = np.zeros(events.count, bool)
-    for first, last in task.ended:
-        settled[first : last + 1] = True
-    chosen, ordinals, index = [], [], 0
-    for number, place in enumerate(zip(events.row_of, events.positions, strict=True)):
-        decision = decisions.get(place)
-        if decision is not None and decision.code:
-            if decision.code == ALREADY_SETTLED:
-                chosen.append(number)
-                ordinals.append(decision.ordinal)
-            continue
-        if settled[index]:
-            chosen.append(number)
-            ordinals.append(0 if decision is None else decision.ordinal)
-        index += 1
-    entries = np.zeros(len(chosen), ENTRY)
-    if chosen:
-        halves = events.uuids[chosen].copy().view(">u8").astype(np.uint64)
-        entries["hi"] = halves[:, 0]
-        entries["lo"] = mixed(halves[:, 1], np.array(ordinals, np.uint32))
-        entries["content"] = events.hashes[chosen, 0]
-        entries["block"] = task.number
-        entries["row"] = np.array(events.row_of, np.uint32)[chosen]
-    return entries.tobytes()
-
-
-def _entries_of_lines(phase: str, directory: Directory, hasher: Hasher) -> NDArray[np.void]:
-    """ENTRY records of the merges, groups or profiles of a plan that were settled.
+def _uuids_of_lines(phase: str, plan: Plan, directory: Directory) -> Iterator[bytes]:
+    """The uuids of the merges, groups or profiles of a plan that were settled.
 
     A group has a uuid of its content in a plan that follows another one, so it is settled under both.
     """
-    batches: dict[int, list[BatchKey]] = {}
-    for key in read_batches(directory.ledger, "settled"):
-        if key.phase == phase:
-            batches.setdefault(key.block, []).append(key)
-    path = sealed_file(phase, directory)
-    uuids: list[str] = []
-    if batches and path.exists():
-        for number, lines in enumerate(line_blocks(path)):
-            for key in batches.get(number, ()):
-                for line in lines[key.first : key.last + 1]:
-                    uuids.extend(_uuids_of(line, hasher))
-    entries = np.zeros(len(uuids), ENTRY)
-    if uuids:
-        halves = np.frombuffer(b"".join(UUID(one).bytes for one in uuids), ">u8").astype(np.uint64).reshape(-1, 2)
-        entries["hi"], entries["lo"], entries["block"] = halves[:, 0], halves[:, 1], NO_BLOCK
-    return entries
+    hasher = None
+    for _, sealed in settled_lines(directory, phase):
+        yield UUID(sealed.uuid).bytes
+        if isinstance(sealed, SealedGroup):
+            hasher = hasher or _hasher(plan, directory)
+            yield UUID(group_uuid(hasher, sealed.type, sealed.key, bytes(sealed.set))).bytes
 
 
-class _Line(msgspec.Struct):
-    uuid: str
-    type: str = ""
+def _hasher(plan: Plan, directory: Directory) -> Hasher:
+    mapping = plan.mapping
+    compile_ = Compile(mapping.name, mapping.text, load_lookups(plan, directory), mapping.python or None)
+    return compile_(plan.options).hasher
 
 
-_decode_line = msgspec.json.Decoder(_Line).decode
-
-
-def _uuids_of(line: bytes, hasher: Hasher) -> Iterator[str]:
-    sealed = _decode_line(line)
-    yield sealed.uuid
-    if sealed.type:
-        group = msgspec.json.decode(line, type=SealedGroup)
-        yield group_uuid(hasher, group.type, group.key, bytes(group.set))
-
-
-def _rows_of(plan: Plan, directory: Directory, places: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """Places (block, row) of a plan as people see them."""
-    from pipeline.plan.sealed.contents import planned_blocks
-
-    ahead = iter(planned_blocks(directory))
-    passed = 0
-    for block, row in places:
-        if block >= passed:
-            planned = next(islice(ahead, block - passed, None))
-            passed = block + 1
-        yield f"row {planned.sealed.first_row + row:,} of {plan.parts[planned.sealed.part].path}"
+def _add(database: Database, uuids: list[bytes]) -> None:
+    """Add entries of merges, groups and profile updates, which are not events."""
+    halves = np.frombuffer(b"".join(uuids), ">u8").reshape(-1, 2).T
+    columns = [*halves, np.zeros(len(uuids)), np.full(len(uuids), NO_PART), np.zeros(len(uuids))]
+    kinds = np.uint64, np.uint64, np.uint64, np.int64, np.int64
+    database.append("entries", {str(n): numbers(one, kinds[n]) for n, one in enumerate(columns)})

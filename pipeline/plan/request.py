@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pipeline.engines import Engine
+from pipeline.engines.engine import Engine
 from pipeline.mapper import Mapping as MappingFile
 from pipeline.mapper.program.builder import NO_TABLES, Tables
-from pipeline.mapper.program.required_fields import Reference
+from pipeline.mapper.program.references import Reference
 from pipeline.models import Source
 from pipeline.options import PlanOptions
-from pipeline.plan.checks import CountLimit
 from pipeline.plan.people import IdentityInputs
 from pipeline.plan.replay import Replay
 from pipeline.plan.sealed.directory import Directory
@@ -25,12 +24,10 @@ from pipeline.transform.tasks import TransformConfig
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A source, the `config` that decides its events, and what a person permits.
 
-    `engine` is started and configured; it is ended when everything was read. Under `allow_key_conflicts` rows of
-    one key are one event even where their event names or days differ. `notices` are (code, file, sentence).
-    `files` are the digests of files of the plan that are already written. `open_choices` are those that the mapping
-    lists under `open`: the plan is not ready while there is one. `plugins` are what it uses of installed packages.
-    `document` is the mapping file, None for a mapper written by hand, `lookups` the entries of its lookup files,
-    and `references` those that some row should have. `replay` is the earlier plan of which the rest is planned.
+    `engine` is started and configured; it is ended when everything was read. `notices` are (code, file, sentence).
+    `files` are the digests of files of the plan that are already written. `plugins` are what it uses of installed
+    packages. `document` is the mapping file, None for a mapper written by hand, `lookups` the entries of its lookup
+    files, and `references` those that some row should have. `replay` is the earlier plan of which the rest is planned.
     """
 
     source: Source
@@ -38,16 +35,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     mapping: MappingSeal
     directory: Directory
     engine: Engine
-    target: str = ""
-    reject_limit: CountLimit = msgspec.field(default_factory=CountLimit)
-    unmapped_limit: CountLimit | None = None
     thresholds: PlanOptions = msgspec.field(default_factory=PlanOptions)
-    allow_key_conflicts: bool = False
     notices: Sequence[tuple[str, str, str]] = ()
     files: Mapping[str, str] = msgspec.field(default_factory=dict)
     series: Series | None = None
     replay: Replay | None = None
-    open_choices: Mapping[str, str] = msgspec.field(default_factory=dict)
     document: MappingFile | None = None
     lookups: Tables = msgspec.field(default_factory=lambda: NO_TABLES)
     references: Sequence[Reference] = ()

@@ -15,8 +15,8 @@ import numpy as np
 from pipeline.encoder.updates import SealedLink
 from pipeline.identity.groups import GroupHistory
 from pipeline.models import Part
-from pipeline.plan.duplicates import Settled
 from pipeline.plan.sealed.directory import Directory, LinesWriter
+from pipeline.plan.settled import Settled
 from pipeline.plan.window_index import GROUPS, GroupIndex, IdentityIndex
 
 AT_ONCE = 5_000
@@ -65,14 +65,11 @@ def new_links(
     links: Iterator[SealedLink], settled: Settled, warnings: Counter[str], *, withhold: bool
 ) -> Iterator[SealedLink]:
     """The merges to send, without those that are settled or withheld; both are counted in `warnings`."""
-    while some := list(islice(links, AT_ONCE)):
-        for link, is_settled in zip(some, _are_settled(some, settled), strict=True):
-            if is_settled:
-                warnings["settled_link"] += 1
-            elif withhold:
-                warnings["held_link"] += 1
-            else:
-                yield link
+    for link in unsettled(links, settled, "settled_link", warnings):
+        if withhold:
+            warnings["held_link"] += 1
+        else:
+            yield link
 
 
 def unsettled(updates: Iterator[T], settled: Settled, code: str, warnings: Counter[str]) -> Iterator[T]:

@@ -13,53 +13,46 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.plan.duplicates import Found
-from pipeline.plan.key_records import KeyRecords, chunks_of
+from pipeline.identity.database import Database, numbers_of
+from pipeline.plan.settled import Found
 
-ENTRY = np.dtype([("hi", "<u8"), ("lo", "<u8"), ("content", "<u8"), ("block", "<i4"), ("row", "<u4")])
-"""`lo` is mixed with the copy's number (`mixed`); `content` is the first half of the content digest; `row` is where it
-was read in `block`, both from 0, and `block` is -1 for a merge, a group or a profile."""
-NO_BLOCK = -1
-_COLUMNS = {"hi": np.uint64, "lo": np.uint64, "content": np.uint64, "block": np.int32, "row": np.uint32}
+NO_PART = -1
+"""The `part` of a merge, a group or a profile."""
+ENTRIES = "CREATE TABLE entries (hi UBIGINT, lo UBIGINT, content UBIGINT, part BIGINT, row BIGINT)"
+"""`lo` is mixed with the copy's number; `content` is the first half of the content digest; `row` is where it
+was read in the file `part`, from 1."""
+_COLUMNS = {"hi": np.uint64, "lo": np.uint64, "content": np.uint64, "part": np.int64, "row": np.int64}
+_ODD = 0x9E3779B97F4A7C15
+ENTRY = (
+    f"coalesce(key_hi, hi), xor(coalesce(key_lo, lo), (ordinal * {_ODD}::UHUGEINT % {1 << 64}::UHUGEINT)::UBIGINT),"
+    " content_hi, part, row"
+)
+"""The columns of an entry of a fact."""
 
 
-def mixed(lo: NDArray[np.uint64], ordinals: NDArray[np.uint32]) -> NDArray[np.uint64]:
+def _mixed(lo: NDArray[np.uint64], ordinals: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """The second half of a uuid with the number of a copy in it; that of the first copy, 0, stays as it is."""
-    return lo ^ (ordinals.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    return lo ^ (ordinals.astype(np.uint64) * np.uint64(_ODD))
 
 
 class SettledEvents:
-    """What a plan asks for (`pipeline.plan.duplicates.Settled`). Entries are added, `finish` is called, then they are
-    found; those of events that were found are remembered."""
+    """What a plan asks for (`pipeline.plan.settled.Settled`). Those of events that were found are remembered."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, database: Database) -> None:
+        """Sort the table `entries` of a database into files of a directory."""
         self._directory = directory
-        self._entries = KeyRecords(directory / "entries", record=ENTRY)
         self._columns: dict[str, NDArray[np.generic]] = {}
         self._found: NDArray[np.uint8] = np.zeros(0, np.uint8)
-        self.events = 0
-
-    def add(self, entries: NDArray[np.void]) -> None:
-        """Add some ENTRY records."""
-        self.events += int((entries["block"] != NO_BLOCK).sum())
-        self._entries.add(entries.take(np.argsort(entries["hi"], kind="stable")))
-
-    def finish(self) -> None:
-        """Sort all entries."""
-        files = {name: (self._directory / name).open("wb") for name in _COLUMNS}
-        for run in self._entries.runs():
-            for some in [run] if not isinstance(run, Path) else chunks_of(run, self._entries.most, ENTRY):
-                ordered = some.take(np.lexsort((some["lo"], some["hi"])))
-                for name, file in files.items():
-                    np.ascontiguousarray(ordered[name]).tofile(file)
+        self.events = database.number(f"SELECT count(*) FROM entries WHERE part != {NO_PART}")
+        files = {name: (directory / name).open("wb") for name in _COLUMNS}
+        for batch in database.stream("SELECT * FROM entries ORDER BY hi, lo"):
+            for name, file in files.items():
+                numbers_of(batch, name).tofile(file)
         for file in files.values():
             file.close()
-        self._entries.remove()
-        if self._entries.count:
-            self._columns = {
-                name: np.memmap(self._directory / name, kind, "r") for name, kind in _COLUMNS.items()
-            }  # fmt: skip
-            self._found = np.memmap(self._directory / "found", np.uint8, "w+", shape=(self._entries.count,))
+        if count := database.number("SELECT count(*) FROM entries"):
+            self._columns = {name: np.memmap(directory / name, kind, "r") for name, kind in _COLUMNS.items()}
+            self._found = np.memmap(directory / "found", np.uint8, "w+", shape=(count,))
 
     def close(self) -> None:
         """Release the files, and delete them."""
@@ -71,7 +64,7 @@ class SettledEvents:
         settled = np.zeros(len(hi), bool)
         if not self._columns or not len(hi):
             return Found(settled, np.zeros(0, np.uint64))
-        wanted = lo if ordinals is None else mixed(lo, ordinals)
+        wanted = lo if ordinals is None else _mixed(lo, ordinals)
         first = np.searchsorted(self._columns["hi"], hi)
         last = np.searchsorted(self._columns["hi"], hi, side="right")
         at = first.copy()
@@ -84,14 +77,14 @@ class SettledEvents:
         return Found(settled, np.asarray(self._columns["content"][at[some]], np.uint64))
 
     def not_found(self, most: int) -> tuple[int, list[tuple[int, int]]]:
-        """How many events were not found, and the (block, row) of the first of them, in their order."""
+        """How many events were not found, and the (part, row) of the first of them, in their order."""
         count = 0
         places: list[tuple[int, int]] = []
         for start in range(0, len(self._found), 1 << 20):
             stop = start + (1 << 20)
-            blocks = np.asarray(self._columns["block"][start:stop])
-            missing = np.flatnonzero((self._found[start:stop] == 0) & (blocks != NO_BLOCK))
+            parts = np.asarray(self._columns["part"][start:stop])
+            missing = np.flatnonzero((self._found[start:stop] == 0) & (parts != NO_PART))
             count += len(missing)
             rows = np.asarray(self._columns["row"][start:stop])
-            places = sorted([*places, *zip(blocks[missing].tolist(), rows[missing].tolist(), strict=True)])[:most]
+            places = sorted([*places, *zip(parts[missing].tolist(), rows[missing].tolist(), strict=True)])[:most]
         return count, places

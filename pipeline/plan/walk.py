@@ -1,6 +1,6 @@
 """The one pass over a source that a plan makes: workers transform every block, and their statistics are added up.
 
-Events, key records, ids, daily counts and rejected rows go to disk as they come, so memory does not grow with the input
+Events, facts, ids, daily counts and rejected rows go to disk as they come, so memory does not grow with the input
 (docs/know/promises.md#constant-memory).
 """
 
@@ -8,31 +8,31 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 import msgspec
-import numpy as np
 
-from pipeline.engines import Rest
 from pipeline.errors import BackcastError
 from pipeline.extractors import blocks as read_blocks
 from pipeline.extractors.formats import format_of
 from pipeline.extractors.stream import in_turn
+from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.mapper.own_code import Cost
 from pipeline.models import OwnCode, Part
+from pipeline.plan.blocks import PlannedBlock
 from pipeline.plan.checks.rows import remedy_of
-from pipeline.plan.key_records import PIECE, KeyRecords
 from pipeline.plan.people import PeopleBuilder
 from pipeline.plan.request import Request
-from pipeline.plan.sealed.directory import BytesWriter, LinesWriter
-from pipeline.plan.sealed.manifest import Example, PartSeal, SealedBlock, as_text
+from pipeline.plan.sealed.directory import LinesWriter
+from pipeline.plan.sealed.manifest import Example, PartSeal, as_text
 from pipeline.plan.statistics.coverage import CoverageCounts
-from pipeline.plan.statistics.daily_counts import DailyCounts, day_name
-from pipeline.plan.statistics.drift import DriftCollector
+from pipeline.plan.statistics.daily_counts import OtherCells
+from pipeline.plan.statistics.sample import EventSample
 from pipeline.text import pluralize
-from pipeline.transform.block import observe_block, take_retained
-from pipeline.transform.event_keys import KEY, KEYLESS, NAME, UPDATE
-from pipeline.transform.tasks import BlockStats, Retained, Task
+from pipeline.transform.block import observe_unit
+from pipeline.transform.staged import read_unit
+from pipeline.transform.tasks import BlockStats, Task, Unit
+from pipeline.transform.unsafe_integers import Unsafe
 
 SAME_FILE = "same_file"
 """The one notice of the extractors that is a warning, too: the same bytes were given twice."""
@@ -41,10 +41,25 @@ Progress = Callable[[int, int], None]
 """Called with the rows and the bytes read so far."""
 
 
-def _days(stats: BlockStats) -> tuple[str, str] | None:
-    """The first and the last UTC day of a block's events; None for a block without any."""
-    days = [day for _, day, outcome in stats.cells if outcome == "mapped"]
-    return (day_name(min(days)), day_name(max(days))) if days else None
+FEWEST, MOST = 1, 8
+"""Blocks of a unit: the first units have few, so that a small export is spread over all processes; later ones have
+more, since each one is a message."""
+MOST_BYTES = 8 * 1024 * 1024
+"""Bytes of blocks that travel with a unit because no worker can read them by itself."""
+
+
+def units_of(tasks: Iterable[Task]) -> Iterator[Unit]:
+    """All tasks, in units that are the same for any number of workers."""
+    some: list[Task] = []
+    number = carried = 0
+    for task in tasks:
+        some.append(task)
+        carried += len(task.block.content or b"")
+        if len(some) >= min(MOST, FEWEST + number // 4) or carried >= MOST_BYTES:
+            yield Unit(number, some)
+            some, carried, number = [], 0, number + 1
+    if some:
+        yield Unit(number, some)
 
 
 class PartCounts:
@@ -77,11 +92,11 @@ class PartCounts:
 class Walk:
     """Reads a source and adds up what its blocks contain.
 
-    `parts` are the counts by part, `block_parts` the part of each block. `names` numbers the event names that key
-    records refer to. `zone` counts offsets of the clock by month (`pipeline.clock_offsets`), `remedies` the rejected
-    rows that each remedy would help, `keyless` the events without a source key. `bytes_read` are those of blocks, and
-    `rejected_bytes` about those of rejected rows of text. `code_cost` is a line on the time that
-    the mapping's own code took; it is in no file, since no two plans take the same time.
+    `parts` are the counts by part, `block_parts` the part of each block. `cells` counts skips and rejects, by name and
+    day. `zone` counts offsets of the clock by month (`pipeline.clock_offsets`), `remedies` the rejected rows that each
+    remedy would help, `unsafe` the events with large integers, by event name and property, with the place of the first.
+    `bytes_read` are those of blocks, and `rejected_bytes` about those of rejected rows of text. `code_cost` is a line
+    on the time that the mapping's own code took; it is in no file, since no two plans take the same time.
     """
 
     def __init__(self, request: Request, people: PeopleBuilder, progress: Progress) -> None:
@@ -99,18 +114,16 @@ class Walk:
         self.warnings: Counter[str] = Counter(note.code for note in request.source.notes if note.code == SAME_FILE)
         self.examples: dict[str, Example] = {}
         self.zone: Counter[tuple[int, int]] = Counter()
-        self.names: dict[str, int] = {}
         self.events = 0
         self.event_bytes = 0
         self.bytes_read = self.rejected_bytes = 0
-        self.keyless = 0
         counted = request.config.counted
         self.coverage = CoverageCounts(scratch, counted) if counted is not None else None
         self.rules: dict[str, int] = {}
         self._ruled = counted.ruled if counted is not None else frozenset()
-        self.drift = DriftCollector(scratch)
-        self.keys = KeyRecords(scratch / "keys", PIECE)
-        self.cells = DailyCounts(scratch)
+        self.sample = EventSample(scratch, request.config.sampled)
+        self.unsafe: dict[tuple[str, str], tuple[int, int]] = {}
+        self.cells = OtherCells(scratch)
         self.code_cost: str | None = None
         self._cost = Cost()
         self._rows_read = 0
@@ -121,30 +134,24 @@ class Walk:
         with (
             LinesWriter(self._directory.blocks) as blocks,
             LinesWriter(self._directory.rejects) as rejects,
-            BytesWriter(self._directory.events) as packed,
         ):
-            rest = Rest(take_retained, self._add_retained)
             started = time.perf_counter()
             if limit is None:
-                for task, stats in engine.walk(observe_block, self.tasks(), rest):
-                    self._add(task, stats, blocks, rejects, packed)
+                mapped = engine.map(observe_unit, units_of(self.tasks()))
             else:
-                for task in self.tasks():
-                    left = limit - self._rows_read
-                    if left <= 0:
-                        break
-                    for _, stats in engine.walk(observe_block, [task._replace(limit=left)], rest):
-                        self._add(task, stats, blocks, rejects, packed)
+                mapped = (one for unit in self._limited_units(limit) for one in engine.map(observe_unit, [unit]))
+            for unit, _ in mapped:
+                for task, stats in zip(unit.tasks, read_unit(self._directory.staged, unit), strict=True):
+                    self._add(task, stats, blocks, rejects)
             self._show_cost((time.perf_counter() - started) * max(engine.count, 1))
-            files["blocks.jsonl"] = blocks.close()
             files["rejects.jsonl"] = rejects.close()
-            files["events.pack"] = packed.close()
 
-    def _add_retained(self, retained: Retained) -> None:
-        self._people.add_identities(retained.identities)
-        self.drift.add(retained.drift)
-        self._cost.events += retained.cost.events
-        self._cost.nanoseconds += retained.cost.nanoseconds
+    def _limited_units(self, limit: int) -> Iterator[Unit]:
+        """One block at a time, once the rows of the one before are known, as far as --limit allows."""
+        for task in self.tasks():
+            if self._rows_read >= limit:
+                return
+            yield Unit(task.number, [task._replace(limit=limit - self._rows_read)])
 
     def _show_cost(self, elapsed: float) -> None:
         """`elapsed` is the time of all processes together, in seconds."""
@@ -172,18 +179,15 @@ class Walk:
                 yield Task(number, block)
                 number += 1
 
-    def _add(
-        self, task: Task, stats: BlockStats, blocks: LinesWriter, rejects: LinesWriter, packed: BytesWriter
-    ) -> None:
+    def _add(self, task: Task, stats: BlockStats, blocks: LinesWriter, rejects: LinesWriter) -> None:
         block = task.block
         counts = self.parts[block.part]
         path = self._request.config.parts[block.part].path
         first_row = counts.rows + 1
         blocks.write(
-            SealedBlock(
+            PlannedBlock(
                 task.number, block.part, block.index, block.offset, block.length, first_row,
-                stats.rows, stats.events, stats.digest, _days(stats),
-                packed.write_bytes(stats.staged),
+                stats.rows, stats.events, stats.digest,
             )
         )  # fmt: skip
         for reject in stats.rejects:
@@ -210,27 +214,18 @@ class Walk:
             for name, sent, _ in stats.fields.events:
                 if sent and name in self._ruled:
                     self.rules.setdefault(name, task.number)
-        self._people.add_block(task.number, block.part, first_row, stats)
-        if stats.identities is not None:
-            self._people.add_identities(stats.identities)
-        if stats.drift is not None:
-            self.drift.add(stats.drift)
-        self._add_keys(stats)
+        self._people.add_block(block.part, first_row, stats)
+        self._cost.events += stats.cost.events
+        self._cost.nanoseconds += stats.cost.nanoseconds
+        self.sample.add(task.number, stats.sampled)
+        self._add_unsafe(task.number, stats.unsafe)
         self.block_parts.append(block.part)
         self.events += stats.events
         self.event_bytes += stats.event_bytes
         self.bytes_read += block.length
         self._progress(self._rows_read, self.bytes_read)
 
-    def _add_keys(self, stats: BlockStats) -> None:
-        """Add a block's key records, their names numbered for the whole source."""
-        keys = np.frombuffer(bytearray(stats.keys), KEY)
-        if not len(keys):
-            return
-        numbers = (self.names.setdefault(name, len(self.names)) for name in stats.names)
-        table = np.fromiter(numbers, np.uint32)
-        self.keyless += int(np.count_nonzero(keys["name"] & KEYLESS))
-        events = np.flatnonzero((keys["name"] & UPDATE) == 0)
-        names = keys["name"][events]
-        keys["name"][events] = table[names & NAME] | (names & ~NAME)
-        self.keys.add(keys)
+    def _add_unsafe(self, block: int, unsafe: Unsafe) -> None:
+        for key, (count, row) in unsafe.items():
+            known, place = self.unsafe.get(key, (0, block << PLACE_SHIFT | row))
+            self.unsafe[key] = known + count, place

@@ -13,8 +13,6 @@ known.jsonl     each group that its rows show, with the last values of all windo
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -27,7 +25,7 @@ from numpy.typing import NDArray
 from pipeline.identity.event_ids import EventIds
 from pipeline.identity.groups import GroupState
 from pipeline.identity.numbering import hashes
-from pipeline.plan.sealed.directory import Directory, LinesWriter, read_lines
+from pipeline.plan.sealed.directory import BytesWriter, Directory, LinesWriter, read_lines
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.timestamps import lost_digits
 from pipeline.validator.placeholder_ids import is_placeholder
@@ -91,10 +89,11 @@ def earlier_pairs(directory: Directory, index: IdentityIndex, *, pending_merges:
     Their rows are not counted here, because their own plans counted them. `pending_merges` includes pairs whose merge
     was held back.
     """
+    from pipeline.identity.kinds import NEVER
     from pipeline.identity.observed_pairs import ObservedPair
 
     for pair in index.pairs(WindowIndex(directory).ids(), pending_merges=pending_merges):
-        yield ObservedPair(*pair, last=None, events=0, row=0)
+        yield ObservedPair(*pair, last=-NEVER, events=0, row=0)
 
 
 class WindowIndex(msgspec.Struct, frozen=True):
@@ -123,11 +122,16 @@ class WindowIndex(msgspec.Struct, frozen=True):
 
     def sightings(self) -> Iterator[NDArray[np.void]]:
         """SIGHTING records, sorted by hash, some at a time."""
-        return _sightings(self.directory)
+        with (self.directory.path / SIGHTINGS).open("rb") as file:
+            while len(chunk := np.fromfile(file, SIGHTING, AT_ONCE)):
+                yield chunk
 
     def pairs(self) -> Iterator[WindowPair]:
         """The pairs, sorted by both ids."""
-        return _pairs(self.directory)
+        if (self.directory.path / PAIRED).exists():
+            yield from (
+                WindowPair(*line) for line in read_lines(self.directory.path / PAIRED, tuple[str, str, int, int])
+            )
 
     def groups(self) -> Iterator[GroupState]:
         """The groups after this plan."""
@@ -142,21 +146,7 @@ class WindowIndex(msgspec.Struct, frozen=True):
             yield hashes(one for pair in some for one in pair[:2])
 
 
-def _sightings(directory: Directory) -> Iterator[NDArray[np.void]]:
-    if not (directory.path / SIGHTINGS).exists():
-        return  # a plan of an older version, from which a lost state is rebuilt
-    with (directory.path / SIGHTINGS).open("rb") as file:
-        while len(chunk := np.fromfile(file, SIGHTING, AT_ONCE)):
-            yield chunk
-
-
-def _pairs(directory: Directory) -> Iterator[WindowPair]:
-    if (directory.path / PAIRED).exists():
-        yield from (WindowPair(*line) for line in read_lines(directory.path / PAIRED, tuple[str, str, int, int]))
-
-
 def _aggregated_pairs(observed: ObservedPairs) -> Iterator[WindowPair]:
-    observed.flush()
     sql = (
         "SELECT anonymous, owner, bit_or(kinds) AS kinds, min(first) AS first FROM observed"
         " GROUP BY anonymous, owner ORDER BY anonymous, owner"
@@ -171,14 +161,10 @@ def _has_placeholder(pair: WindowPair) -> bool:
 
 
 def _write_sightings(path: Path, ids: EventIds) -> str:
-    digest = hashlib.sha256()
-    with path.open("wb") as table:
+    with BytesWriter(path) as table:
         for some in ids.chunks():
             sightings = np.empty(len(some), SIGHTING)
             for name in SIGHTING.names or ():
                 sightings[name] = some[name]
-            digest.update(sightings.tobytes())
-            sightings.tofile(table)
-        table.flush()
-        os.fsync(table.fileno())
-    return digest.hexdigest()
+            table.write_bytes(sightings.tobytes())
+        return table.close()

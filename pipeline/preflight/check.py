@@ -11,36 +11,17 @@ It gets the facts of the target and returns one `Check`, several, or None where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from pipeline.errors import BackcastError, Refused, StalePlan, Unfinished, UnreadableExport
 from pipeline.management.problems import Forbidden, ServiceProblem, Unauthenticated
+from pipeline.report.records import Check, Level
 
 if TYPE_CHECKING:
     from pipeline.preflight.target import Target
-
-Level = Literal["ok", "warning", "stop", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The result of one check: its name, its level and why. `hint` is what to do about it, "" without advice.
-
-    `ok`: proved. `warning`: an import may do harm, a person decides. `stop`: it would do harm. `unknown`: it could not
-    be checked.
-    """
-
-    name: str
-    level: Level
-    detail: str
-    hint: str = field(default="", compare=False)
-    facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """The numbers and examples behind the detail, for programs and the report; JSON values."""
-
 
 Needs = Literal["nothing", "personal key", "project", "events"]
 """What a check needs of the service; without it the result is `unknown`. `events`: it reads what landed in the project,

@@ -22,7 +22,7 @@ from pipeline.plan.sealed.directory import Directory
 from pipeline.preflight.live import micros, read_live
 from pipeline.preflight.project import find_project
 from pipeline.preflight.questions import Questions
-from pipeline.report.preflight_record import read_preflight
+from pipeline.report.records import read_preflight
 from pipeline.targets import address_of
 from pipeline.timestamps import format_utc
 from pipeline.verify.provenance import having

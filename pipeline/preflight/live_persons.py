@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +13,7 @@ import msgspec
 
 from pipeline.ledger import read_totals
 from pipeline.text import pluralize, printable
+from pipeline.verify.landed import in_lists, persons_of
 
 if TYPE_CHECKING:
     from pipeline.preflight.questions import Questions
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 MOST = 2_000
 """Records of a plan that are looked up; of more, so many evenly spread."""
-AT_ONCE = 250
-"""Ids of one query."""
 _SHOWN = 5
 _NAME_CHARACTERS = 60
 T = TypeVar("T")
@@ -52,44 +51,21 @@ def sampled(path: Path, lines: int, kind: type[T]) -> Iterator[T]:
 
 def read_persons(questions: Questions, ids: Sequence[str]) -> dict[str, LivePerson]:
     """The persons of some ids, by id. Ids without a person have none."""
-    person_of: dict[str, str] = {}
-    for some in _quoted(ids):
-        rows = questions.query(
-            f"select distinct_id, person_id from person_distinct_ids where distinct_id in ({', '.join(some)})"
-            f" order by distinct_id limit {len(some)}"
-        ).results
-        person_of.update((str(id), str(person)) for id, person in rows)
+    person_of = persons_of(questions, ids)
     persons: dict[str, LivePerson] = {}
-    for some in _quoted(sorted(set(person_of.values()))):
-        rows = questions.query(
-            f"select id, properties, is_identified from persons where id in ({', '.join(some)}) order by id"
-            f" limit {len(some)}"
-        ).results
-        for id, properties, identified in rows:
-            read = json.loads(properties) if isinstance(properties, str) else properties
-            persons[str(id)] = LivePerson(str(id), bool(identified), read if isinstance(read, dict) else {})
+    query = "select id, properties, is_identified from persons where id in ({}) order by id"
+    for id, properties, identified in in_lists(questions, query, person_of.values()):
+        read = json.loads(properties) if isinstance(properties, str) else properties
+        persons[str(id)] = LivePerson(str(id), bool(identified), read if isinstance(read, dict) else {})
     return {id: persons[person] for id, person in person_of.items() if person in persons}
 
 
 def count_live_events(questions: Questions, ids: Sequence[str], own: str) -> Counter[str]:
     """How many live events some ids have."""
-    live = own and f" and not ({own})"
-    counts: Counter[str] = Counter()
-    for some in _quoted(ids):
-        rows = questions.query(
-            f"select distinct_id, count(*) from events where distinct_id in ({', '.join(some)}){live}"
-            f" group by distinct_id order by distinct_id limit {len(some)}"
-        ).results
-        counts.update({str(id): int(count) for id, count in rows})
-    return counts
-
-
-def _quoted(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Different ids as texts of a query, some at a time. One with a backslash, which the services read differently, is
-    left out."""
-    texts = iter(sorted({"'{}'".format(id.replace("'", "''")) for id in ids if "\\" not in id}))
-    while some := list(islice(texts, AT_ONCE)):
-        yield some
+    live = own and f" and not ({own.replace('{', '{{').replace('}', '}}')})"
+    query = "select distinct_id, count(*) from events where distinct_id in ({})" + live
+    rows = in_lists(questions, f"{query} group by distinct_id order by distinct_id", ids)
+    return Counter({str(id): int(count) for id, count in rows})
 
 
 def share_of(looked: int, planned: int, what: str) -> str:

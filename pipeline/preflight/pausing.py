@@ -24,7 +24,7 @@ from pipeline.management.operations import RETRIEVE_FUNCTION, UPDATE_FUNCTION
 from pipeline.management.problems import NotFound, ServiceProblem
 from pipeline.preflight.firing import matched, stopped_by_service
 from pipeline.preflight.target import Target
-from pipeline.report.paused import PausedFunction, PausedFunctions, named, read_paused, write_paused
+from pipeline.report.records import PausedFunction, PausedFunctions, named, read_paused, write_paused
 from pipeline.text import pluralize
 from pipeline.verify.settle import wait_to_settle
 

@@ -16,7 +16,8 @@ from pipeline.config import Secret
 from pipeline.errors import BackcastError
 from pipeline.management.operations import RETRIEVE_PROJECT
 from pipeline.management.problems import Forbidden, NotFound, ServiceProblem
-from pipeline.preflight.check import Check, check_of_error
+from pipeline.preflight.check import check_of_error
+from pipeline.report.records import Check
 
 if TYPE_CHECKING:
     from pipeline.management.client import ManagementClient

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +14,8 @@ from pipeline.targets import address_of
 if TYPE_CHECKING:
     from pipeline.plan.sealed.directory import Directory
     from pipeline.plan.sealed.manifest import Plan
-    from pipeline.preflight.check import Check, Level
     from pipeline.preflight.target import Target
-    from pipeline.report.preflight_record import PreflightResult
+    from pipeline.report.records import Check, PreflightResult
 
 
 class PreflightRequest(msgspec.Struct, frozen=True):
@@ -90,7 +89,6 @@ def check_target(
 
 def _known(names: tuple[str, ...], recorded: PreflightResult | None, target: Target) -> list[Check]:
     """What an earlier preflight found, where it holds for this target and nothing of it has to be asked again."""
-    from pipeline.preflight.check import Check
 
     if recorded is None or target.plan is None or target.client is None or not target.project.known:
         return []
@@ -103,4 +101,4 @@ def _known(names: tuple[str, ...], recorded: PreflightResult | None, target: Tar
     found = [check for check in recorded.checks if check.name in names]
     if any(check.level not in ("ok", "warning") for check in found):
         return []
-    return [Check(one.name, cast("Level", one.level), one.detail, one.hint, one.facts) for one in found]
+    return found

@@ -20,12 +20,12 @@ from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import Response
 from pipeline.delivery.retry import RetryPolicy
 from pipeline.encoder.updates import GROUP_EVENT, PROFILE_EVENT, merge_event
-from pipeline.errors import Unfinished, UnsafePlan
+from pipeline.errors import Unfinished
 from pipeline.ledger import read_totals
 from pipeline.management import ManagementClient
 from pipeline.management.client import management_address
-from pipeline.plan.sealed.contents import check_tables
-from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.plan.sealed.contents import check_tables, planned_days, sealed_lines
+from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import dialect_of
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.preflight.live import ANY_IMPORT, MOST_CELLS, Cell, LiveEvents, TargetCells, read_cells, read_live
@@ -181,11 +181,10 @@ class Target:
         """The plan's events by name and UTC day. Raises Unfinished where they are too many to be compared."""
         assert self.directory is not None
         cells: Counter[Cell] = Counter()
-        for cell in read_lines(self.directory.cells, _DailyCount):
-            if cell.outcome == "mapped" and cell.count:
-                cells[cell.event, cell.day] += cell.count
-                if len(cells) > MOST_CELLS:
-                    raise Unfinished(f"the plan has more than {MOST_CELLS:,} counts by name and day")
+        for event, day, count in planned_days(self.directory):
+            cells[event, day] += count
+            if len(cells) > MOST_CELLS:
+                raise Unfinished(f"the plan has more than {MOST_CELLS:,} counts by name and day")
         return cells
 
     @cached_property
@@ -203,13 +202,6 @@ class Target:
         return ServiceClock(date, datetime.now(UTC))
 
 
-class _DailyCount(msgspec.Struct):
-    event: str
-    day: str
-    outcome: str
-    count: int
-
-
 class _Merge(msgspec.Struct):
     kind: str
 
@@ -219,14 +211,10 @@ def planned_events(plan: Plan, directory: Directory) -> PlannedEvents:
     check_tables(plan, directory, (directory.cells.name, directory.identities.name))
     days: Counter[str] = Counter()
     names = Counter(plan.names)
-    try:
-        for cell in read_lines(directory.cells, _DailyCount):
-            if cell.outcome == "mapped":
-                days[cell.day] += cell.count
-        if plan.events.phases.get("identities"):
-            names.update(merge_event(merge.kind) for merge in read_lines(directory.identities, _Merge))
-    except (OSError, msgspec.MsgspecError) as error:
-        raise UnsafePlan(f"a file of the plan cannot be read: {error}", hint="plan again") from None
+    for _, day, count in planned_days(directory):
+        days[day] += count
+    if plan.events.phases.get("identities"):
+        names.update(merge_event(merge.kind) for merge in sealed_lines(directory.identities, _Merge))
     phases, dialect = plan.events.phases, plan.options.dialect
     if grouped := phases.get("groups", 0) - plan.people.initials:
         names[GROUP_EVENT[dialect]] += grouped

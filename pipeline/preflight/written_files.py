@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from pipeline.delivery.written_files import PHASE_FOLDERS
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.preflight.check import Check
 from pipeline.preflight.run import Preflight
+from pipeline.report.records import Check
 from pipeline.text import pluralize
 
 JOB_RATE = 1_000

@@ -13,13 +13,14 @@ import msgspec
 from pipeline.errors import BackcastError, UsageError
 from pipeline.extractors import digest_of
 from pipeline.models import Dialect, Part, Step
-from pipeline.options import PathText
+from pipeline.option_types import PathText
 from pipeline.plan.sealed.directory import Directory
 from pipeline.proof.enclosed import inside
 from pipeline.proof.receipt import ALGORITHM, FORMAT, Input, Receipt, Signature, Stated, as_file, signed_bytes, signing
 from pipeline.proof.recomputed import Checked, Folder, check_folder, compare, outcome, unknown_names
 from pipeline.report.verification_words import by_kind, depth, listed
 from pipeline.text import pluralize
+from pipeline.timestamps import is_later
 
 _HINT = "name a receipt.json, as `backcast receipt write` writes it"
 
@@ -118,7 +119,7 @@ def _check_state(receipt: Receipt, folder: Folder) -> Checked:
     wrong = compare(receipt.state, folder.state, "state")
     if receipt.version == version("backcast"):  # another one may have other words
         wrong += compare(receipt.unproved, folder.unproved, "unproved")
-    if receipt.verification is not None and receipt.verification.at > receipt.written:
+    if receipt.verification is not None and is_later(receipt.verification.at, receipt.written):
         wrong.append("it was written before the verification that it states")
     return outcome(
         "state", wrong, f"{receipt.state}, with {pluralize(len(receipt.unproved), 'sentence')} on what is unproved"

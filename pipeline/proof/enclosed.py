@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from os import fspath
 from pathlib import Path
 
 from pipeline import storage
 from pipeline.errors import UnreadableExport, UnsafePlan
-from pipeline.ledger.sender_ledgers import folder_of
-from pipeline.options import PathText
+from pipeline.option_types import PathText
 from pipeline.plan.sealed.directory import Directory
 
 
@@ -28,8 +28,12 @@ def refuse_irregular(directory: Directory, root: Path) -> None:
     for name in directory.path.relative_to(root).parts:
         folder = folder / name
         _refuse(folder)
-    for one in (*folder.iterdir(), *folder_of(directory.ledger).rglob("*")):
+    for one in (*folder.iterdir(), *_inside(directory.packs), *_inside(directory.facts)):
         _refuse(one)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    return folder.iterdir() if folder.is_dir() else iter(())
 
 
 def _refuse(path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -20,13 +19,17 @@ from pipeline.errors import UsageError
 from pipeline.files import may_replace, private, write_atomically
 from pipeline.ledger import FailureCount, read_doubts, read_summary, state_digest
 from pipeline.options import ReceiptOptions
+from pipeline.plan.sealed.contents import check_tables
 from pipeline.plan.sealed.directory import PHASES, Directory
+from pipeline.plan.sealed.discarded import files_left
 from pipeline.plan.sealed.manifest import PartSeal, Plan
 from pipeline.report.rejects import RefusalCause, refusal_causes
-from pipeline.report.results import ApplyResult, BatchCounts, VerifyResult
+from pipeline.report.results import ApplyResult, BatchCounts
 from pipeline.report.state import PlanStatus, read_status
 from pipeline.report.wording import unproved
 from pipeline.text import pluralize
+from pipeline.timestamps import utc_now
+from pipeline.verify.findings import Verification
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -121,7 +124,7 @@ class Stated(Protocol):
     @property
     def sending(self) -> Sending | None: ...
     @property
-    def verification(self) -> VerifyResult | None: ...
+    def verification(self) -> Verification | None: ...
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
@@ -135,8 +138,8 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
     inputs: list[Input]
     sending: Sending
     rehearsal: ApplyResult | None
-    rehearsed: VerifyResult | None
-    verification: VerifyResult | None
+    rehearsed: Verification | None
+    verification: Verification | None
     unproved: list[str]
     format: str = FORMAT
     signature: Signature | None = None
@@ -144,10 +147,12 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=False):
 
 @private()
 def write_receipt(plan: Plan, directory: Directory, options: ReceiptOptions) -> Receipt:
-    """Write the receipt of a plan that was applied, signed where the options name a key.
+    """Write the receipt of a plan that was applied, signed if the options name a key.
 
-    Raises UsageError where nothing was sent, or for the key; BrokenLedger.
+    Raises UsageError if nothing was sent, or for the key; BrokenLedger; StalePlan if a file of the plan is not as it
+    was sealed, since the receipt would state digests that nobody finds again.
     """
+    check_tables(plan, directory, files_left(plan, directory))
     return write_signed(build_receipt(plan, directory), directory.receipt, options)
 
 
@@ -197,7 +202,7 @@ def build_receipt(plan: Plan, directory: Directory) -> Receipt:
             hint=f"send it first: backcast apply {directory.name} --to us|eu|URL",
         )
     return Receipt(
-        written_now(),
+        utc_now(),
         version("backcast"),
         status.state,
         planned_of(plan),
@@ -208,11 +213,6 @@ def build_receipt(plan: Plan, directory: Directory) -> Receipt:
         status.results.verification,
         unproved_of(plan, status),
     )
-
-
-def written_now() -> str:
-    """The time of a receipt: ISO 8601 in UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def signing() -> ModuleType:
@@ -266,11 +266,8 @@ def planned_of(plan: Plan) -> Planned:
     )
 
 
-def sending_of(plan: Plan, directory: Directory, *, read_export: bool = True) -> Sending | None:
-    """What a receipt states of the sending, None where the plan was never applied. Raises BrokenLedger.
-
-    `read_export` is that of `report.rejects.refusal_causes`.
-    """
+def sending_of(plan: Plan, directory: Directory) -> Sending | None:
+    """What a receipt states of the sending, None if the plan was never applied. Raises BrokenLedger."""
     summary = read_summary(directory.ledger, most=0)
     if (history := summary.history) is None:
         return None
@@ -288,7 +285,7 @@ def sending_of(plan: Plan, directory: Directory, *, read_export: bool = True) ->
         phases,
         BatchCounts(totals.batches_made, totals.batches_sent, totals.batches_retried, totals.batches_split),
         summary.failures,
-        refusal_causes(plan, directory, read_export=read_export) if totals.refused else [],
+        refusal_causes(plan, directory) if totals.refused else [],
         {"batches": batches, "events": events},
         state_digest(directory.ledger),
     )

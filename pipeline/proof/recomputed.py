@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,16 +12,17 @@ import msgspec
 from pipeline.errors import BackcastError
 from pipeline.ledger import read_summary
 from pipeline.plan.sealed.directory import Directory, digest_file
+from pipeline.plan.sealed.discarded import discarded_of, files_left
 from pipeline.plan.sealed.manifest import PartSeal, Plan, read_plan
 from pipeline.proof.enclosed import is_plain, refuse_irregular
 from pipeline.proof.receipt import Stated, input_of, planned_of, sending_of, unproved_of
 from pipeline.report.contents import NO_RESULTS, Results, results_of
 from pipeline.report.state import PlanStatus, state_of
 from pipeline.text import pluralize
+from pipeline.timestamps import is_later
 
 MOST_NAMED = 5
 _SHOWN = 60
-_PLACE = re.compile(r"sending\.refusals\[\d+\]\[2\]")
 _ABSENT = object()
 BROKEN = (BackcastError, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError, ArithmeticError)
 """What reading a plan or ledger raises that somebody made so that it cannot be read."""
@@ -143,31 +143,40 @@ def _plan(receipt: Stated, plan: Plan, directory: Directory, path_of: Callable[[
     paths = [one.path for one in receipt.inputs] + [""] * len(plan.parts)
     inputs = [input_of(part, path_of(part, path)) for part, path in zip(plan.parts, paths, strict=False)]
     wrong += compare(receipt.inputs, inputs, "inputs")
-    for file, sealed in plan.files.items():
+    gone = discarded_of(plan, directory)
+    left = files_left(plan, directory)
+    for file, sealed in left.items():
         path = directory.path / file
-        if not is_plain(file):
+        if not all(map(is_plain, file.split("/"))):
             wrong.append(f"{file} leads out of the plan's folder")
         elif not path.exists():
             wrong.append(f"{file} is missing")
         elif digest_file(path) != sealed:
             wrong.append(f"{file} was changed after it was sealed")
+    if gone is not None and not wrong:
+        files = f"{len(left):,} of {pluralize(len(plan.files), 'file')}"
+        detail = (
+            f"plan {plan.digest[:12]} and {files} fit; its events were discarded at {gone.at}, with the other files"
+        )
+        return Checked("plan", "not checked", detail)
     return outcome("plan", wrong, f"plan {plan.digest[:12]} and {pluralize(len(plan.files), 'file')}")
 
 
 def _ledger(receipt: Stated, plan: Plan, directory: Directory, written: str) -> Checked:
     """The ledger has what the receipt states of the sending, every batch in its state."""
-    again = sending_of(plan, directory, read_export=False)
+    again = sending_of(plan, directory)
     if again is None or receipt.sending is None:
         return outcome("ledger", compare(receipt.sending, again, "sending"), "nothing was sent")
     if receipt.sending.digest != again.digest:
         return Checked("ledger", "failed", "the ledger was changed, or more was sent, since the receipt")
     # A run since then had nothing to send, or the digest would be another.
-    ran_again = again.runs > receipt.sending.runs and (again.ended or written)[:19] >= written[:19]
+    ran_again = again.runs > receipt.sending.runs and (again.ended is None or is_later(again.ended, written))
+
+    gone = discarded_of(plan, directory) is not None
 
     def is_right(path: str, stated: object, found: object) -> bool:
-        if _PLACE.fullmatch(path):  # the row of a refused event is in the export alone
-            return stated == "" or str(stated).startswith(f"{found}, row ")
-        return ran_again and path in ("sending.runs", "sending.ended")
+        place = gone and found == "" and path.startswith("sending.refusals[")  # it was in what is discarded
+        return place or (ran_again and path in ("sending.runs", "sending.ended"))
 
     wrong = compare(receipt.sending, again, "sending", is_right)
     return outcome("ledger", wrong, "every batch is in the state of the receipt, and every count is that of the ledger")
@@ -184,8 +193,8 @@ def _results(receipt: Stated, plan: Plan, directory: Directory, own: Results, wr
         stated, found = getattr(own, name), getattr(report, name)
         when = getattr(found, "at", "") or getattr(found, "ended", "")
         if differences := compare(stated, found, name):
-            later += [name] if when > written else []
-            wrong += [] if when > written else differences
+            later += [name] if is_later(when, written) else []
+            wrong += [] if is_later(when, written) else differences
     if later and not wrong:
         return Checked("results", "not checked", f"report.json has a later {' and '.join(later)}")
     return outcome("results", wrong, f"{', '.join(names)} as report.json has them")

@@ -1,29 +1,33 @@
 """Everything that a ledger says was sent, event by event, with the file and row that it comes from.
 
-Events are not kept: they are transformed from the export once more, and compared with the plan's seal on the way.
+The facts of a plan are joined with its ledger; what merges, groups and profiles wrote is read from their requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 
 from pipeline.encoder.encoded import read_event
-from pipeline.engines.local import Workers
-from pipeline.ledger import read_batches, read_unanswered
+from pipeline.identity.database import Database, numbers, texts
+from pipeline.ledger import BatchKey, read_batches, read_unanswered
 from pipeline.models import Step
-from pipeline.plan.sealed.contents import PlannedBlock, task_of, tasks
+from pipeline.plan.requests.query import SENT, add_ledger, line_states, opened
+from pipeline.plan.requests.store import read_events
 from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, sealed_file
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.sealed.phases import phase_blocks
-from pipeline.transform.block import BlockTransformer, rows_sent
-from pipeline.transform.tasks import Task, TransformConfig
+from pipeline.timestamps import SECOND, format_utc
+from pipeline.uuids import uuid_text
 
 SETTLED, IN_DOUBT = "settled", "in doubt"
-
-Ranges = list[tuple[int, int]]
+_AT_ONCE = 20_000
+_LINES = SENT.format(columns="state, name, distinct_id, time, hi, lo, part, row") + " ORDER BY facts.number, place"
+_IDS = SENT.format(columns="distinct_id, count(*), min(time), max(time)") + " GROUP BY distinct_id"
 
 
 class SentLine(msgspec.Struct, frozen=True):
@@ -47,109 +51,90 @@ class SentEvent(NamedTuple):
     encoded: bytes = b""
 
 
-class _Located(NamedTuple):
-    """The sent events of one block: uuid, event, distinct_id, timestamp, state, row in the block from 0."""
+class SentId(msgspec.Struct, frozen=True):
+    """A distinct_id of events that were sent, how many they are, and the times of the first and the last of them."""
 
-    block: int
-    events: list[tuple[str, str, str, str, str, int]]
-
-
-def sent_events(
-    plan: Plan,
-    directory: Directory,
-    config: TransformConfig,
-    workers: int,
-    progress: Step = lambda name, done, total: None,
-) -> Iterator[SentEvent]:
-    """Every event that is settled or in doubt, phase by phase in the order of sending.
-
-    `progress` is called with how many were read, and how many there are. Raises BrokenLedger, UnreadableExport,
-    StalePlan, UnsafePlan.
-    """
-    ranges: dict[tuple[str, int], tuple[Ranges, Ranges]] = {}
-    total = done = 0
-    for state, batches in (
-        (SETTLED, read_batches(directory.ledger, "settled")),
-        (IN_DOUBT, read_unanswered(directory.ledger)),
-    ):
-        for key in batches:
-            ranges.setdefault((key.phase, key.block), ([], []))[state == IN_DOUBT].append((key.first, key.last))
-            total += key.events
-    for event in _events(plan, directory, config, workers, ranges):
-        yield event
-        done += 1
-        if not done % 5_000:
-            progress("events that were sent", done, total)
-    progress("events that were sent", done, total)
+    distinct_id: str
+    events: int
+    first: str
+    last: str
 
 
-def _events(
-    plan: Plan,
-    directory: Directory,
-    config: TransformConfig,
-    workers: int,
-    ranges: dict[tuple[str, int], tuple[Ranges, Ranges]],
-) -> Iterator[SentEvent]:
-    mapper = config.compile(config.options)
-    for phase in PHASES:
-        if phase == EVENTS:
-            yield from _of_rows(plan, directory, config, workers, ranges)
-            continue
-        row = 0
-        file = sealed_file(phase, directory).name
-        for number, events in phase_blocks(phase, plan, directory, mapper, config.options):
-            for index, state in _sent_indices(ranges.get((phase, number), ([], []))):
-                sent = read_event(events[index])
-                line = SentLine(
-                    phase, sent.uuid, sent.event, sent.properties.distinct_id, sent.timestamp,
-                    state, file, row + index + 1,
-                )  # fmt: skip
-                yield SentEvent(line, events[index])
-            row += len(events)
+class SentEvents:
+    """What was sent of a plan, in a database. `opened_sent` makes one."""
+
+    def __init__(self, database: Database, plan: Plan, directory: Directory) -> None:
+        self._database = database
+        self._plan = plan
+        self._directory = directory
+        add_ledger(database, self._batches())
+        database.run("CREATE TABLE ids (distinct_id VARCHAR, events BIGINT, first BIGINT, last BIGINT)")
+        self.events = database.number("SELECT sum(last - first + 1) FROM ledger")
+
+    def _batches(self) -> Iterator[tuple[BatchKey, str]]:
+        yield from ((key, SETTLED) for key in read_batches(self._directory.ledger, "settled"))
+        yield from ((key, IN_DOUBT) for key in read_unanswered(self._directory.ledger))
+
+    def lines(self, progress: Step) -> Iterator[SentEvent]:
+        """Every event that is settled or in doubt, phase by phase in the order of sending.
+
+        `progress` is called with how many were read, and how many there are. Raises BrokenLedger, UnsafePlan.
+        """
+        done = 0
+        for done, event in enumerate(chain.from_iterable(map(self._of_phase, PHASES)), 1):
+            yield event
+            if not done % 5_000:
+                progress("events that were sent", done, self.events)
+        progress("events that were sent", done, self.events)
+
+    def _of_phase(self, phase: str) -> Iterator[SentEvent]:
+        return self._of_rows() if phase == EVENTS else self._of_updates(phase)
+
+    def _of_rows(self) -> Iterator[SentEvent]:
+        self._database.run(f"INSERT INTO ids {_IDS}")
+        files = [part.path for part in self._plan.parts]
+        for batch in self._database.stream(_LINES, _AT_ONCE):
+            for state, event, distinct_id, time, hi, lo, part, row in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            ):
+                uuid = uuid_text(hi, lo)
+                yield SentEvent(SentLine(EVENTS, uuid, event, distinct_id, format_utc(time), state, files[part], row))
+
+    def _of_updates(self, phase: str) -> Iterator[SentEvent]:
+        file = sealed_file(phase, self._directory).name
+        states = line_states(self._directory, phase, self._batches())
+        for request, events in read_events(self._directory, phase):
+            ids, times = [], []
+            for row, event in enumerate(events, request.first + 1):
+                if state := next(states):
+                    sent = read_event(event)
+                    distinct_id = sent.properties.distinct_id
+                    ids.append(distinct_id)
+                    times.append(_instant(sent.timestamp))
+                    line = SentLine(phase, sent.uuid, sent.event, distinct_id, sent.timestamp, state, file, row)
+                    yield SentEvent(line, event)
+            columns = texts(ids), numbers([1] * len(ids)), numbers(times), numbers(times)
+            self._database.append("ids", {str(n): column for n, column in enumerate(columns)})
+
+    def ids(self) -> Iterator[SentId]:
+        """The distinct_ids of the lines that were read, sorted."""
+        query = (
+            "SELECT distinct_id, sum(events)::BIGINT, min(first), max(last) FROM ids"
+            " GROUP BY distinct_id ORDER BY distinct_id"
+        )
+        for batch in self._database.stream(query):
+            for id_, events, first, last in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                yield SentId(id_, events, format_utc(first), format_utc(last))
 
 
-def _of_rows(
-    plan: Plan,
-    directory: Directory,
-    config: TransformConfig,
-    count: int,
-    ranges: dict[tuple[str, int], tuple[Ranges, Ranges]],
-) -> Iterator[SentEvent]:
-    places: dict[int, tuple[str, int]] = {}
-
-    def choose(planned: PlannedBlock) -> Task | None:
-        sealed = planned.sealed
-        sent = ranges.get((EVENTS, sealed.number))
-        if sent is None:
-            return None
-        places[sealed.number] = plan.parts[sealed.part].path, sealed.first_row
-        return task_of(plan, planned)._replace(ended=sent[0], doubtful=sent[1])
-
-    if not any(phase == EVENTS for phase, _ in ranges):
-        return
-    with Workers(count, config) as workers:
-        for _, located in workers.walk(_locate_block, tasks(directory, choose)):
-            file, first = places.pop(located.block)
-            for uuid, event, distinct_id, timestamp, state, row in located.events:
-                yield SentEvent(SentLine(EVENTS, uuid, event, distinct_id, timestamp, state, file, first + row))
+@contextmanager
+def opened_sent(plan: Plan, directory: Directory) -> Iterator[SentEvents]:
+    """What was sent of a plan."""
+    with opened(directory) as database:
+        yield SentEvents(database, plan, directory)
 
 
-def _locate_block(transformer: BlockTransformer, task: Task) -> _Located:
-    """The events of a block that were sent. `task.ended` are the settled ranges, `task.doubtful` those in doubt."""
-    events = transformer.planned(task)
-    encoded, _ = transformer.apply_tables(events, task)
-    rows = rows_sent(events, task)
-    located = []
-    for index, state in _sent_indices((task.ended, task.doubtful)):
-        sent = read_event(encoded[index])
-        located.append((sent.uuid, sent.event, sent.properties.distinct_id, sent.timestamp, state, rows[index]))
-    return _Located(task.number, located)
-
-
-def _sent_indices(ranges: tuple[Sequence[tuple[int, int]], Sequence[tuple[int, int]]]) -> Iterator[tuple[int, str]]:
-    """The positions of events in their block, in order, and whether each is settled or in doubt."""
-    settled, in_doubt = ranges
-    whole = [(*one, SETTLED) for one in settled] + [(*one, IN_DOUBT) for one in in_doubt]
-    for first, last, state in sorted(whole):
-        for index in range(first, last + 1):
-            yield index, state
+def _instant(timestamp: str) -> int:
+    """µs UTC of the time of an event."""
+    moment = datetime.fromisoformat(timestamp)
+    return int(moment.replace(microsecond=0).timestamp()) * SECOND + moment.microsecond

@@ -25,11 +25,9 @@ from pipeline.management.moments import UTC_DAY
 from pipeline.models import Step
 from pipeline.options import UndoListOptions
 from pipeline.plan.sealed.directory import Directory, LinesWriter
-from pipeline.plan.sealed.freshness import transform_config_for, workers_for
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.plan.statistics.spilled_counts import SpilledTable
-from pipeline.proof.sent import IN_DOUBT, SentEvent, SentLine, sent_events
-from pipeline.report.profiles_before import ProfileBefore, read_profiles_before
+from pipeline.proof.sent import IN_DOUBT, SentEvent, SentEvents, SentLine, opened_sent
+from pipeline.report.records import ProfileBefore, read_profiles_before
 from pipeline.text import pluralize
 from pipeline.verify.provenance import having, provenance_of
 
@@ -88,21 +86,13 @@ class _Profile(msgspec.Struct, frozen=True):
 _FILES: dict[type, str] = {_Group: GROUPS, _Profile: PROFILES, ProfileBefore: BEFORE}
 
 
-class _Id(msgspec.Struct, frozen=True):
-    distinct_id: str
-    events: int
-    first: str
-    last: str
-
-
 @private()
 def write_undo_list(
     plan: Plan, directory: Directory, options: UndoListOptions, *, progress: Step = lambda name, done, total: None
 ) -> UndoList:
     """Write the lists into a folder, and replace an undo list that is there.
 
-    Raises UsageError where nothing was sent, or where the folder has other files; BrokenLedger, UnreadableExport,
-    StalePlan.
+    Raises UsageError if nothing was sent, or if the folder has other files; BrokenLedger, UnsafePlan.
     """
     to = directory.undo_list if options.out is None else Path(options.out)
     summary = read_summary(directory.ledger, most=0)
@@ -110,14 +100,13 @@ def write_undo_list(
     if history is None or not (summary.totals.settled or any(read_unanswered(directory.ledger))):
         raise UsageError(f"nothing of {directory.name} was sent, so there is nothing to take back")
     _may_replace(to)
-    config = transform_config_for(plan, directory)
-    workers = workers_for(options.workers, config.parts)
     unfinished = to.with_name(to.name + ".new")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
         before = {one.distinct_id: one for one in read_profiles_before(directory, plan.digest)}
-        counts = _write_lists(sent_events(plan, directory, config, workers, progress), unfinished, before)
+        with opened_sent(plan, directory) as sent:
+            counts = _write_lists(sent, unfinished, before, progress)
         found = UndoList(
             str(to), plan.digest, history.to, counts["events"], counts["in doubt"], counts["ids"],
             counts[MERGES], counts[GROUPS], counts[PROFILES], counts[BEFORE],
@@ -149,17 +138,15 @@ def _may_replace(to: Path) -> None:
         raise UsageError(f"--out: {to} has other files", hint="name a folder that is not there yet")
 
 
-def _write_lists(events: Iterator[SentEvent], folder: Path, before: Mapping[str, ProfileBefore]) -> Counter[str]:
+def _write_lists(sent: SentEvents, folder: Path, before: Mapping[str, ProfileBefore], progress: Step) -> Counter[str]:
     counts: Counter[str] = Counter()
-    ids: SpilledTable[tuple[int, str, str]] = SpilledTable(folder, "ids", tuple[str], tuple[int, str, str], _both)
     with ExitStack() as stack:
         lines = stack.enter_context(LinesWriter(folder / EVENTS))
         uuids = stack.enter_context((folder / UUIDS).open("w", encoding="ascii"))
         writers: dict[str, LinesWriter] = {}
-        for line, encoded in events:
+        for line, encoded in sent.lines(progress):
             lines.write(line)
             uuids.write(f"{line.uuid}\n")
-            ids.put((line.distinct_id,), (1, line.timestamp, line.timestamp))
             counts["events"] += 1
             counts["in doubt"] += line.state == IN_DOUBT
             name = _OF_PHASE.get(line.phase)
@@ -173,12 +160,10 @@ def _write_lists(events: Iterator[SentEvent], folder: Path, before: Mapping[str,
         for writer in (lines, *writers.values()):
             writer.close()
     with LinesWriter(folder / IDS) as writer:
-        for (distinct_id,), (count, first, last) in ids.items():
-            writer.write(_Id(distinct_id, count, first, last))
+        for one in sent.ids():
+            writer.write(one)
             counts["ids"] += 1
         writer.close()
-    for run in folder.glob("ids-*.run"):
-        run.unlink()
     return counts
 
 
@@ -186,10 +171,6 @@ def _earlier(line: SentLine, before: Mapping[str, ProfileBefore]) -> list[Profil
     """What the profile that an event wrote had before."""
     found = before.get(line.distinct_id) if line.phase == "persons" else None
     return [] if found is None else [found]
-
-
-def _both(a: tuple[int, str, str], b: tuple[int, str, str]) -> tuple[int, str, str]:
-    return a[0] + b[0], min(a[1], b[1]), max(a[2], b[2])
 
 
 def _records(sent: SentEvent) -> Iterator[_Merge | _Group | _Profile]:

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from pipeline.errors import UnsafePlan
-from pipeline.ledger import SendingRate, read_rate
+from pipeline.errors import BackcastError
+from pipeline.ledger import SendingRate, read_rate, was_ever_applied
 from pipeline.mask import masked
 from pipeline.models import Reject
 from pipeline.plan.samples.source_pairs import SourcePair
-from pipeline.plan.sealed.directory import PHASES, Directory, read_lines
-from pipeline.plan.sealed.manifest import Example, Plan, SealedBlock
-from pipeline.report.measured import MeasuredRate, earlier_rate
-from pipeline.report.paused import PausedFunction, paused_in
-from pipeline.report.preflight_record import PreflightResult, preflight_of
-from pipeline.report.receipts import WrittenReceipt, written_receipt
+from pipeline.plan.sealed.contents import planned_days, sealed_lines
+from pipeline.plan.sealed.directory import PHASES, Directory
+from pipeline.plan.sealed.discarded import discarded_of
+from pipeline.plan.sealed.manifest import FORMAT, Example, Plan
+from pipeline.report.records import (
+    PausedFunction,
+    PreflightResult,
+    WrittenReceipt,
+    paused_in,
+    preflight_of,
+    read_record,
+    written_receipt,
+)
 from pipeline.report.rejects import RefusalCause, refusal_causes
-from pipeline.report.results import ApplyResult, CanaryResult, StatusResult, VerifyResult
+from pipeline.report.results import ApplyResult, CanaryResult, StatusResult
 from pipeline.report.wording import DECISIONS, unproved
 from pipeline.targets import address_of
 from pipeline.text import printable
 from pipeline.validator.codes import meaning
-from pipeline.verify.earlier import Earlier
+from pipeline.verify.findings import Verification
 
 if TYPE_CHECKING:
     from pipeline.report.pairs import PairRow
@@ -38,6 +47,10 @@ DUPLICATES = ("duplicate_event", "superseded")
 """The codes of duplicates that are left out."""
 OTHERS = ""
 """Stands for the event names beyond the most frequent ones."""
+MOST_PLANS = 8
+"""Of the plans beside a plan, so many of the newest are looked at."""
+_PAUSE = 60
+"""Seconds without an accepted event after which nothing is being sent."""
 
 
 class CodeCount(msgspec.Struct, frozen=True):
@@ -94,14 +107,28 @@ class Results(msgspec.Struct, frozen=True):
     """
 
     rehearsal: ApplyResult | None = None
-    rehearsed: VerifyResult | None = None
+    rehearsed: Verification | None = None
     applied: StatusResult | None = None
-    verification: VerifyResult | None = None
+    verification: Verification | None = None
     project: Project | None = None
     canary: CanaryResult | None = None
 
 
 NO_RESULTS = Results()
+
+
+class MeasuredRate(msgspec.Struct, frozen=True):
+    """Events a second in the sending or rehearsal of a plan, named as its directory is: how long the rest will take.
+    `failed` are requests that were not accepted at once.
+
+    What the target itself accepted says most: of this plan, then of the newest plan beside it for the same target. A
+    rehearsal says what this machine makes; a target is further away.
+    """
+
+    events: float
+    step: Literal["sent", "rehearsed"]
+    plan: str
+    failed: int = 0
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -111,9 +138,10 @@ class Report(msgspec.Struct, frozen=True):
     `pairs` are rows of identities.parquet, some of each decision and reason. `state` is the state of the plan.
     `copies` counts the duplicates of each file by code, `refusals` are the answers that refused events where the
     plan was applied, else in its rehearsal, and `rate` is when events were accepted, where the plan was applied.
-    `earlier` is how fast another plan was sent to the same target, where this one was not. `preflight` is what the
-    target answered before. `source_pairs` are rows beside the events that they become, `receipt` is
-    the receipt beside the plan, `paused` the hog functions that are off for this plan.
+    `earlier` is how fast another plan was sent to the same target, if this one was not. `preflight` is what the
+    target answered before. `source_pairs` are rows with the events that they become, `receipt` is the receipt next to
+    the plan, `paused` the hog functions that are off for this plan, `discarded` when its events were discarded ("" for
+    never).
     """
 
     name: str
@@ -136,13 +164,12 @@ class Report(msgspec.Struct, frozen=True):
     source_pairs: list[SourcePair] = []
     receipt: WrittenReceipt | None = None
     paused: Sequence[PausedFunction] = ()
+    discarded: str = ""
 
 
-class _Cell(msgspec.Struct):
-    event: str
-    day: str
-    outcome: str
-    count: int
+def latest_canary(results: Results, settled: int) -> CanaryResult | None:
+    """The canary of a plan of which so many events are settled, None where more was sent after it."""
+    return results.canary if results.canary is not None and results.canary.settled == settled else None
 
 
 class _EarlierReport(Results, frozen=True):
@@ -156,11 +183,8 @@ def project_of(name: str, to: str) -> Project | None:
 
 def results_of(directory: Directory, plan: Plan, new: Results) -> Results:
     """The `new` results, and for those that it does not have the ones of an earlier report of the same plan."""
-    try:
-        earlier = msgspec.json.decode(directory.report_json.read_bytes(), type=_EarlierReport)
-    except (OSError, msgspec.MsgspecError, RecursionError):
-        return new
-    if earlier.plan.get("digest") != plan.digest:
+    earlier = read_record(directory.report_json, _EarlierReport)
+    if earlier is None or earlier.plan.get("digest") != plan.digest:
         return new
     return Results(
         new.rehearsal or earlier.rehearsal,
@@ -171,16 +195,8 @@ def results_of(directory: Directory, plan: Plan, new: Results) -> Results:
     )
 
 
-def earlier_verification(directory: Directory, plan: Plan) -> Earlier | None:
-    """What the last verification of a plan found; None where there was none."""
-    last = results_of(directory, plan, NO_RESULTS).verification
-    if last is None:
-        return None
-    return Earlier(last.uuids, msgspec.structs.asdict(last.events), last.values, last.people, last.differences)
-
-
 def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS, state: str = "") -> Report:
-    """Read cells.jsonl, rejects.jsonl and identities.parquet once, a piece at a time.
+    """Read cells.jsonl, rejects.jsonl, identities.parquet and facts once, a piece at a time.
 
     Raises UnsafePlan when they are damaged.
     """
@@ -200,9 +216,10 @@ def build_report(directory: Directory, plan: Plan, results: Results = NO_RESULTS
         None if results.applied is None else read_rate(directory.ledger),
         earlier_rate(directory, plan.target) if results.applied is None else None,
         preflight_of(directory, plan.digest),
-        _source_pairs(directory),
+        list(sealed_lines(directory.source_pairs, SourcePair)),
         written_receipt(plan, directory),
         paused_in(directory),
+        "" if (gone := discarded_of(plan, directory)) is None else gone.at,
     )
 
 
@@ -212,17 +229,12 @@ def _daily(directory: Directory, plan: Plan) -> tuple[list[MonthCount], dict[str
     counts: Counter[tuple[str, str]] = Counter()
     days: Counter[str] = Counter()
     spans: dict[str, Span] = {}
-    if directory.cells.exists():
-        try:
-            for cell in read_lines(directory.cells, _Cell):
-                if cell.outcome == "mapped" and cell.count:
-                    counts[cell.event if cell.event in shown else OTHERS, cell.day[:7]] += cell.count
-                    days[cell.day] += cell.count
-                    if cell.event in shown:
-                        span = spans.setdefault(cell.event, Span(cell.day, cell.day))
-                        span.first, span.last = min(span.first, cell.day), max(span.last, cell.day)
-        except msgspec.MsgspecError as error:
-            raise _damaged(directory.cells.name, error) from None
+    for event, day, count in planned_days(directory):
+        counts[event if event in shown else OTHERS, day[:7]] += count
+        days[day] += count
+        if event in shown:
+            span = spans.setdefault(event, Span(day, day))
+            span.first, span.last = min(span.first, day), max(span.last, day)
     order = {name: position for position, name in enumerate(plan.names)} | {OTHERS: len(plan.names)}
     months = [
         MonthCount(event, month, count)
@@ -234,19 +246,14 @@ def _daily(directory: Directory, plan: Plan) -> tuple[list[MonthCount], dict[str
 def first_rejects(directory: Directory, plan: Plan) -> dict[str, Reject]:
     """The first row that was rejected with each code; reading ends when every code has one. Raises UnsafePlan."""
     first: dict[str, Reject] = {}
-    if plan.rejects and directory.rejects.exists():
-        try:
-            for reject in read_lines(directory.rejects, Reject):
-                first.setdefault(reject.code, reject)
-                if len(first) == len(plan.rejects):
-                    break
-        except msgspec.MsgspecError as error:
-            raise _damaged(directory.rejects.name, error) from None
+    for reject in sealed_lines(directory.rejects, Reject) if plan.rejects else ():
+        first.setdefault(reject.code, reject)
+        if len(first) == len(plan.rejects):
+            break
     return first
 
 
 def _rejects(directory: Directory, plan: Plan) -> list[CodeCount]:
-    """Each code with its first row, masked."""
     dialects = {part.path: part.dialect for part in plan.parts if part.dialect.header}
     examples = first_rejects(directory, plan)
     records = {code: masked(example.record, dialects.get(example.part)) for code, example in examples.items()}
@@ -261,23 +268,27 @@ def code_counts(
     """Each code with its meaning, and with its example and the example's row where there are any."""
     rows = []
     for code, count in counts.items():
-        row = CodeCount(code, count, meaning(code))
+        where: tuple[str, int, str, str] = ("", 0, "", "")
         if example := examples.get(code):
             detail = printable(example.detail, DETAIL_CHARACTERS)
-            row = CodeCount(code, count, row.meaning, example.part, example.row, detail, records.get(code, ""))
-        rows.append(row)
+            where = (example.part, example.row, detail, records.get(code, ""))
+        rows.append(CodeCount(code, count, meaning(code), *where))
     return rows
 
 
 def _copies(directory: Directory, plan: Plan) -> list[FileCopies]:
     """The files with duplicates, those with most first."""
-    if not any(code in plan.skips for code in DUPLICATES) or not directory.copies.exists():
+    if not any(code in plan.skips for code in DUPLICATES) or not any(directory.facts.glob("*")):
         return []
-    part_of = {block.number: block.part for block in read_lines(directory.blocks, SealedBlock)}
-    counts: dict[int, Counter[str]] = {}
-    for block, _, _, _, code in read_lines(directory.copies, tuple[int, int, int, int, str]):
-        if code in DUPLICATES:
-            counts.setdefault(part_of[block], Counter())[code] += 1
+    from pipeline.plan.requests.query import opened
+
+    with opened(directory) as database:
+        rows = database.rows(
+            f"SELECT part, code, count(*) FROM facts WHERE code IN {DUPLICATES} GROUP BY part, code ORDER BY part, code"
+        )
+    counts: dict[int, dict[str, int]] = {}
+    for part, code, events in rows:
+        counts.setdefault(part, {})[code] = events
     found = [FileCopies(plan.parts[part].path, codes) for part, codes in counts.items()]
     return sorted(found, key=lambda copies: (-copies.total, copies.path))
 
@@ -299,17 +310,60 @@ def _pairs(directory: Directory, plan: Plan) -> list[PairRow]:
     return sorted(some_pairs(directory.pairs), key=lambda pair: order.get(pair.decision, len(order)))
 
 
-def _source_pairs(directory: Directory) -> list[SourcePair]:
-    try:
-        return list(read_lines(directory.source_pairs, SourcePair)) if directory.source_pairs.exists() else []
-    except msgspec.MsgspecError as error:
-        raise _damaged(directory.source_pairs.name, error) from None
-
-
-def _damaged(name: str, error: Exception) -> UnsafePlan:
-    return UnsafePlan(f"{name} of the plan cannot be read: {error}", hint="plan again; a plan is never edited")
-
-
 def phases_of(plan: Plan) -> Mapping[str, int]:
     """The number of events of each phase, in the order of sending; 0 for a phase without any."""
     return {name: plan.events.phases.get(name, 0) for name in PHASES}
+
+
+def sending_rate(found: SendingRate, plan: str) -> MeasuredRate | None:
+    """Accepted events by the time in which any were; None without any."""
+    seconds = _active(found.settled)
+    if not seconds:
+        return None
+    return MeasuredRate(sum(found.settled.values()) / seconds, "sent", plan, sum(found.failed.values()))
+
+
+def rehearsal_rate(run: ApplyResult | None, plan: str) -> MeasuredRate | None:
+    """Events by the time that a rehearsal took; None without one."""
+    return MeasuredRate(run.events.made / run.seconds, "rehearsed", plan) if run is not None and run.seconds else None
+
+
+def _active(settled: Mapping[int, int]) -> int:
+    """The seconds from the first accepted event to the last, without pauses."""
+    times = sorted(settled)
+    steps = (later - earlier for earlier, later in pairwise(times))
+    return len(times[:1]) + sum(step if step <= _PAUSE else 1 for step in steps)
+
+
+class _Head(msgspec.Struct):
+    format: str = ""
+    target: str = ""
+
+
+def earlier_rate(directory: Directory, target: str) -> MeasuredRate | None:
+    """The rate of the newest plan beside this one for the same target: of one that was sent, else of a rehearsal."""
+    if not target:
+        return None
+    rehearsed = None
+    for other in _newest_beside(directory):
+        if read_record(other.plan, _Head) != _Head(FORMAT, target):
+            continue
+        name = other.path.resolve().name
+        with suppress(OSError, BackcastError):
+            if was_ever_applied(other.ledger) and (found := sending_rate(read_rate(other.ledger), name)):
+                return found
+            run = (read_record(other.report_json, _EarlierReport) or NO_RESULTS).rehearsal
+            rehearsed = rehearsed or rehearsal_rate(run, name)
+    return rehearsed
+
+
+def _newest_beside(directory: Directory) -> Iterable[Directory]:
+    own = directory.path.resolve()
+    found = []
+    for path in own.parent.glob("*/plan.json"):
+        try:
+            if path.parent != own:
+                found.append((path.stat().st_mtime, path.parent))
+        except OSError:
+            continue
+    return [Directory(path) for _, path in sorted(found, reverse=True)[:MOST_PLANS]]

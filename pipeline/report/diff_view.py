@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from pipeline import charts
 from pipeline.charts.bars import bar
 from pipeline.charts.timeline import timeline
 from pipeline.mask import MASK
 from pipeline.plan.diff.result import CodeChange, Diff, PropertyChange, Setting, Shift
 from pipeline.plan.sealed.directory import EVENTS
-from pipeline.report.page.html import environment
-from pipeline.report.terminal.tables import number, table, text
+from pipeline.report.page.html import rendered
+from pipeline.report.terminal.tables import show_more, show_table, text
 from pipeline.text import plural, pluralize
 from pipeline.validator.codes import meaning
 
@@ -87,11 +86,12 @@ def consequences(diff: Diff) -> list[tuple[int, str]]:
     lines = [
         (found.duplicated, one, ": the uuid is there with another name, person or UTC day, so both stay"),
         (found.rekeyed, one, ": the event of the same row is there under another uuid, so both stay"),
-        (merges.only_a, "merge", " of A that B does not make; a merge cannot be undone"),
+        (merges.only_a - found.merged, "merge", " of A that B does not make; a merge cannot be undone"),
         (merges.only_b, "new merge", "; a merge cannot be undone"),
         (found.left, "event", " of A that B does not have; what is there stays"),
         (found.replaced, "event", " with another content; uuid, name, person and UTC day are equal, so one stays"),
         (found.new, "new event", ""),
+        (found.merged, "merge", " of A that B leaves out, because a plan before it sent them"),
     ]
     return [(count, f"{noun if count == 1 else plural(noun)}{words}") for count, noun, words in lines if count]
 
@@ -119,40 +119,41 @@ def _show(console: Console, diff: Diff) -> None:
     _properties(console, diff)
     _names_and_days(console, diff)
     if diff.persons.count:
-        _people(console, diff)
+        most = diff.persons.most[0]
+        counted = f"{pluralize(diff.persons.count, 'distinct_id')} with events that differ"
+        which = "" if most.distinct_id == MASK else f" ({most.distinct_id})"
+        console.print(text(f"{counted}; the most of one person{which}: {most.events:,}", 200))
     for title, changes in (("Skipped rows", diff.skips), ("Rejected rows", diff.rejects)):
         if changes:
             console.print(text(f"{title}: {_codes(changes)}", 400))
     if found := settings(diff):
-        shown = table("differs between the plans", "in A", "in B")
-        for setting in found[:4]:
-            shown.add_row(text(setting.name, 60), text(setting.a, 200), text(setting.b, 200))
-        console.print(shown)
+        columns = {"differs between the plans": 60, "in A": 200, "in B": 200}
+        show_table(console, columns, [(one.name, one.a, one.b) for one in found[:4]])
         if len(found) > 4:
             console.print(Text(f"{len(found) - 4:,} more settings, files and lines of the mapping", style="dim"))
 
 
 def _phases(console: Console, diff: Diff) -> None:
-    shown = table("", "#A", "#B", *(["#same", "#changed", "#only A", "#only B"] if diff.compared else []))
-    for phase, one in diff.phases.items():
-        if one.a or one.b:
-            counts = (one.a, one.b, one.same, one.changed, one.only_a, one.only_b)
-            shown.add_row(_NAMES[phase], *(number(count) for count in counts[: 6 if diff.compared else 2]))
-    console.print(shown)
+    names = ["#A", "#B", *(["#same", "#changed", "#only A", "#only B"] if diff.compared else [])]
+    show_table(console, {"": 40} | dict.fromkeys(names, 0), [
+        (_NAMES[phase], *(one.a, one.b, one.same, one.changed, one.only_a, one.only_b)[: len(names)])
+        for phase, one in diff.phases.items()
+        if one.a or one.b
+    ])  # fmt: skip
 
 
 def _properties(console: Console, diff: Diff) -> None:
-    if not diff.properties:
-        return
-    shown = table("property", "#only in B", "#only in A", "#other value", "for example")
-    for one in diff.properties[:6]:
-        shown.add_row(
-            text(property_name(one), 60), number(one.added), number(one.removed), number(one.changed),
-            text(_example(one), 60),
-        )  # fmt: skip
-    console.print(shown)
-    if (more := diff.totals["properties"] - 6) > 0:
-        console.print(Text(f"{pluralize(more, 'more property')}", style="dim"))
+    columns = {"property": 60, "#only in B": 0, "#only in A": 0, "#other value": 0, "for example": 60}
+    show_table(console, columns, [
+        (property_name(one), one.added, one.removed, one.changed, _example(one))
+        for one in diff.properties[:6]
+    ])  # fmt: skip
+    if diff.properties and (more := diff.totals["properties"] - 6) > 0:
+        show_more(console, more, "property")
+
+
+def _example(one: PropertyChange) -> str:
+    return f"{one.examples[0][0] or '–'} → {one.examples[0][1] or '–'}" if one.examples else ""
 
 
 def property_name(one: PropertyChange) -> str:
@@ -161,30 +162,16 @@ def property_name(one: PropertyChange) -> str:
     return name if one.phase == EVENTS else f"{name} ({_NAMES[one.phase]})"
 
 
-def _example(one: PropertyChange) -> str:
-    return f"{one.examples[0][0] or '–'} → {one.examples[0][1] or '–'}" if one.examples else ""
-
-
 def _names_and_days(console: Console, diff: Diff) -> None:
-    if diff.names:
-        shown = table("event", "#changed", "#only A", "#only B")
-        for one in diff.names[:5]:
-            shown.add_row(text(one.event, 80), number(one.changed), number(one.only_a), number(one.only_b))
-        console.print(shown)
-        if (more := diff.totals["names"] - 5) > 0:
-            console.print(Text(pluralize(more, "more event name"), style="dim"))
+    columns = {"event": 80, "#changed": 0, "#only A": 0, "#only B": 0}
+    show_table(console, columns, [(one.event, one.changed, one.only_a, one.only_b) for one in diff.names[:5]])
+    if diff.names and (more := diff.totals["names"] - 5) > 0:
+        show_more(console, more, "event name")
     if diff.days:
         worst = max(diff.days, key=lambda day: day.changed + day.only_a + day.only_b)
         most = worst.changed + worst.only_a + worst.only_b
         span = f"{diff.days[0].day} to {diff.days[-1].day}" if len(diff.days) > 1 else diff.days[0].day
         console.print(Text(f"UTC days that differ: {len(diff.days):,} ({span}), most on {worst.day}: {most:,} events"))
-
-
-def _people(console: Console, diff: Diff) -> None:
-    most = diff.persons.most[0]
-    counted = f"{pluralize(diff.persons.count, 'distinct_id')} with events that differ"
-    which = "" if most.distinct_id == MASK else f" ({most.distinct_id})"
-    console.print(text(f"{counted}; the most of one person{which}: {most.events:,}", 200))
 
 
 def _codes(changes: Sequence[CodeChange]) -> str:
@@ -208,28 +195,22 @@ def render_diff(diff: Diff) -> str:
     """The page as text: self-contained, without scripts."""
     days = {one.day: one.changed + one.only_a + one.only_b for one in diff.days}
     most = max((one.changed + one.only_a + one.only_b for one in diff.names), default=0)
-    return (
-        environment()
-        .get_template("diff.html.j2")
-        .render(
-            diff=diff,
-            chart_style=charts.style(),
-            masked=all(one.distinct_id == MASK for one in diff.persons.most),
-            conclusion=conclusion(diff),
-            consequences=consequences(diff),
-            settings=settings(diff),
-            line=timeline(days, gaps_shown=False),
-            names=[(one, bar(one.changed + one.only_a + one.only_b, most)) for one in diff.names],
-            changed=[(_WHAT[name], count) for name, count in diff.changed.items() if count],
-            phases=[(_NAMES[phase], one) for phase, one in diff.phases.items() if one.a or one.b],
-            property_name=property_name,
-            shift=shift_in_words,
-            codes=list(_code_rows(diff)),
-        )
+    return rendered(
+        "diff.html.j2",
+        diff=diff,
+        masked=all(one.distinct_id == MASK for one in diff.persons.most),
+        conclusion=conclusion(diff),
+        consequences=consequences(diff),
+        settings=settings(diff),
+        line=timeline(days, gaps_shown=False),
+        names=[(one, bar(one.changed + one.only_a + one.only_b, most)) for one in diff.names],
+        changed=[(_WHAT[name], count) for name, count in diff.changed.items() if count],
+        phases=[(_NAMES[phase], one) for phase, one in diff.phases.items() if one.a or one.b],
+        property_name=property_name,
+        shift=shift_in_words,
+        codes=[
+            (kind, one, meaning(one.code))
+            for kind, changes in (("skipped", diff.skips), ("rejected", diff.rejects))
+            for one in changes
+        ],
     )
-
-
-def _code_rows(diff: Diff) -> Iterator[tuple[str, CodeChange, str]]:
-    for kind, changes in (("skipped", diff.skips), ("rejected", diff.rejects)):
-        for one in changes:
-            yield kind, one, meaning(one.code)

@@ -15,12 +15,14 @@ from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.facts import Coverage, Drift, HoursSeal
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import NO_RESULTS, Report, Results, build_report, phases_of
+from pipeline.report.records import write_record
 from pipeline.report.results import status_result
 from pipeline.report.sections.people import merges
 from pipeline.report.state import read_status
 from pipeline.text import printable
 
 FORMAT = "backcast.report/1"
+RESULTS = ("rehearsal", "rehearsed", "applied", "verification", "project")
 MAX_WARNING = 1_000
 """Characters of a warning that are shown."""
 
@@ -28,19 +30,13 @@ MAX_WARNING = 1_000
 def plan_object(plan: Plan, path: Path | str) -> dict[str, object]:
     """The object of `plan --json`: the plan at `path`, without the fields that only sealing needs.
 
-    A part that belongs to a table of a warehouse has a `table`. A plan that was made before plans had one has no
-    `coverage`, no `hours` and no `drift`.
+    A part that belongs to a table of a warehouse has a `table`.
     """
     rows = plan.rows
     return {
         "format": plan.format,
         "plan": str(path),
-        "digest": plan.digest,
-        "verdict": plan.verdict,
-        "tool": plan.tool,
-        "zone": plan.zone,
-        "first": plan.first,
-        "last": plan.last,
+        **{name: getattr(plan, name) for name in ("digest", "verdict", "tool", "zone", "first", "last")},
         "rows": {"read": rows.read, "mapped": rows.mapped, "skipped": rows.skipped, "rejected": rows.rejected},
         "events": {"made": plan.events.made, "phases": dict(phases_of(plan))},
         "parts": [
@@ -101,17 +97,9 @@ def report_object(report: Report) -> dict[str, object]:
         "mapping": {"name": plan.mapping.name, "digest": plan.mapping.digest} | code_object(plan),
         "options": plan.options,
         "limits": plan.limits,
-        "target": plan.target,
-        "version": plan.version,
-        "libraries": plan.libraries,
-        "files": plan.files,
-        "notices": plan.notices,
+        **{name: getattr(plan, name) for name in ("target", "version", "libraries", "files", "notices")},
         "unproved": report.unproved,
-        "rehearsal": report.results.rehearsal,
-        "rehearsed": report.results.rehearsed,
-        "applied": report.results.applied,
-        "verification": report.results.verification,
-        "project": report.results.project,
+        **{name: getattr(report.results, name) for name in RESULTS},
         **({"canary": report.results.canary} if report.results.canary is not None else {}),
         **({"preflight": report.preflight} if report.preflight is not None else {}),
     }
@@ -134,8 +122,7 @@ def write_report(directory: Directory, plan: Plan, new: Results = NO_RESULTS) ->
         results = msgspec.structs.replace(results, applied=applied)
     report = build_report(directory, plan, results, status.state)
     write_atomically(directory.report_html, render(report).encode("utf-8", "backslashreplace"))
-    content = msgspec.json.encode(report_object(report))
-    write_atomically(directory.report_json, msgspec.json.format(content, indent=1) + b"\n")
+    write_record(directory.report_json, report_object(report))
 
 
 def update_report(directory: Directory, plan: Plan, warn: Callable[[str], None], new: Results = NO_RESULTS) -> None:

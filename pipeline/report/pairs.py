@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipeline.errors import UnsafePlan
-from pipeline.identity.database import numbers, numbers_of
+from pipeline.identity.database import numbers_of
 from pipeline.identity.identities import SCHEMA
 from pipeline.timestamps import format_utc
 
@@ -67,9 +67,10 @@ def _most_frequent(batch: pa.RecordBatch, most: int) -> Iterable[PairRow]:
     order = np.lexsort((-numbers_of(batch, "events"), kinds))
     sorted_kinds = kinds[order]
     rank = np.arange(len(order)) - np.searchsorted(sorted_kinds, sorted_kinds)
-    rows = batch.take(numbers(order[rank < most]))
-    texts = (rows.column(name).to_pylist() for name in PairRow.__struct_fields__[:-2])
-    return map(PairRow, *texts, _instants(rows, "first_seen"), _instants(rows, "last_seen"))
+    chosen = order[rank < most].tolist()  # `take` of Arrow would import `pyarrow.compute`
+    *others, first, last = ([batch.column(name)[at] for at in chosen] for name in PairRow.__struct_fields__)
+    texts = ([one.as_py() for one in column] for column in others)
+    return map(PairRow, *texts, _instants(first), _instants(last))
 
 
 def _codes(batch: pa.RecordBatch, name: str) -> NDArray[np.int32]:
@@ -77,5 +78,5 @@ def _codes(batch: pa.RecordBatch, name: str) -> NDArray[np.int32]:
     return np.frombuffer(indices.buffers()[1], np.int32)[indices.offset : indices.offset + len(indices)]
 
 
-def _instants(batch: pa.RecordBatch, name: str) -> list[str | None]:
-    return [None if time is None else format_utc(time) for time in batch.column(name).cast(pa.int64()).to_pylist()]
+def _instants(times: Iterable[pa.TimestampScalar]) -> list[str | None]:
+    return [None if time.value is None else format_utc(time.value) for time in times]

@@ -5,26 +5,25 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import groupby, tee
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, groupby, tee
 from operator import attrgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
-from pipeline.errors import Refused, UsageError
+from pipeline.errors import Refused, UnsafePlan, UsageError
 from pipeline.ledger import RefusalRecord, read_refused_events, read_summary, read_totals, was_ever_applied
 from pipeline.models import Reject
-from pipeline.options import PathText
-from pipeline.plan.sealed.directory import EVENTS, Directory, read_lines, sealed_file
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
-from pipeline.plan.sealed.manifest import Example, Plan, SealedBlock
-from pipeline.text import pluralize
-
-if TYPE_CHECKING:
-    pass
+from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.plan.sealed.discarded import discarded_of
+from pipeline.plan.sealed.manifest import Example, Plan
+from pipeline.text import are, pluralize
+from pipeline.validator.codes import meaning
 
 REFUSED = "refused_event"
 """The code of every event that the service refused."""
+LEFT_OUT = "plan"
+"""The stage of a row that the plan leaves out for another one."""
 
 FORMULA = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """First characters of a formula in a spreadsheet, full-width forms included (OWASP: CSV injection)."""
@@ -32,7 +31,7 @@ GUARD = "'"
 """Prefix of such a text, and of a text that starts with this prefix, so that removing it once restores every text."""
 
 MOST_PLACES = 5
-"""Causes of refusals whose first row is looked up, which reads a block of the export for each."""
+"""Causes of refusals whose first row is looked up, for each of which a request is inflated."""
 _VARIABLE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\d+")
 
 Warn = Callable[[str], None]
@@ -42,8 +41,7 @@ class RefusedEvent(Reject, frozen=True, gc=False, kw_only=True):
     """An event that the service refused, with its row.
 
     `stage` is `send`, or `rehearse` where the local service refused it and the plan was not applied yet. Of a merge, a
-    group or a profile, `part` is its file in the plan, and `row` its line. `row` is 0 where the export could not be
-    read.
+    group or a profile, `part` is its file in the plan, and `row` its line.
     """
 
     uuid: str
@@ -53,23 +51,36 @@ def rejected(plan: Plan, directory: Directory) -> Iterator[Reject]:
     """The rejected rows of a plan, then its refused events. Raises BrokenLedger."""
     yield from read_lines(directory.rejects, Reject)
     source, stage = _refusing(directory)
-    numbers = {refusal.block for refusal in read_refused_events(source.ledger) if refusal.phase == EVENTS}
-    yield from _located(plan, source, read_refused_events(source.ledger), numbers, stage)
+    yield from _located(plan, directory, read_refused_events(source.ledger), stage)
 
 
-def _located(
-    plan: Plan,
-    source: Directory,
-    refusals: Iterable[RefusalRecord],
-    numbers: Collection[int],
-    stage: str,
-) -> Iterator[RefusedEvent]:
-    """Refused events with their rows, in the order of the ledger. `numbers` are the blocks of the phase events."""
+def left_out(plan: Plan, directory: Directory, code: str) -> Iterator[Reject]:
+    """The rows whose events the plan leaves out with this code, such as `superseded`, by the plan's facts.
+
+    It has no rows that the mapping itself skips: a plan only counts those. `offset` is 0, since facts have none.
+    """
+    from pipeline.plan.requests.query import opened
+
+    first = plan.examples.get(code)
+    with opened(directory) as database:
+        query = f"SELECT part, row FROM facts WHERE code = '{code}' ORDER BY part, row, position"
+        for batch in database.stream(query):
+            for part, row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                path = plan.parts[part].path
+                known = first is not None and (first.part, first.row) == (path, row)
+                yield Reject(path, row, 0, LEFT_OUT, code, first.detail if known and first else meaning(code), "")
+
+
+def _located(plan: Plan, directory: Directory, refusals: Iterable[RefusalRecord], stage: str) -> Iterator[RefusedEvent]:
+    """Refused events with their rows, or with their lines in files of the plan; both in the order of the ledger."""
+    from pipeline.plan.requests.places import find_places
+
     for phase, of_phase in groupby(refusals, key=attrgetter("phase")):
-        if phase == EVENTS:
-            yield from _of_rows(plan, source, of_phase, numbers, stage)
-        else:
-            yield from _of_lines(sealed_file(phase, source), of_phase, stage)
+        listed, named = tee(of_phase)
+        places = find_places(plan, directory, phase, ((one.request, one.event) for one in named))
+        for one, (file, row, offset, text) in zip(listed, places, strict=True):
+            detail = f"{one.status} {one.detail}"
+            yield RefusedEvent(file, row, offset, stage, REFUSED, detail, text, uuid=one.uuid)
 
 
 class RefusalCause(NamedTuple):
@@ -81,31 +92,26 @@ class RefusalCause(NamedTuple):
 
 
 def refusal_causes(
-    plan: Plan,
-    directory: Directory,
-    *,
-    rehearsed: bool = False,
-    read_export: bool = True,
+    plan: Plan, directory: Directory, *, rehearsed: bool = False, uuids: bool = False
 ) -> list[RefusalCause]:
     """Why events of a plan, or of its rehearsal, were refused, the most frequent cause first. Raises BrokenLedger.
 
-    Answers that differ in nothing but numbers and ids are one cause. The rows of the first MOST_PLACES are looked up;
-    without `read_export` the place of an event of a row is its file alone.
+    Answers that differ in nothing but numbers and ids are one cause. The rows of the first MOST_PLACES are looked up,
+    unless the events of the plan were discarded. `uuids`: the place of each also has its uuid, and is that alone if
+    the plan's facts cannot be read.
     """
     source = Directory(directory.rehearsal) if rehearsed else directory
     groups = group_refusals(read_refused_events(source.ledger))
-    first = sorted((refusal for refusal, _ in groups[:MOST_PLACES]), key=attrgetter("phase", "block", "event"))
-    numbers = {refusal.block for refusal in first if refusal.phase == EVENTS}
-    places = {}
-    if not read_export:
-        parts = {one.number: plan.parts[one.part].path for one in read_lines(source.blocks, SealedBlock)}
-        places = {one.uuid: parts[one.block] for one in first if one.phase == EVENTS}
-        first, numbers = [one for one in first if one.phase != EVENTS], set()
-    places |= {event.uuid: place_of(event) for event in _located(plan, source, first, numbers, "send")}
-    return [
-        RefusalCause(f"{refusal.status} {refusal.detail}", count, places.get(refusal.uuid, ""))
-        for refusal, count in groups
-    ]
+    first = sorted((refusal for refusal, _ in groups[:MOST_PLACES]), key=attrgetter("phase", "request", "event"))
+    places: dict[str, str] = {}
+    with suppress(*((UnsafePlan, OSError) if uuids else ())):
+        located = () if discarded_of(plan, directory) else _located(plan, directory, first, "send")
+        places = {event.uuid: place_of(event) for event in located}
+    causes = []
+    for refusal, count in groups:
+        place = [places.get(refusal.uuid, ""), f"uuid {refusal.uuid}" if uuids else ""]
+        causes.append(RefusalCause(f"{refusal.status} {refusal.detail}", count, ", ".join(filter(None, place))))
+    return causes
 
 
 def group_refusals(refusals: Iterable[RefusalRecord]) -> list[tuple[RefusalRecord, int]]:
@@ -123,12 +129,8 @@ def same_cause(detail: str) -> str:
     return _VARIABLE.sub("…", detail)
 
 
-def read_superseded(path: PathText) -> tuple[int, Example] | None:
-    """The duplicates of a plan that differ from the event that is sent in their place: how many, and the first.
-
-    Raises UsageError, UnsafePlan.
-    """
-    plan, _ = open_plan(path)
+def superseded_in(plan: Plan) -> tuple[int, Example] | None:
+    """The duplicates of a plan that differ from the event that is sent in their place: how many, and the first."""
     count, example = plan.skips.get("superseded", 0), plan.examples.get("superseded")
     return (count, example) if count and example is not None else None
 
@@ -142,15 +144,33 @@ def place_of(reject: Reject) -> str:
     return f"{reject.part}, row {reject.row:,}{item}{byte}"
 
 
-def check_code(plan: Plan, directory: Directory, code: str) -> None:
-    """Raise UsageError for a code that no reject of the plan has, with the nearest or all codes; BrokenLedger."""
+def rejects_with(plan: Plan, directory: Directory, code: str) -> Iterator[Reject]:
+    """The rejected rows, the refused events or the rows left out that have this code.
+
+    Raises UsageError for one that no row of the plan has, with the nearest or all codes, or of which the plan knows no
+    row; BrokenLedger.
+    """
     codes = [*plan.rejects, *([REFUSED] if count_refused(directory) else [])]
     if code in codes:
-        return
+        return (reject for reject in rejected(plan, directory) if reject.code == code)
+    if code in plan.skips:
+        return _skipped(plan, directory, code)
+    codes += plan.skips
     similar = difflib.get_close_matches(code, codes, n=1)
     all_codes = f"its codes are {', '.join(codes)}" if codes else "no row was rejected, and no event was refused"
     raise UsageError(
         f"nothing of this plan has the code {code!r}", hint=f"did you mean {similar[0]!r}?" if similar else all_codes
+    )
+
+
+def _skipped(plan: Plan, directory: Directory, code: str) -> Iterator[Reject]:
+    found = left_out(plan, directory, code)
+    if (first := next(found, None)) is not None:
+        return chain([first], found)
+    raise UsageError(
+        f"{pluralize(plan.skips[code], 'row')} with the code {code!r} {are(plan.skips[code])} skipped, not rejected"
+        f" ({meaning(code)}), and a plan lists no rows that the mapping skips",
+        hint="the report has their number; `backcast mapping check MAPPING --against EXPORT` shows what skips them",
     )
 
 
@@ -180,44 +200,6 @@ def _refusing(directory: Directory) -> tuple[Directory, str]:
     if was_ever_applied(directory.ledger):
         return directory, "send"
     return Directory(directory.rehearsal), "rehearse"
-
-
-def _event(refusal: RefusalRecord, stage: str, part: str, row: int, offset: int, record: str) -> RefusedEvent:
-    return RefusedEvent(
-        part, row, offset, stage, REFUSED, f"{refusal.status} {refusal.detail}", record, uuid=refusal.uuid
-    )
-
-
-def _of_lines(file: Path, refusals: Iterator[RefusalRecord], stage: str) -> Iterator[RefusedEvent]:
-    """Refused merges, groups and profiles: each is a line of a sealed file."""
-    from pipeline.plan.samples.event_rows import find_lines
-
-    listed, named = tee(refusals)
-    places = find_lines(file, ((refusal.block, refusal.event) for refusal in named))
-    for refusal, place in zip(listed, places, strict=False):
-        yield _event(refusal, stage, file.name, *place)
-
-
-def _of_rows(
-    plan: Plan,
-    directory: Directory,
-    refusals: Iterator[RefusalRecord],
-    numbers: Collection[int],
-    stage: str,
-) -> Iterator[RefusedEvent]:
-    """Refused events of rows, with the text of each event."""
-    from pipeline.plan.samples.event_rows import find_rows
-
-    parts = {
-        block.number: plan.parts[block.part].path
-        for block in read_lines(directory.blocks, SealedBlock)
-        if block.number in numbers
-    }
-    found = find_rows(plan, directory, transform_config_for(plan, directory), numbers)
-    for number, of_block in groupby(refusals, key=attrgetter("block")):
-        block = next(found)
-        for refusal in of_block:
-            yield _event(refusal, stage, parts[number], *block.place(refusal.event))
 
 
 def write_csv(file: TextIO, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

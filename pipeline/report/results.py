@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pipeline.ledger import FailureCount, InDoubtBatch, PhaseTotals, RefusalRecord, RunHistory
 from pipeline.plan.sealed.directory import PHASES
-from pipeline.plan.sealed.facts import LargePerson
+from pipeline.plan.sealed.facts import Canary
 from pipeline.report.verification_words import by_kind
-from pipeline.verify.findings import Difference, ExtraEvents, PeopleCheck, ValueCheck, WarningCheck
+from pipeline.timestamps import utc_now
+from pipeline.verify.findings import RepairCounts, Verification
 
 if TYPE_CHECKING:
     from pipeline.delivery.outcome import Outcome, ResultCounts
     from pipeline.plan.sealed.manifest import Plan
     from pipeline.report.state import PlanStatus
-    from pipeline.report.verification_words import by_kind
-from pipeline.verify.findings import Verification
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
@@ -103,9 +101,10 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     for the embedded local service; null for never. `canary` is the same for the sample that was sent first.
 
     `doubts` are the first 100 batches in doubt (during a run, those in flight), `refusals` the first 100 refused
-    events, `failures` all failed requests by status. The ledger has all. `transport` is "" where none was chosen;
+    events, `failures` all failed requests by status. The ledger has all. `transport` is "" if none was chosen;
     `warnings` are as in ApplyResult. `paused_functions` are hog functions that are off for this plan (`id`, `name`, and
-    `changed` where somebody changed it since, so that it is left as it is).
+    `changed` if somebody changed it since, so that it is left as it is). `discarded` is when the events of the plan
+    were discarded, absent if they were not.
     """
 
     format: str = "backcast.status/1"
@@ -124,117 +123,20 @@ class StatusResult(msgspec.Struct, frozen=True, kw_only=True):
     transport: str = ""
     warnings: dict[str, int] = {}
     paused_functions: list[dict[str, str | bool]] = []
+    discarded: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class CellCounts(msgspec.Struct, frozen=True):
-    """Event × UTC day: the number of cells that agree with the ledger, and of those that differ, by kind."""
+class CanaryResult(Canary, frozen=True, kw_only=True):
+    """A canary that was sent before the rest of a plan, and what was read back of it.
 
-    match: int = 0
-    missing: int = 0
-    extra: int = 0
-    duplicated: int = 0
-    different: int = 0
-
-
-class FoundCounts(msgspec.Struct, frozen=True):
-    """Events: `expected` by the ledger, `found` at the service.
-
-    `duplicated` are there a second time with another content, and `extra` counts them too; `others` are not of the
-    plan; `copies` are accepted events that are equal to another, which the service collapses. `altered` have another
-    value of a property than was sent; `late` were missing first, and then there. Of the `different`, `renamed`,
-    `retimed` and `other_person` have another name, time or distinct_id.
+    `refused` and `settled` are those of the plan when it was read back. `verification` compared everything that was
+    sent until then.
     """
 
-    expected: int = 0
-    found: int = 0
-    missing: int = 0
-    extra: int = 0
-    duplicated: int = 0
-    different: int = 0
-    others: int = 0
-    copies: int = 0
-    altered: int = 0
-    late: int = 0
-    renamed: int = 0
-    retimed: int = 0
-    other_person: int = 0
-
-
-class RepairCounts(msgspec.Struct, frozen=True):
-    """Events that were sent again since they were missing: how many, and what the service answered."""
-
-    sent: int
-    accepted: int = 0
-    refused: int = 0
-    in_doubt: int = 0
-
-
-class VerifyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What landed against what was settled. `proved`: every event was found once, by uuid.
-
-    `scope` are the properties of the events that were compared, {} for the whole project; `extras` the events there
-    that are not of the plan, by name and UTC day, the most frequent first, and only some of many. `to` is the address
-    that was compared, "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is as in
-    ApplyResult.
-
-    `uuids`, `values`, `people`, `warnings`, `settled`, `resolved_doubts` and `kept` are as in
-    `pipeline.verify.findings.Verification`. `repair` is what was sent again, where that was asked for; the other fields
-    are then of the verification after it.
-    """
-
-    format: str = "backcast.verify/1"
-    cells: CellCounts
-    events: FoundCounts
-    proved: bool
-    differences: list[Difference] = []
-    extras: list[ExtraEvents] = []
-    scope: dict[str, str] = {}
-    to: str = ""
-    at: str = ""
-    state: str | msgspec.UnsetType = msgspec.UNSET
-    uuids: str = "all"
-    values: ValueCheck = ValueCheck("none")
-    people: PeopleCheck = PeopleCheck()
-    warnings: WarningCheck = WarningCheck()
-    settled: float | None = None
-    resolved_doubts: dict[str, int] = {}
-    kept: list[str] = []
-    repair: RepairCounts | msgspec.UnsetType = msgspec.UNSET
-
-    @property
-    def differs(self) -> bool:
-        """Whether anything is not as it was sent. What was compared in part may have no difference and be no proof."""
-        counts = self.events
-        wrong = counts.missing or counts.extra or counts.different or counts.altered or any(self.people.wrong.values())
-        return bool(wrong) or (not self.proved and self.uuids == "all")
-
-
-class CanaryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A sample of at most `most` events that was sent before the rest of a plan, and what was read back of it.
-
-    `events` counts it by phase. It shows `shown` of `strata` different names of events in a year, entries of `events`
-    in the mapping, kinds of merges and kinds of profile updates; `not_shown` names the first 20 others, `more_strata`
-    says that there are more than were counted, and `large` are persons with many events. `refused` and `settled` are
-    those of the plan when it was read back. `verification` compared everything that was sent until then.
-    """
-
-    most: int
-    events: dict[str, int] = {}
-    persons: int = 0
-    strata: int = 0
-    shown: int = 0
-    not_shown: list[str] = []
-    more_strata: bool = False
-    large: list[LargePerson] = []
     refused: int = 0
     settled: int = 0
     to: str = ""
-    verification: VerifyResult
-
-    @property
-    def size(self) -> int:
-        """All of its events."""
-        return sum(self.events.values())
+    verification: Verification
 
     @property
     def proved(self) -> bool:
@@ -242,10 +144,7 @@ class CanaryResult(msgspec.Struct, frozen=True, kw_only=True):
         return not self.refused and self.verification.proved
 
 
-def apply_result(
-    outcome: Outcome, capture_key: CaptureKeyStatus | msgspec.UnsetType = msgspec.UNSET, *, to: str = ""
-) -> ApplyResult:
-    """A run's outcome as the machine contract shows it, with the status of the capture key before it."""
+def apply_result(outcome: Outcome, *, to: str = "") -> ApplyResult:
     counts = outcome.counts
 
     def sent(events: ResultCounts, unsent: int) -> SentCounts:
@@ -266,8 +165,17 @@ def apply_result(
         transport=outcome.transport,
         warnings=dict(outcome.warnings),
         to=to,
-        ended=_now(),
-        capture_key=capture_key,
+        ended=utc_now(),
+    )
+
+
+def canary_result(canary: Canary, outcome: Outcome, verification: Verification) -> CanaryResult:
+    return CanaryResult(
+        **msgspec.structs.asdict(canary),
+        refused=outcome.counts.refused,
+        settled=outcome.counts.accepted + outcome.counts.already_settled,
+        to=verification.to,
+        verification=verification,
     )
 
 
@@ -290,6 +198,7 @@ def status_result(plan: Plan, status: PlanStatus) -> StatusResult:
         transport=status.summary.transport,
         warnings={one.detail: one.events for one in status.summary.warnings},
         paused_functions=[{"id": one.id, "name": one.name, "changed": one.changed} for one in status.paused],
+        discarded=status.discarded or msgspec.UNSET,
     )
 
 
@@ -298,7 +207,7 @@ def _so_far(totals: PhaseTotals, planned: int) -> SentCounts:
     return SentCounts(made, totals.settled, totals.refused, totals.in_doubt, 0, planned - made)
 
 
-def _verified(result: VerifyResult | None) -> Verified | None:
+def _verified(result: Verification | None) -> Verified | None:
     if result is None:
         return None
     return Verified(result.at, result.to, result.proved, result.events.found, result.events.expected, by_kind(result))
@@ -317,27 +226,5 @@ def repair_counts(outcome: Outcome | None, *, asked: bool) -> RepairCounts | msg
 
 def verify_result(
     verification: Verification, *, to: str = "", repair: RepairCounts | msgspec.UnsetType = msgspec.UNSET
-) -> VerifyResult:
-    """A verification as the machine contract shows it."""
-    return VerifyResult(
-        cells=CellCounts(**verification.cells),
-        events=FoundCounts(**verification.events),
-        proved=verification.proved,
-        differences=verification.differences,
-        extras=verification.extras,
-        scope=verification.scope,
-        to=to,
-        at=_now(),
-        uuids=verification.uuids,
-        values=verification.values,
-        people=verification.people,
-        warnings=verification.warnings,
-        settled=verification.settled,
-        resolved_doubts=verification.resolved_doubts,
-        kept=verification.kept,
-        repair=repair,
-    )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+) -> Verification:
+    return msgspec.structs.replace(verification, to=to, at=utc_now(), repair=repair)

@@ -1,17 +1,18 @@
-"""The sentences about a verification, for the terminal and the page alike."""
+"""The sentences about a verification and a canary, for the terminal and the page alike."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pipeline.text import are, pluralize, were
+from pipeline.text import are, pluralize, printable, were
+from pipeline.verify.findings import PeopleCheck, RepairCounts, Verification
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pipeline.report.results import CanaryResult
 
-    from pipeline.report.results import RepairCounts, VerifyResult
-    from pipeline.verify.findings import PeopleCheck
-
+NAME_CHARACTERS = 60
+MOST_NAMED = 5
 PEOPLE = {
     "merge_undone": ("merge", "not in effect"),
     "not_identified": ("person", "not identified"),
@@ -24,7 +25,7 @@ PEOPLE = {
 """Each kind of difference of people: what differs, and how."""
 
 
-def by_kind(result: VerifyResult) -> dict[str, int]:
+def by_kind(result: Verification) -> dict[str, int]:
     """The number of differences of each kind that there is, in words, the worst first."""
     counts = result.events
     kinds = {
@@ -43,7 +44,7 @@ def listed(kinds: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
 
 
-def depth(result: VerifyResult) -> str:
+def depth(result: Verification) -> str:
     """Of how many events the values were compared, to continue a sentence about those that were found."""
     values = result.values
     if not values.compared:
@@ -54,8 +55,7 @@ def depth(result: VerifyResult) -> str:
     return f"every property of {pluralize(values.compared, 'event')} compared, a sample{each}"
 
 
-def verdict(result: VerifyResult) -> str:
-    """The result in one sentence."""
+def verdict(result: Verification) -> str:
     counts = result.events
     if result.proved:
         return "Proved: every event that was settled was found once."
@@ -87,7 +87,7 @@ def sent_again(repair: RepairCounts) -> str:
     )
 
 
-def copies(result: VerifyResult) -> str:
+def copies(result: Verification) -> str:
     """The accepted copies of events, in one or two sentences; "" if there are none.
 
     A cause is named only if the ledger shows it: another plan can have sent the same events, too.
@@ -108,6 +108,13 @@ def copies(result: VerifyResult) -> str:
     )
 
 
+def replayed(result: Verification) -> str:
+    """The events of the plan that this one replays, in one sentence; "" if there are none."""
+    count = result.events.replayed
+    words = f"{pluralize(count, 'event')} of the plan that this one replays {are(count)} there, as expected."
+    return words if count else ""
+
+
 def counted_people(people: PeopleCheck) -> str:
     """What was compared of people, to continue a sentence; "" where nothing was."""
     parts = [pluralize(count, kind.removesuffix("s")) for kind, count in people.compared.items() if count]
@@ -120,7 +127,7 @@ def counted_people(people: PeopleCheck) -> str:
     return (f"; {', '.join(parts)}{kept}" if parts else "") + unknown
 
 
-def done_about(result: VerifyResult) -> list[str]:
+def done_about(result: Verification) -> list[str]:
     """What can be done about differences that no repair mends, a sentence each."""
     counts, lines = result.events, []
     wrong = result.people.wrong
@@ -142,4 +149,26 @@ def done_about(result: VerifyResult) -> list[str]:
             "Merges, profiles and groups are not sent again while their events are there: see the ingestion warnings,"
             " and plan what is still wanted as an import of its own."
         )
+    return lines
+
+
+def canary_sentences(canary: CanaryResult) -> list[str]:
+    kinds = "names of events in a year, rules, merges and profile updates"
+    more = " and more" if canary.more_strata else ""
+    lines = [
+        f"Canary of at most {pluralize(canary.most, 'event')}: {pluralize(canary.size, 'event')} of"
+        f" {pluralize(canary.persons, 'person')}, with {canary.shown:,} of {canary.strata:,}{more} different {kinds}."
+    ]
+    if canary.not_shown:
+        named = ", ".join(canary.not_shown[:MOST_NAMED])
+        rest = canary.strata - canary.shown - len(canary.not_shown[:MOST_NAMED])
+        lines.append(f"Not shown, for want of room: {named}{f', and {rest:,} more' if rest > 0 else ''}.")
+    if canary.large:
+        some = ", ".join(
+            f"{printable(one.id, NAME_CHARACTERS)} ({pluralize(one.events, 'event')}, for {one.stratum})"
+            for one in canary.large[:MOST_NAMED]
+        )
+        lines.append(f"Persons with many events, where no smaller one was found: {some}.")
+    if canary.refused:
+        lines.append(f"{pluralize(canary.refused, 'event')} of it refused by the service.")
     return lines

@@ -132,6 +132,12 @@ STATES = {
 }
 """The texts of the states (`report.state.State`) that differ from their names."""
 
+MOODS = {
+    "not-ready": "stop", "differs": "stop", "sending": "care", "stopped": "care", "sent-with-refusals": "care",
+    "sent": "plain",
+}  # fmt: skip
+"""How each state is shown, where nothing else is open; every other state is `good`."""
+
 PHASES = {
     "identities": "merges of two ids into one person; they cannot be undone",
     "groups": "groups and their properties",
@@ -141,7 +147,6 @@ PHASES = {
 
 
 def phase_meaning(phase: str, plan: Plan) -> str:
-    """What a phase of a plan sends, in words."""
     if phase == "groups" and plan.people.promotes:
         return f"{PHASES[phase]}; first values of persons ($initial_…)"
     return PHASES[phase]
@@ -177,6 +182,14 @@ def state_in_words(state: str, refused: int, checks: int = 0, to: str = "") -> s
         return _FILES[state]
     words = STATES.get(state, state).format(refused=refused)
     return f"{words}, {pluralize(checks, 'thing')} to check" if checks and state in ("ready", "rehearsed") else words
+
+
+def mood_of(plan: Plan, state: str, refused: int) -> str:
+    """The mood of a plan's state: `good` only where nothing was rejected, no check found anything that is still to be
+    decided, and its rehearsal had nothing `refused`."""
+    mood = MOODS.get(state, "good")
+    open_ = state in ("ready", "rehearsed") and (plan.gates or refused)
+    return "care" if mood == "good" and (open_ or plan.rejects or plan.rows.rejected) else mood
 
 
 WITHOUT_ZONE = "their times have no offset"

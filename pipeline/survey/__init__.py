@@ -27,4 +27,4 @@ __all__ = [
     "ZoneSurvey",
     "survey",
 ]
-__getattr__ = lazily(__name__, walk="SAMPLE_ROWS survey")
+__getattr__ = lazily(__name__, {"walk": "SAMPLE_ROWS survey"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,9 +14,11 @@ MOST_EVENTS = 10_000
 """Event names beyond these are only counted together."""
 MOST_MONTHS = 1_200
 MOST_DAYS = 20_000
+MOST_HOURS = 24 * 2 * MOST_DAYS
+"""If there are more different hours than this, only those with the most rows are kept."""
 CHUNK_ROWS = 50_000
-DAY = 86_400_000_000
-"""A day in µs."""
+HOUR = 3_600_000_000
+"""An hour in µs."""
 NAME_CHARACTERS = 200
 MOST_COUNTS = 200_000
 """More counts of an event in a month than this are only kept for the most frequent names."""
@@ -30,14 +33,13 @@ class Profile:
         self._most_events = most_events
         self.events: Counter[str] = Counter()
         self.events_left_out = 0
-        self.hours = [0] * 24
-        self.months: Counter[str] = Counter()
-        self.days: Counter[int] = Counter()
+        self._hours: Counter[Any] = Counter()
+        """Rows by the hour since 1970."""
         self.offsets: Counter[tuple[int, int]] = Counter()
         self.first: int | None = None
         self.last: int | None = None
         self._numbers: dict[str, int] = {}
-        self._by_month: Counter[tuple[int, int]] = Counter()
+        self._by_month: Counter[Any] = Counter()
         self._times: list[int] = []
         self._named: list[int] = []
         self._received: list[tuple[int, int]] = []
@@ -67,36 +69,39 @@ class Profile:
         import pandas as pd
 
         times, received = np.array(self._times, np.int64), np.array(self._received, np.int64).reshape(-1, 2)
-        named = np.array(self._named, np.int64)
+        months = times.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
+        rows = pd.DataFrame({"name": self._named, "month": months, "hour": times // HOUR})
         self._times.clear()
         self._named.clear()
         self._received.clear()
         first, last = int(times.min()), int(times.max())
         self.first = first if self.first is None else min(self.first, first)
         self.last = last if self.last is None else max(self.last, last)
-        clock = pd.Series(times.astype("datetime64[us]")).dt
-        for hour, count in clock.hour.value_counts().items():
-            self.hours[int(str(hour))] += int(count)
-        for month, count in (clock.year * 100 + clock.month).value_counts().items():
-            year, number = divmod(int(str(month)), 100)
-            self.months[f"{year:04d}-{number:02d}"] += int(count)
-        months = times.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
-        both, counts = np.unique(np.stack((named, months), 1), axis=0, return_counts=True)
-        self._by_month.update({(name, at): n for (name, at), n in zip(both.tolist(), counts.tolist(), strict=True)})
+        self._by_month.update(rows[["name", "month"]].value_counts().to_dict())
         if len(self._by_month) > MOST_COUNTS:
             frequent = {self._numbers[name] for name, _ in self.events.most_common(MOST_BY_MONTH)}
             self._by_month = Counter({key: n for key, n in self._by_month.items() if key[0] in frequent})
-        days, counts = np.unique(times // DAY, return_counts=True)
-        self.days.update(dict(zip(days.tolist(), counts.tolist(), strict=True)))
-        if len(self.days) > 2 * MOST_DAYS:
-            self.days = Counter(dict(self.days.most_common(MOST_DAYS)))
+        self._hours.update(rows["hour"].value_counts().to_dict())
+        if len(self._hours) > MOST_HOURS:
+            self._hours = Counter(dict(self._hours.most_common(MOST_HOURS // 2)))
         self.offsets.update(count_offsets(received[:, 0], received[:, 1]))
         if len(self.offsets) > 20 * MOST_MONTHS:  # only wrong clocks fill so many
             self.offsets = Counter(dict(self.offsets.most_common(10 * MOST_MONTHS)))
 
-    def month_counts(self) -> dict[str, int]:
-        """Counts by month in order; of more than 1,200 months, those with the most rows."""
-        return dict(sorted(self.months.most_common(MOST_MONTHS)))
+    def hours(self) -> tuple[int, ...]:
+        """Counts by the hour of the day."""
+        found = [0] * 24
+        for hour, count in self._hours.items():
+            found[hour % 24] += count
+        return tuple(found)
+
+    def counts(self, unit: Literal["M", "D"], most: int) -> dict[str, int]:
+        """Counts by month (`M`) or day (`D`) in order; if there are more than `most`, those with the most rows."""
+        found: Counter[int] = Counter()  # numbers: datetime64 takes ten times as long to look up
+        times = np.array([*self._hours], "datetime64[h]").astype(f"datetime64[{unit}]").astype(np.int64)
+        for at, count in zip(times.tolist(), self._hours.values(), strict=True):
+            found[at] += count
+        return {str(np.datetime64(at, unit)): count for at, count in sorted(found.most_common(most))}
 
     def event_months(self) -> dict[str, dict[str, int]]:
         """Counts by month, in order, of the most frequent event names."""
@@ -105,10 +110,6 @@ class Profile:
             months.setdefault(number, {})[str(np.datetime64(month, "M"))] = count
         frequent = [name for name, _ in self.events.most_common(MOST_BY_MONTH)]
         return {name: found for name in frequent if (found := months.get(self._numbers[name]))}
-
-    def day_counts(self) -> dict[str, int]:
-        """Counts by day in order; of more than 20,000 days, those with the most rows."""
-        return {str(np.datetime64(day, "D")): count for day, count in sorted(self.days.most_common(MOST_DAYS))}
 
     def range(self, *, utc: bool) -> tuple[str | None, str | None]:
         """The earliest and latest time as text, with a Z only where every time had its own offset (`utc`)."""

@@ -17,7 +17,7 @@ from pipeline.extractors.file_rules import ROWS, FileRules, refuse_unknown, refu
 from pipeline.extractors.formats.json import NO_PAGES
 from pipeline.mapper import Mapping, recognise
 from pipeline.mapper import load as load_mapping
-from pipeline.mapper.program.required_fields import found_in, references_of
+from pipeline.mapper.program.references import found_in, references_of
 from pipeline.mapper.registry import fits, is_lookup_file
 from pipeline.models import Part, SealedOptions, Source
 from pipeline.survey.tables import Table, largest_table, list_of_rows, records_of, rows_of, unique_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
@@ -18,7 +18,7 @@ from pipeline.mapper import load
 from pipeline.models import BLOCK_BYTES, BrokenRow, Notice, Part, Source
 from pipeline.survey.clock import Clock
 from pipeline.survey.fields import Fields
-from pipeline.survey.profile import Profile
+from pipeline.survey.profile import MOST_DAYS, MOST_MONTHS, Profile
 from pipeline.survey.recognition import recognised_by
 from pipeline.survey.roles import PROBE_ROWS, Roles, guess, look_up
 from pipeline.survey.shape import BrokenSurvey, PartSurvey, Survey
@@ -74,17 +74,10 @@ class _Walk:
 
     def add_part(self, part: Part, share: int | None) -> int:
         """Count a part, at most `share` of its rows if that is a number. Returns the number of rows read."""
-        before = self.rows
-        whole = False
-        problem = ""
+        before, problems = self.rows, len(self.problems)
         every = self.rows_of(part, BLOCK_BYTES if share is None else _SAMPLE_BLOCK_BYTES)
         chosen = islice(every, share)
-        probe: list[Record | BrokenRow] = []
-        try:
-            for record in islice(chosen, PROBE_ROWS):
-                probe.append(record)  # one by one: rows before an error count
-        except UnreadableExport as error:
-            problem = self.fail(part, error)
+        probe = list(islice(chosen, PROBE_ROWS))
         records = [record for record in probe if not isinstance(record, BrokenRow)]
         tools = recognised_by(records[:RECOGNISED_ROWS])
         self.tools.update(tools)
@@ -93,41 +86,34 @@ class _Walk:
             detail = f"its rows are pages, with rows in the list {name!r}; read these with --set rows={name}"
             self.notices.append(Notice("rows_in_list", part.path, detail))
         roles = guess(records)
-        for record in probe:
+        for record in chain(probe, chosen):
             self.add_row(part, self.rows - before + 1, record, roles)
-        probe.clear()
-        if not problem:
-            try:
-                for record in chosen:
-                    self.add_row(part, self.rows - before + 1, record, roles)
-                whole = next(every, None) is None
-            except UnreadableExport as error:
-                problem = self.fail(part, error)
+        whole = next(every, None) is None and len(self.problems) == problems
         every.close()
         read = self.rows - before
         self.count_roles(roles, read)
         form, storage = part.format, describe(part)
+        problem = "".join(map(str, self.problems[problems:]))
         self.parts.append(
             PartSurvey(part.path, form, storage, part.codecs, self.source.sizes[part.index], read, whole, problem)
         )
         return read
 
     def rows_of(self, part: Part, block_bytes: int) -> Generator[Record | BrokenRow, None, None]:
-        """The rows of a part; warnings are counted for those that were read."""
-        for block in blocks(part, block_bytes=block_bytes):
-            reader = read_rows(part, block, blanks=True)
-            read = 0
-            try:
-                for record in reader:
-                    yield record
-                    read += 1
-            finally:
-                self.warnings.update(code for row, code, _ in reader.warnings if row < read)
-
-    def fail(self, part: Part, error: UnreadableExport) -> str:
-        self.problems.append(error)
-        self.notices.append(Notice("unreadable", part.path, f"{error.message} ({error.hint})"))
-        return str(error)
+        """The rows of a part as far as it can be read; warnings are counted for those that were read."""
+        try:
+            for block in blocks(part, block_bytes=block_bytes):
+                reader = read_rows(part, block, blanks=True)
+                read = 0
+                try:
+                    for record in reader:
+                        yield record
+                        read += 1
+                finally:
+                    self.warnings.update(code for row, code, _ in reader.warnings if row < read)
+        except UnreadableExport as error:
+            self.problems.append(error)
+            self.notices.append(Notice("unreadable", part.path, f"{error.message} ({error.hint})"))
 
     def count_roles(self, roles: Roles, rows: int) -> None:
         for path, role in roles.by_path().items():
@@ -176,6 +162,7 @@ class _Walk:
         tool = best[0][0] if best and (len(best) == 1 or best[0][1] > best[1][1]) else ""
         # Numbers count from 1970 in UTC, unless the tool writes its own clock so, or the receive times show another.
         own_clock = bool(tool) and any(one.zone != "utc" for one in load(tool).time)
+        read_as_utc = bool(tool) and not own_clock
         moved = any(offset.offset for offset in most_frequent(self.profile.offsets))
         instants = self.local_times == 0 and not (self.number_times and (own_clock or moved))
         first, last = self.profile.range(utc=instants)
@@ -196,11 +183,13 @@ class _Walk:
             time_unit=clock.unit if clock else "",
             first=first,
             last=last,
-            hours=tuple(self.profile.hours),
-            months=self.profile.month_counts(),
-            days=self.profile.day_counts(),
+            hours=self.profile.hours(),
+            months=self.profile.counts("M", MOST_MONTHS),
+            days=self.profile.counts("D", MOST_DAYS),
             unread_times=self.unread_times,
-            zone=survey_zone(self.profile.offsets, received, instants=instants and first is not None),
+            zone=survey_zone(
+                self.profile.offsets, received, instants=instants and first is not None, read_as_utc=read_as_utc
+            ),
             broken=self.broken,
             warnings=dict(self.warnings.most_common()),
             notices=[(note.code, note.where, note.detail) for note in (*self.source.notes, *self.notices)],

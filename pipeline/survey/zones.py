@@ -26,24 +26,33 @@ COMMON = (
 OWN_OFFSETS = "Every time has its own offset from UTC, or counts from 1970 in UTC: no zone has to be named."
 
 
-def survey_zone(evidence: Counter[tuple[int, int]], received: str, *, instants: bool = False) -> ZoneSurvey:
+NAME_IT = "Name it when you plan: --timezone UTC, or the zone whose clock they show, such as --timezone Europe/Berlin."
+READ_AS_UTC = "The mapping of this tool reads them as UTC."
+
+
+def survey_zone(
+    evidence: Counter[tuple[int, int]], received: str, *, instants: bool = False, read_as_utc: bool = False
+) -> ZoneSurvey:
     """The result for counts of (month, offset). `received` is the path of the receive time, "" without one.
 
-    `instants`: every time has an offset of its own, or is a number that counts from 1970 in UTC.
+    `instants`: every time has an offset of its own, or is a number that counts from 1970 in UTC. `read_as_utc`: a
+    shipped mapping reads the others as UTC.
     """
     months = most_frequent(evidence)
     shown = [MonthZone(month_name(month.month), month.offset, month.rows, month.of) for month in months]
     names = candidates(months)
     if instants and not months:
         return ZoneSurvey(received, [], [], OWN_OFFSETS)
-    return ZoneSurvey(received, shown, names, _sentence(months, names, received))
+    return ZoneSurvey(
+        received, shown, names, _sentence(months, names, received, READ_AS_UTC if read_as_utc else NAME_IT)
+    )
 
 
-def _sentence(months: Sequence[MonthOffset], names: Sequence[str], received: str) -> str:
+def _sentence(months: Sequence[MonthOffset], names: Sequence[str], received: str, unproved: str) -> str:
     if not received:
-        return "The rows have no receive time, so the data does not show the zone of the clock."
+        return f"The times name no zone, and no receive time shows it. {unproved}"
     if not months:
-        return f"Too few rows have both a time and {received} to show the zone of the clock."
+        return f"The times name no zone, and too few rows have {received} too to show it. {unproved}"
     offsets = sorted({month.offset for month in months})
     measured = f"over {len(months)} {'month' if len(months) == 1 else 'months'}, measured against {received}"
     if offsets == [0]:

@@ -1,44 +1,36 @@
-"""Transforms one block: extractor → mapper → validator → encoder → batcher.
+"""Transforms one block: extractor → mapper → validator → encoder.
 
-`observe_block` is what a plan does with a block, `make_batches` what an apply does. Both transform the same rows by
-`BlockTransformer.transform`, so plan and apply cannot drift apart (docs/know/promises.md#plan-equals-apply). Everything
-here is pure: it depends on the block and on the `TransformConfig`, which is sealed in the plan.
+Everything here is pure: it depends on the block and on the `TransformConfig`, which is sealed in the plan.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import cached_property
-from types import MappingProxyType
+from typing import NamedTuple
 
-import numpy as np
 import xxhash
 from msgspec import Raw
 
-from pipeline.batcher import Envelope, pack, pack_runs, with_people
 from pipeline.clock_offsets import count_offsets
 from pipeline.encoder.encoded import replace_uuid, without_profiles
 from pipeline.encoder.event import Encoder
-from pipeline.encoder.fingerprints import fingerprints
 from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.errors import StalePlan
 from pipeline.extractors import rows as read_rows
 from pipeline.extractors.rows import Rows
-from pipeline.identity.aggregator import IdentityAggregator
-from pipeline.identity.columns import IdentityColumns, PropertyColumns
-from pipeline.identity.promotion import PromotionAggregator, count_promoted
+from pipeline.identity.promotion import count_promoted, promoted_by
 from pipeline.mapper.own_code import Cost
 from pipeline.models import Part
-from pipeline.transform.drift import DriftAggregator
-from pipeline.transform.event_keys import key_records
 from pipeline.transform.events import Events, Mapper
 from pipeline.transform.field_counts import FieldCounts
 from pipeline.transform.observer import NOTHING_MORE, Observation
 from pipeline.transform.rows import RowTransformer
-from pipeline.transform.staged import stage, unstage
-from pipeline.transform.tasks import BatchedBlock, BlockStats, PeopleStats, Retained, Task, TransformConfig
+from pipeline.transform.sample import Sampler
+from pipeline.transform.staged import events_file, is_whole, keep_unit, stage, unstage, write_whole
+from pipeline.transform.tasks import BlockStats, Task, TransformConfig, Unit
+from pipeline.transform.unsafe_integers import unsafe_of
 from pipeline.uuids import content_key
 from pipeline.validator.rules import WITHOUT_TIME, ValidationContext
 from pipeline.values import canonical
@@ -47,15 +39,12 @@ from pipeline.values import canonical
 class BlockTransformer:
     """The blocks of one source in one process. The mapper is compiled once, if rows are read at all."""
 
-    def __init__(self, config: TransformConfig, envelope: Envelope | None = None) -> None:
+    def __init__(self, config: TransformConfig) -> None:
         self.config = config
         self._mappers: dict[str, Mapper] = {}
-        self.envelope = envelope or Envelope("")
-        self.identified = IdentifiedIds(config.identified) if config.identified is not None else None
-        self.promotion = PromotionAggregator()
-        self.drift = DriftAggregator()
+        self.identified: IdentifiedIds | None = None
+        self.sampler = Sampler(config.sampled)
         self.fields = FieldCounts(config.counted) if config.counted is not None else None
-        self.other = BlockTransformer(config.other) if config.other is not None else None
 
     @cached_property
     def mapper(self) -> Mapper:
@@ -70,16 +59,6 @@ class BlockTransformer:
     @cached_property
     def context(self) -> ValidationContext:
         return ValidationContext.of(self.config.options, self.config.limits, self.config.excluded)
-
-    @cached_property
-    def aggregator(self) -> IdentityAggregator:
-        """What a plan gathers of ids, persons and groups."""
-        return IdentityAggregator(
-            self.config.options.as_of - WITHOUT_TIME,
-            persons=self.config.options.person_properties == "final",
-            unsets=self.mapper.unsets,
-            excluded=self.config.excluded,
-        )
 
     def mapper_of(self, part: Part) -> Mapper:
         """The mapper for a part's rows. Rows of a table are mapped as with `--set table=NAME`."""
@@ -102,17 +81,10 @@ class BlockTransformer:
                 cost.events = cost.nanoseconds = 0
         return taken
 
-    def transform(
-        self,
-        task: Task,
-        *,
-        observe: bool,
-        aggregator: IdentityAggregator | None = None,
-        left_out: Mapping[int, Container[int]] = MappingProxyType({}),
-    ) -> Events:
-        """The encoded events of a block, before the plan's tables are applied, but of copies at places `left_out`.
+    def transform(self, task: Task, *, observe: bool, count: bool = False) -> Events:
+        """The encoded events of a block, before the plan's tables are applied.
 
-        `observe` also collects what a plan needs; with an `aggregator` the rows' ids and updates are added to it.
+        `observe` also collects what a plan needs; with `count` the fields of the rows are counted, too.
         """
         part = self.config.parts[task.block.part]
         mapper = self.mapper_of(part)
@@ -121,32 +93,32 @@ class BlockTransformer:
             part, task.block, observe=observe, opens=mapper.opens, members=members, blanks=mapper.blanks,
             layout_of=mapper.layout, unread=mapper.unread,
         )  # fmt: skip
-        observation = NOTHING_MORE if observe else None
-        if aggregator is not None:
-            aggregator.start_block(task.number)
-            observation = Observation(aggregator, None if left_out else self.fields, left_out)
+        observation = Observation(self.fields if count else None) if observe else None
         return make_events(
             rows, mapper, self.encoder, self.context,
             part=part.path, limit=task.limit, first=task.first, observation=observation,
         )  # fmt: skip
 
+    def staged(self, task: Task) -> bytes | memoryview:
+        """The events of a block as `unstage` reads them: the task's content, or what a worker left."""
+        content, staging = task.block.content, self.config.staging
+        if content is None and staging is not None:
+            return events_file(staging, task.number).read_bytes()
+        return content or b""
+
     def planned(self, task: Task, *, observe: bool = False) -> Events:
-        """The events of a block as the plan holds them, in the task's content. Raises StalePlan for other bytes."""
+        """The events of a block as the plan holds them. Raises StalePlan for other bytes."""
         try:
-            events = unstage(task.block.content or b"", observe=observe)
-        except ValueError:
+            events = unstage(self.staged(task), observe=observe)
+        except (OSError, ValueError):
             events = Events()
         if events.digest != task.seal:
             raise StalePlan(
                 f"the events of block {task.number} are not those that were planned",
-                differences=[f"events.pack, block {task.number}: not as it was sealed"],
-                hint="bring the plan's directory back as it was; plan again only if nothing was sent",
+                differences=[f"block {task.number}: not as it was mapped"],
+                hint="run the same command again: it makes the block anew",
             )
         return events
-
-    def sent_events(self, task: Task) -> list[bytes]:
-        """The events of a block as they are sent. Raises StalePlan."""
-        return self.apply_tables(self.planned(task), task)[0]
 
     def apply_tables(self, events: Events, task: Task) -> tuple[list[bytes], Counter[str]]:
         """The events with the plan's tables applied, and how many were left out, by code.
@@ -194,28 +166,40 @@ def make_events(
     return RowTransformer(rows, mapper, encoder, context, part, observation).run(limit, first)
 
 
-def rows_sent(events: Events, task: Task) -> list[int]:
-    """The row in its block, from 0, of each event that is sent, once the plan's tables were applied."""
-    if not task.duplicates:
-        return events.row_of
-    left_out = {(decision.row, decision.position) for decision in task.duplicates if decision.code}
-    return [
-        row for row, position in zip(events.row_of, events.positions, strict=True) if (row, position) not in left_out
-    ]
+class ObservedBlock(NamedTuple):
+    """What a plan makes of a block: what it counts, the events (`staged`), and the content of its tables by the names
+    of their folders."""
+
+    stats: BlockStats
+    events: bytes
+    tables: dict[str, bytes]
 
 
-def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
-    """What a plan does with a block: count everything, and retain of the events only their key records.
+def observe_unit(transformer: BlockTransformer, unit: Unit) -> int:
+    """What a plan does with a few blocks: write their events, their facts, what their rows state about people, and what
+    is counted of them, to the plan's directory. Returns how many events were made."""
+    from pipeline.transform.facts import keep  # which loads Arrow
 
-    Ids and updates stay in the transformer's aggregator until it is full, and so does what the properties of the events
-    are (see `take_retained`).
-    """
-    aggregator = transformer.aggregator
-    events = transformer.transform(task, observe=True, aggregator=aggregator)
-    drift = transformer.drift
-    drift.add(events, task.number)
-    keys = key_records(events, task.number, earliest=transformer.mapper.keeps_earliest)
-    return BlockStats(
+    staging = transformer.config.staging
+    assert staging is not None
+    if is_whole(staging, unit):  # of a plan that was stopped
+        return 0
+    found: list[BlockStats] = []
+    for task in unit.tasks:
+        stats, events, tables = observe_block(transformer, task)
+        write_whole(events_file(staging, task.number), events)
+        for name, content in tables.items():
+            keep(content, staging / name, task.number)
+        found.append(stats)
+    found[-1] = found[-1]._replace(cost=transformer.take_cost())
+    keep_unit(staging, unit, found)
+    return sum(stats.events for stats in found)
+
+
+def observe_block(transformer: BlockTransformer, task: Task) -> ObservedBlock:
+    """Map a block and count everything."""
+    events = transformer.transform(task, observe=True, count=True)
+    stats = BlockStats(
         events.rows,
         events.mapped,
         events.count,
@@ -228,77 +212,43 @@ def observe_block(transformer: BlockTransformer, task: Task) -> BlockStats:
         events.examples,
         events.cells,
         count_offsets(events.walls, events.walls_received),
-        events.distinct_names,
-        keys.tobytes(),
-        aggregator.finish_block(),
         count_promoted(events),
-        aggregator.take() if aggregator.full else None,
         events.fields,
-        drift.take() if drift.full else None,
-        stage(events),
+        transformer.sampler.choose(events),
+        unsafe_of(events),
+        Cost(),
     )
+    return ObservedBlock(stats, stage(events), _tables(transformer.config, events, task.number))
 
 
-def take_retained(transformer: BlockTransformer) -> Retained:
-    """What this process retained of the blocks that it observed, and has not handed over yet."""
-    return Retained(transformer.aggregator.take(), transformer.drift.take(), transformer.take_cost())
+def _tables(config: TransformConfig, events: Events, number: int) -> dict[str, bytes]:
+    """The facts of a block, and what its rows state, if they do."""
+    from pipeline.transform.facts import encode_table, facts_of  # these load Arrow
+    from pipeline.transform.statements import StatementSettings, statements_of
+
+    wanted = config.options.person_properties == "final"
+    settings = StatementSettings(config.options.as_of - WITHOUT_TIME, wanted, config.excluded)
+    users, pairs, updates = statements_of(events, number, settings)
+    tables = {"facts": facts_of(events, number, users), "pairs": pairs, "updates": updates}
+    return {name: encode_table(table) for name, table in tables.items() if len(table) or name == "facts"}
 
 
 def canonical_digests(transformer: BlockTransformer, task: Task) -> bytes:
     """The xxh3-128 of what the rows at the places of `task.duplicates` say, in one spelling, 16 bytes each."""
-    events = transformer.transform(task, observe=True)
-    said = dict(zip(zip(events.row_of, events.positions, strict=True), events.events, strict=True))
-    said |= {(row.row, row.position): row.content for row in events.keyed}
+    events = transformer.planned(task)
+    said = dict(zip(zip(events.row_of, events.positions, strict=True), events.events, strict=True)) | events.said
     places = ((one.row, one.position) for one in task.duplicates)
     return b"".join(xxhash.xxh3_128_digest(canonical({"": Raw(said[place])})) for place in places)
 
 
-def observe_people(transformer: BlockTransformer, task: Task) -> PeopleStats:
-    """Read a block of a plan again, once its copies are known, for what all other rows state about ids and people."""
-    left_out: dict[int, set[int]] = {}
-    for copy in task.duplicates:
-        left_out.setdefault(copy.row, set()).add(copy.position)
-    aggregator = transformer.aggregator
-    events = transformer.transform(task, observe=True, aggregator=aggregator, left_out=left_out)
-    types, promoted = aggregator.finish_block(), count_promoted(events)
-    return PeopleStats(types, promoted, aggregator.take() if aggregator.full else None)
+def observe_promoted(transformer: BlockTransformer, task: Task) -> None:
+    """Write the properties that the events of a block promote, once its duplicates are decided."""
+    from pipeline.transform.facts import encode_table, keep  # these load Arrow
+    from pipeline.transform.statements import update_table
 
-
-def take_identities(transformer: BlockTransformer) -> IdentityColumns:
-    """What this process retained of the blocks that it observed again."""
-    return transformer.aggregator.take()
-
-
-def observe_promoted(transformer: BlockTransformer, task: Task) -> PropertyColumns | None:
-    """Read a block of a plan again, once its duplicates are decided, and aggregate the promoted properties.
-
-    Returns the aggregate of all blocks of this process when it is full, else None (see `take_promoted`).
-    """
+    assert transformer.config.staging is not None
     events = transformer.planned(task, observe=True)
-    transformer.promotion.add(
-        events, {(decision.row, decision.position) for decision in task.duplicates if decision.code}
-    )
-    return transformer.promotion.take() if transformer.promotion.full else None
-
-
-def take_promoted(transformer: BlockTransformer) -> PropertyColumns:
-    """The promoted properties that this process has not handed over yet."""
-    return transformer.promotion.take()
-
-
-def make_batches(transformer: BlockTransformer, task: Task) -> BatchedBlock:
-    """What an apply does with a block: its requests, as bytes. Raises StalePlan."""
-    events = transformer.planned(task)
-    envelope, limits = transformer.envelope, transformer.config.limits
-    whole = not (task.duplicates or task.ended or task.doubtful or transformer.identified is not None)
-    if whole and not envelope.per_event:
-        batches = list(pack_runs(events.runs, events.sizes, envelope, limits, most=task.most))
-        if transformer.config.people:
-            batches = list(with_people(batches, fingerprints(events.runs, events.sizes)[:, 0]))
-        return BatchedBlock(events.digest, events.rows, events.count, batches)
-    sent, skipped = transformer.apply_tables(events, task)
-    batches = list(pack(sent, envelope, limits, task.ended, task.doubtful, most=task.most))
-    if transformer.config.people and sent:
-        sizes = np.fromiter(map(len, sent), np.int64, len(sent))
-        batches = list(with_people(batches, fingerprints([b",".join((*sent, b""))], sizes)[:, 0]))
-    return BatchedBlock(events.digest, events.rows, len(sent), batches, skipped)
+    left_out = {(decision.row, decision.position) for decision in task.duplicates if decision.code}
+    promoted = update_table(task.number, list(promoted_by(events, left_out)))
+    if len(promoted):
+        keep(encode_table(promoted), transformer.config.staging / "promoted", task.number)

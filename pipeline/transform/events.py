@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from pipeline.encoder.buffer import split_events
 from pipeline.extractors.rows import Rows
 from pipeline.mapper.compiler import RowScan
-from pipeline.models import GroupUpdate, Layout, Link, PersonUpdate, Reject, UnvalidatedEvent
-from pipeline.native import AVAILABLE, native
-from pipeline.timestamps import DAY
+from pipeline.models import GroupUpdate, Layout, Link, Note, PersonUpdate, Reject, UnvalidatedEvent
 from pipeline.transform.field_counts import BlockFields
 from pipeline.uuids import Hasher, content_digest
 from pipeline.values import Record, bare
@@ -94,9 +92,32 @@ class KeyedRow(NamedTuple):
         first = outcomes[0]
         if first.row_key is None or type(first.time) is not int:
             return None
-        content = _encode([replace(one, received=None, row_key=None) for one in outcomes])
+        content = _encode([_as_stated(one) for one in outcomes])
         words, times = (_KINDS[type(first)], first.row_key), (first.time, first.received or 0)
         return cls(row, position, *words, *times, first.distinct_id or "", content, skipped)
+
+
+def _as_stated(outcome: Any) -> Any:
+    """An outcome as it is compared with those of other rows, without its receive time and key.
+
+    A placeholder id counts only as present or absent, as in earlier versions: the digest of what is stated decides
+    which of two copies of equal rank is sent, and another spelling would change which one that is.
+    """
+    stated = replace(outcome, received=None, row_key=None)
+    if type(stated) is PersonUpdate:
+        stated.placeholder_id = bool(stated.placeholder_id)  # type: ignore[assignment]
+    return stated
+
+
+class Stated(NamedTuple):
+    """What a row states in addition to its events. It has no effect if `events` events, of those at the positions
+    from `first` to `last` of the row, are copies."""
+
+    row: int
+    first: int
+    last: int
+    events: int
+    outcome: Link | PersonUpdate | GroupUpdate
 
 
 @dataclass(slots=True)
@@ -106,16 +127,17 @@ class Events:
     `runs` are the encoded events, each followed by a comma, some hundreds in each run; `sizes` their bytes without the
     comma; `events` splits them. `digest` is xxh3-128 of all of them, the block's seal. Of the other fields some have
     one entry for each event: `row_of` (from 0), `positions` (in its row), `uuids` (16 bytes each), and, filled
-    only when observing, `hashes` (`hash_events`), `names`, `name_of` (an index of `distinct_names`, which
-    `name_counts` counts), `times` and `received`
-    (µs UTC, 0 for none). `keyless` are the indices of events without a source key. `content(row)` is the digest
-    of what makes a row equal to others without a source key.
+    only when observing, `hashes` (`hash_events`), `names`, `distinct_ids`, `name_of` (an index of `distinct_names`,
+    which `name_counts` counts), `times` and `received` (µs UTC, 0 for none). `keyless` are the indices of events
+    without a source key. `content(row)` is the digest of what makes a row equal to others without a source key.
 
     `rejects` are complete, of rows and of items of rows, and `rejected` counts the rows of which nothing is sent;
     `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset, detail) for each warning.
-    `cells` counts (event name, days since 1970, outcome), the outcome being `mapped` or the code of a skip or
-    reject. `keyed` are the rows without an event that have a key. `walls` are local clock readings and
-    `walls_received` their receive times (µs), for the check of the time zone. `fields` is the coverage of the block.
+    `cells` counts (event name, days since 1970, code of a skip or reject). `keyed` are the rows without an event that
+    have a key; of events that a plan holds, `said` has their content by row and position. `walls` are local clock
+    readings and `walls_received` their receive times (µs), for the check of the time zone. `fields` is the coverage of
+    the block. `notes` are those of the events whose numbers are `noted`, `named` what is in `$groups`, by the number of
+    the event, and `stated` what rows state in addition to their events.
     """
 
     rows: int = 0
@@ -133,8 +155,9 @@ class Events:
     uuids: NDArray[np.uint8] = field(default_factory=lambda: np.empty((0, 16), np.uint8))
     keyless: frozenset[int] = frozenset()
 
-    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 4), np.uint64))
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 3), np.uint64))
     names: list[str] = field(default_factory=list)
+    distinct_ids: list[str] = field(default_factory=list)
     distinct_names: list[str] = field(default_factory=list)
     name_counts: dict[str, int] = field(default_factory=dict)
     name_of: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
@@ -147,6 +170,11 @@ class Events:
     walls_received: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     fields: BlockFields = field(default_factory=BlockFields)
     keyed: list[KeyedRow] = field(default_factory=list)
+    said: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    noted: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    named: list[tuple[int, Any]] = field(default_factory=list)
+    stated: list[Stated] = field(default_factory=list)
     content: Callable[[int], str] = str
 
     @property
@@ -161,33 +189,29 @@ class Events:
         if keyed is not None:
             self.keyed.append(keyed)
 
-    def take_columns(self, columns: tuple[bytes, bytes, bytes, bytes]) -> None:
-        """Take the columns of an observer, and count the events of each name and day in `cells`."""
-        names, numbers = (native.number_names if AVAILABLE else number_names)(self.names)
+    def state(self, row: int, position: int, accepted: Sequence[Any], outcomes: Sequence[Any]) -> None:
+        """Add what is `accepted` of these outcomes, which begin at this position of their row."""
+        events = sum(one.__class__ is UnvalidatedEvent for one in outcomes)
+        last = position + len(outcomes) - 1 if events else position
+        for outcome in accepted:
+            if outcome.__class__ is not UnvalidatedEvent:
+                self.stated.append(Stated(row, position, last, max(events, 1), outcome))
+
+    def take_columns(self, columns: tuple[bytes, bytes, bytes, bytes, bytes]) -> None:
+        """Take the columns of an observer, and count the events of each name."""
+        names, numbers = number_texts(self.names)
         self.distinct_names = names
         self.name_of = np.frombuffer(numbers, np.uint32)
         self.name_counts = dict(zip(names, np.bincount(self.name_of, minlength=len(names)).tolist(), strict=True))
-        self.times, self.received, self.walls, self.walls_received = (
+        self.times, self.received, self.walls, self.walls_received, self.noted = (
             np.frombuffer(column, np.int64) for column in columns
         )
-        days = self.times // DAY
-        cells, counts = np.unique(days * len(names) + self.name_of, return_counts=True)
-        for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
-            day, name = divmod(cell, len(names))
-            self.cells[self.distinct_names[name], day, "mapped"] += count
 
 
-def are_copies(start: int, outcomes: Sequence[Any], out: Container[int]) -> bool:
-    """Whether these outcomes, the first at a position of its row, are of copies, whose positions are `out`."""
-    places = [place for place, one in enumerate(outcomes, start) if one.__class__ is UnvalidatedEvent] or [start]
-    return all(place in out for place in places)
-
-
-def number_names(names: list[str]) -> tuple[list[str], bytes]:
-    """The different names in the order of their first, and the number of each among them; `pipeline.native` has the
-    same."""
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return list(numbers), np.fromiter(map(numbers.__getitem__, names), np.uint32, len(names)).tobytes()
+def number_texts(texts: list[str]) -> tuple[list[str], bytes]:
+    """The different texts in the order of their first, and the number of each among them, as uint32."""
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return list(numbers), np.fromiter(map(numbers.__getitem__, texts), np.uint32, len(texts)).tobytes()
 
 
 def contents(rows: Rows, mapper: Mapper) -> Callable[[int], str]:

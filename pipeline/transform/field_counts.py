@@ -9,17 +9,18 @@ that is known. Of rows with a decoder, the plain rows that it makes are counted 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from pipeline.mapper.codegen.runtime import members_of
-from pipeline.mapper.program.required_fields import Level
+from pipeline.mapper.program.references import Level
 from pipeline.mask import masked_value
 from pipeline.models import UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 
 ROW, OPENED = Level(False, ()), Level(True, ())
+"""The first levels; those of `Counted.nested` follow."""
 EVENT, OTHER, SKIP, REJECT = "event:", "other:", "skip:", "reject:"
 """How an outcome begins: the row is an event by the rule of a number (0: none); it is no event but a merge or update,
 by the rule of an event's name; it is skipped or rejected with a code."""
@@ -27,10 +28,11 @@ COLUMN = "column:"
 """The outcome under which the columns of a table are counted once for each block, whether a cell has a value or not."""
 EXAMPLES = 3
 _MOST_COMPLETE = 2_000
-_MOST_LEVELS = 62
-"""Levels inside rows that the C part counts."""
 _Members: Any = native.Members if AVAILABLE else None
-Shapes: TypeAlias = list[tuple[int, tuple[str, ...]]]
+_OF_ROW, _OF_OPENED = -2, -1
+Shape: TypeAlias = tuple[tuple[int, tuple[str, ...]], ...]
+"""The names of a row: of the row itself, of its opened properties and of the objects inside that the mapping reads
+into, each with its level."""
 
 
 class Counted(NamedTuple):
@@ -48,10 +50,10 @@ class Counted(NamedTuple):
 
 @dataclass(slots=True)
 class BlockFields:
-    """What one block's rows have. `fields` counts rows by (level, name, outcome), levels numbered as in `levels` of
-    FieldCounts; `events` counts them by (name as read, name as sent or "", outcome), `rows` by outcome. `examples` are
-    masked values of the first three rows with a field, equal ones once. `skipped_items` counts, by code, what was left
-    out of rows of which something is sent."""
+    """What one block's rows have. `fields` counts rows by (level, name, outcome), levels numbered from ROW and OPENED
+    on; `events` counts them by (name as read, name as sent or "", outcome), `rows` by outcome. `examples` are masked
+    values of the first three rows with a field, equal ones once. `skipped_items` counts, by code, what was left out of
+    rows of which something is sent."""
 
     fields: Counter[tuple[int, str, str]] = field(default_factory=Counter)
     events: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -121,33 +123,41 @@ def _inside(record: Any, level: Level) -> Any:
     return record
 
 
+@dataclass(slots=True)
+class _Known:
+    """A shape of native rows: how many of them were shown for examples, and how many are counted as ordinary events."""
+
+    names: Shape
+    shown: int = 0
+    ordinary: int = 0
+
+
 class FieldCounts:
     """Counts the rows of one block after the other in this process; it is the `RowScan` of the mapper.
 
-    `levels` are the row, its opened properties, and the objects inside that the mapping reads into. `pending` are the
-    rows of dicts that were scanned and not settled: one, or the items of a row.
+    Rows of one shape are counted together, and native rows are known by a hash of theirs. A native row is counted as an
+    event without a rule as it is scanned, and under its own outcome when that is settled. `pending` are other rows that
+    were scanned and not settled: one, or the items of a row.
     """
 
     __slots__ = (
-        "_columns", "_counted", "_events", "_examples", "_explicit", "_items", "_members", "_names_of_rules",
-        "_nested", "_numbers", "_ordinary", "_outcomes", "_remaining", "_rows", "_ruled", "_settled", "_shapes",
-        "_skipped_items", "_sparse", "_tally", "event", "item_events", "levels", "members", "pending",
+        "_columns", "_counted", "_events", "_examples", "_explicit", "_inner", "_items", "_known", "_latest",
+        "_names_of_rules", "_nested", "_numbers", "_ordinary", "_outcomes", "_reads_opened", "_rows", "_ruled",
+        "_settled", "_shapes", "_skipped_items", "_sparse", "event", "item_events", "pending",
     )  # fmt: skip
 
     def __init__(self, counted: Counted) -> None:
         nested = counted.nested
         self._counted = counted
-        self.levels = (ROW, OPENED, *nested)
         self.event: str | None = None
         self.item_events: list[str | None] = []
-        self.pending: list[Shapes] = []
+        self.pending: list[Shape] = []
+        self._latest: _Known | None = None
+        self._known: dict[Hashable, _Known] = {}
         self._nested = tuple(enumerate(nested, 2))
+        self._inner = _inner(nested) if AVAILABLE else ()
+        self._reads_opened = any(level.opened for level in nested)
         self._examples = _Examples(nested)
-        natively = nested if len(nested) <= _MOST_LEVELS else ()
-        self._remaining = () if natively else self._nested
-        self._tally: Any = native.Tally(self._examples.show, natively, members_of) if AVAILABLE else None
-        self._members: Any = self._scan_members if self._remaining or counted.code else self._tally
-        self.members = self._members
         self._numbers: dict[str, int] = {f"{EVENT}0": 0}
         self._settled: dict[int, int] = {}
         self._outcomes = [f"{EVENT}0"]
@@ -156,7 +166,7 @@ class FieldCounts:
         self._ordinary = 0
         self._ruled: dict[int, int] = {}
         self._names_of_rules: dict[int, tuple[str, str]] = {}
-        self._shapes: dict[tuple[str, int, tuple[str, ...]], int] = {}
+        self._shapes: Counter[tuple[str, Shape]] = Counter()
         self._rows: Counter[str] = Counter()
         self._events: Counter[tuple[str, str, str]] = Counter()
         self._explicit: Counter[str] = Counter()
@@ -173,68 +183,82 @@ class FieldCounts:
         """Scan a row that is a dict, or one of several."""
         if self.pending:
             self.item_events.append(self.event)
-        elif self._tally is not None:
-            self._tally.settle(0)  # the row before this one, which the outcome of this one is not of
-        if self._items and self._tally is not None:
-            self._tally.begin_item()
-        self.event = None
-        names = tuple(row)
-        if self._sparse and row.__class__ is dict and None in row.values():
-            names = tuple([name for name in names if row[name] is not None])
-        shapes: Shapes = [(0, names)]
-        self.pending.append(shapes)
-        self._examples.show_level(0, row, names)
+        self._latest = self.event = None
+        self.pending.append(())
+        self._scan(0, row)
         for number, level in self._nested:
             if not level.opened:
-                self._scan_nested(number, level, row, shapes)
+                self._scan_nested(number, level, row)
 
     def opened(self, properties: Any) -> None:
         """Scan the opened properties of the latest row."""
-        shapes = self.pending[-1]
-        names = tuple(properties)
-        if properties.__class__ is dict and None in properties.values():
-            names = tuple([name for name in names if properties[name] is not None])
-        shapes.append((1, names))
-        self._examples.show_level(1, properties, names)
+        self._scan(1, properties)
         for number, level in self._nested:
             if level.opened:
-                self._scan_nested(number, level, properties, shapes)
+                self._scan_nested(number, level, properties)
+
+    def _scan(self, number: int, record: Any) -> None:
+        names = tuple(record)
+        if (self._sparse or number) and isinstance(record, dict) and None in record.values():
+            names = tuple([name for name in names if record[name] is not None])
+        self.pending[-1] += ((number, names),)
+        self._examples.show_level(number, record, names)
+
+    def _scan_nested(self, number: int, level: Level, record: Any) -> None:
+        inside = _inside(record, level)
+        if inside:
+            names = tuple(inside)
+            self.pending[-1] += ((number, names),)
+            self._examples.show_level(number, inside, names)
+
+    def members(self, row: Any, opened: Any = None) -> None:
+        """Scan a native row."""
+        inside = self._open_inner(row, opened) if self._inner else ()
+        shape: Hashable = row.shape() if opened is None else (row.shape(), opened.shape())
+        if inside:
+            shape = shape, *map(_shape_of, inside)
+        known = self._known.get(shape)
+        if known is None:
+            known = self._known[shape] = _Known(self._names_of(row, opened, inside))
+        if known.shown < EXAMPLES:
+            known.shown += 1
+            self._examples.show(row, opened)
+        if not self._items and not self._counted.code:
+            known.ordinary += 1
+            self._latest = known
+            return
+        if self.pending:
+            self.item_events.append(self.event)
+        self._latest = None
+        self.pending.append(known.names)
+
+    def _open_inner(self, row: Any, opened: Any) -> list[Any]:
+        """The objects of a native row that the mapping reads into, None for each that is absent."""
+        if self._reads_opened and opened is None:
+            opened = next((value for value in row.values() if value.__class__ is _Members), None)
+        found: list[Any] = []
+        for parent, step, opener, _ in self._inner:
+            record = found[parent] if parent >= 0 else opened if parent == _OF_OPENED else row
+            value = None if record is None else record.get(step)
+            if value is not None and value.__class__ is not _Members:
+                inside = opener(value)
+                value = members_of(value) if inside is None else inside
+            found.append(value)
+        return found
+
+    def _names_of(self, row: Any, opened: Any, inside: Sequence[Any]) -> Shape:
+        names = [(0, tuple(row))]
+        names += [(1, tuple(value)) for value in (*row.values(), opened) if value.__class__ is _Members]
+        names += [
+            (number, tuple(one))
+            for (_, _, _, number), one in zip(self._inner, inside, strict=bool(inside))
+            if number and one
+        ]
+        return tuple(names)
 
     def begin_items(self) -> None:
         """Begin a row that a decoder made several of."""
         self._items = True
-        self.members = self._scan_item
-
-    def _scan_item(self, row: Any, *opened: Any) -> None:
-        """Scan one native row of several."""
-        if self._members is not self._tally:
-            self.row(row)
-            if opened:
-                self.opened(*opened)
-            return
-        if self.pending:
-            self.item_events.append(self.event)
-        else:
-            self._tally.settle(0)
-        self.pending.append([])
-        self._tally.begin_item()
-        self._tally(row, *opened)
-
-    def _scan_members(self, row: Any, *opened: Any) -> None:
-        """Scan a native row, and the objects inside it that are too many for the C part."""
-        self._tally(row, *opened)
-        shapes: Shapes = []
-        self.pending.append(shapes)
-        properties = next((value for value in (*opened, *row.values()) if value.__class__ is _Members), None)
-        for number, level in self._remaining:
-            self._scan_nested(number, level, properties if level.opened else row, shapes)
-
-    def _scan_nested(self, number: int, level: Level, record: Any, shapes: Shapes) -> None:
-        inside = _inside(record, level)
-        if inside:
-            names = tuple(inside)
-            shapes.append((number, names))
-            self._examples.show_level(number, inside, names)
 
     # -- what became of the rows
 
@@ -254,50 +278,48 @@ class FieldCounts:
             except KeyError:
                 self._ruled[rule] = 1
                 self._names_of_rules[rule] = self.event or "", event.event or ""
-        number = 0
+        outcome = self._outcomes[0]
         if rule:
             try:
                 number = self._settled[rule]
             except KeyError:
                 number = self._settled[rule] = self._number(self._event_outcome(rule))
-            if number and self._tally is not None:
-                self._tally.settle(number)
-        if self.pending:
             outcome = self._outcomes[number]
-            counts = self._shapes
-            for level, names in self.pending[0]:
-                key = outcome, level, names
-                counts[key] = counts.get(key, 0) + 1
-            self.pending.clear()
+        self._settle_shape(outcome)
 
     def settle(self, result: Any, sent: Sequence[str], code: str, *, rejected: bool) -> None:
         """The latest row came to this: `sent` are the names of its events, else it has the code of a skip or reject,
         or "" for a merge or an update."""
         outcome = self._outcome(result, sent, code, rejected)
-        if outcome != self._outcomes[0]:
-            self._tally_settled(outcome)
-        self._settle(outcome, self.event, sent[0] if sent else "")
+        self._count(outcome, self.event, sent[0] if sent else "")
+        self._settle_shape(outcome)
         self._explicit.update(sent)
 
     def settle_items(self, items: Sequence[tuple[Any, Sequence[str], str, bool]]) -> None:
         """The latest row has several items that came to these, as in `settle`."""
         events = [*self.item_events, self.event]
-        outcomes = []
-        for shapes, event, (result, sent, code, rejected) in zip(self.pending, events, items, strict=True):
+        for shape, event, (result, sent, code, rejected) in zip(self.pending, events, items, strict=True):
             outcome = self._outcome(result, sent, code, rejected, event)
-            self._count(outcome, event, sent[0] if sent else "", shapes)
-            for name in sent:
-                self._explicit[name] += 1
-            outcomes.append(self._number(outcome))
-        if self._tally is not None:
-            self._tally.settle_items(outcomes)
+            self._count(outcome, event, sent[0] if sent else "")
+            self._shapes[outcome, shape] += 1
+            self._explicit.update(sent)
         self._end_row()
+
+    def _settle_shape(self, outcome: str) -> None:
+        """Count the shape of the latest row, or of the first of its items, under its outcome."""
+        if self.pending:
+            self._shapes[outcome, self.pending[0]] += 1
+            self._end_row()
+        elif self._latest is not None:
+            if outcome != self._outcomes[0]:
+                self._latest.ordinary -= 1
+                self._shapes[outcome, self._latest.names] += 1
+            self._latest = None
 
     def _end_row(self) -> None:
         self.pending.clear()
         self.item_events.clear()
         self._items = False
-        self.members = self._members
 
     def skip_items(self, codes: Sequence[str]) -> None:
         """Count what was left out of a row of which something is sent."""
@@ -315,10 +337,6 @@ class FieldCounts:
     def _event_outcome(self, rule: int) -> str:
         return f"{EVENT}{rule}" if rule in self._counted.changing else self._outcomes[0]
 
-    def _tally_settled(self, outcome: str) -> None:
-        if self._tally is not None:
-            self._tally.settle(self._number(outcome))
-
     def _number(self, outcome: str) -> int:
         number = self._numbers.get(outcome)
         if number is None:
@@ -326,18 +344,10 @@ class FieldCounts:
             self._outcomes.append(outcome)
         return number
 
-    def _settle(self, outcome: str, event: str | None, sent: str) -> None:
-        self._count(outcome, event, sent, self.pending[0] if self.pending else [])
-        self._end_row()
-
-    def _count(self, outcome: str, event: str | None, sent: str, shapes: Shapes) -> None:
+    def _count(self, outcome: str, event: str | None, sent: str) -> None:
         self._rows[outcome] += 1
         if event is not None:
             self._events[event, sent, outcome] += 1
-        counts = self._shapes
-        for level, names in shapes:
-            key = outcome, level, names
-            counts[key] = counts.get(key, 0) + 1
 
     def end(self, ordinary: int, names: dict[str, int]) -> BlockFields:
         """End a block of which so many rows are ordinary, and so many events have each name."""
@@ -362,10 +372,34 @@ class FieldCounts:
 
     def _fields(self) -> Counter[tuple[int, str, str]]:
         fields: Counter[tuple[int, str, str]] = Counter()
-        for outcome, level, name, rows in self._tally.take() if self._tally is not None else ():
-            fields[level, name, self._outcomes[outcome]] += rows
-        for (settled, number, names), rows in self._shapes.items():
-            for name in names:
-                fields[number, name, settled] += rows
-        self._shapes = {}
+        for known in self._known.values():
+            self._shapes[self._outcomes[0], known.names] += known.ordinary
+        for (outcome, shape), rows in self._shapes.items():
+            for number, names in shape if rows else ():
+                for name in names:
+                    fields[number, name, outcome] += rows
+        self._known, self._shapes, self._latest = {}, Counter(), None
         return fields
+
+
+def _shape_of(inside: Any) -> Hashable:
+    if inside is None:
+        return None
+    return inside.shape() if inside.__class__ is _Members else tuple(inside)
+
+
+def _inner(nested: Sequence[Level]) -> tuple[tuple[int, str, Any, int], ...]:
+    """The objects inside native rows in the order in which they can be opened: the index of the one that each is in, or
+    _OF_ROW or _OF_OPENED, its name there, what opens it, and its level, 0 if its names are not counted."""
+    levels = {(level.opened, level.steps): number for number, level in enumerate(nested, 2)}
+    paths = sorted({(opened, steps[:end]) for opened, steps in levels for end in range(1, len(steps) + 1)})
+    index = {path: number for number, path in enumerate(paths)}
+    return tuple(
+        (
+            index.get((opened, steps[:-1]), _OF_OPENED if opened else _OF_ROW),
+            steps[-1],
+            native.Opener(True),
+            levels.get((opened, steps), 0),
+        )
+        for opened, steps in paths
+    )

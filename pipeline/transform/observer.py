@@ -3,60 +3,61 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pipeline.identity.aggregator import IdentityAggregator
-from pipeline.identity.property_updates import ABSENT
-from pipeline.models import GroupUpdate, Link, PersonUpdate, UnvalidatedEvent
+from pipeline.models import Note, UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 from pipeline.transform.events import Events
 from pipeline.transform.field_counts import FieldCounts
 
-OVERWRITES, GROUPS, NOTE = 1, 2, 4
-"""What an observer leaves to its caller: to warn of `$set` in the event; to aggregate its `$groups`; or its note."""
+OVERWRITES, GROUPS = 1, 2
+"""What an observer leaves to its caller: to warn of `$set` in the event; and its `$groups`."""
 
 
 class Observation(NamedTuple):
-    """Where a plan gathers what rows state: their identities, and the counts of their fields. None: not gathered.
+    """What counts the fields of rows for a plan; None: not counted."""
 
-    The positions `left_out`, by row, are of copies: what they state has no effect.
-    """
-
-    aggregator: IdentityAggregator | None = None
     fields: FieldCounts | None = None
-    left_out: Mapping[int, Container[int]] = MappingProxyType({})
 
 
 NOTHING_MORE = Observation()
-"""A plan's view of the events, and nothing gathered beside them."""
+"""A plan's view of the events, with nothing else counted."""
 
 
 class Observer:
-    """Collects the names and times of a block's events, which only a plan asks for, and adds their ids to `ids`.
+    """Collects the names, ids, times and notes of a block's events, which only a plan asks for.
 
-    `names` takes the names. `ids` is an accumulator of `IdentityAggregator`, None where nothing is aggregated.
+    `names` and `distinct_ids` take those of the events, `notes` the notes that there are.
     """
 
-    def __init__(self, names: list[str], ids: Any, place: int) -> None:
+    def __init__(self, names: list[str], distinct_ids: list[str], notes: list[Note]) -> None:
         self._names = names
-        self._ids = ids
-        self._place = place
+        self._distinct_ids = distinct_ids
+        self._notes = notes
         self._times, self._received = array("q"), array("q")
         self._walls, self._walls_received = array("q"), array("q")
+        self._noted = array("q")
 
-    def __call__(self, row: int, event: UnvalidatedEvent, time: int, distinct_id: str, properties: Any) -> int:
-        """Collect what a plan needs of one event. Returns the sum of OVERWRITES, GROUPS, NOTE that is left to do."""
-        note = event.note
-        self.add(event.event, time, event.received, event.wall)
-        if self._ids is not None:
-            self._ids.add_id(distinct_id, time, note is not None and note.user == distinct_id, self._place + row)
-        return OVERWRITES * ("$set" in properties) | GROUPS * ("$groups" in properties) | NOTE * (note is not None)
+    def __call__(self, event: UnvalidatedEvent, time: int, distinct_id: str, properties: Any) -> int:
+        """Collect what a plan needs of one event. Returns the sum of OVERWRITES and GROUPS that is left to do."""
+        self.add(event.event, distinct_id, time, event.received, event.wall, event.note)
+        return OVERWRITES * ("$set" in properties) | GROUPS * ("$groups" in properties)
 
-    def add(self, event: str | None, time: int, received: int | None, wall: int | None) -> None:
-        """The same of an event whose id and note are aggregated elsewhere."""
+    def add(
+        self,
+        event: str | None,
+        distinct_id: str,
+        time: int,
+        received: int | None,
+        wall: int | None,
+        note: Note | None,
+    ) -> None:
+        """Collect what a plan needs of an event that is given by its parts."""
+        if note is not None:
+            self._noted.append(len(self._times))
+            self._notes.append(note)
         self._names.append(event)  # type: ignore[arg-type]
+        self._distinct_ids.append(distinct_id)
         self._times.append(time)
         self._received.append(received or 0)
         if wall is not None and received:
@@ -64,11 +65,14 @@ class Observer:
             self._walls_received.append(received)
 
     def cut(self, events: int, walls: int) -> None:
-        """Remove all events after the first `events`, and clock readings after the first `walls`."""
-        for series in (self._names, self._times, self._received):
+        """Remove all events after the first `events` with their notes, and clock readings after the first `walls`."""
+        for series in (self._names, self._distinct_ids, self._times, self._received):
             del series[events:]
         for series in (self._walls, self._walls_received):
             del series[walls:]
+        while self._noted and self._noted[-1] >= events:
+            self._noted.pop()
+            self._notes.pop()
 
     @property
     def walls(self) -> int:
@@ -76,50 +80,12 @@ class Observer:
         return len(self._walls)
 
     def columns(self) -> tuple[bytes, ...]:
-        """Times, receive times (0: none), readings of the clock and the receive times beside those: int64, µs."""
-        return tuple(column.tobytes() for column in (self._times, self._received, self._walls, self._walls_received))
+        """Times, receive times (0: none), readings of the clock and the receive times of those, in µs, and the
+        numbers of events with a note: int64."""
+        columns = (self._times, self._received, self._walls, self._walls_received, self._noted)
+        return tuple(column.tobytes() for column in columns)
 
 
-def observer(events: Events, aggregator: IdentityAggregator | None) -> Any:
-    """An `Observer`; the one in C, where it is available, aggregates most notes by itself."""
-    ids, pairs, properties = aggregator.accumulators if aggregator is not None else (None, None, None)
-    place = aggregator.place if aggregator is not None else 0
-    if not AVAILABLE:
-        return Observer(events.names, ids, place)
-    return native.Observer(events.names, ids, pairs, properties, place, ABSENT)
-
-
-def aggregate(
-    aggregator: IdentityAggregator | None, row: int, outcome: UnvalidatedEvent | Link | PersonUpdate | GroupUpdate
-) -> None:
-    """Aggregate what an accepted row states about ids, persons and groups."""
-    if aggregator is None:
-        return
-    if isinstance(outcome, Link):
-        aggregator.add_link(row, outcome)
-    elif isinstance(outcome, GroupUpdate):
-        aggregator.add_group(outcome)
-    else:
-        time: int | None = outcome.time  # type: ignore[assignment]
-        distinct_id: str = outcome.distinct_id  # type: ignore[assignment]
-        note = outcome.note
-        if note is not None:
-            aggregator.add_note(row, distinct_id, time, outcome.received, note)
-        if isinstance(outcome, UnvalidatedEvent):
-            is_user = note is not None and note.user == distinct_id
-            aggregator.add_id(row, distinct_id, time, is_user)  # type: ignore[arg-type]
-            if "$groups" in outcome.properties:
-                aggregator.add_groups(outcome.properties["$groups"], time)  # type: ignore[arg-type]
-
-
-def aggregate_remaining(
-    aggregator: IdentityAggregator | None, unobserved: int, row: int, event: UnvalidatedEvent
-) -> None:
-    """Aggregate what an observer leaves of an event: a sum of GROUPS and NOTE."""
-    if aggregator is None:
-        return
-    time: int = event.time  # type: ignore[assignment]
-    if unobserved & GROUPS:
-        aggregator.add_groups(event.properties.get("$groups"), time)
-    if unobserved & NOTE:
-        aggregator.add_note(row, event.distinct_id, time, event.received, event.note)  # type: ignore[arg-type]
+def observer(events: Events) -> Any:
+    """An `Observer`; the one in C, if it is available."""
+    return (native.Observer if AVAILABLE else Observer)(events.names, events.distinct_ids, events.notes)

@@ -8,7 +8,7 @@ from pipeline.models import GroupUpdate, PersonUpdate, RejectReason, Unvalidated
 from pipeline.validator.rules import ValidationContext, check, check_update
 
 MOST_OUTCOMES = (1 << 16) - 1
-"""A key record holds the position of an event in its row in 16 bits (`event_keys.KEY`)."""
+"""A fact holds the position of an event in its row in 16 bits (`pipeline.transform.facts`)."""
 
 
 class RowRejected(Exception):

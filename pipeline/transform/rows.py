@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
 from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, RUN_BYTES, SECONDS, EventBuffer
 from pipeline.encoder.event import Encoder
-from pipeline.encoder.fingerprints import hash_events
 from pipeline.extractors.changed_rows import ChangedRows
 from pipeline.extractors.csv_rows import DelimitedRows
 from pipeline.extractors.rows import Rows
@@ -25,12 +24,11 @@ from pipeline.models import (
 )
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY
-from pipeline.transform.events import Events, Mapper, are_copies, contents
-from pipeline.transform.observer import NOTHING_MORE, OVERWRITES, Observation, aggregate, aggregate_remaining, observer
+from pipeline.transform.events import Events, Mapper, contents
+from pipeline.transform.observer import GROUPS, OVERWRITES, Observation, observer
 from pipeline.transform.rejection import RowRejected, check_number, require_sendable, require_sendable_update
 from pipeline.uuids import SEPARATOR, content_key
 from pipeline.validator.rules import (
-    FastTest,
     ValidationContext,
     event_too_large,
     fast_test,
@@ -61,11 +59,11 @@ class RowTransformer:
         self.context = context
         self.part = part
         self.observe = observation is not None
-        self.aggregator, self.fields, self.left_out = observation or NOTHING_MORE
+        self.fields = observation.fields if observation is not None else None
         self.events = Events()
-        self.buffer = EventBuffer(mapper.hasher, hash_events if self.observe else None)
-        self.observer: Any = observer(self.events, self.aggregator)
-        self.valid_heads: dict[str | None, bytes] = {}
+        self.buffer = EventBuffer(mapper.hasher, observe=self.observe)
+        self.observer: Any = observer(self.events)
+        self.valid_heads: dict[Any, bytes] = {}
         """The encoded beginning of events, by event name: only of names that break no rule, not even by a warning."""
         self.is_valid = None if context.leave_out else fast_test()
         self.newest = min(context.newest, context.as_of)
@@ -80,14 +78,13 @@ class RowTransformer:
     def run(self, limit: int | None, first: int = 0) -> Events:
         """Transform all rows, or of the first `limit` those from number `first`.
 
-        This is the hottest loop there is: `append` or its native twin takes ordinary events, `transform` all others.
+        This is the hottest loop there is: `append` takes ordinary events, `transform` all others.
         """
         events, buffer, observe = self.events, self.buffer, self.observe
         map_row: Any = self.mapper.map_row
         map_members: Any = self.mapper.map_members
-        append: Any = self.append if self.is_valid is None or not AVAILABLE else self.appender(self.is_valid)
-        observe_event = self.observer
-        fields, left_out = self.fields, self.left_out
+        append: Any = self.appender()
+        fields = self.fields
         if fields is not None:
             fields.begin(self.rows.columns)
         text = buffer.open
@@ -98,17 +95,15 @@ class RowTransformer:
                 continue
             map_record = map_members if record.__class__ is Members else map_row
             result = map_record(record, observe, fields)
-            if row in left_out and not isinstance(result, list):
-                continue
-            if append(text, row, result):
-                ordinary += 1
-                if observe:
-                    if fields is not None and (result.rule or fields.pending):
-                        fields.settle_event(result)
-                    if unobserved := observe_event(row, result, result.time, result.distinct_id, result.properties):
-                        self.observe_remaining(unobserved, row, result)
-            else:
+            unobserved = append(text, row, result)
+            if unobserved is None:
                 self.transform(row, result)
+            else:
+                ordinary += 1
+                if fields is not None and (result.rule or fields.pending):
+                    fields.settle_event(result)
+                if unobserved:
+                    self.observe_remaining(unobserved, row, result)
             if len(text) > RUN_BYTES:
                 buffer.close_run()
                 text = buffer.open
@@ -119,31 +114,36 @@ class RowTransformer:
             events.fields = fields.end(ordinary, events.name_counts)
         return events
 
-    def appender(self, is_valid: FastTest) -> Any:
-        """The native twin of `append`."""
-        endings = (SECONDS, MILLISECONDS, MICROSECONDS)
-        rules: Any = (self.encoder.write_members, self.valid_heads, is_valid, self.newest, self.max_bytes, endings)
-        columns: Any = (self.buffer.ends, self.buffer.times, self.buffer.keys, self.events.row_of, self.buffer.own)
-        return native.Appender(*(self.append, UnvalidatedEvent, *rules, *columns))
+    def appender(self) -> Callable[[bytearray, int, Any], int | None]:
+        """`append`; the one in C, if it is available."""
+        if not AVAILABLE or self.is_valid is None:
+            return self.append
+        buffer, heads = self.buffer, self.valid_heads
+        writer: Any = self.encoder.write_members
+        return native.Appender(
+            self.append, UnvalidatedEvent, writer, heads, self.is_valid, self.newest, self.max_bytes,
+            (SECONDS, MILLISECONDS, MICROSECONDS), buffer.ends, buffer.times, buffer.keys, self.events.row_of,
+            buffer.own, self.observer if self.observe else None,
+        )  # fmt: skip
 
-    def append(self, text: bytearray, row: int, result: Any) -> bool:
-        """Append an event of a valid name if one expression shows that it breaks no rule; else False, and nothing."""
+    def append(self, text: bytearray, row: int, result: Any) -> int | None:
+        """Append an event of a valid name if one expression shows that it breaks no rule, and observe it. Returns what
+        is left to `observe_remaining`; None, with nothing appended, for any other."""
         is_valid = self.is_valid
         if result.__class__ is not UnvalidatedEvent or is_valid is None or result.warnings:
-            return False
+            return None
         head = self.valid_heads.get(result.event)
         if head is None or not is_valid(result.time, result.distinct_id, self.newest):
-            return False
+            return None
         buffer, properties = self.buffer, result.properties
         time: Any = result.time
         write: Any = self.encoder.write_members if properties.__class__ is Members else self.encoder.write_usual
         ending = SECONDS if not time % 1_000_000 else MICROSECONDS if time % 1_000 else MILLISECONDS
         if not write(text, head, result.distinct_id, properties, ending, self.max_bytes):
-            return False
+            return None
         key = result.key
         if result.uuid is not None:
-            buffer.own[len(buffer.ends)] = result.uuid
-            key = ""
+            buffer.own[len(buffer.ends)] = key = result.uuid
         elif key is None:
             self.keyless.add(len(self.events.row_of))
             key = content_key(self.content_of(row), 0)
@@ -151,7 +151,7 @@ class RowTransformer:
         buffer.ends.append(len(text))
         buffer.times.append(time)
         self.events.row_of.append(row)
-        return True
+        return self.observer(result, time, result.distinct_id, properties) if self.observe else 0
 
     def transform(self, row: int, result: Any) -> None:
         """Transform what the mapper returned for one row, which is mapped, skipped or rejected; check every rule."""
@@ -161,8 +161,6 @@ class RowTransformer:
                 check_number(result)
             if result.__class__ is UnvalidatedEvent:
                 code = self.add(row, 0, result)
-                if not code:
-                    aggregate(self.aggregator, row, result)
             elif result.__class__ is Skip:
                 code = self.skip(row, result)
             elif result.__class__ is ItemOutcomes:
@@ -226,8 +224,7 @@ class RowTransformer:
                 del text[start:]
                 raise RowRejected(reason, event)
         if event.uuid is not None:
-            buffer.own[len(buffer.ends)] = event.uuid
-            key = ""
+            buffer.own[len(buffer.ends)] = key = event.uuid
         elif key is None:
             self.keyless.add(index)
             key = content_key(self.content[1], 0, position)
@@ -251,24 +248,24 @@ class RowTransformer:
         if not usual and not found:
             self.valid_heads[event.event] = self.encoder.head(event.event)  # type: ignore[arg-type]
         if self.observe:
-            self.observer.add(event.event, time, event.received, event.wall)
+            self.observer.add(event.event, event.distinct_id, time, event.received, event.wall, event.note)
+            if "$groups" in event.properties:
+                events.named.append((index, event.properties["$groups"]))
         return ""
 
     def transform_several(self, row: int, outcomes: list[Any]) -> str:
         """Transform a row of many events, updates, links and skips, all of it or nothing.
 
-        Returns the first skip's code where nothing of the row is sent or aggregated, else "". Raises RowRejected.
+        Returns the first skip's code if nothing of the row is sent or stated, else "". Raises RowRejected.
         """
         accepted, skips = self.accept(row, 0, outcomes)
-        for outcome in accepted:
-            aggregate(self.aggregator, row, outcome)
         if accepted and skips and self.fields is not None:
             self.fields.skip_items(skips)
         return "" if accepted else (*skips, "empty_row")[0]
 
     def transform_items(self, row: int, outcomes: ItemOutcomes) -> str | None:
         """Transform a row of items, each of them all or nothing. Returns what `transform_several` does, or None where
-        an item is rejected and nothing of the row is sent or aggregated: then the row is rejected."""
+        an item is rejected and nothing of the row is sent or stated: then the row is rejected."""
         accepted: list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate] = []
         skips: list[str] = []
         settled: list[tuple[Any, Sequence[str], str, bool]] = []
@@ -287,8 +284,6 @@ class RowTransformer:
                 skips += skipped
                 settled.append((of_item, self.events.names[first:], "" if taken else (*skipped, "empty_row")[0], False))
             start = end
-        for outcome in accepted:
-            aggregate(self.aggregator, row, outcome)
         if self.fields is not None:
             self.fields.settle_items(settled)
             if accepted:
@@ -303,7 +298,7 @@ class RowTransformer:
     ) -> tuple[list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate], list[str]]:
         """Check all of these outcomes, of which the first is at this position in its row, and add their events.
 
-        Returns what is sent or aggregated, and the codes of the skips. Raises RowRejected; then nothing is added.
+        Returns what is sent or stated, and the codes of the skips. Raises RowRejected; then nothing is added.
         """
         events, buffer = self.events, self.buffer
         first = len(events.row_of)
@@ -313,14 +308,9 @@ class RowTransformer:
         journal: list[tuple[Counter[Any], Any]] = []
         self.journal = journal
         skips: list[str] = []
-        out = self.left_out.get(row, ())
-        if out and are_copies(start, outcomes, out):
-            return [], ["duplicate_event"]
         try:
             for position, outcome in enumerate(outcomes, start):
                 if type(outcome) is UnvalidatedEvent:
-                    if position in out:
-                        continue
                     code = self.add(row, position, outcome)
                 elif type(outcome) is Link:
                     code = skip_code(outcome.time, (outcome.distinct_id, outcome.other), self.context)
@@ -336,6 +326,8 @@ class RowTransformer:
                     accepted.append(outcome)
             if first == len(events.row_of) and self.observe and (accepted or EMPTY_UPDATE in skips):
                 events.add_keyed(row, start, accepted, outcomes)
+            if self.observe:
+                events.state(row, start, accepted, outcomes)
         except RowRejected:
             for index in range(first, len(events.row_of)):
                 self.keyless.discard(index)
@@ -344,6 +336,8 @@ class RowTransformer:
             del events.row_of[first:]
             if self.observe:
                 self.observer.cut(first, walls)
+                while events.named and events.named[-1][0] >= first:
+                    events.named.pop()
             for counter, key in journal:
                 counter[key] -= 1
             raise
@@ -363,10 +357,11 @@ class RowTransformer:
         return EMPTY_UPDATE if person is not None and person.note is None else ""
 
     def observe_remaining(self, unobserved: int, row: int, event: UnvalidatedEvent) -> None:
-        """Observe what an observer does not observe by itself: a sum of OVERWRITES, GROUPS and NOTE."""
+        """Observe what an observer does not observe by itself: a sum of OVERWRITES and GROUPS."""
         if unobserved & OVERWRITES:
             self.warn(row, *OVERWRITES_PERSON)
-        aggregate_remaining(self.aggregator, unobserved, row, event)
+        if unobserved & GROUPS:
+            self.events.named.append((len(self.events.row_of) - 1, event.properties.get("$groups")))
 
     def reject_event(self, row: int, rejected: RowRejected, item: int = 0) -> None:
         event = rejected.event

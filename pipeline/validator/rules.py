@@ -151,7 +151,7 @@ def long_event(draft: UnvalidatedEvent, context: ValidationContext) -> str | Non
 @rule("junk_distinct_id", REJECT, "an id is a placeholder such as null or anonymous, which counts as no id", fast=_ID)
 def placeholder_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
     if draft.placeholder_id and not (draft.distinct_id or "").strip():
-        return "every id of the row is a placeholder that the service never merges"
+        return f"the id is the placeholder {draft.placeholder_id[:60]!r}, under which strangers would become one person"
     return None
 
 

@@ -1,9 +1,9 @@
 """Compare what landed with what the ledger says was settled: counts, events, values and people; send what is missing.
 
-reconcile.verify      the comparison, whole: what was sent (`expected`), what landed (`landed`), part by part
+reconcile.verify      the whole: what was sent (`expected`) joined with what landed (`landed`)
 settle                the time that the service needs to show what it accepted
 session               what is kept while it runs, so that an interrupted one continues
-comparison            counts of what agrees and what does not
+comparison            the queries: counts of what agrees, tables of what does not
 fields, values        the properties of events, and what the service is known to change in them
 people, warnings      merges, profiles and groups as they stand; the target's ingestion warnings
 rows                  each difference with its row
@@ -20,4 +20,4 @@ if TYPE_CHECKING:
     from pipeline.verify.reconcile import Depth, verify
 
 __all__ = ["Depth", "Difference", "Verification", "verify"]
-__getattr__ = lazily(__name__, reconcile="Depth verify")
+__getattr__ = lazily(__name__, {"reconcile": "Depth verify"})

@@ -2,71 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from pipeline.config import Secret
 from pipeline.errors import UsageError
 from pipeline.ledger.queries import read_batches
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
-from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.freshness import check_replayed, transform_config_for, workers_for
+from pipeline.plan.requests.store import read_requests
+from pipeline.plan.sealed.directory import PHASES, Directory
+from pipeline.plan.sealed.facts import Canary
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.text import pluralize
 from pipeline.verify.findings import Verification
 
-if TYPE_CHECKING:
-    from pipeline.plan.canary import CanarySample
 
-
-def plan_canary(
-    plan: Plan,
-    directory: Directory,
-    to: str,
-    options: ApplyOptions,
-    reading: VerifyOptions | None,
-    *,
-    progress: Step,
-    warn: Callable[[str], None],
-) -> CanarySample | None:
-    """The sample that `options.canary` asks for, None where it asks for none; `reading` is how it will be read back,
-    None where the caller knows the project.
-
-    Raises UsageError where that is impossible, before anything is sent; StalePlan, UnsafePlan, UnreadableExport.
-    """
-    if options.canary is None:
+def canary_to_send(
+    plan: Plan, directory: Directory, to: str, options: ApplyOptions, reading: VerifyOptions | None
+) -> Canary | None:
+    """The sample that is sent, None if `options` do not ask for it; `reading` is how it will be read back, None if the
+    caller knows the project. Raises UsageError if that is impossible, before anything is sent."""
+    if not options.canary:
         return None
-    from pipeline.plan.canary import choose_canary
     from pipeline.verify.steps import check_project
 
     if options.phases is not None:
         raise UsageError(
             "--canary sends its events of all phases, and --phases leaves some out", hint="leave one of the two out"
         )
+    canary = plan.canary
+    if canary is msgspec.UNSET or not canary.persons:
+        raise _without(plan, canary)
     if reading is not None and not options.dry_run:
         check_project(to, reading)
-    config = transform_config_for(plan, directory)
-    check_replayed(plan)
-    workers = workers_for(options.workers, config.parts)
-    sample = choose_canary(plan, directory, config, options.canary, workers=workers, progress=progress)
     if not options.dry_run:
-        _check_earlier_runs(directory, sample)
-    return sample
+        _check_earlier_runs(directory)
+    return canary
 
 
-def _check_earlier_runs(directory: Directory, sample: CanarySample) -> None:
+def _without(plan: Plan, canary: Canary | msgspec.UnsetType) -> UsageError:
+    if not plan.events.made:
+        return UsageError("the plan sends nothing, so a canary shows nothing", hint="leave --canary out")
+    if canary is msgspec.UNSET:
+        return UsageError("the plan was made without a canary", hint="plan again with --canary 500")
+    return UsageError(
+        f"a canary of {pluralize(canary.most, 'event')} has no room: it consists of whole people, and the smallest one"
+        f" that was looked at needs {canary.least:,} with the first group of each type",
+        hint=f"plan again with --canary {max(canary.least, 1_000)}",
+    )
+
+
+def _check_earlier_runs(directory: Directory) -> None:
     """Raise UsageError where an earlier run began events that are not of the sample: they would be sent with it."""
-    begun = 0
-    for key in read_batches(directory.ledger, "begun"):
-        ranges = sample.ranges.get((key.phase, key.block), [])
-        if not any(first <= key.first and key.last <= last for first, last in ranges):
-            begun += key.events
-    if begun:
+    begun = list(read_batches(directory.ledger, "begun"))
+    if not begun:
+        return
+    canary = {(one.phase, one.number) for phase in PHASES for one in read_requests(directory, phase) if one.canary}
+    if events := sum(key.events for key in begun if (key.phase, key.request) not in canary):
         raise UsageError(
-            f"an earlier run began to send {pluralize(begun, 'event')} that may have arrived, and a canary would send"
-            " them again beside its own",
+            f"an earlier run began to send {pluralize(events, 'event')} that may have arrived, and a canary would send"
+            " them again, too",
             hint="send the plan without --canary; or plan again into a new directory and send its canary first",
         )
 

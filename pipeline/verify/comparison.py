@@ -1,4 +1,4 @@
-"""Compare the fingerprints of two sides, part by part: what agrees, and what does not, into files by kind.
+"""Compare what should have arrived with what landed, by queries: what agrees is counted, what does not is a table.
 
 What is in doubt, or waits since a larger request with it in was turned away, may have landed or not, and is no
 difference either way. Copies that are equal in uuid, event, distinct_id and timestamp are none either: the service
@@ -7,208 +7,246 @@ collapses them.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
-import numpy as np
 from msgspec import Raw
-from numpy.typing import NDArray
 
-from pipeline.verify.event_set import Place
-from pipeline.verify.expected import FINGERPRINT, IN_DOUBT, Fingerprints, identity
-from pipeline.verify.landed import Row
-from pipeline.verify.session import Cells
+from pipeline.identity.database import Database, numbers, texts
+from pipeline.ledger import BatchKey
+from pipeline.uuids import uuid_text
+from pipeline.verify.expected import identity
+from pipeline.verify.findings import CellCounts, ExtraEvents, FoundCounts
+from pipeline.verify.landed import ASKED, Row
+from pipeline.verify.session import parquet
 from pipeline.verify.values import landed_properties
 
 MISSING, DIFFERENT, DUPLICATED, EXTRA = "missing", "different", "duplicated", "extra"
-SUSPECT, LOST = "suspect", "lost"
-"""Files beside those of the kinds: events of which a value may differ, and of the MISSING those that were asked for
-again and are not there."""
 WORST = (MISSING, DIFFERENT, DUPLICATED, EXTRA)
 """A cell that is wrong in several ways counts as the first of these."""
-COUNTS = (
-    "expected", "found", "missing", "extra", "duplicated", "different", "others", "copies", "altered", "late",
-    "renamed", "retimed", "other_person",
-)  # fmt: skip
-_IDENTITY = ("hi", "lo", "name", "person", "time")
-_WHAT = (("renamed", "name"), ("retimed", "time"), ("other_person", "person"))
-_READ = 4_096
-"""Records of a file that are read at once."""
+SHOWN = 20
+"""Cells of events of others that are listed; all are counted."""
+_LATE, _SUSPECT = "late", "suspect"
+_SAME = "hi, lo, name, person, time"
+"""What makes two events one."""
+_DAY = "CAST(CAST(make_timestamp(time) AS DATE) AS VARCHAR) AS day"
+
+
+class Missing(NamedTuple):
+    """A planned event of which nothing landed; the `nth` of them."""
+
+    nth: int
+    uuid: str
+    name: str
+    person: int
+    time: int
+    day: str
 
 
 class Comparison:
-    """Counts, part by part, what agrees and what does not. To be created when the cells of the plan are known.
+    """Counts what agrees and what does not. Its tables in `database`:
 
-    The files of `folder` have the records of what differs: of the plan's events those that are missing, different, or
-    SUSPECT of another value; of what landed those that are duplicated or extra. `planned` is how many cells the plan
-    has, `read` says of each cell whether it was read; None: all were.
+    want         what should have arrived, on the days that were read; a view, with `day`
+    odd          the part of `want` that did not land as it was sent
+    strange      what landed and was not sent so: `planned` is the least place of the same uuid, null for none; `nth`
+                 of its uuid, and its `kind`: duplicated, different (of an event in doubt), paired (of one that is
+                 different, and counted with it), extra, other if the project is not the plan's alone, or replayed if
+                 it is the first of a uuid that the plan leaves out because an earlier one sent it (the table
+                 `replayed`)
+    missed       planned events that did not land: the nth of all, and what landed under their uuid, if anything
+    differences  kind, place, uuid, event, day; for what was planned also its name, person and time
+    suspects     events of which a value may differ
     """
 
-    def __init__(
-        self, cells: Cells, folder: Path, *, alone: bool, read: NDArray[np.bool_] | None, planned: int
-    ) -> None:
-        self._cells = cells
-        self._planned = planned
-        self._alone = alone
-        self._read = read
-        self._folder = folder
-        self.counts = dict.fromkeys(COUNTS, 0)
-        self._wrong: dict[str, set[int]] = {kind: set() for kind in WORST}
-        self.extras: Counter[int] = Counter()
-        for kind in (*WORST, SUSPECT, LOST):
-            self._path(kind).unlink(missing_ok=True)
+    def __init__(self, database: Database, expected: Path) -> None:
+        self._database = database
+        self.counts = dict.fromkeys(FoundCounts.__struct_fields__, 0)
+        database.run("CREATE TABLE replayed (hi UBIGINT, lo UBIGINT)")
+        database.run(f"CREATE VIEW planned AS SELECT *, {_DAY} FROM {parquet(expected)}")
 
-    def compare(self, want: Fingerprints, have: Fingerprints) -> None:
-        """Compare one part of each side; equal uuids are in the same part."""
-        if not (len(want) or len(have)):
-            return
-        counts = self.counts
-        if self._read is not None:  # days whose counts are equal were not read
-            known = self._read[want["cell"]]
-            unread = int(np.count_nonzero(~known & (want["state"] != IN_DOUBT)))
-            counts["expected"] += unread
-            counts["found"] += unread
-            want = want[known]
-        every = have
-        keys, first = np.unique(_packed(have), return_index=True)
-        counts["copies"] += len(have) - len(keys)
-        have = have[first]
-        if not self._alone:
-            ours = np.isin(keys_of(have), keys_of(want))
-            self._set_apart(have[~ours])
-            have, keys = have[ours], keys[ours]
-        wanted = np.isin(_packed(want), keys)
-        in_doubt = want["state"] == IN_DOUBT
-        counts["expected"] += int(np.count_nonzero(wanted | ~in_doubt))
-        counts["found"] += len(have)
-        settled = want[wanted & ~in_doubt]
-        # Of several copies one may have the values that were sent.
-        same = np.isin(_packed(settled, "values"), _packed(every, "values"))
-        self._add(SUSPECT, settled[~same & (settled["values"] != 0)])
-        lost = want[~wanted & ~in_doubt]
-        strange = have[~np.isin(keys, _packed(want))]
-        if len(lost) or len(strange):
-            self._sort_out(lost, strange, want[wanted], want[~wanted & in_doubt])
+    def differing_days(self, counts: Mapping[tuple[str, str], int]) -> set[str]:
+        """The UTC days of which a count is not what was sent."""
+        rows = self._database.rows("SELECT name, day, count(*) FROM planned GROUP BY name, day")
+        sent = {(name, day): count for name, day, count in rows}
+        return {cell[1] for cell in sent.keys() | counts.keys() if sent.get(cell, 0) != counts.get(cell, 0)}
 
-    def _sort_out(self, lost: Fingerprints, strange: Fingerprints, right: Fingerprints, open_: Fingerprints) -> None:
-        by_uuid = {(event["hi"], event["lo"]): event for event in strange}
-        is_there = np.array([(event["hi"], event["lo"]) in by_uuid for event in lost], np.bool_)
-        self._add(MISSING, lost[~is_there])
-        different = lost[is_there]
-        for event in different:
-            self.add_different(event, by_uuid[event["hi"], event["lo"]])
-        seen, missed, doubtful = _uuids(right), _uuids(different), _uuids(open_)
-        for event in strange:
-            uuid = event["hi"], event["lo"]
-            one = _alone(event)
-            if uuid in seen:
-                self._count(DUPLICATED, one)
-                self.counts["extra"] += 1
-            elif uuid in missed:
-                self._wrong[DIFFERENT].add(int(event["cell"]))  # counted already, with the planned event
-                seen.add(uuid)
-            elif uuid in doubtful:
-                self._count(DIFFERENT, one)
-                seen.add(uuid)
-            else:
-                self._count(EXTRA, one)
-                self.extras[int(event["cell"])] += 1
+    def days(self) -> set[str]:
+        """The UTC days of the events that were sent."""
+        return {day for (day,) in self._database.rows("SELECT DISTINCT day FROM planned")}
 
-    def _set_apart(self, foreign: Fingerprints) -> None:
-        """Count events that are not of the plan."""
-        self.counts["others"] += len(foreign)
-        cells, counts = np.unique(foreign["cell"], return_counts=True)
-        self.extras.update(dict(zip(cells.tolist(), counts.tolist(), strict=True)))
+    def compare(self, landed: str, *, alone: bool, among_others: bool, days: Collection[str] | None) -> None:
+        """Fill the tables. `landed` are the rows that landed, `days` those that were read; None: all were."""
+        run, number, counts = self._database.run, self._database.number, self.counts
+        run(f"CREATE VIEW landed AS SELECT *, {_DAY} FROM {landed}")
+        run("CREATE TABLE read_days (day VARCHAR)")
+        self._database.append("read_days", {"day": texts(sorted(days or ()))})
+        condition = "" if days is None else " WHERE day IN (FROM read_days)"
+        run(f"CREATE VIEW want AS SELECT * FROM planned{condition}")
+        if days is not None:  # days whose counts are equal were not read
+            counts["expected"] = number(
+                "SELECT count(*) FROM planned WHERE day NOT IN (FROM read_days) AND state = 'settled'"
+            )
+            counts["found"] = counts["expected"]
+        ours = " SEMI JOIN want USING (hi, lo)" if among_others else ""
+        run(f"CREATE TABLE have AS SELECT {_SAME}, any_value(day) AS day, count(*) AS copies FROM landed{ours}"
+            f" GROUP BY {_SAME}")  # fmt: skip
+        run(f"CREATE TABLE odd AS SELECT * FROM want ANTI JOIN have USING ({_SAME})")
+        run(
+            "CREATE TABLE strange_uuids AS SELECT want.hi, want.lo, bool_or(odd.place IS NULL) AS right_too,"
+            " bool_or(odd.state = 'settled') AS missed,"
+            " min({'phase': want.phase, 'number': want.number, 'place': want.place, 'name': want.name,"
+            " 'person': want.person, 'time': want.time}) AS planned"
+            f" FROM want SEMI JOIN (SELECT hi, lo FROM have ANTI JOIN want USING ({_SAME})) USING (hi, lo)"
+            " LEFT JOIN odd USING (phase, number, place) GROUP BY want.hi, want.lo"
+        )
+        run(
+            "CREATE TABLE strange AS SELECT *, CASE"
+            " WHEN planned IS NULL AND nth = 1 AND (hi, lo) IN (SELECT (hi, lo) FROM replayed) THEN 'replayed'"
+            f" WHEN planned IS NULL THEN '{EXTRA if alone else 'other'}'"
+            f" WHEN right_too OR nth > 1 THEN '{DUPLICATED}'"
+            f" WHEN missed THEN 'paired' ELSE '{DIFFERENT}' END AS kind FROM"
+            f" (SELECT *, row_number() OVER (PARTITION BY hi, lo ORDER BY name, person, time) AS nth"
+            f" FROM have ANTI JOIN want USING ({_SAME})) LEFT JOIN strange_uuids USING (hi, lo)"
+        )
+        run(
+            "CREATE TABLE missed AS SELECT odd.*, row_number() OVER (ORDER BY phase, number, place) AS nth,"
+            " strange.hi IS NOT NULL AS there, strange.name != odd.name AS renamed, strange.time != odd.time AS"
+            " retimed, strange.person != odd.person AS other_person FROM odd LEFT JOIN strange"
+            " ON strange.hi = odd.hi AND strange.lo = odd.lo AND strange.nth = 1 WHERE odd.state = 'settled'"
+        )
+        run("CREATE TABLE verdicts (nth BIGINT, verdict VARCHAR)")
+        run("CREATE TABLE suspects (phase VARCHAR, number BIGINT, place BIGINT)")
+        run(
+            "INSERT INTO suspects SELECT phase, number, place FROM want"
+            " ANTI JOIN landed USING (hi, lo, name, person, time, digest)"
+            " ANTI JOIN odd USING (phase, number, place) WHERE digest != 0 AND state = 'settled'"
+        )
+        self._count()
 
-    def _count(self, kind: str, events: Fingerprints) -> None:
-        self.counts[kind] += len(events)
-        self._wrong[kind].update(events["cell"].tolist())
-        self._add(kind, events)
-
-    def add_different(self, planned: np.void, landed: np.void) -> None:
-        """A planned event whose uuid landed with another name, time or person."""
-        self._count(DIFFERENT, _alone(planned))
-        for count, column in _WHAT:
-            self.counts[count] += bool(planned[column] != landed[column])
-
-    # -- files ---------------------------------------------------------------------------------------
-
-    def _path(self, kind: str) -> Path:
-        return self._folder / f"{kind}.bin"
-
-    def _add(self, kind: str, events: Fingerprints) -> None:
-        if len(events):
-            with self._path(kind).open("ab") as file:
-                file.write(events.tobytes())
-
-    def count_of(self, kind: str) -> int:
-        """How many records a file has."""
-        return self._path(kind).stat().st_size // FINGERPRINT.itemsize if self._path(kind).exists() else 0
-
-    def read(self, kind: str, most: int | None = None, size: int = _READ) -> Iterator[Fingerprints]:
-        """The records of a file, some at a time, at most `most` of them."""
-        if not self._path(kind).exists():
-            return
-        left = self.count_of(kind) if most is None else most
-        with self._path(kind).open("rb") as file:
-            while left > 0 and len(some := np.fromfile(file, FINGERPRINT, min(size, left))):
-                left -= len(some)
-                yield some
+    def _count(self) -> None:
+        number, counts = self._database.number, self.counts
+        counts["expected"] += number("SELECT count(*) FROM want") - number(
+            "SELECT count(*) FROM odd WHERE state != 'settled'"
+        )
+        kinds = dict(self._database.rows("SELECT kind, count(*) FROM strange GROUP BY kind"))
+        counts["others"], counts["replayed"] = kinds.get("other", 0), kinds.get("replayed", 0)
+        counts["duplicated"] = kinds.get(DUPLICATED, 0)
+        counts["extra"] = kinds.get(EXTRA, 0) + counts["duplicated"]
+        counts["found"] += number("SELECT count(*) FROM have") - counts["others"] - counts["replayed"]
+        counts["copies"] = number("SELECT sum(copies - 1) FROM have")
+        counts[DIFFERENT] = kinds.get(DIFFERENT, 0)
+        for what in ("renamed", "retimed", "other_person"):
+            counts[what] = number(f"SELECT count(*) FROM missed WHERE there AND {what}")
 
     # -- what was missing, asked for again ----------------------------------------------------------------
 
-    def ask_again(self, landed: Mapping[str, list[Row]], missing: Fingerprints, marks: Mapping[str, str]) -> None:
+    def missing(self) -> Iterator[list[Missing]]:
+        """Planned events of which nothing landed, ASKED at a time."""
+        query = "SELECT nth, hi, lo, name, person, time, day FROM missed WHERE NOT there ORDER BY nth"
+        for batch in self._database.stream(query, ASKED):
+            rows = zip(*batch.to_pydict().values(), strict=True)
+            yield [Missing(nth, uuid_text(hi, lo), *event) for nth, hi, lo, *event in rows]
+
+    def count_missing(self) -> int:
+        return self._database.number("SELECT count(*) FROM missed WHERE NOT there")
+
+    def ask_again(self, missing: Sequence[Missing], landed: Mapping[str, list[Row]], marks: Mapping[str, str]) -> None:
         """Decide on events that were missing by what the service has now under their uuids, whatever their marks.
 
-        One that is there was late; one without the marks of the import is SUSPECT, since a property of it changed.
+        One that is there was late; one without the marks of the import is suspect, since a property of it changed.
         """
-        still = []
+        verdicts = []
         for event in missing:
-            rows = landed.get(uuid_of(event), [])
-            own = [row for row in rows if identity(*row[:4]) == tuple(int(event[column]) for column in _IDENTITY)]
+            rows = [(row, identity(*row[1:4])) for row in landed.get(event.uuid, [])]
+            own = [row for row, identity in rows if identity == (event.name, event.person, event.time)]
             if own:
+                late = any(_has_marks(row, marks) for row in own)
                 self.counts["found"] += 1
-                if any(_has_marks(row, marks) for row in own):
-                    self.counts["late"] += 1
-                else:
-                    self._add(SUSPECT, _alone(event))
+                self.counts["late"] += late
+                verdicts.append(_LATE if late else _SUSPECT)
             elif rows:
-                self.add_different(event, _fingerprint(rows[0]))
+                name, person, time = rows[0][1]
+                self.counts["renamed"] += name != event.name
+                self.counts["other_person"] += person != event.person
+                self.counts["retimed"] += time != event.time
+                verdicts.append(DIFFERENT)
             else:
-                still.append(event)
-        self.keep_missing(np.array(still, FINGERPRINT))
+                verdicts.append(MISSING)
+        columns = {"nth": numbers([event.nth for event in missing]), "verdict": texts(verdicts)}
+        self._database.append("verdicts", columns)
 
-    def keep_missing(self, missing: Fingerprints) -> None:
-        """Events that are missing for good."""
-        self.counts[MISSING] += len(missing)
-        self._wrong[MISSING].update(missing["cell"].tolist())
-        self._add(LOST, missing)
+    def conclude(self) -> None:
+        """Fill `differences`, when everything that is to be asked for again was."""
+        own = "phase, number, place, hi, lo, name AS event, day, name, person, time"
+        run, number = self._database.run, self._database.number
+        run(
+            f"CREATE TABLE differences AS SELECT '{MISSING}' AS kind, {own} FROM missed LEFT JOIN verdicts USING (nth)"
+            f" WHERE NOT there AND coalesce(verdict, '{MISSING}') = '{MISSING}'"
+            f" UNION ALL SELECT '{DIFFERENT}', {own} FROM missed LEFT JOIN verdicts USING (nth)"
+            f" WHERE there OR verdict = '{DIFFERENT}'"
+            " UNION ALL SELECT kind, planned.phase, planned.number, planned.place, hi, lo, name, day, planned.name,"
+            f" planned.person, planned.time FROM strange WHERE kind IN ('{DIFFERENT}', '{DUPLICATED}', '{EXTRA}')"
+        )
+        run(
+            "INSERT INTO suspects SELECT phase, number, place FROM missed JOIN verdicts USING (nth)"
+            f" WHERE verdict = '{_SUSPECT}'"
+        )
+        for kind in (MISSING, DIFFERENT):
+            self.counts[kind] = number(f"SELECT count(*) FROM differences WHERE kind = '{kind}'")
 
-    def places(self, file: str) -> Iterator[Place]:
-        """The places of the events of a file."""
-        for some in self.read(file):
-            yield from zip(some["phase"].tolist(), some["block"].tolist(), some["index"].tolist(), strict=True)
+    # -- results --------------------------------------------------------------------------------------------
+
+    def lost(self) -> list[BatchKey]:
+        """The missing events as runs of neighbours, in order."""
+        return [
+            BatchKey(*row)
+            for row in self._database.rows(
+                "SELECT phase, number, min(place), max(place) FROM (SELECT phase, number, place, place - row_number()"
+                " OVER (PARTITION BY phase, number ORDER BY place) AS run FROM differences"
+                f" WHERE kind = '{MISSING}') GROUP BY phase, number, run ORDER BY phase, number, min(place)"
+            )
+        ]
+
+    def count_suspects(self) -> int:
+        """How many events may have another value."""
+        return self._database.number("SELECT count(*) FROM suspects")
+
+    def suspects(self) -> Iterator[tuple[str, int, int]]:
+        """Their places, in order."""
+        for batch in self._database.stream("SELECT DISTINCT * FROM suspects ORDER BY ALL"):
+            yield from zip(*(batch.column(name).to_pylist() for name in ("phase", "number", "place")), strict=True)
+
+    def extras(self) -> list[ExtraEvents]:
+        """The cells with most of what is not of the plan."""
+        rows = self._database.rows(
+            "SELECT name, day, count(*), min({'hi': hi, 'lo': lo}) FROM strange"
+            f" WHERE kind IN ('{EXTRA}', 'other') GROUP BY name, day ORDER BY count(*) DESC, day, name LIMIT {SHOWN}"
+        )
+        return [ExtraEvents(name, day, count, uuid_text(one["hi"], one["lo"])) for name, day, count, one in rows]
 
     def count_copies(self, accepted: int | None) -> None:
         """Count the copies of `accepted` events in all, where that is known."""
         if accepted is not None:
-            self.counts["copies"] = max(0, accepted - self.counts["found"] - self.counts["others"])
+            there = sum(self.counts[name] for name in ("found", "others", "replayed"))
+            self.counts["copies"] = max(0, accepted - there)
 
-    def cells(self) -> dict[str, int]:
+    def cells(self) -> CellCounts:
         """How many cells agree, and how many differ, each as the worst of what is wrong in it."""
-        tally = dict.fromkeys(("match", "missing", "extra", "duplicated", "different"), 0)
-        taken: set[int] = set()
-        for kind in WORST:
-            tally[kind] = len(self._wrong[kind] - taken)
-            taken |= self._wrong[kind]
-        tally["match"] = self._planned - sum(cell < self._planned for cell in taken)
-        return tally
-
-
-def _alone(event: np.void) -> Fingerprints:
-    return np.array([event], FINGERPRINT)
+        tally = dict.fromkeys(("match", *WORST), 0)
+        rank = f"list_position({list(WORST)}, kind)"
+        self._database.run(
+            f"CREATE TABLE wrong AS SELECT name, day, min(worst) AS worst FROM (SELECT event AS name, day, {rank} AS"
+            f" worst FROM differences UNION ALL SELECT name, day, {WORST.index(DIFFERENT) + 1} FROM strange"
+            " WHERE kind = 'paired') GROUP BY name, day"
+        )
+        for worst, cells in self._database.rows("SELECT worst, count(*) FROM wrong GROUP BY worst"):
+            tally[WORST[worst - 1]] = cells
+        tally["match"] = self._database.number(
+            "SELECT count(*) FROM (SELECT DISTINCT name, day FROM planned) ANTI JOIN wrong USING (name, day)"
+        )
+        return CellCounts(**tally)
 
 
 def _has_marks(row: Row, marks: Mapping[str, str]) -> bool:
@@ -218,33 +256,3 @@ def _has_marks(row: Row, marks: Mapping[str, str]) -> bool:
 
 def _text(value: Raw | None) -> object:
     return None if value is None else msgspec.json.decode(value)
-
-
-def _fingerprint(row: Row) -> np.void:
-    found: np.void = np.array([(*identity(*row[:4]), 0, -1, 0, 0, 0, 0)], FINGERPRINT)[0]
-    return found
-
-
-def uuid_of(event: np.void) -> str:
-    """The uuid of a fingerprint."""
-    digits = f"{int(event['hi']):016x}{int(event['lo']):016x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def keys_of(fingerprints: Fingerprints) -> NDArray[np.void]:
-    """The uuid of each fingerprint as 16 bytes that compare whole."""
-    return _columns(fingerprints, "hi", "lo")
-
-
-def _packed(fingerprints: Fingerprints, *more: str) -> NDArray[np.void]:
-    """What makes each fingerprint an event, as bytes that compare whole."""
-    return _columns(fingerprints, *_IDENTITY, *more)
-
-
-def _columns(fingerprints: Fingerprints, *names: str) -> NDArray[np.void]:
-    columns = np.ascontiguousarray(np.stack([fingerprints[name] for name in names], axis=1))
-    return columns.view(f"V{columns.itemsize * len(names)}")[:, 0]
-
-
-def _uuids(fingerprints: Fingerprints) -> set[tuple[int, int]]:
-    return set(zip(fingerprints["hi"].tolist(), fingerprints["lo"].tolist(), strict=True))

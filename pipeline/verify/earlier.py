@@ -6,29 +6,16 @@ is wrong with merges, profiles and groups, by that of fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
 import msgspec
 
-from pipeline.verify.findings import Difference, PeopleCheck, ValueCheck, Verification
+from pipeline.verify.findings import Verification
 
 ALTERED = "altered"
 _OF_UUIDS = ("missing", "different", "duplicated", "extra")
 _DEPTHS = ("none", "sample", "all")
 
 
-class Earlier(NamedTuple):
-    """What the last verification of a plan found, and how deep it was."""
-
-    uuids: str
-    events: Mapping[str, int]
-    values: ValueCheck
-    people: PeopleCheck
-    differences: Sequence[Difference]
-
-
-def kept_kinds(earlier: Earlier | None, uuids: str, fields: str) -> frozenset[str]:
+def kept_kinds(earlier: Verification | None, uuids: str, fields: str) -> frozenset[str]:
     """The kinds of differences that were found earlier, and that a verification of this depth cannot clear."""
     if earlier is None:
         return frozenset()
@@ -38,19 +25,20 @@ def kept_kinds(earlier: Earlier | None, uuids: str, fields: str) -> frozenset[st
     if _DEPTHS.index(earlier.values.fields) > _DEPTHS.index(fields):
         kinds.append(ALTERED)
         kinds += earlier.people.wrong
-    return frozenset(kind for kind in kinds if earlier.events.get(kind) or earlier.people.wrong.get(kind))
+    return frozenset(kind for kind in kinds if getattr(earlier.events, kind, 0) or earlier.people.wrong.get(kind))
 
 
-def with_earlier(found: Verification, earlier: Earlier | None, kinds: frozenset[str]) -> Verification:
+def with_earlier(found: Verification, earlier: Verification | None, kinds: frozenset[str]) -> Verification:
     """A verification with the differences of these kinds that were found earlier."""
     if earlier is None or not kinds:
         return found
-    events = {kind: max(count, earlier.events.get(kind, 0) * (kind in kinds)) for kind, count in found.events.items()}
+    counts = kinds.intersection((*_OF_UUIDS, ALTERED))
+    most = {kind: max(getattr(found.events, kind), getattr(earlier.events, kind)) for kind in counts}
     named = {(one.kind, one.uuid) for one in found.differences}
     kept = [one for one in earlier.differences if one.kind in kinds and (one.kind, one.uuid) not in named]
     return msgspec.structs.replace(
         found,
-        events=events,
+        events=msgspec.structs.replace(found.events, **most),
         differences=[*found.differences, *kept],
         kept=sorted(kinds),
         uuids="all" if kinds.intersection(_OF_UUIDS) else found.uuids,

@@ -1,156 +1,204 @@
-"""What should have arrived: the planned events transformed once more, those that are settled or in doubt.
+"""What should have arrived: the facts of the plan joined with its ledger, the events that are settled or in doubt.
 
-Each becomes a fingerprint of fixed size, computed from the encoded event as it was sent. Of each stratum (phase, event
-name and year) the events with the smallest hashes of their uuids are the sample whose values are compared: which these
-are depends on the uuids alone.
+Events of the phases without facts, and all of them if every value is compared, are read from their requests, which
+gives a hash of their properties, too. The result is `expected.parquet` of the session:
+
+phase, number, place   the event: the request in its phase, the place in it
+hi, lo                 its uuid
+name, person, time     its name, the `hash_id` of its distinct_id, µs UTC
+digest                 the hash of its properties, 0 if these are not compared
+state                  settled, or another: then it may have landed or not
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
-import msgspec
 import numpy as np
+import pyarrow as pa
 import xxhash
-from msgspec import Raw
-from numpy.typing import NDArray
+from msgspec import UNSET, Raw
 
 from pipeline.encoder.encoded import read_event, read_properties
-from pipeline.transform.block import BlockTransformer
-from pipeline.transform.tasks import Task
+from pipeline.errors import BackcastError
+from pipeline.id_hash import hash_id
+from pipeline.identity.database import Database, texts
+from pipeline.ledger import BatchKey, read_batches
+from pipeline.models import Step
+from pipeline.plan.requests.query import add_ledger
+from pipeline.plan.requests.store import PackedRequest, RequestReader, read_requests
+from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.plan.sealed.manifest import Plan, ReplayedPlan
+from pipeline.plan.settled import ALREADY_SETTLED
+from pipeline.plan.settled_facts import settled_lines
+from pipeline.timestamps import read_iso
+from pipeline.transform.facts import numbers
+from pipeline.verify.landed import in_chunks
+from pipeline.verify.session import END, Pages, Session
 
-FINGERPRINT = np.dtype(
-    [
-        ("hi", "<u8"), ("lo", "<u8"), ("name", "<u8"), ("person", "<u8"), ("time", "<u8"), ("values", "<u8"),
-        ("block", "<i4"), ("index", "<u4"), ("cell", "<u4"), ("phase", "u1"), ("state", "u1"),
-    ]
-)  # fmt: skip
-"""An event: its uuid (`hi`, `lo`), hashes of its name, distinct_id, timestamp and properties (0 where these are not
-compared), its place in the plan (`phase` is an index of PHASES), the index of its cell (event × UTC day), its state."""
-SENT, IN_DOUBT, LANDED = 0, 1, 2
-EACH = 25
-"""Events of a stratum that are in the sample."""
-
-Fingerprints = NDArray[np.void]
-Stratum = tuple[int, str, str]
-"""The index of the phase, the event name, the year."""
+LANDED = pa.schema([
+    ("hi", pa.uint64()), ("lo", pa.uint64()), ("name", pa.string()), ("person", pa.uint64()), ("time", pa.int64()),
+    ("digest", pa.uint64()),
+])  # fmt: skip
+"""What is known of an event, in the plan or at the target."""
+_SCHEMA = pa.schema([("phase", pa.string()), ("number", pa.int64()), ("place", pa.int64()), *LANDED])
+_AT_ONCE = 16 << 20
+"""Bytes of the events that are decoded for one page."""
+_LINES = 50_000
 
 
-class Candidate(msgspec.Struct, frozen=True, array_like=True):
-    """An event that may be one of the sample: its stratum, the hash of its uuid, its place, and what was sent."""
+class Sent(NamedTuple):
+    """An event as it was sent, and its place: its phase, the request in the phase, the place in that."""
 
-    stratum: Stratum
-    hash: int
-    block: int
-    index: int
+    phase: str
+    request: int
+    at: int
     event: bytes
 
 
-class Expected(NamedTuple):
-    """The events of one block that were sent: FINGERPRINT records, whose `cell` is an index of `cells`."""
-
-    fingerprints: bytes
-    cells: list[tuple[str, str]]
-    candidates: list[Candidate]
-
-
-class Ranges(NamedTuple):
-    """The events of one block that are settled, and those in doubt, as (first, last), counted from 0."""
-
-    settled: Sequence[tuple[int, int]] = ()
-    in_doubt: Sequence[tuple[int, int]] = ()
+def read_sent(directory: Directory) -> Iterator[tuple[BatchKey, str]]:
+    """The batches of the ledger whose events may have landed, with their state."""
+    for state in ("settled", "begun", "waiting"):
+        for key in read_batches(directory.ledger, state):
+            yield key, state
 
 
-class SampleBounds:
-    """Of each stratum the EACH smallest hashes so far: an event above them is in no sample."""
-
-    def __init__(self) -> None:
-        self._smallest: dict[Stratum, NDArray[np.uint64]] = {}
-
-    def admit(self, stratum: Stratum, hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """The indices of the hashes that may be of the sample."""
-        before = self._smallest.get(stratum, np.empty(0, np.uint64))
-        smallest = np.sort(np.concatenate([before, hashes]))[:EACH]
-        self._smallest[stratum] = smallest
-        return np.flatnonzero(hashes <= smallest[-1])
-
-
-_bounds: WeakKeyDictionary[BlockTransformer, SampleBounds] = WeakKeyDictionary()
-
-
-def expect_block(transformer: BlockTransformer, task: Task, phase: int, fields: str) -> Expected:
-    """The events of a block that were sent. `task.ended` are the settled ranges, `task.doubtful` those in doubt."""
-    bounds = _bounds.setdefault(transformer, SampleBounds()) if fields == "sample" else None
-    events = transformer.sent_events(task)
-    return expected_of(events, Ranges(task.ended, task.doubtful), phase, task.number, bounds, values=fields == "all")
-
-
-def expected_of(
-    events: Sequence[bytes], ranges: Ranges, phase: int, block: int, bounds: SampleBounds | None, *, values: bool
-) -> Expected:
-    """The fingerprints of some encoded events of one block, and with `bounds` those that may be of the sample."""
-    rows: list[tuple[int, ...]] = []
-    cells: dict[tuple[str, str], int] = {}
-    for some, state in ((ranges.settled, SENT), (ranges.in_doubt, IN_DOUBT)):
-        for first, last in some:
-            for index in range(first, last + 1):
-                sent = read_event(events[index])
-                cell = cells.setdefault((sent.event, sent.timestamp[:10]), len(cells))
-                digest = digest_of(read_properties(events[index])) if values else 0
-                place = block, index, cell, phase, state
-                rows.append(
-                    (*identity(sent.uuid, sent.event, sent.properties.distinct_id, sent.timestamp), digest, *place)
-                )
-    fingerprints = np.array(rows, FINGERPRINT)
-    names = list(cells)
-    chosen = [] if bounds is None else _candidates(events, fingerprints, names, phase, block, bounds)
-    return Expected(fingerprints.tobytes(), names, chosen)
+def write_expected(session: Session, directory: Directory, database: Database, *, values: bool, progress: Step) -> Path:
+    """Write the file, unless an earlier run did, and return where it is. `values`: with a hash of all properties."""
+    path = session.path / "expected.parquet"
+    if path.exists():
+        return path
+    add_ledger(database, read_sent(directory), "sent")
+    total = database.number("SELECT sum(last - first + 1) FROM sent")
+    decoded = _decode(session, directory, database, values=values, total=total, progress=progress)
+    columns = "sent.phase, sent.number, place, hi, lo, name, person, time"
+    here = "sent.number = events.number AND place BETWEEN first AND last"
+    queries = [
+        f"SELECT {columns}, digest, state FROM {decoded.relation} AS events JOIN sent"
+        f" ON sent.phase = events.phase AND {here}"
+    ]
+    if not values:
+        queries.append(
+            f"SELECT {columns}, 0::UBIGINT AS digest, state FROM facts AS events JOIN sent"
+            f" ON sent.phase = '{EVENTS}' AND {here}"
+        )
+    new = path.with_suffix(".new")
+    target = str(new).replace("'", "''")
+    database.run(f"COPY ({' UNION ALL '.join(queries)}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)")
+    new.replace(path)
+    progress("events as planned", total, total)
+    return path
 
 
-def _candidates(
-    events: Sequence[bytes],
-    fingerprints: Fingerprints,
-    cells: Sequence[tuple[str, str]],
-    phase: int,
-    block: int,
-    bounds: SampleBounds,
-) -> list[Candidate]:
-    settled = fingerprints[fingerprints["state"] == SENT]
-    hashes = mixed(settled)
-    strata = {cell: (phase, event, day[:4]) for cell, (event, day) in enumerate(cells)}
-    numbers = {stratum: number for number, stratum in enumerate(dict.fromkeys(strata.values()))}
-    of_cell = np.array([numbers[strata[cell]] for cell in range(len(cells))], np.intp)
-    found = []
-    for stratum, number in numbers.items():
-        members = np.flatnonzero(of_cell[settled["cell"]] == number)
-        if not len(members):
-            continue
-        for one in members[bounds.admit(stratum, hashes[members])].tolist():
-            index = int(settled["index"][one])
-            found.append(Candidate(stratum, int(hashes[one]), block, index, events[index]))
-    return found
+def add_replayed(database: Database, plan: Plan) -> None:
+    """Fill the table `replayed` (hi, lo): what a plan of `--replay` leaves out because it is at the target already.
+
+    Its facts have the events; merges, groups and profiles are read from the very plans that it replays, if they are
+    there.
+    """
+    replays = plan.replays
+    if replays is UNSET:
+        return
+    database.run(f"INSERT INTO replayed SELECT hi, lo FROM facts WHERE code = '{ALREADY_SETTLED}'")
+    while replays is not UNSET:
+        found = _replayed_by(replays)
+        if found is None:
+            break
+        earlier, directory = found
+        for phase in PHASES:
+            lines = () if phase == EVENTS else settled_lines(directory, phase)
+            for some in in_chunks((sealed.uuid for _, sealed in lines), _LINES):
+                database.append("replayed", dict(zip(("hi", "lo"), halves(some), strict=True)))
+        replays = earlier.replays
 
 
-def mixed(fingerprints: Fingerprints) -> NDArray[np.uint64]:
-    """A hash of each uuid: every bit depends on all of its bits (splitmix64), since a uuid may begin with a time."""
-    x = fingerprints["hi"] ^ (fingerprints["lo"] + np.uint64(0x9E3779B97F4A7C15))
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+def _replayed_by(replays: ReplayedPlan) -> tuple[Plan, Directory] | None:
+    """The plan that was replayed; None if it is gone, or another one took its place."""
+    with suppress(BackcastError, OSError):
+        plan, directory = open_plan(replays.directory, discarded=True)
+        if plan.digest == replays.digest:
+            return plan, directory
+    return None
 
 
-def identity(uuid: str, event: str, distinct_id: str, timestamp: str) -> tuple[int, int, int, int, int]:
-    """The first five fields of a fingerprint, equal for equal events."""
-    digits = uuid.replace("-", "")
-    return (
-        int(digits[:16], 16),
-        int(digits[16:], 16),
-        _hash(event),
-        _hash(distinct_id),
-        _hash(spelled(timestamp)),
+def _decode(
+    session: Session, directory: Directory, database: Database, *, values: bool, total: int, progress: Step
+) -> Pages:
+    """The pages of the events that are read from their requests, from where an earlier run stopped."""
+    pages = Pages(session, "decoded", _SCHEMA)
+    if pages.cursor == END:
+        return pages
+    phases = [phase for phase in PHASES if values or phase != EVENTS]
+    reached = tuple(pages.cursor or (0, -1))
+    pending: list[tuple[PackedRequest, list[bytes]]] = []
+    with RequestReader(directory) as reader:
+        for index, phase in enumerate(phases):
+            sent = {number for (number,) in database.rows(f"SELECT DISTINCT number FROM sent WHERE phase = '{phase}'")}
+            for request in read_requests(directory, phase) if sent else ():
+                if request.number in sent and (index, request.number) > reached:
+                    pending.append((request, reader.events(request)))
+                    if sum(one.bytes for one, _ in pending) >= _AT_ONCE:
+                        pages.add(_columns(pending, values=values), (index, request.number))
+                        pending.clear()
+                        progress("events as planned", pages.rows, total)
+    if pending:
+        pages.add(_columns(pending, values=values), (len(phases), 0))
+    pages.finish()
+    return pages
+
+
+def _columns(requests: Sequence[tuple[PackedRequest, list[bytes]]], *, values: bool) -> list[pa.Array]:
+    sent = [event for _, events in requests for event in events]
+    read = [read_event(event) for event in sent]
+    counts = [request.events for request, _ in requests]
+    own = event_columns(
+        [event.uuid for event in read],
+        [event.event for event in read],
+        [event.properties.distinct_id for event in read],
+        [event.timestamp for event in read],
+        [digest_of(read_properties(event)) if values else 0 for event in sent],
     )
+    return [
+        texts([request.phase for request, events in requests for _ in events]),
+        numbers(np.repeat(np.array([request.number for request, _ in requests], np.int64), counts), pa.int64()),
+        numbers(np.concatenate([np.arange(count, dtype=np.int64) for count in counts]), pa.int64()),
+        *own,
+    ]
+
+
+def event_columns(
+    uuids: Sequence[str], names: Sequence[str], ids: Sequence[str], times: Sequence[str], values: Sequence[int]
+) -> list[pa.Array]:
+    """The columns of LANDED."""
+    return [
+        *halves(uuids),
+        texts([name if name.isascii() else name.encode("utf-8", "replace").decode() for name in names]),
+        numbers(np.fromiter(map(hash_id, ids), np.uint64, len(ids)), pa.uint64()),
+        numbers(np.fromiter(map(instant, times), np.int64, len(times)), pa.int64()),
+        numbers(np.array(values, np.uint64), pa.uint64()),
+    ]
+
+
+def halves(uuids: Sequence[str]) -> tuple[pa.Array, pa.Array]:
+    """The columns `hi` and `lo` of uuids."""
+    digits = np.frombuffer(bytes.fromhex("".join(uuids).replace("-", "")), ">u8").reshape(-1, 2).astype(np.uint64)
+    return numbers(digits[:, 0], pa.uint64()), numbers(digits[:, 1], pa.uint64())
+
+
+def identity(event: str, distinct_id: str, timestamp: str) -> tuple[str, int, int]:
+    """What makes two events of one uuid the same: the name, the `hash_id` of the distinct_id, the time in µs UTC."""
+    return event, hash_id(distinct_id), instant(timestamp)
+
+
+def instant(timestamp: str) -> int:
+    """An event's time in µs UTC, however it is spelled."""
+    return read_iso(timestamp, space=True).us
 
 
 def digest_of(properties: dict[str, Raw]) -> int:
@@ -163,11 +211,11 @@ def digest_of(properties: dict[str, Raw]) -> int:
     return xxhash.xxh3_64_intdigest(b"".join(pieces)) or 1
 
 
-def _hash(text: str) -> int:
-    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
-
-
-def spelled(timestamp: str) -> str:
-    """The canonical spelling of an instant in UTC: no trailing zeros in the fraction, `Z` at the end."""
-    text = timestamp.replace(" ", "T", 1).removesuffix("Z").removesuffix("+00:00")
-    return (text.rstrip("0").rstrip(".") if "." in text else text) + "Z"
+def read_places(directory: Directory, places: Iterable[tuple[str, int, int]]) -> Iterator[Sent]:
+    """The events of some places, in the order of phase, request and place, as they were sent."""
+    with RequestReader(directory) as reader:
+        for phase, of_phase in groupby(places, key=itemgetter(0)):
+            requests = read_requests(directory, phase)
+            for number, some in groupby(of_phase, key=itemgetter(1)):
+                events = reader.events(next(one for one in requests if one.number == number))
+                yield from (Sent(phase, number, place, events[place]) for _, _, place in some)

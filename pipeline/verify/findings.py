@@ -15,15 +15,16 @@ Landed = tuple[str, str, str]
 class Difference(msgspec.Struct, frozen=True):
     """One event that differs. `kind` is `missing`, `extra`, `different`, `duplicated` or `altered`.
 
-    `landed` has the (event, distinct_id, timestamp) of each landed event of its uuid. `block` is where it was planned,
-    of the phase `phase`; `part`, `row` and `offset` are its row in the export, or its line in a file of the plan, as
-    `rejects` has them; `row` is 0 where it is not known. `changed` names what differs: `event`, `distinct_id` or
-    `timestamp` of a different event, properties of an altered one (`$set.plan` for a member of `$set`).
+    `landed` has the (event, distinct_id, timestamp) of each landed event of its uuid. `request` is where it was
+    planned, of the phase `phase`, null for an extra one; `part`, `row` and `offset` are its row in the export, or its
+    line in a file of the plan, as `rejects` has them; `row` is 0 if it is not known. `changed` names what differs:
+    `event`, `distinct_id` or `timestamp` of a different event, properties of an altered one (`$set.plan` for a member
+    of `$set`).
     """
 
     kind: str
     uuid: str
-    block: int | None
+    request: int | None
     landed: list[Landed]
     phase: str = ""
     event: str = ""
@@ -34,11 +35,12 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class ExtraEvents(msgspec.Struct, frozen=True):
-    """Events of one name and UTC day that are not of the plan."""
+    """Events of one name and UTC day that are not of the plan; `uuid` is that of one."""
 
     event: str
     day: str
     count: int
+    uuid: str = ""
 
 
 class KnownDifference(msgspec.Struct, frozen=True):
@@ -119,28 +121,78 @@ class WarningCheck(msgspec.Struct, frozen=True):
     unknown: str = ""
 
 
-class Verification(msgspec.Struct, frozen=True):
-    """What verification found. `proved`: all that was sent is there, once and as it was sent.
+class CellCounts(msgspec.Struct, frozen=True):
+    """Event × UTC day: the number of cells that agree with the ledger, and of those that differ, by kind."""
 
-    In `events`, `duplicated` are there a second time with another content, and `extra` counts them too; `others` are
-    not of the plan, and no difference; `copies` are accepted ones that are equal to another, which collapse; `late`
-    were missing first, and there when they were asked for again. Of the `different`, `renamed`, `retimed` and
-    `other_person` count what differs. In a project that is the plan's alone, what is not of it is `extra`. `extras` are
-    the cells with most of what is not of the plan, `scope` the properties that an event had to have to be compared.
+    match: int = 0
+    missing: int = 0
+    extra: int = 0
+    duplicated: int = 0
+    different: int = 0
 
-    `uuids` says whether all were compared, or those of days whose counts differ. `differences` are the first of each
-    kind; the file `differences.jsonl` of the plan has all. `settled` is how long ago, in seconds, the last event was
-    accepted when reading began, None where nothing was sent. `resolved_doubts` counts `batches`, and their `events`,
-    that were sent again because no answer came (`pipeline.ledger.read_doubts`). `kept` are the kinds of differences
-    that an earlier, deeper verification found and that stay; `values` and `people` are then of that one
-    (`pipeline.verify.earlier`).
+
+class FoundCounts(msgspec.Struct, frozen=True):
+    """Events: `expected` by the ledger, `found` at the service.
+
+    `duplicated` are there a second time with another content, and `extra` counts them too; `others` are not of the
+    plan; `copies` are accepted events that are equal to another, which the service collapses. `altered` have another
+    value of a property than was sent; `late` were missing first, and then there. `renamed`, `retimed` and
+    `other_person` are those of the `different` that have another name, time or distinct_id. `replayed` were sent by the
+    plan that this one replays, so they are expected.
     """
 
-    cells: dict[str, int]
-    events: dict[str, int]
-    differences: list[Difference]
-    extras: list[ExtraEvents]
-    scope: dict[str, str]
+    expected: int = 0
+    found: int = 0
+    missing: int = 0
+    extra: int = 0
+    duplicated: int = 0
+    different: int = 0
+    others: int = 0
+    copies: int = 0
+    altered: int = 0
+    late: int = 0
+    renamed: int = 0
+    retimed: int = 0
+    other_person: int = 0
+    replayed: int = 0
+
+
+class RepairCounts(msgspec.Struct, frozen=True):
+    """Events that were sent again since they were missing: how many, and what the service answered."""
+
+    sent: int
+    accepted: int = 0
+    refused: int = 0
+    in_doubt: int = 0
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What landed against what was settled. `proved`: all that was sent is there, once and as it was sent.
+
+    `differences` are the first of each kind; the file `differences.jsonl` of the plan has all. `scope` are the
+    properties that an event had to have to be compared, {} for the whole project; `extras` the cells with most of what
+    is not of the plan, which is `extra` in a project that is the plan's alone. `to` is the address that was compared,
+    "" for the embedded local service, `at` is when (ISO 8601, UTC). `state` is the plan's after it, which a report has
+    by itself.
+
+    `uuids` says whether all were compared, or those of days whose counts differ. `settled` is how long ago, in seconds,
+    the last event was accepted when reading began, None if nothing was sent. `resolved_doubts` counts `batches`, and
+    their `events`, that were sent again because no answer came (`pipeline.ledger.read_doubts`). `kept` are the kinds of
+    differences that an earlier, deeper verification found and that stay; `values` and `people` are then of that one
+    (`pipeline.verify.earlier`). `repair` is what was sent again, if that was asked for; the other fields are then of
+    the verification after it.
+    """
+
+    format: str = "backcast.verify/1"
+    cells: CellCounts
+    events: FoundCounts
+    proved: bool
+    differences: list[Difference] = []
+    extras: list[ExtraEvents] = []
+    scope: dict[str, str] = {}
+    to: str = ""
+    at: str = ""
+    state: str | msgspec.UnsetType = msgspec.UNSET
     uuids: Uuids = "all"
     values: ValueCheck = ValueCheck("none")
     people: PeopleCheck = PeopleCheck()
@@ -148,14 +200,16 @@ class Verification(msgspec.Struct, frozen=True):
     settled: float | None = None
     resolved_doubts: dict[str, int] = {}
     kept: list[str] = []
-    format: str = "backcast.verify/1"
+    repair: RepairCounts | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether anything is counted that is not as it was sent."""
+        counts = self.events
+        wrong = counts.missing or counts.extra or counts.different or counts.altered or any(self.people.wrong.values())
+        return bool(wrong)
 
     @property
     def differs(self) -> bool:
-        """Whether anything is not as it was sent."""
-        wrong = any(self.events[kind] for kind in ("missing", "extra", "different", "altered"))
-        return wrong or any(self.people.wrong.values())
-
-    @property
-    def proved(self) -> bool:
-        return not self.differs and self.uuids == "all"
+        """Whether anything is not as it was sent. What was compared in part may have no difference and be no proof."""
+        return self.is_wrong or (not self.proved and self.uuids == "all")

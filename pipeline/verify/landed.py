@@ -7,15 +7,26 @@ pages by uuid. Each query has a limit, because the service truncates the result 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from pipeline.errors import Refused
 from pipeline.management.moments import UTC_DAY, between, in_utc
 
 if TYPE_CHECKING:
-    from pipeline.management import ManagementClient
+    from pipeline.management.client import QueryAnswer
+
+T = TypeVar("T")
+
+
+class Asker(Protocol):
+    """Answers queries: a client, or what keeps the answers of one."""
+
+    def query(self, sql: str) -> QueryAnswer:
+        """The answer to one SELECT."""
+
 
 PAGE = 20_000
 """Rows of one page."""
@@ -45,7 +56,7 @@ class Cursor(NamedTuple):
 BEGIN = Cursor()
 
 
-def landed_cells(client: ManagementClient, page: int = PAGE, where: str = "") -> Counter[tuple[str, str]]:
+def landed_cells(client: Asker, page: int = PAGE, where: str = "") -> Counter[tuple[str, str]]:
     """Counts by (event, UTC day as text) of the events that meet a condition."""
     counts: Counter[tuple[str, str]] = Counter()
     while True:
@@ -58,7 +69,7 @@ def landed_cells(client: ManagementClient, page: int = PAGE, where: str = "") ->
             return counts
 
 
-def landed_copies(client: ManagementClient, where: str = "") -> int | None:
+def landed_copies(client: Asker, where: str = "") -> int | None:
     """How many copies were accepted in all, before any collapsed; None where the service has no such table."""
     try:
         return int(client.query(f"select count(*) from raw_events{where and f' where {where}'}").results[0][0])
@@ -69,7 +80,7 @@ def landed_copies(client: ManagementClient, where: str = "") -> int | None:
 
 
 def landed_pages(
-    client: ManagementClient,
+    client: Asker,
     cells: Counter[tuple[str, str]],
     page: int = PAGE,
     where: str = "",
@@ -107,7 +118,7 @@ def windows(cells: Counter[tuple[str, str]], page: int) -> Iterator[tuple[date, 
 
 
 def _pages(
-    client: ManagementClient, days: tuple[date, date], page: int, where: str, after: str, values: bool
+    client: Asker, days: tuple[date, date], page: int, where: str, after: str, values: bool
 ) -> Iterator[tuple[list[Row], str]]:
     """The pages of a window, each with the last uuid of it, "" for the last page."""
     limit = page
@@ -132,12 +143,12 @@ def _pages(
 
 
 def landed_events(
-    client: ManagementClient, uuids: Sequence[str], days: Collection[str] = (), *, values: bool = False
-) -> Iterator[Row]:
-    """What landed under some uuids, in the order of uuid and time; with `days`, from the first to the last of them."""
+    client: Asker, uuids: Sequence[str], days: Collection[str] = (), *, values: bool = False
+) -> dict[str, list[Row]]:
+    """What landed under each of some uuids, in the order of time; with `days`, from the first to the last of them."""
     columns = "uuid, event, distinct_id, timestamp" + (", properties" if values else "")
-    for start in range(0, len(uuids), ASKED):
-        some = uuids[start : start + ASKED]
+    landed: dict[str, list[Row]] = {}
+    for some in in_chunks(uuids):
         within = ""
         if days:
             until = date.fromisoformat(max(days)) + timedelta(days=1)
@@ -146,7 +157,36 @@ def landed_events(
             f"select {columns} from events where {within}uuid in ({quoted(some)})"
             f" order by uuid, timestamp limit {50 * ASKED}"
         )
-        yield from (_row(*row) for row in answer.results)
+        for row in answer.results:
+            one = _row(*row)
+            landed.setdefault(one.uuid, []).append(one)
+    return landed
+
+
+def in_chunks(values: Iterable[T], size: int = ASKED) -> Iterator[list[T]]:
+    """The values, `size` at a time."""
+    remaining = iter(values)
+    while chunk := list(islice(remaining, size)):
+        yield chunk
+
+
+def persons_of(asker: Asker, ids: Iterable[str]) -> dict[str, str]:
+    """The person of each id that has one and that a query can ask for."""
+    query = "select distinct_id, person_id from person_distinct_ids where distinct_id in ({}) order by distinct_id"
+    return {str(id): str(person) for id, person in in_lists(asker, query, ids)}
+
+
+def in_lists(asker: Asker, query: str, texts: Iterable[str]) -> Iterator[list[Any]]:
+    """The rows of a query with `{}` for a list of different strings, some at a time; those that cannot be asked for are
+    left out."""
+    for some in in_chunks(sorted({text for text in texts if can_ask(text)})):
+        # The service may answer an older row of a person, too.
+        yield from asker.query(f"{query.format(quoted(some))} limit {len(some) * 10}").results
+
+
+def can_ask(*texts: str) -> bool:
+    """Whether a query may contain these strings: the two services read a backslash differently."""
+    return not any("\\" in text for text in texts)
 
 
 def quoted(texts: Sequence[str]) -> str:

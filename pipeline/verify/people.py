@@ -13,24 +13,25 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
-import xxhash
 from msgspec import Raw
 
 from pipeline.encoder.updates import SealedGroup, SealedLink, SealedPerson
 from pipeline.errors import Refused
+from pipeline.id_hash import hash_id
 from pipeline.ledger import read_summary
 from pipeline.management.problems import Forbidden, NotAllowed, NotFound
 from pipeline.models import Step
-from pipeline.plan.sealed.directory import Directory, sealed_file
-from pipeline.plan.sealed.phases import SealedRecord, line_blocks, line_decoder
+from pipeline.plan.sealed.directory import Directory, read_lines, sealed_file
+from pipeline.plan.sealed.phases import SealedRecord
+from pipeline.plan.settled_facts import settled_lines
 from pipeline.timestamps import BadTime, read_iso
-from pipeline.verify.expected import Ranges
 from pipeline.verify.findings import PeopleCheck, PersonDifference
-from pipeline.verify.landed import ASKED, quoted
+from pipeline.verify.landed import ASKED, can_ask, in_chunks, in_lists, persons_of
 from pipeline.verify.session import Journal, Session
 from pipeline.verify.values import landed_properties, same_value
 
@@ -99,7 +100,6 @@ def check_people(
     client: ManagementClient,
     session: Session,
     directory: Directory,
-    settled: Mapping[tuple[str, int], Ranges],
     *,
     every: bool,
     progress: Step,
@@ -116,7 +116,8 @@ def check_people(
     target = _Target(client, latest, 0 if history is None else read_iso(history.began).us, alone)
     number = 0
     for phase in _PHASES:
-        lines: Iterable[_Line] = _settled_lines(phase, directory, settled)
+        part = sealed_file(phase, directory).name
+        lines: Iterable[_Line] = (_Line(part, *line) for line in settled_lines(directory, phase))
         if not every:
             lines = _sample(lines)
         for chunk in _chunks(lines):
@@ -169,36 +170,15 @@ def _what(chunk: Sequence[_Line]) -> str:
     return "groups" if isinstance(chunk[0].sealed, SealedGroup) else "persons"
 
 
-def _settled_lines(phase: str, directory: Directory, settled: Mapping[tuple[str, int], Ranges]) -> Iterator[_Line]:
-    """The lines of a phase whose events are settled."""
-    if not any(name == phase for name, _ in settled):
-        return
-    decode = line_decoder(phase)
-    file = sealed_file(phase, directory)
-    row = 0
-    for block, lines in enumerate(line_blocks(file)):
-        ranges = settled.get((phase, block), Ranges()).settled
-        for first, last in ranges:
-            for index in range(first, last + 1):
-                yield _Line(file.name, row + index + 1, decode(lines[index]))
-        row += len(lines)
-
-
 def _sample(lines: Iterable[_Line]) -> list[_Line]:
-    hashed = ((xxhash.xxh3_64_intdigest(line.sealed.uuid.encode()), line.row, line) for line in lines)
+    hashed = ((hash_id(line.sealed.uuid), line.row, line) for line in lines)
     return sorted((line for _, _, line in heapq.nsmallest(MOST_SAMPLED, hashed)), key=lambda line: line.row)
 
 
 def _chunks(lines: Iterable[_Line]) -> Iterator[list[_Line]]:
     """Some lines of one kind at a time."""
-    chunk: list[_Line] = []
-    for line in lines:
-        if len(chunk) == ASKED or (chunk and type(chunk[0].sealed) is not type(line.sealed)):
-            yield chunk
-            chunk = []
-        chunk.append(line)
-    if chunk:
-        yield chunk
+    for _, of_kind in groupby(lines, key=lambda line: type(line.sealed)):
+        yield from in_chunks(of_kind)
 
 
 def _compare(target: _Target, chunk: Sequence[_Line]) -> _Chunk:
@@ -215,12 +195,12 @@ def _compare(target: _Target, chunk: Sequence[_Line]) -> _Chunk:
 
 def _compare_merges(client: ManagementClient, chunk: Sequence[_Line], found: _Chunk) -> None:
     links = [(line, line.sealed) for line in chunk if isinstance(line.sealed, SealedLink)]
-    persons = _persons_of(client, {one for _, link in links for one in (link.distinct_id, link.other)})
+    persons = persons_of(client, {one for _, link in links for one in (link.distinct_id, link.other)})
     query = "select id, is_identified, created_at from persons where id in ({})"
-    rows = _in_lists(client, query, sorted(set(persons.values())))
+    rows = in_lists(client, query, sorted(set(persons.values())))
     stand = {str(id): (bool(flag), _instant(created)) for id, flag, created in rows}
     for line, link in links:
-        if not _can_ask(link.distinct_id, link.other):
+        if not can_ask(link.distinct_id, link.other):
             found.skipped += 1
             continue
         found.compared["merges"] = found.compared.get("merges", 0) + 1
@@ -244,21 +224,19 @@ def _compare_dates(target: _Target, journal: Iterable[_Chunk], directory: Direct
     All merges of a person name one id that stays, and arrive in any order. A person that existed before keeps its own
     date, which only a date after the beginning of the import tells from a wrong one.
     """
-    hashes = np.unique(np.fromiter((_hash(one.ids[0]) for some in journal for _, one in some.later), np.uint64))
+    hashes = np.unique(np.fromiter((hash_id(one.ids[0]) for some in journal for _, one in some.later), np.uint64))
     if not len(hashes):
         return
     last = np.zeros(len(hashes), np.int64)
-    decode = msgspec.json.Decoder(SealedLink).decode
-    for lines in line_blocks(sealed_file("identities", directory)):
-        links = [decode(line) for line in lines]
-        own = np.array([_hash(link.distinct_id) for link in links], np.uint64)
+    for links in in_chunks(read_lines(directory.identities, SealedLink)):
+        own = np.array([hash_id(link.distinct_id) for link in links], np.uint64)
         at = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
         here = hashes[at] == own
         np.maximum.at(last, at[here], np.array([link.time for link in links], np.int64)[here])
     for chunk in journal:
         found = _Chunk({}, [])
         for created, one in chunk.later:
-            if _is_later(created, int(last[np.searchsorted(hashes, np.uint64(_hash(one.ids[0])))])):
+            if _is_later(created, int(last[np.searchsorted(hashes, np.uint64(hash_id(one.ids[0])))])):
                 if target.alone or created >= target.began:
                     found.differences.append(one)
                 else:
@@ -271,10 +249,6 @@ def _is_later(created: int, sent: int) -> bool:
     return created // _SECOND > sent // _SECOND
 
 
-def _hash(text: str) -> int:
-    return xxhash.xxh3_64_intdigest(text.encode())
-
-
 def _instant(answered: object) -> int:
     """A `created_at` of an answer in µs UTC; the latest possible for other texts."""
     try:
@@ -285,12 +259,12 @@ def _instant(answered: object) -> int:
 
 def _compare_profiles(target: _Target, chunk: Sequence[_Line], found: _Chunk) -> None:
     sealed = [(line, line.sealed) for line in chunk if isinstance(line.sealed, SealedPerson)]
-    persons = _persons_of(target.client, {person.distinct_id for _, person in sealed})
+    persons = persons_of(target.client, {person.distinct_id for _, person in sealed})
     query = "select id, properties, created_at from persons where id in ({})"
-    rows = _in_lists(target.client, query, sorted(set(persons.values())))
+    rows = in_lists(target.client, query, sorted(set(persons.values())))
     profiles = {str(id): (landed_properties(properties), _instant(created)) for id, properties, created in rows}
     for line, person in sealed:
-        if not _can_ask(person.distinct_id):
+        if not can_ask(person.distinct_id):
             found.skipped += 1
             continue
         found.compared["profiles"] = found.compared.get("profiles", 0) + 1
@@ -320,20 +294,20 @@ def _compare_groups(target: _Target, chunk: Sequence[_Line], found: _Chunk) -> N
     sealed = [(line, one) for line, one in groups if latest is None or latest(one.type, one.key, one.uuid)]
     keys: dict[str, set[str]] = {}
     for _, group in sealed:
-        if _can_ask(group.key):
+        if can_ask(group.key):
             keys.setdefault(group.type, set()).add(group.key)
     stand = {
         (type_, str(key)): landed_properties(properties)
         for type_, some in keys.items()
         if type_ in numbers
-        for key, properties in _in_lists(
+        for key, properties in in_lists(
             target.client,
             f"select key, properties from groups where index = {numbers[type_]} and key in ({{}})",
             sorted(some),
         )
     }
     for line, group in sealed:
-        if not _can_ask(group.key):
+        if not can_ask(group.key):
             found.skipped += 1
             continue
         found.compared["groups"] = found.compared.get("groups", 0) + 1
@@ -359,21 +333,3 @@ def _against(
         if name not in set_ and name in stands and not same_value(value, stands[name])
     )
     return absent, other, kept
-
-
-def _persons_of(client: ManagementClient, ids: Iterable[str]) -> dict[str, str]:
-    """The person of each id that has one."""
-    asked = sorted(one for one in ids if _can_ask(one))
-    query = "select distinct_id, person_id from person_distinct_ids where distinct_id in ({})"
-    return {str(id): str(person) for id, person in _in_lists(client, query, asked)}
-
-
-def _in_lists(client: ManagementClient, query: str, texts: Sequence[str]) -> Iterator[list[Any]]:
-    for start in range(0, len(texts), ASKED):
-        some = texts[start : start + ASKED]
-        # The service may answer an older row of a person, too.
-        yield from client.query(f"{query.format(quoted(some))} limit {len(some) * 10}").results
-
-
-def _can_ask(*texts: str) -> bool:
-    return not any("\\" in text for text in texts)

@@ -8,21 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from pipeline.encoder.encoded import read_event
+from pipeline.identity.database import Database, numbers, texts
 from pipeline.models import Step
-from pipeline.plan.samples.event_rows import BlockEvents, Place, find_lines, find_rows
+from pipeline.plan.requests.store import read_requests
 from pipeline.plan.sealed.directory import EVENTS, PHASES, Directory, LinesWriter, read_lines, sealed_file
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.transform.tasks import TransformConfig
-from pipeline.verify.comparison import DIFFERENT, DUPLICATED, EXTRA, LOST, MISSING, Comparison, uuid_of
-from pipeline.verify.expected import LANDED, spelled
+from pipeline.uuids import uuid_text
+from pipeline.verify.comparison import DIFFERENT, DUPLICATED, EXTRA, MISSING
+from pipeline.verify.expected import halves, identity
 from pipeline.verify.fields import MOST_NAMED, Altered
 from pipeline.verify.findings import Difference, Landed, PersonDifference
-from pipeline.verify.landed import ASKED, landed_events
+from pipeline.verify.landed import in_chunks, landed_events
 
 if TYPE_CHECKING:
     from pipeline.management import ManagementClient
@@ -32,56 +31,68 @@ SHOWN = 20
 ALTERED = "altered"
 
 
-class SealedPlan(NamedTuple):
-    """A plan, its directory, and its config on this machine."""
-
-    plan: Plan
-    directory: Directory
-    config: TransformConfig
-
-
 class _Named(NamedTuple):
-    """A difference before its row is known; `block` is -1 for what is not of the plan."""
+    """A difference with its row; `phase` and `request` are None for events that are not of the plan. `name`, `person`
+    and `time` are those that were sent."""
 
-    phase: int
-    block: int
-    at: int
     kind: str
-    uuid: str
+    phase: str | None
+    request: int | None
+    place: int | None
+    hi: int
+    lo: int
     event: str
-    changed: list[str]
+    name: str | None
+    person: int | None
+    time: int | None
+    part: str
+    row: int
+    offset: int = 0
+
+    @property
+    def uuid(self) -> str:
+        return uuid_text(self.hi, self.lo)
 
 
 def name_differences(
     client: ManagementClient,
-    comparison: Comparison,
+    database: Database,
     altered: Sequence[Altered],
-    sealed: SealedPlan,
-    cells: Sequence[tuple[str, str]],
+    plan: Plan,
+    directory: Directory,
     people: Iterable[PersonDifference],
     progress: Step,
     keep: frozenset[str] = frozenset(),
 ) -> list[Difference]:
-    """Write all differences, those of people last, and return the first events of each kind.
+    """Write all differences, those of people last, and return the first events of each kind. `database` has the tables
+    of `pipeline.verify.comparison`.
 
     The file is removed where there are none. Those of the kinds `keep` that it has from an earlier verification stay.
     """
-    directory = sealed.directory
-    named = sorted(_named(comparison, altered, cells))
+    changed = {(one.phase, one.request, one.index): one.changed for one in altered}
+    _add_altered(database, altered)
     shown: list[Difference] = []
     counts: Counter[str] = Counter()
+    new: set[tuple[str, str]] = set()
+    total = database.number("SELECT count(*) FROM named")
     aside = directory.differences.with_suffix(".new")
     with LinesWriter(aside) as writer:
-        for chunk in _with_rows(client, named, sealed):
-            for difference in chunk:
-                counts[difference.kind] += 1
-                if counts[difference.kind] <= SHOWN:
+        for chunk in in_chunks(_placed(database, "named", plan, directory)):
+            landed = landed_events(client, [one.uuid for one in chunk if one.kind != MISSING])
+            for one in chunk:
+                what = [(row.event, row.distinct_id, row.timestamp) for row in landed.get(one.uuid, [])]
+                at = one.phase or "", one.request or 0, one.place or 0
+                own = changed[at] if one.kind == ALTERED else _changed(one, what)
+                difference = _difference(one, what, own)
+                counts[one.kind] += 1
+                if counts[one.kind] <= SHOWN:
                     shown.append(difference)
+                if keep:
+                    new.add((one.kind, one.uuid))
                 writer.write(difference)
-            progress("rows of differences", writer.count, len(named))
+            progress("rows of differences", writer.count, total)
         writer.write_all(one for one in people if one.kind not in keep)
         if keep and directory.differences.exists():
-            new = {(one.kind, one.uuid) for one in named}
             earlier = read_lines(directory.differences, dict[str, Any])
             writer.write_all(one for one in earlier if one["kind"] in keep and (one["kind"], one["uuid"]) not in new)
         writer.close()
@@ -94,93 +105,90 @@ def name_differences(
     return sorted(shown, key=lambda difference: order.index(difference.kind))
 
 
-def _named(comparison: Comparison, altered: Sequence[Altered], cells: Sequence[tuple[str, str]]) -> Iterator[_Named]:
-    for kind, file in ((MISSING, LOST), (DIFFERENT, DIFFERENT), (DUPLICATED, DUPLICATED), (EXTRA, EXTRA)):
-        for some in comparison.read(file, MOST_NAMED):
-            for one in some:
-                event, _ = cells[int(one["cell"])]
-                block = -1 if one["state"] == LANDED else int(one["block"])
-                yield _Named(int(one["phase"]), block, int(one["index"]), kind, uuid_of(one), event, [])
-    for item in altered:
-        yield _Named(item.phase, item.block, item.index, ALTERED, item.uuid, item.event, item.changed)
+def planned_rows(database: Database, uuids: Sequence[str], plan: Plan, directory: Directory) -> dict[str, Difference]:
+    """Events of the plan with these uuids, each with its row, in the order of the export: examples for what is
+    reported of them."""
+    hi, lo = halves(uuids)
+    database.run("CREATE TABLE asked (hi UBIGINT, lo UBIGINT)")
+    database.append("asked", {"hi": hi, "lo": lo})
+    database.run(
+        "CREATE TABLE examples AS SELECT '' AS kind, phase, number, place, hi, lo, name AS event, name, person, time"
+        " FROM planned SEMI JOIN asked USING (hi, lo)"
+    )
+    found = {one.uuid: _difference(one, [], []) for one in _placed(database, "examples", plan, directory)}
+    database.run("DROP TABLE asked; DROP TABLE examples")
+    return found
 
 
-def _with_rows(client: ManagementClient, named: Sequence[_Named], sealed: SealedPlan) -> Iterator[list[Difference]]:
-    """Differences with their rows, some of one block or file at a time."""
-    for group, places, block in _placed(named, sealed):
-        for start in range(0, len(group), ASKED):
-            some = group[start : start + ASKED]
-            there = [one.uuid for one in some if one.kind != MISSING]
-            landed: dict[str, list[Landed]] = {}
-            for row in landed_events(client, there):
-                landed.setdefault(row.uuid, []).append((row.event, row.distinct_id, row.timestamp))
-            yield [
-                _difference(one, landed.get(one.uuid, []), place, block)
-                for one, place in zip(some, places[start : start + ASKED], strict=True)
-            ]
+def _add_altered(database: Database, altered: Sequence[Altered]) -> None:
+    """The table `named`: the first differences of each kind, and the altered events."""
+    database.run(
+        "CREATE TABLE named AS SELECT * EXCLUDE (day) FROM differences"
+        f" QUALIFY row_number() OVER (PARTITION BY kind ORDER BY phase, number, place, hi, lo) <= {MOST_NAMED}"
+    )
+    hi, lo = halves([one.uuid for one in altered])
+    names, nothing = texts([one.event for one in altered]), numbers([0] * len(altered))
+    columns = {
+        "kind": texts([ALTERED] * len(altered)), "phase": texts([one.phase for one in altered]),
+        "number": numbers([one.request for one in altered]), "place": numbers([one.index for one in altered]),
+        "hi": hi, "lo": lo, "event": names, "name": names, "person": nothing, "time": nothing,
+    }  # fmt: skip
+    database.append("named", columns)
 
 
-def _placed(
-    named: Sequence[_Named], sealed: SealedPlan
-) -> Iterator[tuple[list[_Named], list[tuple[str, Place]], BlockEvents | None]]:
-    """Differences in their order with the file and row of each, those of a block at a time, with its events."""
-    blocks = {one.block for one in named if one.block >= 0 and PHASES[one.phase] == EVENTS}
-    rows = find_rows(*sealed, blocks)
-    for (phase, block), of_block in groupby(named, key=lambda one: (one.phase, one.block)):
-        group, name = list(of_block), PHASES[phase]
-        if block < 0:
-            yield group, [("", Place())] * len(group), None
-        elif name == EVENTS:
-            found = next(rows)
-            yield group, [(found.part, found.place(one.at)) for one in group], found
+def _placed(database: Database, relation: str, plan: Plan, directory: Directory) -> Iterator[_Named]:
+    """The rows of a relation with the columns of `named`, with file and row; what is not of the plan comes first."""
+    lines = [
+        (phase, one.number, one.first) for phase in PHASES if phase != EVENTS for one in read_requests(directory, phase)
+    ]
+    database.run("CREATE OR REPLACE TABLE line_requests (phase VARCHAR, number BIGINT, first BIGINT)")
+    columns = {"number": numbers([one[1] for one in lines]), "first": numbers([one[2] for one in lines])}
+    database.append("line_requests", {"phase": texts([one[0] for one in lines]), **columns})
+    query = (
+        "SELECT kind, named.phase, named.number, named.place, named.hi, named.lo, event, named.name, named.person,"
+        " named.time, coalesce(part, 0),"
+        f" coalesce(CAST(row AS BIGINT), first + named.place + 1, 0) FROM {relation} AS named LEFT JOIN"
+        f" (SELECT * FROM facts SEMI JOIN (FROM {relation} WHERE phase = '{EVENTS}') USING (number, place)) AS facts"
+        f" ON named.phase = '{EVENTS}' AND facts.number = named.number AND facts.place = named.place"
+        " LEFT JOIN line_requests ON line_requests.phase = named.phase AND line_requests.number = named.number"
+        f" ORDER BY list_position({list(PHASES)}, named.phase) NULLS FIRST, part, 12, position, kind,"
+        " named.hi, named.lo"
+    )
+    found = (_Named(*row) for batch in database.stream(query) for row in zip(*batch.to_pydict().values(), strict=True))
+    for phase, of_phase in groupby(found, key=lambda one: one.phase):
+        if phase is None:
+            yield from (one._replace(part="") for one in of_phase)
+        elif phase == EVENTS:
+            yield from (one._replace(part=plan.parts[int(one.part)].path) for one in of_phase)
         else:
-            file = sealed_file(name, sealed.directory)
-            places = find_lines(file, [(one.block, one.at) for one in group])
-            yield group, [(file.name, place) for place in places], None
+            yield from _in_lines(sealed_file(phase, directory), of_phase)
 
 
-def _difference(one: _Named, landed: list[Landed], place: tuple[str, Place], block: BlockEvents | None) -> Difference:
-    part, (row, offset, _) = place
-    changed = one.changed
-    if one.kind == DIFFERENT and block is not None and landed:
-        sent = read_event(block.events[one.at])
-        event, distinct_id, timestamp = landed[0]
-        changed = [
-            name
-            for name, before, after in (
-                ("event", sent.event, event),
-                ("distinct_id", sent.properties.distinct_id, distinct_id),
-                ("timestamp", spelled(sent.timestamp), spelled(timestamp)),
-            )
-            if before != after
-        ]
-    planned = one.block >= 0
-    return Difference(
-        one.kind,
-        one.uuid,
-        one.block if planned else None,
-        landed,
-        PHASES[one.phase] if planned else "",
-        one.event,
-        part,
-        row,
-        offset,
-        changed,
-    )
+def _in_lines(file: Path, named: Iterable[_Named]) -> Iterator[_Named]:
+    """Events of a phase that is sealed line by line, in the order of the lines, with the offsets of these."""
+    row, offset = 1, 0
+    with file.open("rb") as lines:
+        for one in named:
+            while row < one.row:
+                offset += len(lines.readline())
+                row += 1
+            yield one._replace(part=file.name, offset=offset)
 
 
-def place_differences(
-    found: Iterable[np.void], sealed: SealedPlan, cells: Sequence[tuple[str, str]]
-) -> list[Difference]:
-    """Some planned events, as differences with their rows: examples for what is told of them."""
-    named = sorted(
-        _Named(
-            int(one["phase"]), int(one["block"]), int(one["index"]), "", uuid_of(one), cells[int(one["cell"])][0], []
-        )
-        for one in found
-    )
+def _difference(one: _Named, landed: list[Landed], changed: list[str]) -> Difference:
+    place = one.part, one.row, one.offset
+    return Difference(one.kind, one.uuid, one.request, landed, one.phase or "", one.event, *place, changed)
+
+
+def _changed(one: _Named, landed: Sequence[Landed]) -> list[str]:
+    """What of a different event is not as it was sent, in the first that landed of it."""
+    if one.kind != DIFFERENT or not landed:
+        return []
+    now = identity(*landed[0])
     return [
-        _difference(one, [], place, None)
-        for group, places, _ in _placed(named, sealed)
-        for one, place in zip(group, places, strict=True)
+        name
+        for name, before, after in zip(
+            ("event", "distinct_id", "timestamp"), (one.name, one.person, one.time), now, strict=True
+        )
+        if before != after
     ]

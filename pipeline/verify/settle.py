@@ -9,9 +9,15 @@ from pathlib import Path
 
 from pipeline.ledger import read_last_settled
 from pipeline.models import Step
+from pipeline.targets import address_of, is_loopback
 
 SETTLE_SECONDS = 600.0
 """How long after the last accepted event reading begins, unless another time is given."""
+
+
+def settle_seconds(to: str, given: float | None) -> float:
+    """How long after the last event a target is read: as long as was given, else none on this machine."""
+    return given if given is not None else 0.0 if is_loopback(address_of(to)) else SETTLE_SECONDS
 
 
 def wait_to_settle(ledger: Path, seconds: float, progress: Step, sleep: Callable[[float], None] = time.sleep) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pipeline.config import Secret
 from pipeline.delivery.outcome import Outcome
-from pipeline.delivery.send import Hooks, send_unchecked
+from pipeline.delivery.send import Hooks, send_plan
 from pipeline.errors import Busy, UnsafePlan, UsageError
 from pipeline.ledger import (
+    BatchKey,
     Ledger,
     check_target,
-    is_in_use,
+    is_locked,
     read_batches,
     read_summary,
     read_totals,
@@ -22,16 +23,15 @@ from pipeline.ledger import (
 )
 from pipeline.models import Step
 from pipeline.options import ApplyOptions, VerifyOptions
-from pipeline.plan.sealed.directory import PHASES, Directory
-from pipeline.plan.sealed.freshness import check_applicable, transform_config_for, workers_for
+from pipeline.plan.sealed.contents import check_tables
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.freshness import check_applicable
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.targets import address_of, is_loopback
 from pipeline.text import are, pluralize, quoted
-from pipeline.verify.earlier import Earlier
-from pipeline.verify.event_set import EventSet
 from pipeline.verify.findings import Verification
 from pipeline.verify.reconcile import Depth, verify
-from pipeline.verify.settle import SETTLE_SECONDS, wait_to_settle
+from pipeline.verify.settle import settle_seconds, wait_to_settle
 
 
 class Keys(NamedTuple):
@@ -55,8 +55,8 @@ def compare(
     options: VerifyOptions,
     key: Secret,
     *,
-    earlier: Earlier | None = None,
-    missing: Callable[[EventSet], None] | None = None,
+    earlier: Verification | None = None,
+    missing: Callable[[Sequence[BatchKey]], None] | None = None,
     progress: Step = lambda name, done, total: None,
 ) -> Verification:
     """Compare what landed with the ledger after the settle time; `missing` is called with the missing events.
@@ -69,24 +69,18 @@ def compare(
     check_target(directory.ledger, address_of(to))
     check_project(to, options)
     refuse_sending(directory)
-    local = is_loopback(address_of(to))
-    config = transform_config_for(plan, directory)
+    check_tables(plan, directory)
     check_sent(plan, directory, to)
-    if options.settle is not None or not local:
-        wait_to_settle(directory.ledger, SETTLE_SECONDS if options.settle is None else options.settle, progress)
+    wait_to_settle(directory.ledger, settle_seconds(to, options.settle), progress)
     # Both are of the choices of their options.
     depth = Depth(options.uuids, options.fields, options.whole, ask_all=missing is not None, earlier=earlier)  # type: ignore[arg-type]
     with ManagementClient(options.api or to, key, "1" if options.project is None else options.project) as client:
-        workers = workers_for(options.workers, config.parts)
-        return verify(
-            plan, directory, config, client,
-            workers=workers, depth=depth, missing=missing, progress=progress,
-        )  # fmt: skip
+        return verify(plan, directory, client, depth=depth, missing=missing, progress=progress)
 
 
 def refuse_sending(directory: Directory) -> None:
     """Raise Busy while a run sends: events that it sends meanwhile would be taken for those of somebody else."""
-    if is_in_use(directory.ledger):
+    if is_locked(directory.ledger):
         raise Busy(
             f"{directory.name} is being sent now, and what is sent meanwhile cannot be compared",
             hint=f"verify it when that run has ended; to see how far it is: backcast status {quoted(directory.name)}",
@@ -116,7 +110,7 @@ def repair(
     options: VerifyOptions,
     keys: Keys,
     *,
-    earlier: Earlier | None = None,
+    earlier: Verification | None = None,
     confirm: Callable[[int], None] = lambda count: None,
     hooks: Hooks | None = None,
 ) -> Repair:
@@ -131,26 +125,22 @@ def repair(
     check_applicable(plan, to)
     left = _left_unsent(plan, directory)
     runs = _runs(directory)
-    found = EventSet()
-
-    def missing(events: EventSet) -> None:
-        nonlocal found
-        found = events
-
-    before = compare(plan, directory, to, options, keys.personal, earlier=earlier, missing=missing, progress=hooks.step)
+    found: list[BatchKey] = []
+    before = compare(
+        plan, directory, to, options, keys.personal, earlier=earlier, missing=found.extend, progress=hooks.step
+    )
     if not found and not left:
         return Repair(None, before)
-    confirm(len(found) + left)
-    sending = ApplyOptions(workers=options.workers)
+    confirm(sum(key.events for key in found) + left)
     if found:
         ledger = Ledger(directory.ledger)
         ledger.open(plan.digest, importlib.metadata.version("backcast"), address_of(to), keys.project)
         try:
-            reopen(ledger, ((PHASES[phase], block, at) for phase, block, at in found), runs)
+            reopen(ledger, found, runs)
             ledger.finish("done")
         finally:
             ledger.close()
-    outcome = send_unchecked(plan, directory, to, keys.project, sending, hooks)
+    outcome = send_plan(plan, directory, to, keys.project, ApplyOptions(), hooks)
     if outcome.problem is not None:
         return Repair(outcome, before)
     return Repair(outcome, compare(plan, directory, to, options, keys.personal, earlier=earlier, progress=hooks.step))

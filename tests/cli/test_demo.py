@@ -11,8 +11,6 @@ from pipeline import demo
 from pipeline.cli import run
 from pipeline.demo import SAMPLES
 
-pytestmark = pytest.mark.slow
-
 
 def test_the_demo_proves_every_sample(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

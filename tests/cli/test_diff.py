@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.commands import generic, in_process
-from tests.support.deliveries import row
+from tests.support.deliveries import linked, row, run
+from tests.support.verification import empty
 
 HOSTILE = ["<b>bold</b>", "\u202egnp.exe", "[red]name", "x" * 200, "emoji 🎉", "=cmd|calc"]
 
@@ -50,6 +52,24 @@ def test_equal_plans_end_with_0_and_others_with_7(call: Any, tmp_path: Path) -> 
     assert call("diff", a, same, "--counts").code == 0
     (tmp_path / "b.jsonl").unlink()
     assert call("diff", other, same).code == 7
+
+
+def test_merges_that_an_earlier_plan_sent_are_named(call: Any, tmp_path: Path) -> None:
+    """A second plan of the same export for the same target says which plan sent them and how many, and `diff` does not
+    take them for merges that are lost."""
+    room, rows = empty(), [linked(row(number)) for number in range(30)]
+    options = "--for", room.url, "--set", "anonymous_id=anonymous_id"
+    first = plan(tmp_path, "first", rows, *options)
+    assert run(first, room.url, key=room.key()).balanced
+    made = open_plan(first)[0].events.phases["identities"]
+    second = plan(tmp_path, "second", rows, *options)
+    notice = f"settled_link: first: {made} merges that this plan sent are not planned again"
+    shown = in_process("plan", tmp_path / "first.jsonl", *generic(), *options, "-o", tmp_path / "third").stdout
+    assert notice in " ".join(shown.split())
+    said = " ".join(call("diff", first, second).out.split())
+    assert f"{made} merges of A that B leaves out, because a plan before it sent them" in said
+    assert "that B does not make" not in said
+    assert call("diff", first, second, "--json").json["consequences"]["merged"] == made
 
 
 def test_the_object_has_the_documented_fields(call: Any, different: tuple[Path, Path]) -> None:
@@ -102,7 +122,7 @@ def test_what_cannot_be_compared_or_written_is_a_usage_error(call: Any, tmp_path
     a = plan(tmp_path, "a", [row(1)])
     said = call("diff", a, a, "--html", other)
     assert (said.code, other.read_text("utf-8")) == (2, "format: x\n")
-    assert "exists and is no such report" in said.two_lines[0]
+    assert "exists, and is not such a report" in said.two_lines[0]
     said = call("diff", tmp_path / "none", tmp_path / "none")
     assert said.code == 2
     assert "backcast plan" in said.two_lines[1]

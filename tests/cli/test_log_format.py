@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from pipeline.cli import common, log
+from pipeline.cli import common
 from pipeline.cli.progress import Sending
 from pipeline.delivery.outcome import RunCounts
 from pipeline.local_service import LocalService
@@ -29,7 +29,7 @@ def test_warnings_errors_and_hints_are_objects(tmp_path: Path) -> None:
     """Those of a run that works, of one that fails, and of a mistyped option; stdout stays as it is."""
     directory = planned(tmp_path, 20)
     with LocalService() as service:
-        words = ("apply", directory, "--to", service.url, "--workers", "0", "--log-format", "json")
+        words = ("apply", directory, "--to", service.url, "--log-format", "json")
         env = {"BACKCAST_PROJECT_KEY": service.capture_key}
         failed = in_process(*words, "--phases", "event", env=env)
         done = in_process(*words, "--json", env=env)
@@ -50,7 +50,7 @@ def test_warnings_and_questions_are_objects_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A question has no end of line; a line separator inside a text does not divide it."""
-    monkeypatch.setattr(sys, "stderr", log.JsonLines(sys.stderr))
+    monkeypatch.setattr(sys, "stderr", common.JsonLines(sys.stderr))
     common.warn('a "name" of the export\u2028goes on')
     click.echo("Type the number: ", nl=False, err=True)
     warning, question = objects(capsys.readouterr().err)
@@ -59,7 +59,7 @@ def test_warnings_and_questions_are_objects_too(
 
 
 def test_progress_has_its_numbers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "stderr", log.JsonLines(sys.stderr))
+    monkeypatch.setattr(sys, "stderr", common.JsonLines(sys.stderr))
     now = [0.0]
     counts = RunCounts(already_settled=100, accepted=400, in_doubt=3, batches_retried=2, in_flight=4, limit=8)
     counts.phase, counts.paused, counts.quiet, counts.last_failure = "events", 2.5, 60.0, "503 busy"

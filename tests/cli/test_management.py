@@ -15,8 +15,6 @@ from tests.support.commands import Printed, calling, in_process
 from tests.support.scripted_api import KEY, answering
 from tests.support.scripted_server import Answer, Asked, Said, scripted
 
-pytestmark = pytest.mark.slow
-
 ID = "01900000-0000-0000-0000-00000000000a"
 FUNCTION = {
     "id": ID,

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from pipeline.mapper import load
-from pipeline.mapper.inspection.case_updates import updated
-from pipeline.mapper.inspection.cases import run_cases
+from pipeline.mapper.inspection.cases import run_cases, updated
 from pipeline.mapper.language.loader import parse
 from tests.support.commands import SAMPLES
 

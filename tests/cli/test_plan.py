@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.commands import SAMPLES, generic
-from tests.support.deliveries import add, export, planned
+from tests.support.deliveries import add, export, planned, uuid
 from tests.support.forked import Forked
 
 
@@ -24,7 +24,7 @@ def test_plan_prints_one_object_with_the_documented_fields(call: Any, tmp_path: 
     assert list(said.json) == ["format", "plan", "digest", "verdict", "tool", "zone", "first", "last", "rows", "events",
                                "parts", "skips", "rejects", "warnings", "gates", "coverage", "hours",
                                "drift"]  # fmt: skip
-    assert said.json["format"] == "backcast.plan/1"
+    assert said.json["format"] == "backcast.plan/2"
     assert said.json["rows"] == {"read": 20, "mapped": 20, "skipped": 0, "rejected": 0}
     assert said.json["events"] == {"made": 20, "phases": {"identities": 0, "groups": 0, "events": 20, "persons": 0}}
     assert [list(part) for part in said.json["parts"]] == [["path", "bytes", "digest", "rows"]] * 2
@@ -73,6 +73,27 @@ def test_rejects_come_as_jsonl_csv_or_a_table_and_by_code(call: Any, tmp_path: P
     assert (said.code, said.out) == (2, "")
     assert "bad_json, missing_distinct_id" in said.two_lines[1]
     assert "did you mean 'bad_json'" in call("rejects", directory, "--code", "bad_jsn").two_lines[1]
+
+
+def test_rows_that_are_left_out_for_another_one_are_listed_by_their_code(call: Any, tmp_path: Path) -> None:
+    """The report shows `superseded`, so `rejects --code` knows it: each such row, and what the first differs in. A plan
+    has only the number of the rows that the mapping skips, and says so."""
+    source = export(tmp_path / "export", 3, files=1)
+    row = {"uuid": uuid(9), "event": "x", "distinct_id": "p", "timestamp": "2023-02-03T00:00:00Z"}
+    add(source / "part-0.jsonl", "".join(json.dumps(row | {"n": n}) + "\n" for n in range(3)).encode())
+    plan = "plan", source, *generic(), "-o", tmp_path / "plan", "--allow-key-conflicts", "--until", "2023-03-01"
+    assert call(*plan).code == 0
+    shown = call("rejects", tmp_path / "plan", "--code", "superseded")
+    assert (shown.code, shown.out.startswith("2 rows left out, superseded: another version")) == (0, True)
+    assert "they differ in" in shown.out
+    found = call("rejects", tmp_path / "plan", "--code", "superseded", "--json").out.splitlines()
+    assert {json.loads(line)["row"] for line in found} < {4, 5, 6}
+    said = call("rejects", tmp_path / "plan", "--code", "outside_window")
+    assert (said.code, said.two_lines[0].startswith("Error: 1 row with the code 'outside_window' is skipped")) == (
+        2,
+        True,
+    )
+    assert "superseded" in call("rejects", tmp_path / "plan", "--code", "nonsense").two_lines[1]
 
 
 def test_the_table_of_rejects_shows_a_row_of_each_code(call: Any, tmp_path: Path) -> None:

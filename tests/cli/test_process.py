@@ -66,7 +66,7 @@ def test_streams_that_nobody_reads_change_no_exit_code(tmp_path: Path) -> None:
     directory = planned(tmp_path / "unread", 20)
     plan = directory / "plan.json"
     with serving(lambda asked: Reply()) as server:
-        words = ["apply", directory, "--to", server.url, "--workers", "0"]
+        words = ["apply", directory, "--to", server.url]
         (directory / "report.json").unlink()
         (directory / "report.json").mkdir()  # a warning
         assert unread(*words, stream="stderr", env={"BACKCAST_PROJECT_KEY": KEY})[0] == 0
@@ -92,7 +92,7 @@ def test_a_defect_is_exit_1_in_two_lines(call: Any, monkeypatch: pytest.MonkeyPa
     """What nobody foresaw is our bug, and says how to report it."""
     from pipeline.plan.sealed import freshness
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_named: object) -> None:
         raise ZeroDivisionError("surprise")
 
     monkeypatch.setattr(freshness, "open_plan", fail)

@@ -19,8 +19,6 @@ from pipeline import cli
 from tests.support.commands import generic
 from tests.support.deliveries import Asked, Reply, in_ledger, planned, scripted, serving
 
-pytestmark = pytest.mark.slow
-
 KEY = "phc_testMARKEDcapture9f3a"
 PERSONAL = "phx_testMARKEDmanagement7c1d"
 MARKS = (KEY, PERSONAL, KEY[4:], PERSONAL[4:])
@@ -127,7 +125,7 @@ def run_all(folder: Path) -> tuple[Everything, list[Asked]]:
             run = every if number == 10 else every.here
             run(
                 "apply", first, "--to", server.url, "--max-retries", "1", "--max-refused", "0" if not last else "100",
-                "--workers", "1" if number == 10 else "0", *(["--json"] if number % 2 else []),
+                *(["--json"] if number % 2 else []),
             )  # fmt: skip
             every.here("status", first, *(["--json"] if number % 2 else []))
             asked += server.asked
@@ -154,7 +152,7 @@ def test_no_file_no_output_and_no_command_line_holds_a_key(tmp_path: Path) -> No
     assert every.leaks() == []
     assert len(every.lines) > 5
     assert {0, 2, 5, 6} <= set(every.codes)
-    assert len(asked) > 15
+    assert len(asked) >= 15
     assert all(json.loads(gzip.decompress(one.body))["api_key"] == KEY for one in asked)
     said = "\n".join(every.said)
     assert "***" in said

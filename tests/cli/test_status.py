@@ -23,6 +23,7 @@ from tests.support.crashes import adds_up
 from tests.support.deliveries import (
     KEY,
     OK,
+    Asked,
     CallDestination,
     Reply,
     export,
@@ -36,8 +37,6 @@ from tests.support.deliveries import (
     uuid,
 )
 from tests.support.services import running
-
-pytestmark = pytest.mark.slow
 
 NOBODY = Response(ResponseKind.RETRY, 0, "no connection: refused", taken=False)
 ANSWERS = (
@@ -170,6 +169,24 @@ def test_status_says_where_and_when_and_what_was_verified(call: Any, tmp_path: P
     assert (report["rehearsed"]["proved"], report["rehearsal"]["to"], report["rehearsed"]["to"]) == (True, "", "")
     assert (report["applied"]["state"], report["applied"]["course"]["to"]) == ("differs", service.url)
     assert (report["verification"]["proved"], report["verification"]["to"]) == (False, service.url)
+
+
+def test_status_shows_the_row_and_the_uuid_of_a_refused_event(call: Any, tmp_path: Path) -> None:
+    """As `apply` names the row; if the facts of the plan are damaged, only the uuid."""
+    directory = planned(tmp_path, 10, files=1)
+    bad = f"uuid {uuid(4)}"
+
+    def answer(asked: Asked) -> Reply:
+        return Reply(400) if any(event["uuid"] == uuid(4) for event in asked.events) else Reply()
+
+    with serving(answer) as server:
+        assert run(directory, server.url).counts.refused == 1
+    shown = "".join(call("status", directory).out.split())
+    assert f"part-0.jsonl, row 5, {bad}".replace(" ", "") in shown
+    for file in (directory / "facts").iterdir():
+        file.unlink()
+    shown = "".join(call("status", directory).out.split())
+    assert ("part-0.jsonl" in shown, bad.replace(" ", "") in shown) == (False, True)
 
 
 def test_a_report_that_cannot_be_written_hides_no_result(

@@ -12,8 +12,11 @@ from pipeline import api
 from pipeline.delivery.apply import SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
+from pipeline.encoder.encoded import uuid_of
 from pipeline.errors import BrokenLedger, Interrupted, UnsafePlan
 from pipeline.local_service import LocalService
+from pipeline.plan.requests.store import read_events
+from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.freshness import check_applicable, open_plan
 from tests.support.deliveries import (
     OK,
@@ -29,7 +32,6 @@ from tests.support.deliveries import (
     run_to,
     scripted,
     serving,
-    uuid,
     uuids_in,
 )
 
@@ -51,13 +53,13 @@ def test_everything_planned_lands_once(tmp_path: Path) -> None:
 def test_begin_is_durable_before_a_byte_leaves(tmp_path: Path) -> None:
     """Whenever a request is made, another connection to the ledger finds its batch begun, and not settled."""
     directory = planned(tmp_path, 60)
+    uuids = [list(map(uuid_of, events)) for _, events in read_events(Directory(directory), "events")]
     found = []
 
     def send(body: bytes) -> Response:
         first, last = uuids_in(body)[0], uuids_in(body)[-1]
-        begun = in_ledger(directory, "select block, first, last from batches where state = 'begun'")
-        mine = [(uuid(a * 2 + b), uuid(z * 2 + b)) for b, a, z in begun]
-        found.append((first, last) in mine)
+        begun = in_ledger(directory, "select request, first, last from batches where state = 'begun'")
+        found.append((first, last) in [(uuids[number][a], uuids[number][z]) for number, a, z in begun])
         return OK
 
     assert run_to(directory, CallDestination(send)).balanced
@@ -142,9 +144,6 @@ def test_a_plan_of_the_other_dialect_is_refused(tmp_path: Path, asked: dict[str,
     plan, _ = open_plan(planned(tmp_path, 3, **asked))
     with nullcontext() if fits else pytest.raises(UnsafePlan, match=r"the plan is for .* \(dialect "):
         check_applicable(plan, to)
-
-
-# -- stopping in order: the next run does the rest -----------------------------------------------------------------
 
 
 def test_a_sink_that_fails_stops_the_run_and_the_rest_is_written_down(tmp_path: Path) -> None:

@@ -38,9 +38,6 @@ from tests.support.deliveries import (
     uuids,
 )
 
-pytestmark = pytest.mark.slow
-
-
 ONCE = RetryPolicy(tries=0, first=0)
 
 
@@ -220,8 +217,6 @@ def test_the_key_is_in_request_bodies_only(tmp_path: Path) -> None:
     assert held == []
 
 
-# -- what may have landed without being settled: never a difference ------------------------------------------------
-
 DETAILS = "select state, detail from batches order by first"
 
 
@@ -264,7 +259,7 @@ def test_what_a_413_kept_is_no_difference(tmp_path: Path, stopped: bool) -> None
 
         with serving(answer) as server:
             outcome = run(directory, server.url, key=service.capture_key, send_limits=SendLimits(1, ONCE))
-        options = VerifyOptions(workers=0, api=service.url)
+        options = VerifyOptions(api=service.url)
         found = api.verify_plan(directory, server.url, options, personal_key=service.personal_key)
         there = landed(service)
     assert [len(one.events) for one in server.asked[:2]] == [20, 10]

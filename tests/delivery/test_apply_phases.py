@@ -48,13 +48,11 @@ from tests.support.deliveries import (
 )
 from tests.support.phased_plans import TYPES, in_order, phase_of, phase_of_body, planned_in_phases
 
-pytestmark = pytest.mark.slow
-
 PLANNED = {"identities": 7, "groups": 12, "events": 40, "persons": 7}
 
 
 def applied(directory: Path, to: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return in_process("apply", directory, "--to", to, "--workers", "0", *words, env={"BACKCAST_PROJECT_KEY": KEY})
+    return in_process("apply", directory, "--to", to, *words, env={"BACKCAST_PROJECT_KEY": KEY})
 
 
 def status(directory: Path, *words: str) -> str:
@@ -74,9 +72,6 @@ def states(directory: Path) -> dict[str, set[str]]:
     for phase, state in in_ledger(directory, "select distinct phase, state from batches"):
         found.setdefault(phase, set()).add(state)
     return found
-
-
-# -- order --------------------------------------------------------------------------------------------------
 
 
 def test_each_phase_is_settled_before_the_next_one_begins(tmp_path: Path) -> None:
@@ -147,16 +142,13 @@ def test_group_types_arrive_in_the_order_of_the_plan(tmp_path: Path, most: int) 
 def test_a_rehearsal_proves_each_phase_and_the_report_shows_them(tmp_path: Path) -> None:
     """What landed of all four phases is found again; report.json and report.html have their counts."""
     directory = planned_in_phases(tmp_path)
-    done = pipeline.rehearse_plan(directory, RehearseOptions(workers=0))
-    assert (done.verification.proved, done.verification.events["found"]) == (True, 66)
+    done = pipeline.rehearse_plan(directory, RehearseOptions())
+    assert (done.verification.proved, done.verification.events.found) == (True, 66)
     told = json.loads((directory / "report.json").read_text("utf-8"))["rehearsal"]["phases"]
     assert {name: one["accepted"] for name, one in told.items()} == PLANNED
     page = (directory / "report.html").read_text("utf-8")
     shown = re.findall(r"<tr><td>(\w+)</td>" + r'<td class="n">(\d+)</td>' * 5, page)
     assert shown == [(name, str(events), "0", "0", "0", "0") for name, events in PLANNED.items()]
-
-
-# -- some of them -------------------------------------------------------------------------------------------
 
 
 def test_phases_can_be_sent_one_by_one(tmp_path: Path) -> None:
@@ -263,9 +255,6 @@ def test_a_phase_that_is_none_is_a_usage_error(tmp_path: Path, phases: str, told
     ]  # fmt: skip
 
 
-# -- approval -------------------------------------------------------------------------------------------------
-
-
 def test_merges_need_their_number_before_anything_is_asked(tmp_path: Path) -> None:
     """To another machine: none, or another number, is exit 4 and no request; with the number they are sent."""
     directory = planned_in_phases(tmp_path)
@@ -311,8 +300,6 @@ def test_merges_that_are_not_sent_now_need_no_approval(tmp_path: Path) -> None:
         assert applied(home, server.url, "--approve-merges", "8").returncode == 4
         assert applied(home, server.url).returncode == 0
 
-
-# -- whatever happens -------------------------------------------------------------------------------------------
 
 ANSWERS = st.lists(st.sampled_from(ANY_ANSWERS), max_size=25)
 CHOICES = st.lists(st.sampled_from(PHASES), min_size=1, unique=True)
@@ -405,9 +392,6 @@ def test_a_run_killed_in_a_phase_is_finished_by_the_next(tmp_path: Path, phase: 
     assert sum(arrived.values()) - 66 <= 2 * 4 * 2
     assert in_order(again)
     assert again[0] == phase
-
-
-# -- progress --------------------------------------------------------------------------------------------------
 
 
 def test_the_progress_line_names_the_phase_and_leaves_held_ones_out(capsys: pytest.CaptureFixture[str]) -> None:

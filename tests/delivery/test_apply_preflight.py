@@ -19,8 +19,6 @@ from tests.support.management_service import ALL, Asking, asking, key_with
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Said
 
-pytestmark = pytest.mark.slow
-
 A = "phc_test_a"
 UNPROVED = "The capture key could not be proved: "
 FUNCTION = {"type": "destination", "name": "Hook", "hog": "return event", "enabled": True}
@@ -32,7 +30,7 @@ def backcast(*words: str, personal: str = "") -> subprocess.CompletedProcess[str
 
 
 def applied(directory: Path, to: str, *words: str, personal: str = "") -> subprocess.CompletedProcess[str]:
-    return backcast("apply", str(directory), "--to", to, "--workers", "0", "--yes", *words, personal=personal)
+    return backcast("apply", str(directory), "--to", to, "--yes", *words, personal=personal)
 
 
 def afar(ask: Asking) -> str:
@@ -60,7 +58,7 @@ def test_a_key_of_another_project_is_told_once(tmp_path: Path) -> None:
     the line has been said by then."""
     directory = planned(tmp_path, 5)
     with asking() as ask:
-        words = ("apply", str(directory), "--to", ask.service.url, "--project", "1", "--workers", "0", "--yes")
+        words = ("apply", str(directory), "--to", ask.service.url, "--project", "1", "--yes")
         done = in_process(*words, env={"BACKCAST_PROJECT_KEY": "phc_test_wrong", "BACKCAST_PERSONAL_KEY": ALL})
         ask.made(**FUNCTION)
         fires = applied(directory, ask.service.url, "--project", "1", personal=key_with("hog_function:read"))
@@ -78,7 +76,7 @@ def test_the_object_says_whether_the_key_is_proved(tmp_path: Path, personal: str
     a personal key can tell; without --yes that is said before anything is sent, and so is what could not be checked."""
     directory = planned(tmp_path, 5)
     with asking() as ask:
-        asked = backcast("apply", str(directory), "--to", afar(ask), "--workers", "0", personal=personal)
+        asked = backcast("apply", str(directory), "--to", afar(ask), personal=personal)
         assert (asked.returncode, ask.service.count()) == (2, 0)
         assert ("project A" in asked.stderr) is proved
         done = applied(directory, afar(ask), "--json", personal=personal)
@@ -130,11 +128,12 @@ def test_apply_goes_on_where_management_does_not_answer(tmp_path: Path, status: 
 
 
 def test_a_host_that_is_away_is_no_stop(tmp_path: Path) -> None:
-    """Nobody there: what could not be checked is said, and the run tries by itself before it gives up."""
+    """Nobody there: this is said first, then what could not be checked; the run tries by itself before it gives up."""
     directory = planned(tmp_path, 5)
     done = applied(directory, "http://127.0.0.1:1", "--retry-for", "1s", personal=ALL)
     assert done.returncode == 6
     assert done.stdout.startswith(UNPROVED)
+    assert done.stderr.startswith("Warning: nothing answers at http://127.0.0.1:1 (Connection refused): start the")
     assert "Error: http://127.0.0.1:1 cannot be reached: no connection" in done.stderr
 
 
@@ -144,7 +143,7 @@ def test_a_reader_that_is_gone_keeps_nothing_from_being_sent(tmp_path: Path) -> 
     os.close(reading)
     try:
         with asking() as ask:
-            words = ("apply", planned(tmp_path, 5), "--to", ask.service.url, "--workers", "0")
+            words = ("apply", planned(tmp_path, 5), "--to", ask.service.url)
             done = process(*words, env={"BACKCAST_PROJECT_KEY": A}, stdout=writing)
             assert ask.service.count() == 5
     finally:
@@ -167,7 +166,7 @@ def test_the_project_can_be_named(tmp_path: Path) -> None:
     assert "the capture key is that of project A (1), not of project B (2)" in other.stderr
 
 
-REQUIRED = ApplyOptions(require_rehearsal=True, workers=0)
+REQUIRED = ApplyOptions(require_rehearsal=True)
 
 
 def test_a_plan_is_sent_only_after_a_whole_rehearsal(tmp_path: Path) -> None:
@@ -177,8 +176,8 @@ def test_a_plan_is_sent_only_after_a_whole_rehearsal(tmp_path: Path) -> None:
         with pytest.raises(UnsafePlan, match="was not rehearsed") as raised:
             api.apply_plan(plan, service.url, REQUIRED, project_key=service.capture_key)
         assert raised.value.hint == f"backcast rehearse {plan}"
-        api.rehearse_plan(plan, RehearseOptions(workers=0, faults=("poison,event=Step 1",)))
+        api.rehearse_plan(plan, RehearseOptions(faults=("poison,event=Step 1",)))
         with pytest.raises(UnsafePlan, match="refused"):
             api.apply_plan(plan, service.url, REQUIRED, project_key=service.capture_key)
-        api.rehearse_plan(plan, RehearseOptions(workers=0))
+        api.rehearse_plan(plan, RehearseOptions())
         assert api.apply_plan(plan, service.url, REQUIRED, project_key=service.capture_key).balanced

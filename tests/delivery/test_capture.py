@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 from collections.abc import Callable
@@ -16,8 +17,8 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline.delivery.capture import response_of
 from pipeline.delivery.destination import Response, ResponseKind
-from pipeline.delivery.transport import retry_after
 from pipeline.errors import UsageError
+from pipeline.http import retry_after
 from pipeline.options import PlanOptions
 from pipeline.targets import address_of, is_loopback, region_of
 from tests.support import deliveries
@@ -32,7 +33,17 @@ def send(answer: Callable[[Asked], Reply], **options: object) -> tuple[Response,
         return deliveries.send(server.url, **options), server.asked
 
 
-# -- what an answer means --------------------------------------------------------------------------------
+def test_a_body_that_was_sent_is_free_at_once() -> None:
+    """A command looks for cycles so seldom that an apply would have all bodies of a plan in memory."""
+    with serving(scripted(Reply())) as server:
+        deliveries.send(server.url)
+        gc.collect()
+        gc.disable()
+        try:
+            deliveries.send(server.url)
+            assert [one for one in gc.get_objects() if type(one).__name__ in ("Request", "ByteStream")] == []
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize(
@@ -124,9 +135,6 @@ def test_every_answer_has_a_meaning(status: int, body: bytes, dialect: str) -> N
     assert len(response.detail) < 500
 
 
-# -- Retry-After -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("seconds", "texts"),
     [
@@ -147,9 +155,6 @@ def test_retry_after_reads_seconds_and_dates(seconds: float, texts: list[str]) -
 def test_any_retry_after_is_read(text: str) -> None:
     """No header makes it fail or ask for a negative wait."""
     assert retry_after(text, NOW) >= 0
-
-
-# -- the request -----------------------------------------------------------------------------------------
 
 
 def test_gzip_is_declared_and_is_what_is_sent(tmp_path: Path) -> None:
@@ -211,9 +216,6 @@ def test_an_echo_of_the_key_is_blotted_out() -> None:
         assert not [number for number in range(21) if "phc_t" in deliveries.send(server.url).detail]
 
 
-# -- redirects -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_posted_again_with_its_body(status: int) -> None:
     """Every redirect keeps method and body, to a real second server that is allowed."""
@@ -251,9 +253,6 @@ def test_a_redirect_that_leads_nowhere_stops(location: str) -> None:
     """No location, the same address, another scheme or nonsense: asked once, then stopped."""
     response, asked = send(scripted(Reply(302, b"", {"Location": location})))
     assert (response.kind, len(asked)) == (ResponseKind.STOP, 1)
-
-
-# -- targets ---------------------------------------------------------------------------------------------
 
 
 def test_a_target_is_a_region_or_a_url() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from select import select
 
 import httpx
 import pytest
@@ -23,22 +24,19 @@ from tests.support.deliveries import KEY, planned, request_of, run, send
 from tests.support.raw_server import raw, read_request
 from tests.support.tls_servers import Authority
 
-pytestmark = pytest.mark.slow
-
 DRIP = 0.02
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"status":"Ok"}'
 
 
 def dripping(start: bytes, drop: bytes = b" ") -> Callable[[socket.socket], None]:
-    """An answer that begins so and then never ends, a byte at a time; or, without bytes, never begins."""
+    """An answer that begins so and never ends, a byte at a time, while it is read; without bytes it never begins."""
 
     def talk(connection: socket.socket) -> None:
         read_request(connection)
         with contextlib.suppress(OSError):
             connection.sendall(start)
-            for _ in range(int(30 / DRIP)):
+            while not select([connection], [], [], DRIP)[0]:
                 connection.sendall(drop)
-                time.sleep(DRIP)
 
     return talk
 

@@ -16,8 +16,9 @@ import pytest
 from pipeline.delivery.apply import RunCounts, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import CONNECT_TRIES, RetryPolicy
-from pipeline.delivery.transport import _without_answer
+from pipeline.delivery.transport import without_answer
 from pipeline.errors import Refused, Unfinished
+from pipeline.http import failed
 from pipeline.plan.sealed.freshness import open_plan
 from tests.support.commands import in_process
 from tests.support.deliveries import (
@@ -38,11 +39,6 @@ from tests.support.deliveries import (
 )
 from tests.support.raw_server import raw, read_request
 from tests.support.tls_servers import Authority, serving_tls
-
-pytestmark = pytest.mark.slow
-
-
-# -- nobody there ------------------------------------------------------------------------------------------
 
 
 def nobody() -> str:
@@ -79,7 +75,7 @@ def test_a_host_that_never_answered_is_tried_five_times(tmp_path: Path, url: str
 )
 def test_a_connection_that_never_stood_leaves_nothing_in_doubt(error: httpx.RequestError) -> None:
     """No route, no answer to a connection, a proxy that connects nobody: as unreachable as a refused connection."""
-    response = _without_answer(error, "a.example")
+    response = without_answer(failed(error, "a.example"))
     assert (response.kind, response.status, response.taken) == (ResponseKind.UNREACHABLE, 0, False)
     assert response.detail == f"no connection: {str(error) or 'ConnectTimeout'}"
 
@@ -171,9 +167,6 @@ def test_a_service_that_goes_away_and_comes_back_is_waited_for(tmp_path: Path) -
     assert set(doubts) == {0}
 
 
-# -- answers that are no answers -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -216,9 +209,6 @@ def test_a_reset_while_sending_is_tried_again(tmp_path: Path) -> None:
         outcome = run(directory, url, send_limits=ONE_AT_A_TIME)
     assert outcome.balanced
     assert outcome.counts.batches_retried == 1
-
-
-# -- how long ------------------------------------------------------------------------------------------------
 
 
 def test_the_budget_counts_from_the_last_thing_that_settled(tmp_path: Path) -> None:
@@ -279,7 +269,7 @@ def test_the_run_ends_in_order_when_its_time_is_over(tmp_path: Path) -> None:
         return Reply()
 
     with serving(answer) as server:
-        words = ["apply", directory, "--to", server.url, "--json", "--workers", "0", "--max-concurrency", "2"]
+        words = ["apply", directory, "--to", server.url, "--json", "--max-concurrency", "2"]
         done = in_process(*words, "--quiet", "--max-duration", "2s", env={"BACKCAST_PROJECT_KEY": KEY})
         events = json.loads(done.stdout)["events"]
         assert (done.returncode, events["in_doubt"]) == (6, 0)
@@ -299,9 +289,6 @@ def test_the_time_of_a_run_ends_a_long_wait(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
     assert isinstance(outcome.problem, Unfinished)
     assert (outcome.counts.in_doubt, outcome.unsent) == (0, 10)
-
-
-# -- what is written down and said ---------------------------------------------------------------------------
 
 
 def test_every_try_that_settles_nothing_is_a_row(tmp_path: Path) -> None:

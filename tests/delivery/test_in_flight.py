@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from shutil import copy
@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from pipeline.delivery.apply import Outcome, RunCounts, SendLimits
 from pipeline.delivery.destination import Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
-from pipeline.engines.local import Workers
 from pipeline.ledger import Ledger
 from pipeline.options.pace import RateLimit
 from pipeline.plan.sealed.freshness import open_plan
@@ -60,13 +59,11 @@ class Commits:
                     copy(self._directory / name, self._directory / f"at-{name}")
             self.seen.notify_all()
 
-    def run(
-        self, send: Callable[[bytes], Response], send_limits: SendLimits, workers: Workers | None = None, **asked: Any
-    ) -> Outcome:
+    def run(self, send: Callable[[bytes], Response], send_limits: SendLimits, **asked: Any) -> Outcome:
         plan, place = open_plan(self._directory)
         destination = CallDestination(send)
         with closing(self.ledger.open(plan.digest, "test", destination.address)):
-            return applying(plan, place, destination, self.ledger, send_limits, workers, **asked).run()
+            return applying(plan, place, destination, self.ledger, send_limits, **asked).run()
 
     def crash(self) -> None:
         """Let the directory be as it was after that commit; as it is where there were fewer."""
@@ -83,7 +80,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planned(tmp_path_factory.mktemp("in-flight"), ROWS, batch=4)
 
 
-@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     script=st.lists(st.sampled_from(ANY_ANSWERS), max_size=60),
@@ -160,29 +156,8 @@ def test_a_batch_that_the_service_holds_back_is_not_begun(tmp_path: Path) -> Non
     assert in_ledger(directory, "select count(*) from batches") == [(2,)]
 
 
-def test_an_answer_is_settled_when_it_comes(tmp_path: Path) -> None:
-    """Also while the next block is still being made, however long that takes."""
-    directory = planned(tmp_path, 40, files=2)
-    commits = Commits(directory)
-
-    class Slow(Workers):
-        """Makes the second block only after what was sent of the first is settled."""
-
-        def walk(self, function: Callable[..., Any], tasks: Iterable[Any]) -> Iterator[Any]:
-            for number, made in enumerate(super().walk(function, tasks)):
-                with commits.seen:
-                    assert not number or commits.seen.wait_for(self._settled, 30)
-                yield made
-
-        @staticmethod
-        def _settled() -> bool:
-            return sum(steps.count("settle") for steps in commits.steps) == 2
-
-    assert commits.run(lambda body: OK, SendLimits(4, AT_ONCE), Slow(0)).balanced
-
-
 def test_what_is_in_doubt_is_sent_before_all_others(tmp_path: Path) -> None:
-    """A run killed with later batches in doubt and earlier ones waiting begins with the doubt, in blocks and across."""
+    """A run killed with later batches in doubt and earlier ones waiting begins with the doubt."""
     directory = planned(tmp_path, 40, files=2, batch=5)
     commits = Commits(directory, at=2)
     commits.run(lambda body: OK, SendLimits(1, AT_ONCE))
@@ -190,9 +165,9 @@ def test_what_is_in_doubt_is_sent_before_all_others(tmp_path: Path) -> None:
     with closing(sqlite3.connect(directory / "ledger.sqlite")) as database, database:
         database.execute("delete from batches")
         database.executemany(
-            "insert into batches (phase, block, first, last, state, bytes, run, begun)"
+            "insert into batches (phase, request, first, last, state, bytes, run, begun)"
             " values ('events', ?, ?, ?, ?, 1, 1, '')",
-            [(0, 0, 4, "waiting"), (0, 10, 14, "begun"), (1, 5, 9, "begun")],
+            [(0, 0, 4, "waiting"), (2, 0, 4, "begun"), (5, 0, 4, "begun")],
         )
     sent: list[str] = []
 

@@ -10,17 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.batcher import People
 from pipeline.delivery.apply import SendLimits
-from pipeline.delivery.lanes import COUNTED, WINDOW, Lanes, first_ready
+from pipeline.delivery.lanes import WINDOW, Lanes, first_ready
 from pipeline.ledger import BatchKey
 from pipeline.options import PlanOptions
+from pipeline.plan.requests.store import NO_LANE
 from tests.support.deliveries import AT_ONCE, COLUMNS, Asked, Reply, in_ledger, run, serving, uuid
 
 PEOPLE, OF_EACH, BATCH = 24, 14, 10
@@ -35,21 +34,24 @@ class Request(NamedTuple):
     status: int
 
 
-def planned(folder: Path, *, mixed: bool, persons: str = "all") -> Path:
+def planned(folder: Path, *, mixed: bool = True, persons: str = "all", decides: bool = True) -> Path:
     """A plan of rows whose numbers rise in the export: person after person, or `mixed` so that requests share them.
 
-    With `persons` "identified" none of them gets a profile: their ids are those of visitors.
+    With `persons` "identified" none of them gets a profile: their ids are those of visitors. If the order `decides`,
+    events have a property that the service copies to their person.
     """
     folder.mkdir(exist_ok=True)
     with (folder / "export.jsonl").open("w") as file:
         for number in range(PEOPLE * OF_EACH):
             person = number * 7 % 10 % PEOPLE if mixed else number // OF_EACH
             row = {"event": "Step", "distinct_id": f"person-{person}", "timestamp": "2023-01-02T03:04:05Z"}
-            file.write(json.dumps(row | {"number": number, "uuid": uuid(number), "user": None}) + "\n")
+            row |= {"number": number, "uuid": uuid(number), "user": None}
+            file.write(json.dumps(row | ({"$browser": "Firefox"} if decides else {})) + "\n")
     visitors = {"distinct_id": "user", "anonymous_id": "distinct_id"} if persons == "identified" else {}
     asked = {"mapping": "generic", "settings": COLUMNS | visitors, "persons": persons}
     options = PlanOptions(**asked, workers=0, max_batch_events=BATCH)
-    pipeline.plan_export(str(folder / "export.jsonl"), folder / "plan", options)
+    plan = pipeline.plan_export(str(folder / "export.jsonl"), folder / "plan", options)
+    assert plan.order_decides == decides
     return folder / "plan"
 
 
@@ -88,35 +90,24 @@ def overtaking(requests: list[Request]) -> int:
     return found
 
 
-@pytest.mark.parametrize(
-    ("poison", "persons"), [(frozenset(), "all"), (frozenset({3, 77, 255}), "all"), (frozenset(), "identified")]
-)
+@pytest.mark.parametrize(("poison", "persons"), [(frozenset({3, 77, 255}), "all"), (frozenset(), "identified")])
 def test_nothing_of_a_person_overtakes(poison: frozenset[int], persons: str, tmp_path: Path) -> None:
-    """Also where a batch is halved down to the event that is refused, and where persons get no profiles; without the
-    option it does happen."""
-    directory = planned(tmp_path, mixed=True, persons=persons)
-    assert overtaking(sent(directory, "person", poison)) == 0
-    if poison:
-        assert overtaking(sent(planned(tmp_path / "again", mixed=True), "any", poison)) > 0
-
-
-def test_requests_of_other_people_go_together(tmp_path: Path) -> None:
-    """An export with one person after the other keeps its connections busy."""
-    requests = sent(planned(tmp_path, mixed=False), "person")
+    """Also if a batch is halved down to the event that is refused; other people's requests go at the same time, and
+    without lanes it does happen."""
+    directory = planned(tmp_path, persons=persons)
+    requests = sent(directory, "auto", poison)
     assert overtaking(requests) == 0
     together = Counter(sum(other.begun <= one.begun < other.ended for other in requests) for one in requests)
     assert max(together) > 2
+    if poison:
+        assert overtaking(sent(planned(tmp_path / "again"), "any", poison)) > 0
 
 
-def test_order_is_kept_where_events_set_what_is_kept_of_a_person(tmp_path: Path) -> None:
-    """Of such a plan the ledger shows that no batch began before the one before it ended."""
-    directory = planned(tmp_path, mixed=True)
-    text = (tmp_path / "export.jsonl").read_text().replace('"number"', '"$browser": "Firefox", "number"')
-    (tmp_path / "export.jsonl").write_text(text)
-    options = PlanOptions(mapping="generic", settings=COLUMNS, workers=0, max_batch_events=BATCH)
-    assert pipeline.plan_export(str(tmp_path / "export.jsonl"), directory, options).order_decides
-    assert overtaking(sent(directory, "auto")) == 0
-    rows = in_ledger(directory, "select begun, ended from batches order by block, first")
+def test_a_plan_without_lanes_is_sent_one_request_after_the_other_if_order_is_asked_for(tmp_path: Path) -> None:
+    """Its events decide nothing of a person; the ledger shows that no batch began before the one before it ended."""
+    directory = planned(tmp_path, decides=False)
+    assert overtaking(sent(directory, "person")) == 0
+    rows = in_ledger(directory, "select begun, ended from batches order by request, first")
     assert all(before[1] <= after[0] for before, after in pairwise(rows))
 
 
@@ -132,8 +123,7 @@ def test_no_id_is_sent_faster_than_it_may_be(batches: list[dict[int, int]], per_
     queue = [BatchKey("events", number, 0, 0) for number in range(len(batches))]
     sent_at: list[tuple[float, dict[int, int]]] = []
     for key, batch in zip(queue, batches, strict=True):
-        ids = np.array(sorted(batch), np.uint64)
-        lanes.add(key, People(ids, np.array([batch[int(id)] for id in ids], np.int64)))
+        lanes.add(key, NO_LANE, list(batch.items()))
     while queue:
         number = first_ready(lanes, queue)
         if number is None:
@@ -143,10 +133,10 @@ def test_no_id_is_sent_faster_than_it_may_be(batches: list[dict[int, int]], per_
         key = queue.pop(number)
         lanes.begin(key)
         lanes.end(key)
-        sent_at.append((now, batches[key.block]))
+        sent_at.append((now, batches[key.request]))
         now += 0.5
     for end, _ in sent_at:
         window = [batch for at, batch in sent_at if end - WINDOW < at <= end]
         for id in range(4):
-            counted = [batch[id] for batch in window if batch.get(id, 0) >= COUNTED]
+            counted = [batch[id] for batch in window if id in batch]
             assert sum(counted) <= per_id or len(counted) == 1

@@ -50,8 +50,10 @@ from tests.support.deliveries import (
     uuids,
 )
 
+Judge = Callable[[dict[str, Any]], str]
 ONE = SendLimits(1, AT_ONCE)
 EMPTY = {"error": "empty_batch", "error_description": "request batch is empty", "error_uri": ""}
+OFFERED = Reply(400, EMPTY)  # to a request with nothing in it
 FIRST = "0188a5eb-0000-7000-8000-000000000001"
 SECOND = "0188a5eb-0000-7000-8000-000000000002"
 
@@ -66,29 +68,25 @@ def plan_of(folder: Path, rows: int = 40, **asked: Any) -> Path:
     return planned(folder, rows, files=1, batch=20, dialect="posthog", **asked)
 
 
-def accepting(*others: Reply) -> Callable[[Asked], Reply]:
-    """A service with the endpoint: asked with nothing it refuses that, then these replies, then it accepts."""
+def accepting(*others: Reply, first: Reply = OFFERED, judge: Judge = lambda event: "ok") -> Callable[[Asked], Reply]:
+    """A service: `first` if it is asked with nothing; else these replies, then verdicts, and /batch/ accepts."""
     turn = iter(others)
 
     def answer(asked: Asked) -> Reply:
         if not asked.events:
-            return Reply(400, EMPTY)
-        return next(turn, None) or verdicts(asked, lambda event: "ok")
+            return first
+        return next(turn, None) or (Reply() if asked.path == "/batch/" else verdicts(asked, judge))
 
     return answer
 
 
-def verdicts(asked: Asked, judge: Callable[[dict[str, Any]], str], **headers: str) -> Reply:
-    results = {event["uuid"]: {"result": judge(event)} for event in asked.events}
-    return Reply(200, {"results": results}, headers)
+def verdicts(asked: Asked, judge: Judge) -> Reply:
+    return Reply(200, {"results": {event["uuid"]: {"result": judge(event)} for event in asked.events}})
 
 
 def states(directory: Path) -> dict[str, int]:
     counted = "select state, sum(last - first + 1) from batches where state != 'split' group by 1"
     return dict(in_ledger(directory, counted))
-
-
-# -- what leaves ------------------------------------------------------------------------------------------------
 
 
 def test_a_request_is_what_the_service_asks_of_its_own_clients(tmp_path: Path) -> None:
@@ -126,16 +124,14 @@ def test_the_same_events_land_by_either_endpoint(tmp_path: Path) -> None:
         | {"$lib": "web", "x": 1.10, "deep": {"event": "x", "properties": {"distinct_id": "y"}}},
         {"event": "B", "distinct_id": "b", "timestamp": "2023-01-02T03:04:05Z", "uuid": uuid(2)},
     ]
-    source = tmp_path / "export" / "rows.jsonl"
-    source.parent.mkdir()
+    source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
     there = {}
     for transport in ("v1", "batch"):
-        directory = tmp_path / transport
         options = PlanOptions(mapping="generic", settings=COLUMNS, workers=0, dialect="posthog")
-        pipeline.plan_export(source, directory, options)
+        pipeline.plan_export(source, tmp_path / transport, options)
         with service() as target:
-            assert run(directory, target.url, transport=transport).balanced
+            assert run(tmp_path / transport, target.url, transport=transport).balanced
             there[transport] = target.events()
             assert target.warnings() == []
     for one, other in zip(there["v1"], there["batch"], strict=True):
@@ -157,15 +153,14 @@ def test_properties_that_are_options_leave_as_options_and_land_as_properties(tmp
         | {"properties": {"first": 1} | properties | {"last": [1.10]}}
         for number, properties in enumerate((moved, kept, {}))
     ]
-    source = tmp_path / "export" / "rows.jsonl"
-    source.parent.mkdir()
+    source = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(one) + "\n" for one in rows), "utf-8")
     pipeline.plan_export(source, tmp_path / "plan", PlanOptions(mapping="posthog", workers=0, dialect="posthog"))
     with service() as target:
         with serving(lambda one: relayed(target.url, one)) as server:
             assert run(tmp_path / "plan", server.url, key=KEY).balanced
         sent = {event["uuid"]: event for one in server.asked if one.events for event in one.events}
-        options = VerifyOptions(fields="all", project=str(target.project_id), api=target.url, workers=0)
+        options = VerifyOptions(fields="all", project=str(target.project_id), api=target.url)
         found = pipeline.verify_plan(tmp_path / "plan", server.url, options, personal_key="phx_test")
         landed = {one.uuid: json.loads(one.properties) for one in target.events()}
         assert (found.proved, found.values.altered) == (True, 0)
@@ -190,9 +185,6 @@ def test_ids_without_an_identity_keep_their_flag(tmp_path: Path) -> None:
             assert run(tmp_path / transport, target.url, transport=transport).balanced
             flagged = [one.uuid for one in target.events() if "$process_person_profile" in json.loads(one.properties)]
             assert (flagged, len(target.persons())) == ([uuid(40)], 7)
-
-
-# -- verdicts ------------------------------------------------------------------------------------------------------
 
 
 def test_each_verdict_is_settled_refused_or_sent_again_by_itself(tmp_path: Path) -> None:
@@ -232,11 +224,7 @@ def test_what_is_never_stored_stops_the_run_resumable(tmp_path: Path) -> None:
     """`retry` for ever: --max-retries ends it with exit code 6; the next run sends those events alone."""
     directory = plan_of(tmp_path, 20)
     stubborn = {uuid(3), uuid(4), uuid(9)}
-
-    def judge(event: dict[str, Any]) -> str:
-        return "retry" if event["uuid"] in stubborn else "ok"
-
-    with serving(lambda asked: verdicts(asked, judge) if asked.events else Reply(400, EMPTY)) as server:
+    with serving(accepting(judge=lambda event: "retry" if event["uuid"] in stubborn else "ok")) as server:
         outcome = run(directory, server.url, send_limits=SendLimits(1, RetryPolicy(tries=2, first=0)))
         assert isinstance(outcome.problem, Unfinished)
         assert "3 of the events: retry" in str(outcome.problem)
@@ -256,7 +244,7 @@ def test_what_is_left_of_a_batch_may_be_refused_as_a_whole(tmp_path: Path) -> No
 
     def answer(asked: Asked) -> Reply:
         if not asked.events:
-            return Reply(400, EMPTY)
+            return OFFERED
         seen.update(event["uuid"] for event in asked.events)
         if seen[uuid(2)] == 1 and len(asked.events) == 20:
             return verdicts(asked, lambda event: "retry" if event["uuid"] in again else "ok")
@@ -352,9 +340,6 @@ def test_retry_after_pauses_the_rest_of_a_batch(tmp_path: Path) -> None:
     assert outcome.seconds >= 1
 
 
-# -- the key ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("status", [302, 308])
 def test_the_key_never_follows_a_redirect_to_another_host(tmp_path: Path, status: int) -> None:
     """Not even where the operator allows the host, as he may for /batch/; the other host is never asked."""
@@ -384,7 +369,7 @@ def test_an_answer_that_repeats_the_key_is_stored_without_it(tmp_path: Path) -> 
     directory = plan_of(tmp_path, 20)
     echo = Reply(401, {"error": "invalid_api_token", "error_description": f"Bearer {KEY}", "error_uri": ""})
     with serving(scripted(echo)) as server:
-        words = ["apply", directory, "--to", server.url, "--transport", "v1", "--workers", "0"]
+        words = ["apply", directory, "--to", server.url, "--transport", "v1"]
         done = in_process(*words, env={"BACKCAST_PROJECT_KEY": KEY})
     assert done.returncode == 5
     assert "invalid_api_token: Bearer ***" in done.stderr
@@ -393,30 +378,19 @@ def test_an_answer_that_repeats_the_key_is_stored_without_it(tmp_path: Path) -> 
     assert KEY.encode() not in written
 
 
-# -- the choice ------------------------------------------------------------------------------------------------------
-
-
-def test_auto_asks_once_and_never_changes(tmp_path: Path) -> None:
-    """The target has the endpoint: it is asked once, without an event, and the answer is the plan's for good."""
+@pytest.mark.parametrize("reply", [OFFERED, Reply(404, b"Not Found"), Reply(200, b"<html>"), Reply(400, b"no")])
+def test_auto_asks_once_and_never_changes(tmp_path: Path, reply: Reply) -> None:
+    """Without an event: the answer is the plan's for good. Whatever else answers there, it is sent to /batch/."""
     directory = plan_of(tmp_path)
-    with serving(accepting(Reply(401, EMPTY))) as server:
+    chosen, other, path = ("v1", "batch", PATH) if reply is OFFERED else ("batch", "v1", "/batch/")
+    with serving(accepting(Reply(401, EMPTY), first=reply)) as server:
         assert isinstance(run(directory, server.url, send_limits=ONE).problem, Refused)
         assert run(directory, server.url).balanced
-    assert [len(one.events) for one in server.asked].count(0) == 1
-    assert in_ledger(directory, "select value from meta where key = 'transport'") == [("v1",)]
-    with pytest.raises(UsageError, match="sent by --transport v1, which never changes"):
-        run(directory, server.url, transport="batch")
-
-
-@pytest.mark.parametrize("reply", [Reply(404, b"Not Found"), Reply(200, b"<html>"), Reply(400, b"no")])
-def test_auto_sends_to_batch_where_the_endpoint_is_not_offered(tmp_path: Path, reply: Reply) -> None:
-    """Whatever else answers there."""
-    directory = plan_of(tmp_path)
-    with serving(lambda asked: Reply() if asked.path == "/batch/" else reply) as server:
-        assert run(directory, server.url).balanced
-        assert [one.path for one in server.asked] == [PATH, "/batch/", "/batch/"]
-    assert in_ledger(directory, "select value from meta where key = 'transport'") == [("batch",)]
+    assert [(one.path, len(one.events)) for one in server.asked] == [(PATH, 0), *[(path, 20)] * 3]
+    assert in_ledger(directory, "select value from meta where key = 'transport'") == [(chosen,)]
     assert run(directory, server.url).balanced  # nothing is left, and nobody is asked
+    with pytest.raises(UsageError, match=f"sent by --transport {chosen}, which never changes"):
+        run(directory, server.url, transport=other)
 
 
 def test_an_outage_leaves_the_choice_open(tmp_path: Path) -> None:

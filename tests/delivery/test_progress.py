@@ -22,9 +22,6 @@ from tests.support import terminals
 from tests.support.commands import in_process
 from tests.support.deliveries import KEY, Asked, Reply, forget, planned, run, serving
 
-pytestmark = pytest.mark.slow
-
-
 ENV = {"BACKCAST_PROJECT_KEY": KEY}
 
 
@@ -144,7 +141,7 @@ def test_a_terminal_shows_it_live_and_leaves_nothing_behind(tmp_path: Path) -> N
         return Reply(503, b"busy now", {"Retry-After": "1"}) if asked.number == 9 else Reply()
 
     with serving(answer) as server:
-        words = ["apply", directory, "--to", server.url, "--workers", "0", "--max-concurrency", "2"]
+        words = ["apply", directory, "--to", server.url, "--max-concurrency", "2"]
         code, said, _ = terminals.on_a_terminal(*words, columns=200, env=ENV, errors=True)
         forget(directory)
         quiet = terminals.on_a_terminal(*words, "--quiet", columns=200, env=ENV, errors=True)
@@ -198,7 +195,7 @@ def test_a_verification_shows_how_far_it_is(tmp_path: Path) -> None:
     directory = planned(tmp_path, 20, files=1)
     with LocalService() as service:
         run(directory, service.url, key=service.capture_key)
-        command = ["verify", directory, "--to", service.url, "--workers", "0"]
+        command = ["verify", directory, "--to", service.url]
         env = {"BACKCAST_PERSONAL_KEY": service.personal_key}
         code, said, shown = terminals.on_a_terminal(*command, columns=100, env=env, errors=True)
         quiet = terminals.on_a_terminal(*command, "--quiet", columns=100, env=env, errors=True)

@@ -144,8 +144,6 @@ def test_another_port_gets_no_key() -> None:
         assert send(first.url, redirect_hosts=(f"127.0.0.1:{second.port}",)).kind is ResponseKind.SETTLED
 
 
-# -- redirects that hold for good: followed once a run, not once a request ----------------------------------------
-
 REQUESTS = 3
 
 

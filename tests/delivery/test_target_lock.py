@@ -27,7 +27,7 @@ def test_a_second_run_asks_the_target_nothing(tmp_path: Path, call: Any) -> None
         return Reply()
 
     def apply(directory: Path, key: str = KEY, **asked: Any) -> Any:
-        return pipeline.apply_plan(directory, server.url, ApplyOptions(workers=0, **asked), project_key=key)
+        return pipeline.apply_plan(directory, server.url, ApplyOptions(**asked), project_key=key)
 
     with serving(answer, methods=("GET", "POST")) as server:
         first = threading.Thread(target=lambda: apply(one, max_concurrency=1))
@@ -39,7 +39,7 @@ def test_a_second_run_asks_the_target_nothing(tmp_path: Path, call: Any) -> None
                 (one, "this plan is in use by another run: process"),
                 (other, "another run sends to"),
             ):
-                said = call("apply", directory, "--to", server.url, "--yes", "--workers", "0")
+                said = call("apply", directory, "--to", server.url, "--yes")
                 assert (said.code, len(server.asked)) == (2, asked)
                 assert what in said.two_lines[0]
                 assert str(os.getpid()) in said.two_lines[0]
@@ -56,4 +56,4 @@ def test_a_second_run_asks_the_target_nothing(tmp_path: Path, call: Any) -> None
 
 def apply_again(directory: Path, url: str) -> bool:
     """After the run the lock is free: nothing is left to send."""
-    return pipeline.apply_plan(directory, url, ApplyOptions(workers=0), project_key=KEY).balanced
+    return pipeline.apply_plan(directory, url, ApplyOptions(), project_key=KEY).balanced

@@ -197,9 +197,6 @@ def test_whatever_is_answered_the_limit_stays_in_bounds(steps: list[tuple[float,
     assert pacing.wait(now) <= 120
 
 
-# -- the throttle ------------------------------------------------------------------------------------------------
-
-
 def test_nobody_passes_a_gate_once_the_run_is_stopping() -> None:
     """Who waits for a pause of an hour is let go, without passing."""
     throttle, stop = Throttle(RateController(1)), threading.Event()
@@ -212,9 +209,6 @@ def test_nobody_passes_a_gate_once_the_run_is_stopping() -> None:
     stop.set()
     waiting.join(10)
     assert found == [None]
-
-
-# -- real sockets --------------------------------------------------------------------------------------------
 
 
 def test_a_pause_asked_of_one_batch_is_kept_by_the_run(tmp_path: Path) -> None:
@@ -233,9 +227,6 @@ def test_a_pause_asked_of_one_batch_is_kept_by_the_run(tmp_path: Path) -> None:
     assert outcome.balanced
     # One more may have been on its way when the pause was asked for.
     assert max(later - earlier for earlier, later in pairwise(times)) > 0.8
-
-
-# -- the operator's own limits: events and bytes a second by time of day, and hours in which nothing is sent ----------
 
 
 def at(text: str) -> datetime:
@@ -334,7 +325,7 @@ def test_a_plan_is_sent_under_limits_of_all_kinds(tmp_path: Path) -> None:
     """By the command: everything lands, in requests of no more than a second's worth of the lowest rate."""
     directory = planned(tmp_path, 60, batch=60, files=1)
     with LocalService() as service:
-        words = ("apply", directory, "--to", service.url, "--workers", "0", "--hours-timezone", "UTC")
+        words = ("apply", directory, "--to", service.url, "--hours-timezone", "UTC")
         env = {"BACKCAST_PROJECT_KEY": service.capture_key}
         wrong = in_process(*words, "--quiet-hours", "8 to 6", env=env)
         assert (wrong.returncode, "--quiet-hours: not hours of a day: '8 to 6'" in wrong.stderr) == (2, True)

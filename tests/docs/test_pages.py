@@ -33,7 +33,6 @@ def name(page: Path) -> str:
 RUNNING = [page for page in doc_blocks.pages() if any(block.runs for block in doc_blocks.blocks(page))]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNING, ids=name)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     """Each command ends with the code that the page says, and prints what the page shows."""
@@ -50,7 +49,6 @@ def test_each_block_says_whether_it_runs(page: Path) -> None:
     assert doc_blocks.unclear(page) == []
 
 
-@pytest.mark.slow
 def test_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
     """The quick start plans, rehearses, applies and verifies, and prints what it should."""
     ran = doc_blocks.run(README, tmp_path / "empty")
@@ -81,7 +79,6 @@ def build(docs: Path, to: Path, builder: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.slow
 def test_every_page_is_read_without_a_warning(tmp_path: Path) -> None:
     """Each page but README.md, which is about the pages, is read, and every reference of it is resolved."""
     built = build(ROOT / "docs", tmp_path, "dummy")
@@ -92,7 +89,6 @@ def test_every_page_is_read_without_a_warning(tmp_path: Path) -> None:
     assert pages - read == set()
 
 
-@pytest.mark.slow
 def test_dead_links_fail_the_build(tmp_path: Path) -> None:
     """Each link to a page or a heading that does not exist is an error that names it; the page itself is written."""
     docs = tmp_path / "docs"

@@ -17,8 +17,6 @@ from tests.support.deliveries import KEY
 from tests.support.forked import programs
 from tests.support.jobs import KEYS, PERSONAL_KEY, days, sent_once, write_job
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs/examples"
 STARTED = {

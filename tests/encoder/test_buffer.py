@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.batcher import ENVELOPE_ROOM, Envelope, pack, pack_runs, unpack
 from pipeline.encoder.buffer import MICROSECONDS, MILLISECONDS, SECONDS, EventBuffer, split_events
 from pipeline.encoder.encoded import has_profile, read_event, read_properties, replace_uuid, uuid_of
 from pipeline.encoder.event import Encoder, provenance
 from pipeline.extractors.jsonl_rows import JsonlRows
-from pipeline.extractors.line_index import LineIndex, pieces
-from pipeline.extractors.scan import _STEP, is_utf8
+from pipeline.extractors.line_blocks import row_starts
 from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
 from pipeline.timestamps import DAY, format_utc
@@ -77,51 +73,13 @@ def test_cutting_back_leaves_the_events_before() -> None:
     assert (split_events(again.runs, again.sizes), again.count) == (whole, 3)
 
 
-@given(
-    st.lists(st.binary(max_size=40).map(lambda raw: b'"%s"' % raw.hex().encode()), max_size=30),
-    st.integers(1, 9),
-    st.integers(60, 400),
-)
-def test_runs_are_packed_like_events(events: list[bytes], most: int, size: int) -> None:
-    """Batches made of runs are those made of the events: same ranges, same sizes, same events."""
-    envelope = Envelope("phc_test")
-    limits = Limits(batch_events=most, batch_bytes=size + ENVELOPE_ROOM)
-    middle = len(events) // 2
-    runs = [b"".join(event + b"," for event in half) for half in (events[:middle], events[middle:]) if half]
-    sizes = np.array([len(event) for event in events], np.int64)
-    one = [(b.first, b.last, b.bytes, unpack(b.body)) for b in pack(events, envelope, limits)]
-    other = [(b.first, b.last, b.bytes, unpack(b.body)) for b in pack_runs(runs, sizes, envelope, limits)]
-    assert other == one
-
-
-@given(st.binary(max_size=60) | st.text(max_size=30).map(str.encode), st.binary(max_size=3), st.integers(0, 4))
-def test_utf8_is_what_the_decoder_accepts(text: bytes, added: bytes, before: int) -> None:
-    """A character may also lie across the border of two slices."""
-    run = b"x" * (_STEP - before) + text + added
-    try:
-        run.decode()
-        expected = True
-    except UnicodeDecodeError:
-        expected = False
-    assert is_utf8(run) == expected
-
-
-@given(st.lists(st.sampled_from([b"", b" ", b"{}", b'{"a":1}', b"\t\r", b"x" * 30])), st.integers(1, 50))
-def test_rows_are_the_lines_that_are_not_blank(lines: list[bytes], size: int) -> None:
-    """Pieces hold whole lines and nothing is lost; starts and numbers of rows pass over blank lines."""
-    data = b"\n".join(lines)
-    assert b"".join(pieces(data, size)) == data
-    assert all(piece.endswith(b"\n") for piece in list(pieces(data, size))[:-1])
-    index = LineIndex(data)
-    if data:
-        edges = [0]
-        for line in lines:
-            edges.append(edges[-1] + len(line) + 1)
-        starts = [start for start, end in pairwise(edges) if data[start : end - 1].strip()]
-        assert index.row_starts() == starts
-        numbers = [number for number, line in enumerate(lines) if line.strip()]
-        assert [index.row(number) for number in numbers] == list(range(len(numbers)))
-        assert [index.line(number) for number in numbers] == [lines[number] for number in numbers]
+@given(st.lists(st.sampled_from([b"", b" ", b"{}", b'{"a":1}', b"\t\r", b"x" * 30])))
+def test_rows_are_the_lines_that_are_not_blank(lines: list[bytes]) -> None:
+    """Where rows begin."""
+    edges = [0]
+    for line in lines:
+        edges.append(edges[-1] + len(line) + 1)
+    assert row_starts(b"\n".join(lines)) == [start for start, line in zip(edges, lines, strict=False) if line.strip()]
 
 
 def made_of(*rows: bytes) -> tuple[list[int], list[int], list[bytes]]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pipeline import extractors
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import csv_blocks, csv_records, csv_rows
+from pipeline.extractors.rows import RowOptions
 from pipeline.models import BrokenRow, Dialect, Part
 from pipeline.values import canonical
 from tests.support.parts import all_rows, part_of
@@ -341,9 +342,9 @@ def test_the_reader_in_c_reads_what_python_reads(data: bytes, quote: str, column
     """Rows, broken ones and what is said of them, over all that one of the two leaves to the other; as dicts and as
     Members, with the canonical content of each, asked for while it is the last one and later."""
     dialect = Dialect(header=tuple("xyz"[:columns]), quote=quote)
-    plain, quick = (csv_rows.DelimitedRows(data, 0, dialect, blanks=blanks) for _ in range(2))
+    plain, quick = (csv_rows.DelimitedRows(data, 0, dialect, RowOptions(blanks=blanks)) for _ in range(2))
     plain._is_native = False
-    members = csv_rows.DelimitedRows(data, 0, dialect, blanks=blanks, members=True)
+    members = csv_rows.DelimitedRows(data, 0, dialect, RowOptions(blanks=blanks, members=True))
     expected = list(plain)
     assert list(quick) == expected
     found, at_once = [], []

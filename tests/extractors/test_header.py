@@ -21,7 +21,7 @@ from pipeline.errors import UnreadableExport
 from pipeline.extractors.file_rules import NO_RULES, FileRules
 from pipeline.models import BrokenRow, Part
 from pipeline.options import PlanOptions
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.commands import in_process
 from tests.support.containers import tarred
 from tests.support.parts import all_rows, part_of
@@ -120,7 +120,7 @@ def test_a_plan_stops_at_a_file_without_a_header(call: Any, tmp_path: Path) -> N
         assert word in printed.two_lines[1]
     printed = call("plan", path, *where, *NAMES, "--set", "header=no", "--json")
     assert (printed.code, printed.json["rows"]["mapped"]) == (0, 2)
-    (part,) = transform_config_for(*open_plan(tmp_path / "plan")).parts
+    part = open_plan(tmp_path / "plan")[0].parts[0].part(0)
     assert [row["column_2"] for row in rows_of(part)] == ["Signup", "Login"]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.extractors.joined_objects import apart
+from pipeline.extractors.json_texts import apart
 from pipeline.extractors.jsonl_rows import JsonlRows
 from pipeline.models import BrokenRow
 from pipeline.options import PlanOptions
@@ -38,6 +38,12 @@ def test_each_object_is_a_row_of_its_own(objects: list[tuple[dict[str, Any], str
     for number, one in enumerate(found):
         start = rows.offset(number) - 100
         assert json.JSONDecoder().raw_decode(data[start:].decode())[0] == one
+
+
+def test_numbers_of_any_length_stay_in_their_objects() -> None:
+    """Python converts no integer of more than 4,300 digits."""
+    digits = b"7" * 5_000
+    assert apart(b'{"a":%b}{"b":1}' % digits)[0] == b'{"a":%b}\n{"b":1}' % digits
 
 
 @pytest.mark.parametrize("line", [b'{"a":1}{"b":', b'{"a":1}{2}', b'{"a":1} x {"b":2}', b'["}{"]', b'{"a":"}{"}'])
@@ -75,5 +81,5 @@ def test_a_limit_in_percent_is_one_of_bytes_too(tmp_path: Path) -> None:
     plan = planned(tmp_path, "\n".join([broken, *texts[300:]]), "1%")
     assert not plan.ready
     (gate,) = [gate for gate in plan.gates if gate.name == "max_rejects"]
-    assert "1 of 301 rows (0.33%) rejected (limit 1%); they have 49% of the bytes" in gate.detail
+    assert "1 of 301 rows (0.33%) rejected with 49.46% of the bytes (limit 1% of rows and of bytes)" in gate.detail
     assert planned(tmp_path, "\n".join([texts[0] + "}", *texts]), "1%").ready

@@ -97,6 +97,7 @@ OUTCOMES: dict[str, tuple[bytes, str | None]] = {
     "U+2028": ('{"a":"x\u2028y\x85z"}'.encode(), None),
     "carriage return": (b'{"a":1}\r', None),
     "duplicate key": (b'{"a":1,"a":2}', None),
+    "large integer after a duplicate key": (b'{"a":1,"a":%b}' % (b"7" * 5_000), "bad_value"),
     "1 MB of text": (b'{"a":"%s"}' % (b"x" * 1_000_000), None),
     "large integer": (b'{"a":12345678901234567890123}', None),
 }
@@ -153,6 +154,12 @@ def test_a_row_of_two_members_may_have_any_name(name: str, members: bool) -> Non
     assert not isinstance(record, BrokenRow)
     assert {**{one: record[one] for one in record}}.keys() == json.loads(row).keys()
     assert [code for _, code, _ in rows.warnings] == ["duplicate_key"]
+
+
+def test_a_repeated_key_may_have_more_digits_than_python_reads() -> None:
+    """Its row is rejected for the number, or warned of, like any other."""
+    rows = JsonlRows(b'{"a":1,"a":{"b":%b}}' % (b"7" * 4_400))
+    assert len(list(rows)) == 1
 
 
 LARGE = b"12345678901234567890"

@@ -39,9 +39,6 @@ def files(url: str, notes: list[tuple[str, ...]] | None = None) -> list[File]:
     return files_of([url], None, lambda *note: None if notes is None else notes.append(note))[0]
 
 
-# -- how much is listed and kept ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("pattern", "pages"),
     [
@@ -87,9 +84,6 @@ def test_the_number_of_objects_that_are_listed_is_shown_meanwhile() -> None:
         open_source([f"{URL}/e"], step=lambda *step: steps.append(step))
     assert [step for step in steps if step[0] == "objects listed"] == [("objects listed", 1_000, 0)]
     assert ("files recognised", 1_000, 1_200) in steps
-
-
-# -- a listing that is not whole ---------------------------------------------------------------------------------
 
 
 def listing(*keys: str, more: str = "<IsTruncated>false</IsTruncated>") -> Answer:
@@ -165,9 +159,6 @@ def test_a_store_whose_listing_has_no_order_is_listed_whole() -> None:
         assert len(files(f"{URL}/e/*/1/*")) == 2 * PAGE
 
 
-# -- names -------------------------------------------------------------------------------------------------------
-
-
 def test_any_name_of_an_object_is_read() -> None:
     """Line feeds, slashes that follow each other, percent signs, spaces, other alphabets."""
     keys = ("e/a\nb.jsonl", "e//c.jsonl", "e/%2F+ d.jsonl", "e/ü/\U0001f600.jsonl", "e/{x}?&=.jsonl")
@@ -195,9 +186,6 @@ def test_a_name_that_is_not_utf_8_is_an_error() -> None:
 
     with serving(keyed("e/1", fault=odd)), pytest.raises(UnreadableExport, match="is not there"):
         open_source([f"{URL}/e"])
-
-
-# -- how often each object is asked for --------------------------------------------------------------------------
 
 
 def test_small_objects_are_requested_twice_for_a_plan(tmp_path: Path) -> None:

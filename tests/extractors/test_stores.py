@@ -44,9 +44,6 @@ def lines(first: int, count: int, filler: str = "") -> bytes:
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
-# -- the same events ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["adobe", "amplitude", "braze", "generic-parquet", "matomo", "pendo"])
 def test_a_sample_in_a_bucket_is_the_same_events(name: str, bucket: Bucket) -> None:
@@ -84,15 +81,12 @@ def test_a_bucket_is_planned_sent_and_verified(bucket: Bucket, tmp_path: Path, c
     plan, sets = str(tmp_path / "plan"), [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
     assert call("plan", f"{bucket.url}/day", "-o", plan, "-m", "generic", *sets, "--workers", "1").code == 0
     with LocalService(keys=KEYS) as service:
-        assert call("apply", plan, "--to", service.url, "--workers", "1").code == 0
+        assert call("apply", plan, "--to", service.url).code == 0
         assert service.count() == 4_500
     assert call("rejects", plan).code == 0
     assert [part.path for part in open_plan(plan)[0].parts] == ["1.jsonl", "2.jsonl.gz"]
     for file in (one for one in Path(plan).rglob("*") if one.is_file()):
         assert SECRET.encode() not in file.read_bytes(), file
-
-
-# -- what is there -----------------------------------------------------------------------------------------------
 
 
 def found(*urls: str) -> list[str]:
@@ -196,9 +190,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError) as raised:
         open_source(["gs://bucket/a"])
     assert raised.value.hint == "pip install 'backcast[gcs]'"
-
-
-# -- whether it is still the same --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])

@@ -22,7 +22,7 @@ import pipeline
 from pipeline.config import masking
 from pipeline.errors import BackcastError, Refused, Unfinished
 from pipeline.fetch.checking import count_archived_lines, count_events
-from pipeline.fetch.transport import CutOff
+from pipeline.http import CutOff
 from pipeline.options import PlanOptions
 from tests.fetch.test_fetch import APIS
 from tests.support.export_apis import KEYS, exporting, fetch, fetched, in_archive, instead, plain

@@ -31,7 +31,7 @@ def send(name: str, service: LocalService) -> None:
         files = [str(SAMPLES / file) for file in sample.files]
         api.plan_export(files, place, PlanOptions(as_of=AS_OF, workers=0, **sample.asked))
         key = f"phc_test{_project(name)}"
-        outcome = api.apply_plan(place, service.url, ApplyOptions(workers=0), project_key=key)
+        outcome = api.apply_plan(place, service.url, ApplyOptions(), project_key=key)
         assert outcome.balanced, outcome
 
 

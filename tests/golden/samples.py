@@ -11,10 +11,10 @@ import msgspec
 
 from pipeline.api import plan_export
 from pipeline.options import PlanOptions
-from pipeline.plan.sealed.contents import planned_blocks, task_of, tasks
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
-from pipeline.plan.sealed.phases import EVENTS, PHASES, phase_blocks
-from pipeline.transform.block import BlockTransformer
+from pipeline.plan.requests.store import read_events
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.plan.sealed.phases import EVENTS, PHASES
+from tests.support.planned_events import planned_events
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parent.parent / "sample_data"
@@ -74,17 +74,13 @@ def golden(name: str, home: Any = SAMPLES) -> str:
         place = Path(scratch) / "plan"
         plan = plan_export([f"{home}/{file}" for file in sample.files], place, PlanOptions(as_of=AS_OF, **sample.asked))
         _, directory = open_plan(place)
-        config = transform_config_for(plan, directory)
-        transformer = BlockTransformer(config)
         told = {name: getattr(plan, name) for name in ("sentence", "verdict", "skips", "rejects", "warnings")}
         lines = [msgspec.json.encode(told | {"gates": [[gate.name, gate.level] for gate in plan.gates]})]
-        assert sum(planned.events for planned in planned_blocks(directory)) == plan.events.phases["events"]
         for phase in PHASES:
             if phase == EVENTS:
-                for task in tasks(directory, lambda planned: task_of(plan, planned)):
-                    lines.extend(transformer.sent_events(task))
+                lines.extend(planned_events(place))
             else:
-                for _, events in phase_blocks(phase, plan, directory, transformer.mapper, config.options):
+                for _, events in read_events(directory, phase):
                     lines.extend(events)
         lines.extend(directory.rejects.read_bytes().splitlines())
     return b"\n".join(lines).decode() + "\n"

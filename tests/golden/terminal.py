@@ -1,4 +1,6 @@
-"""What commands print on a terminal of 80 and of 160 columns, and into a pipe; `make golden` writes the files again.
+"""What commands print on a terminal of 80 columns; and into a pipe and on a terminal of 160 what is wide or long.
+
+`make golden` writes the files again.
 
 Colours are written as ⟦1;32⟧; times of the run, seconds and ports are replaced. stderr stands below a line.
 """
@@ -8,15 +10,15 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.local_service import LocalService
 from tests.support.deliveries import Asked, Reply, passed_on, serving
+from tests.support.forked import Forked
 from tests.support.jobs import KEYS, PERSONAL_KEY, days, put, row, write_job
 from tests.support.terminals import on_a_terminal
 
@@ -43,7 +45,7 @@ _Take = Callable[..., None]
 def captures(columns: int) -> dict[str, str]:
     """The screens of a story of commands, by name: an export that is planned, rehearsed, sent, verified and damaged.
 
-    Of `PIPED` columns: the commands whose output is long, written into a pipe.
+    Commands whose output is wide or long have more columns, and those that write into a pipe have `PIPED` columns.
     """
     screens: dict[str, str] = {}
 
@@ -58,20 +60,22 @@ def captures(columns: int) -> dict[str, str]:
         Path("export").symlink_to(ROOT / "sample_data" / "mixpanel")
         Path("broken").symlink_to(ROOT / "sample_data" / "rejects")
         Path("clean").symlink_to(ROOT / "sample_data" / "june")
-        if columns == PIPED:
-            _piped(take)
-        else:
-            _story(take, columns)
+        _planned(take)
+        if columns != PIPED:
             _changed(take)
+        if columns == 80:
+            _story(take, columns)
             _killed(take)
     return screens
 
 
-def _piped(take: _Take) -> None:
-    """What is read with `less` or in the log of a pipeline: nothing is cropped."""
+def _planned(take: _Take) -> None:
+    """What is read with `less` or in the log of a pipeline: there, nothing is cropped."""
     take("survey", "survey", "export")
     take("plan", "plan", "export", "-m", "mixpanel", *ZONE, "-o", "plan", *_FEW)
-    take("rejects", "rejects", _not_ready(take))
+    settings = [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
+    take("plan-not-ready", "plan", "broken", "-m", "generic", *settings, "-o", "unfit", *_FEW)
+    take("rejects", "rejects", "unfit")
 
 
 def _changed(take: _Take) -> None:
@@ -88,39 +92,31 @@ def _killed(take: _Take) -> None:
     take("plan-clean", "plan", *june, "--max-batch-events", "5")
     with LocalService(keys=KEYS) as service:
         env = {"BACKCAST_PROJECT_KEY": service.capture_key}
-        killed: list[subprocess.Popen[bytes]] = []
+        killed: list[Forked] = []
+        started = threading.Event()
 
         def answer(asked: Asked) -> Reply:
             if asked.number == 2:
+                started.wait()
                 killed[0].send_signal(signal.SIGKILL)
                 return Reply(0)
             return passed_on(service.url, asked.body)
 
         with serving(answer) as server:
-            command = [sys.executable, "-m", "pipeline", "apply", "killed", "--to", server.url, "--workers", "0"]
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            killed.append(subprocess.Popen([*command, "--max-concurrency", "1"], env={**os.environ, **env}, **quiet))
-            assert killed[0].wait(60) == -signal.SIGKILL
+            killed.append(Forked("apply", "killed", "--to", server.url, "--max-concurrency", "1", env=env))
+            started.set()
+            assert killed[0].wait() == -signal.SIGKILL
             take("status-killed", "status", "killed")
-            take("apply-resumed", "apply", "killed", "--to", server.url, "--workers", "0", env=env)
-
-
-def _not_ready(take: _Take) -> str:
-    settings = [word for name in COLUMNS for word in ("--set", f"{name}={name}")]
-    take("plan-not-ready", "plan", "broken", "-m", "generic", *settings, "-o", "unfit", *_FEW)
-    return "unfit"
+            take("apply-resumed", "apply", "killed", "--to", server.url, env=env)
 
 
 def _story(take: _Take, columns: int) -> None:
-    take("survey", "survey", "export")
-    take("plan", "plan", "export", "-m", "mixpanel", *ZONE, "-o", "plan", *_FEW)
-    take("rejects", "rejects", _not_ready(take))
-    take("rehearse-refused", "rehearse", "plan", "--workers", "0", "--fault", "poison,event=Purchase")
+    take("rehearse-refused", "rehearse", "plan", "--fault", "poison,event=Purchase")
     take("rejects-refused", "rejects", "plan", "--code", "refused_event")
-    take("rehearse", "rehearse", "plan", "--workers", "0")
+    take("rehearse", "rehearse", "plan")
     with LocalService(keys=KEYS) as service:
         env = {"BACKCAST_PROJECT_KEY": service.capture_key, "BACKCAST_PERSONAL_KEY": PERSONAL_KEY}
-        to = ("plan", "--to", service.url, "--workers", "0")
+        to = ("plan", "--to", service.url)
         take("apply-dry-run", "apply", *to, "--dry-run", env=env)
         take("apply-stopped", "apply", *to, "--phases", "identities", env=env)
         take("apply", "apply", *to, env=env)

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,14 +21,17 @@ from pipeline import extractors
 from pipeline.errors import UnfitExport
 from pipeline.extractors.file_rules import FileRules
 from pipeline.id_hash import hash_id
-from pipeline.identity.aggregator import IdentityAggregator
-from pipeline.identity.columns import IdColumns
-from pipeline.identity.event_ids import EventIdAggregator, count_without_events
+from pipeline.identity.event_ids import count_without_events, looks_like_float, write_sent_ids
+from pipeline.identity.kinds import FLOAT as FLOAT_FLAG
 from pipeline.identity.no_identities import NoIdentities
-from pipeline.models import Note
+from pipeline.identity.observed_pairs import ObservedPairs
+from pipeline.models import Note, PersonUpdate
 from pipeline.options import PlanOptions
+from pipeline.transform.facts import facts_file
 from tests.support.commands import in_process
+from tests.support.identity_pairs import SeenId
 from tests.support.services import NOW
+from tests.support.stated import event_ids_of, statements
 
 NUMBERS = st.sampled_from([0, 7, 42, -3, 1000, 2**53 - 1, 2**53, 10**17])
 FORMS = st.sampled_from(["{}", "{}.0", "{:.1e}", "{:.0e}", "u-{}", "{}.00", "{}.5"])
@@ -36,35 +40,47 @@ ROWS = st.lists(st.tuples(IDS, st.none() | IDS, st.none() | IDS), max_size=8)
 FLOAT = re.compile(r"(-?\d+)\.0")
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(ROWS, min_size=1, max_size=4), st.sampled_from([2, 100]))
-def test_ids_are_found_whichever_worker_has_them(
-    files: list[list[tuple[str, str | None, str | None]]], at_once: int
-) -> None:
-    """Of events, of both columns of pairs, and of profiles, whatever is in memory or on disk; ids of events are counted
-    as before, and so are profiles without an event."""
-    with TemporaryDirectory() as folder:
-        ids, plain = (
-            EventIdAggregator(Path(folder) / "ids", at_once),
-            EventIdAggregator(Path(folder) / "plain", at_once),
-        )
-        sent = EventIdAggregator(Path(folder) / "sent", at_once)
+def _stated(user: str, anonymous: str | None, profile: str | None) -> list[PersonUpdate]:
+    """What a row states of these: two ids, and a profile."""
+    pair = [] if anonymous is None else [PersonUpdate(user, 0, Note(user, anonymous))]
+    return pair + ([] if profile is None else [PersonUpdate(profile, 0, Note(set={"plan": msgspec.Raw(b"1")}))])
+
+
+FACTS = pa.schema([
+    ("block", pa.uint32()), ("row", pa.uint32()), ("position", pa.uint16()), ("person", pa.uint64()),
+    ("distinct_id", pa.string()), ("time", pa.int64()), ("flags", pa.uint8()), ("bytes", pa.uint32()),
+])  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=4))
+def test_ids_are_found_wherever_they_are(files: list[list[tuple[str, str | None, str | None]]]) -> None:
+    """Ids of events, of both columns of pairs, and of profiles; those of events are counted as before, and so are
+    profiles without an event."""
+    blocks = [[outcome for row in rows for outcome in _stated(*row)] for rows in files]
+    with statements(*blocks) as found_in, TemporaryDirectory() as folder:
         for number, rows in enumerate(files):
-            worker = IdentityAggregator(0)
-            worker.start_block(number)
-            for row, (user, anonymous, profile) in enumerate(rows):
-                worker.add_id(row, user, row, False)
-                if anonymous is not None:
-                    worker.add_note(row, user, row, None, Note(user, anonymous))
-                if profile is not None:
-                    worker.add_note(row, profile, row, None, Note(set={"plan": msgspec.Raw(b"1")}))
-                    sent.add(IdColumns(hash_id(profile).to_bytes(8, "little"), *[bytes(8)] * 5))
-            worker.finish_block()
-            taken = worker.take()
-            ids.add(taken.ids)
-            ids.add_floats(taken.floats)
-            plain.add(taken.ids)
-        found, chunks, profiled = ids.finish(), plain.finish().chunks(), sent.finish()
+            facts = [
+                {
+                    "block": number, "row": row, "position": 0, "person": hash_id(user), "distinct_id": user,
+                    "time": row, "flags": FLOAT_FLAG * looks_like_float(user), "bytes": 1,
+                }
+                for row, (user, *_) in enumerate(rows)
+            ]  # fmt: skip
+            pq.write_table(pa.Table.from_pylist(facts, FACTS), facts_file(found_in._facts, number))
+        pairs = found_in.stated("pairs")
+        if pairs:
+            found_in.add_pairs(ObservedPairs(found_in.database), [(number, 1) for number in range(len(files))])
+        found = found_in.event_ids(Path(folder) / "ids", pairs=pairs)
+        profiled = write_sent_ids(
+            found_in.database,
+            [np.array([hash_id(one) for rows in files for *_, one in rows if one], np.uint64)],
+            Path(folder) / "sent",
+        )
+        plain = event_ids_of(
+            [SeenId(hash_id(user), row, last=row) for rows in files for row, (user, *_) in enumerate(rows)],
+            Path(folder) / "plain",
+        )
         rows = [row for some in files for row in some]
         events, profiles = {user for user, *_ in rows}, {profile for *_, profile in rows if profile}
         every = events | profiles | {other for _, other, _ in rows if other}
@@ -77,7 +93,8 @@ def test_ids_are_found_whichever_worker_has_them(
         assert count_without_events(found, profiled, alone.person_numbers, alone.persons) == len(profiles - events)
         assert (counts[:3] if counts else (0, 0, 0)) == expected
         without_places = [
-            [(*row[:3], *row[4:]) for some in made for row in some.tolist()] for made in (found.chunks(), chunks)
+            [(*row[:3], *row[4:]) for some in made for row in some.tolist()]
+            for made in (found.chunks(), plain.chunks())
         ]
         assert without_places[0] == without_places[1]
 

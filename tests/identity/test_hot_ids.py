@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline
-from pipeline.identity.aggregator import PLACE_SHIFT
-from pipeline.identity.event_ids import AT_ONCE, EVENTS_PER_MINUTE, EventIdAggregator, HotIds, hot_ids
+from pipeline.identity.event_ids import AT_ONCE, EVENTS_PER_MINUTE, EventIds, HotIds, hot_ids
+from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.options import PlanOptions
-from tests.support.identity_pairs import SeenId, id_columns
+from tests.support.identity_pairs import SeenId
+from tests.support.stated import event_ids_of
 from tests.support.tiny_tool import write
 
 
@@ -27,12 +28,10 @@ def seen(*ids: tuple[int, int]) -> list[SeenId]:
     return made
 
 
-def hot(*pieces: list[SeenId], at_once: int = AT_ONCE) -> HotIds | None:
+def hot(ids: list[SeenId], at_once: int = AT_ONCE) -> HotIds | None:
     with TemporaryDirectory() as folder:
-        ids = EventIdAggregator(Path(folder) / "ids", at_once)
-        for piece in pieces:
-            ids.add(id_columns(piece))
-        return hot_ids(ids.finish())
+        event_ids_of(ids, Path(folder) / "ids")
+        return hot_ids(EventIds(Path(folder) / "ids", at_once))
 
 
 def test_the_limit_itself_is_not_above_it() -> None:
@@ -47,12 +46,12 @@ def test_the_limit_itself_is_not_above_it() -> None:
 
 
 @settings(max_examples=12)
-@given(counts=st.lists(st.integers(1, 12_000), max_size=6), cut=st.integers(1, 9_999), seed=st.integers(0, 9))
-def test_pieces_and_order_change_nothing(counts: list[int], cut: int, seed: int) -> None:
-    """However the records are cut up and shuffled, the same ids are found."""
+@given(counts=st.lists(st.integers(1, 12_000), max_size=6), seed=st.integers(0, 9))
+def test_order_changes_nothing(counts: list[int], seed: int) -> None:
+    """However the events are shuffled, the same ids are found."""
     whole = seen(*((number << 40, count) for number, count in enumerate(counts)))
     shuffled = random.Random(seed).sample(whole, len(whole))
-    found = hot(*(shuffled[start : start + cut] for start in range(0, len(shuffled), cut)), at_once=2)
+    found = hot(shuffled, at_once=2)
     above = [count for count in counts if count > EVENTS_PER_MINUTE]
     assert (found is None) == (not above)
     if found is not None:

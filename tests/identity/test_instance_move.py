@@ -7,16 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import pipeline
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.manifest import Plan
 from tests.support.deliveries import run
 from tests.support.people import AS_OF, people
 from tests.support.rehearsal import Room, alias, event, fresh, identify, send
-
-pytestmark = pytest.mark.slow
 
 CUT = datetime(2023, 1, 15, tzinfo=UTC)
 """The day of January 2023 at which the first plan ends."""

@@ -9,9 +9,8 @@ from typing import Any
 from pipeline.encoder.event import Encoder
 from pipeline.encoder.updates import SealedLink, encode_merge
 from pipeline.models import SealedOptions
-from pipeline.plan.sealed.phases import phase_blocks
+from pipeline.plan.requests.store import read_requests
 from pipeline.uuids import Hasher, namespace
-from tests.support import tiny_tool as tiny
 from tests.support.tiny_tool import AS_OF, HOUR, THEN, planned, row
 
 
@@ -86,9 +85,10 @@ def test_a_link_is_sent_as_the_service_reads_it() -> None:
         }  # fmt: skip
 
 
-def test_links_are_read_back_in_blocks_of_five_thousand(tmp_path: Path) -> None:
+def test_links_are_in_requests_of_five_thousand_at_most(tmp_path: Path) -> None:
     """So that the identities phase is as resumable as the events."""
     made = planned(tmp_path, [link(f"u-{number}", f"d-{number}") for number in range(5_001)])
-    options = made.plan.options
-    blocks = phase_blocks("identities", made.plan, made.directory, tiny.TinyMapper(options), options)
-    assert [(number, len(events)) for number, events in blocks] == [(0, 5_000), (1, 1)]
+    requests = list(read_requests(made.directory, "identities"))
+    assert [one.number for one in requests] == list(range(len(requests)))
+    assert sum(one.events for one in requests) == 5_001
+    assert max(one.events for one in requests) <= 5_000

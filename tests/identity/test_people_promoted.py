@@ -20,8 +20,6 @@ from tests.support.deliveries import COLUMNS
 from tests.support.people import CALLS, IDS, JANUARY, TRAITS, USERS, Rows, came_to, people, planned, segment, sent
 from tests.support.rehearsal import Room, event, fresh, send
 
-pytestmark = pytest.mark.slow
-
 VALUES = st.sampled_from(["x", "y", 1, 1.5, None])
 PROMOTED = st.dictionaries(
     st.sampled_from(["$browser", "$os", "$os_name", "$current_url", "utm_source", "gclid"]), VALUES, max_size=4
@@ -101,35 +99,11 @@ def test_they_do_so_beside_what_rows_say_of_persons_and_groups(
     assert came_to(calls, chance, "on", room=room(), **asked) == ordered
 
 
-@settings(max_examples=2)
-@given(st.lists(EVENTS, min_size=12, max_size=30), st.randoms())
-def test_events_of_one_instant_and_a_service_that_skips_changes_do_no_harm(rows: Rows, chance: random.Random) -> None:
-    """The service may leave out changes that are worth little to it; the same persons come of any order."""
-    switches = {"promote_properties": "on", "promoted_changes": "skipped"}
-    found = [
-        came_to(rows, chance, "on", "generic", fresh(**switches), promoted_properties="final", **GENERIC)
-        for _ in range(2)
-    ]
-    assert found[0] == found[1]
-
-
 VISITS = [
     tracked(3, "u", "a", "Seen", {"$browser": "Third"}, {}),
     tracked(1, None, "a", "Seen", {"$browser": "First", "utm_source": "ad"}, {}),
     tracked(2, "u", "a", "Seen", {"$browser": "Second", "$os_name": "Linux"}, {}),
 ]
-
-
-def test_a_live_profile_keeps_its_first_values_and_gets_the_last_of_the_history(tmp_path: Path) -> None:
-    """As it would have if the events had come in their order; what it never had is filled with the first."""
-    room = lived()
-    sent(tmp_path, "generic", VISITS, room=room, promoted_properties="final", **GENERIC)
-    assert people(room) == {
-        ("a", "u"): {
-            "$browser": "Third", "$os": "Linux", "utm_source": "ad", "plan": "live",
-            "$initial_browser": "live", "$initial_os": "Linux", "$initial_utm_source": "ad",
-        }
-    }  # fmt: skip
 
 
 def test_a_copy_that_is_not_sent_promotes_nothing(tmp_path: Path) -> None:

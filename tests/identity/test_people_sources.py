@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from tests.support.people import amplitude, mixpanel, people, planned, segment, sent
 
-pytestmark = pytest.mark.slow
-
 
 def profile(distinct_id: Any, **more: Any) -> dict[str, Any]:
     """A profile of the Engage API."""

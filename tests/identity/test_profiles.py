@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -22,27 +21,24 @@ from pipeline.encoder.identified_ids import IdentifiedIds
 from pipeline.encoder.updates import SealedGroup, SealedPerson, encode_group, encode_profile
 from pipeline.errors import UsageError
 from pipeline.id_hash import hash_id
-from pipeline.identity import ranged_files
-from pipeline.identity.aggregator import MAX_BYTES, MAX_ENTRIES, IdentityAggregator
-from pipeline.identity.columns import IdentityColumns, PropertyColumns, TextColumn
-from pipeline.identity.event_ids import EventIdAggregator, ProfileCounts, write_identified
-from pipeline.identity.groups import GroupCounts, Groups
-from pipeline.identity.last_values import last_values_of
+from pipeline.identity.event_ids import EventIds, ProfileCounts, write_identified
+from pipeline.identity.groups import GroupCounts, group_updates
+from pipeline.identity.kinds import ABSENT, NULL_ONCE, SET, SET_ONCE, UNSET
+from pipeline.identity.last_values import last_values, last_values_in
 from pipeline.identity.persons import PersonCounts, final_persons
-from pipeline.identity.property_updates import ABSENT, EXISTS, SET, SET_ONCE, UNSET
 from pipeline.identity.settings import GroupTypes, choose_types, parse_policy
-from pipeline.identity.stored_updates import StoredUpdates
-from pipeline.models import Finding, GroupUpdate, Note, SealedOptions
+from pipeline.models import Finding, GroupUpdate, Note, PersonUpdate, SealedOptions
+from pipeline.plan import statements as plan_statements
 from pipeline.plan.checks import run_checks
 from pipeline.plan.sealed.manifest import GroupsSeal, GroupTypeSeal, PeopleSeal
-from pipeline.uuids import SEPARATOR, Hasher, namespace
+from pipeline.plan.statements import pieces
+from pipeline.transform.statements import groups_named
+from pipeline.uuids import Hasher, namespace
 from pipeline.validator.rules import WITHOUT_TIME
-from tests.support.identity_pairs import AS_OF, SeenId, id_columns
+from tests.support.identity_pairs import AS_OF, SeenId
 from tests.support.plan_facts import facts
+from tests.support.stated import event_ids_of, statements
 
-pytestmark = pytest.mark.slow
-
-YEAR = 365 * 86_400_000_000
 HASHER = Hasher(namespace("tiny"))
 
 
@@ -57,15 +53,11 @@ class Said(NamedTuple):
     value: bytes
 
 
-def heard(rows: Iterable[Said], *, unsets: bool = True) -> IdentityColumns:
-    """What a process hands over that hears these rows, one a note."""
-    aggregator = IdentityAggregator(AS_OF - WITHOUT_TIME, unsets=unsets)
-    for one in rows:
-        held = {one.name: Raw(one.value)}
-        note = {SET: Note(set=held), SET_ONCE: Note(set_once=held), UNSET: Note(unset=(one.name,))}[one.kind]
-        aggregator.add_note(0, one.owner, one.time, one.received, note)
-    aggregator.finish_block()
-    return aggregator.take()
+def update(one: Said) -> PersonUpdate:
+    """The row as a worker maps it."""
+    value = {one.name: Raw(one.value)}
+    note = {SET: Note(set=value), SET_ONCE: Note(set_once=value), UNSET: Note(unset=(one.name,))}[one.kind]
+    return PersonUpdate(one.owner, one.time, note, one.received)
 
 
 def said(owner: str, name: str, value: str, at: int | None = 100, kind: int = SET, got: int | None = None) -> Said:
@@ -79,15 +71,12 @@ def persons(
     counts: PersonCounts | None = None,
     moves: Callable[[Sequence[str]], Sequence[str]] | None = None,
     wanted: Callable[[Sequence[str]], Sequence[bool]] | None = None,
-    unsets: bool = True,
     removes: bool = False,
 ) -> list[SealedPerson]:
-    """The profiles that come of these sayings, each block heard by a process of its own."""
-    with TemporaryDirectory() as folder, closing(StoredUpdates(Path(folder) / "updates")) as sayings:
-        for block in blocks:
-            sayings.add(heard(block, unsets=unsets).persons)
+    """The profiles that come of these sayings."""
+    with statements(*([update(one) for one in block] for block in blocks)) as found:
         counts = counts if counts is not None else PersonCounts()
-        finals = sayings.last_values(moves)
+        finals = last_values_in(found.person_updates(moves, promoted=False))
         return list(final_persons(finals, parse_policy(policy), HASHER, counts, wanted=wanted, removes=removes))
 
 
@@ -98,73 +87,42 @@ def shown(found: list[SealedPerson]) -> list[tuple[str, int, str, str]]:
 
 @settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 600), st.sampled_from([1, 3, 40, 1_000]))
-def test_columns_come_to_what_row_by_row_comes_to(seed: int, count: int, owners: int) -> None:
+def test_queries_come_to_what_row_by_row_comes_to(seed: int, count: int, owners: int) -> None:
     """Many updates or few of one owner, at equal times and not, of every kind, of owners that move, in any pieces."""
     chance = random.Random(seed)
-    kinds = chance.choice([(SET,), (SET_ONCE,), (SET, SET_ONCE), (EXISTS, SET_ONCE, SET, UNSET)])
+    kinds = chance.choice([(SET,), (SET_ONCE,), (SET, SET_ONCE), (SET_ONCE, SET, UNSET)])
     names = [f"{'é' * chance.randrange(3)}u{number}" for number in range(owners)]
     rows = [
-        (
+        Said(
             chance.choice(names), chance.choice("abc"), chance.choice(kinds), chance.randrange(5),
-            chance.choice((ABSENT, 7)), chance.randrange(5), b"%d" % chance.randrange(3),
+            chance.choice((None, 7)), chance.choice((b"0", b"1", b"null")),
         )
         for _ in range(count)
     ]  # fmt: skip
     targets = {name: chance.choice(names) for name in names if chance.random() < 0.3}
     moves = chance.choice([None, lambda ids: [targets.get(one, one) for one in ids]])
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for name in ("MOST_BYTES", "PIECE_BYTES"):
-            patch.setattr(ranged_files, name, chance.choice([1, 1_000, 10_000, 4 << 20]))
-        patch.setattr(ranged_files, "FAN", chance.choice([2, 3, 64]))
-        with closing(StoredUpdates(Path(folder) / "updates")) as updates:
-            start = 0
-            while start < count:
-                stop = start + chance.choice([1, 50, 400])
-                owner, name, kind, time, received, latest, value = zip(*rows[start:stop], strict=True)
-                updates.add(PropertyColumns(
-                    text_bytes(owner), text_bytes(name), numbers(kind), numbers(time), numbers(received),
-                    numbers(latest), text_bytes(value),
-                ))  # fmt: skip
-                start = stop
-            found = list(updates.last_values(moves))
-            assert found == list(updates.last_values()), "they can be read again"
-            for among in (("u2", "u4"), ("", "\U0010ffff"), ("u0", "u0"), ("éu1", "éu2"), ("v", "w")):
-                some = [one for one in found if among[0] <= one.owner < among[1]]
-                assert (some, len(some)) == (list(updates.last_values(among=among)), updates.owners(among))
+    cut = chance.randrange(count)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        statements([update(one) for one in rows[:cut]], [update(one) for one in rows[cut:]]) as stated,
+    ):
+        patch.setattr(plan_statements, "PIECE_BYTES", chance.choice([1, 1_000, 10_000, 4 << 20]))
+        cut_up = list(pieces(stated.person_updates(moves, promoted=False)))
+    found = [one for piece in cut_up for one in last_values_in(piece)]
     of: dict[str, list[Any]] = {}
     for one in rows:
-        owner = one[0] if moves is None else targets.get(one[0], one[0])
-        of.setdefault(owner, []).append((owner, one[1], one[3], one[4], one[2], one[6], one[5]))
-    assert found == [last_values_of(owner, of[owner]) for owner in sorted(of)]
+        owner = one.owner if moves is None else targets.get(one.owner, one.owner)
+        kind = NULL_ONCE if (one.kind, one.value) == (SET_ONCE, b"null") else one.kind
+        value = b"" if kind == UNSET else one.value
+        got = ABSENT if one.received is None else one.received
+        of.setdefault(owner, []).append((one.name, one.time, got, kind, value))
+    expected = [last_values(owner, max(one[1] for one in of[owner]), of[owner]) for owner in sorted(of)]
+    assert found == expected
     assert all(list(one.set) == sorted(one.set) for one in found)
-
-
-def text_bytes(texts: Sequence[str | bytes]) -> TextColumn:
-    """Texts as a process hands them over."""
-    encoded = [one if isinstance(one, bytes) else one.encode() for one in texts]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    return TextColumn(ends.tobytes(), b"".join(encoded))
-
-
-def numbers(some: Sequence[int]) -> bytes:
-    """Whole numbers as a process hands them over."""
-    return np.array(some, np.int64).tobytes()
 
 
 Shown = list[tuple[str, int, str, str]]
 PROFILES: dict[str, tuple[list[Said], str, Shown]] = {
-    "a $set of ten years ago loses against a newer one, and of what was set once the earliest holds": (
-        [
-            said("u", "plan", '"free"', AS_OF - 10 * YEAR), said("u", "plan", '"pro"', AS_OF - YEAR),
-            said("u", "plan", '"trial"', AS_OF - 9 * YEAR), said("u", "first", "2", 8, SET_ONCE),
-            said("u", "first", "1", 7, SET_ONCE),
-        ],
-        "overwrite", [("u", AS_OF - YEAR, '{"plan":"pro"}', '{"first":1}')],
-    ),
-    "what was set and set once has what was set": (
-        [said("u", "a", "1", 5, SET_ONCE), said("u", "a", "2", 6), said("u", "a", "3", 7, SET_ONCE)],
-        "overwrite", [("u", 7, '{"a":2}', "{}")],
-    ),
     "values are kept byte for byte": (
         [said("u", 'é"', '{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}')],
         "overwrite", [("u", 100, '{"é\\"":{"n": 12345678901234567890, "m":1.10,"z":-0.0,  "s":"\\u00e9"}}', "{}")],
@@ -173,17 +131,10 @@ PROFILES: dict[str, tuple[list[Said], str, Shown]] = {
         [said("u", "a", "1", AS_OF - WITHOUT_TIME - 1), said("u", "a", "2", None)],
         "overwrite", [("u", AS_OF - WITHOUT_TIME, '{"a":2}', "{}")],
     ),
-    "of one instant the last received wins": (
-        [said("u", "a", "3", 5), said("u", "a", "2", 5, got=8), said("u", "a", "1", 5, got=9)],
-        "overwrite", [("u", 5, '{"a":1}', "{}")],
-    ),
-    "and then the greater value": (
-        [said("u", "a", "8", 5), said("u", "a", "7", 5)], "overwrite", [("u", 5, '{"a":8}', "{}")],
-    ),
     "by default nothing that is there is overwritten": (
         [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "fill-only", [("u", 100, "{}", '{"a":1,"b":2}')],
     ),
-    "unless it is asked for": (
+    "what is there is overwritten if it is asked for": (
         [said("u", "a", "1"), said("u", "b", "2", kind=SET_ONCE)], "overwrite", [("u", 100, '{"a":1}', '{"b":2}')],
     ),
     "or names get a prefix": (
@@ -300,18 +251,16 @@ def in_time(one: Said) -> tuple[int, int, int, bytes]:
 
 
 @settings(max_examples=60)
-@given(st.lists(SAID, max_size=12), st.randoms(), st.booleans())
+@given(st.lists(SAID, max_size=12), st.randoms())
 def test_in_any_order_and_cut_profiles_are_what_playing_the_history_in_order_gives(
-    rows: list[Said], chance: random.Random, unsets: bool
+    rows: list[Said], chance: random.Random
 ) -> None:
-    """Against a dictionary to which each row is applied, oldest first. A worker may leave out of its blocks what cannot
-    matter; where nothing is unset, that is most of it."""
-    rows = [one for one in rows if unsets or one.kind == SET_ONCE or (one.kind, one.value) == (SET, b"1")]
+    """Against a dictionary to which each row is applied, oldest first."""
     shuffled = chance.sample(rows, len(rows))
     cut = chance.randint(0, len(rows))
     whole, parted = PersonCounts(), PersonCounts()
     one_by_one = persons(*([one] for one in rows), counts=whole)
-    assert shown(one_by_one) == shown(persons(shuffled[:cut], shuffled[cut:], counts=parted, unsets=unsets))
+    assert shown(one_by_one) == shown(persons(shuffled[:cut], shuffled[cut:], counts=parted))
     assert whole == parted
     model: dict[str, dict[str, int]] = {}
     for one in sorted(rows, key=in_time):
@@ -320,9 +269,7 @@ def test_in_any_order_and_cut_profiles_are_what_playing_the_history_in_order_giv
             profile.pop(one.name, None)
         elif one.kind == SET or profile.get(one.name) is None:
             profile[one.name] = json.loads(one.value)
-    found = {
-        one.distinct_id: json.loads(bytes(one.set_once)) for one in persons(rows, policy="fill-only", unsets=unsets)
-    }
+    found = {one.distinct_id: json.loads(bytes(one.set_once)) for one in persons(rows, policy="fill-only")}
     ours, theirs = (
         {
             (owner, name, value)
@@ -340,16 +287,15 @@ Row = tuple[str, str, int | None, dict[str, bytes]]
 
 
 def groups(*rows: Row, wanted: Sequence[str] = (), counts: GroupCounts | None = None) -> list[SealedGroup]:
-    """The groups that come of these rows, each heard by a process of its own."""
-    with TemporaryDirectory() as folder, closing(Groups(Path(folder) / "updates")) as found:
-        for type_, key, time, properties in rows:
-            aggregator = IdentityAggregator(AS_OF - WITHOUT_TIME)
-            held = {name: Raw(value) for name, value in properties.items()}
-            aggregator.add_group(GroupUpdate(type_, key, time, held))
-            found.types.update(aggregator.finish_block())
-            found.add(aggregator.take().groups)
+    """The groups that come of these rows, each in a block of its own."""
+    blocks = (
+        [GroupUpdate(type_, key, time, {name: Raw(value) for name, value in properties.items()})]
+        for type_, key, time, properties in rows
+    )
+    with statements(*blocks) as stated:
+        found = stated.groups()
         types = choose_types(found.types, wanted)
-        return list(found.last_values(types, HASHER, counts if counts is not None else GroupCounts()))
+        return list(group_updates(found, types, HASHER, counts if counts is not None else GroupCounts()))
 
 
 def test_each_group_comes_once_with_its_last_properties_and_the_first_of_each_type_before_all() -> None:
@@ -372,27 +318,7 @@ def test_groups_of_an_event_are_read_as_the_service_reads_them() -> None:
         (b'{"company":"acme","team":7}', ["company:acme", "team:7"]), (b"[1]", []), (b'"company"', []),
         (b'{"a":"","b":null,"c":[1],"d":{},"e":true,"f":"\\u00e9"}', ["a:", "f:é"]),
     ):  # fmt: skip
-        aggregator = IdentityAggregator(AS_OF)
-        aggregator.add_groups(Raw(text), 5)
-        aggregator.add_groups(Raw(text), 7)
-        assert dict(aggregator.finish_block()) == {one.partition(":")[0]: 2 for one in named}
-        owners = aggregator.take().groups.owner.text.decode()
-        assert owners == "".join(one.replace(":", SEPARATOR, 1) for one in named)
-
-
-def test_what_is_heard_is_handed_over_once_and_before_it_grows_large() -> None:
-    """By the number of things, and by their bytes."""
-    aggregator = IdentityAggregator(AS_OF, unsets=False)
-    aggregator.add_note(0, "u", 5, None, Note(set={"a": Raw(b"1")}))
-    assert not aggregator.full
-    aggregator.add_note(0, "u", 6, None, Note(set={"a": Raw(b'"%b"' % (b"x" * MAX_BYTES))}))
-    assert aggregator.full
-    assert len(aggregator.take().persons.value.text) > MAX_BYTES
-    assert not aggregator.full
-    assert aggregator.take().persons.value.text == b""
-    for number in range(MAX_ENTRIES + 1):
-        aggregator.add_note(number, "u", 5, None, Note(user="u", anonymous=str(number)))
-    assert aggregator.full
+        assert groups_named(text) == tuple(tuple(one.split(":")) for one in named)
 
 
 @pytest.mark.parametrize(("dialect", "name"), [("contract", "$group_identify"), ("posthog", "$groupidentify")])
@@ -432,30 +358,14 @@ def test_groups_without_a_place_are_counted() -> None:
     assert (counts.groups, counts.left_out) == (1, {"junk_group": 1, "long_group": 1, "other_type": 1})
 
 
-def test_the_groups_of_a_type_are_read_without_those_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each type only its own pieces are read; the order of types is that of the choice, whatever their names are."""
-    monkeypatch.setattr(ranged_files, "MOST_BYTES", 4_000)
-    monkeypatch.setattr(ranged_files, "PIECE_BYTES", 2_000)
-    read: list[object] = []
-    batches = ranged_files.TextRange.batches
-    monkeypatch.setattr(ranged_files.TextRange, "batches", lambda piece: read.append(piece) or batches(piece))
-    with closing(Groups(tmp_path / "updates")) as found:
-        for _ in range(3):
-            aggregator = IdentityAggregator(AS_OF - WITHOUT_TIME)
-            for number in range(1_600):
-                held = {"n": Raw(b"%d" % number)}
-                aggregator.add_group(GroupUpdate("abcdefgh"[number % 8], str(1_000 + number), 5, held))
-            found.types.update(aggregator.finish_block())
-            found.add(aggregator.take().groups)
-        read.clear()
-        counts = GroupCounts()
-        sealed = list(found.last_values(choose_types(found.types, list("gbdac")), HASHER, counts))
-        pieces = len(set(read))
+def test_types_are_in_the_order_of_the_choice() -> None:
+    """Whatever their names are."""
+    rows: list[Row] = [("abcdefgh"[number % 8], str(1_000 + number), 5, {"n": b"%d" % number}) for number in range(80)]
+    counts = GroupCounts()
+    sealed = groups(*rows, *rows, wanted=list("gbdac"), counts=counts)
     assert [one.type for one in sealed[:5]] == list("gbdac")
-    assert [one.type for one in sealed[5:]] == [type_ for type_ in "gbdac" for _ in range(199)]
-    assert (counts.groups, counts.left_out) == (1_000, {"other_type": 600})
-    assert pieces > 30
-    assert len(read) < 3 * pieces
+    assert [one.type for one in sealed[5:]] == [type_ for type_ in "gbdac" for _ in range(9)]
+    assert (counts.groups, counts.left_out) == (50, {"other_type": 30})
 
 
 def identified(
@@ -464,11 +374,9 @@ def identified(
     """The table of these events: (id, whether it is a user's)."""
     place.mkdir(exist_ok=True)
     seen = [SeenId(hash_id(one), user=user) for one, user in events]
-    ids = EventIdAggregator(place / "ids", at_once=2)
-    for some in (seen[:2], seen[2:]):
-        ids.add(id_columns(some))
+    event_ids_of(seen, place / "ids")
     hashed = np.array([hash_id(one) for one in joined], np.uint64)
-    counts = write_identified(place / "identified", ids.finish(), hashed)
+    counts = write_identified(place / "identified", EventIds(place / "ids", 2), hashed)
     return IdentifiedIds(place / "identified"), counts
 
 

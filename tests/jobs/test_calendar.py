@@ -84,9 +84,6 @@ def test_what_is_no_window_says_how_one_is_written() -> None:
         assert caught.value.hint.startswith("write 2024-01-31"), text
 
 
-# -- paths -------------------------------------------------------------------------------------------------
-
-
 def test_a_template_spells_the_date_as_strftime_does_below_any_folder(tmp_path: Path) -> None:
     """Digits only, no locale has a say; a folder with the marks of a pattern is only a folder."""
     wall = datetime(2024, 1, 5, 7)

@@ -20,8 +20,6 @@ from tests.proof.test_receipt import edited, keys
 from tests.support.commands import in_process
 from tests.support.jobs import KEYS, OWN, days, put, row, run, write_job
 
-pytestmark = pytest.mark.slow
-
 CHECKS = (
     "file", "signature", "rows", "events", "verification", "inputs", "plan", "ledger", "results", "sums", "job",
     "uuids",

@@ -13,13 +13,8 @@ from pipeline.local_service import LocalService
 from tests.support.deliveries import COLUMNS, Asked, Reply, passed_on, serving
 from tests.support.jobs import LATE, code, copies, days, outcomes, put, row, run, sent_once, write_job
 
-pytestmark = pytest.mark.slow
-
 DAY = timedelta(days=1)
 ONE, TWO, THREE = {"until": "2024-01-02"}, {"until": "2024-01-03"}, {"until": "2024-01-04"}
-
-
-# -- windows and time ------------------------------------------------------------------------------------------
 
 
 def test_a_window_is_due_a_lag_after_its_end_and_days_off_are_made_up(tmp_path: Path, service: LocalService) -> None:
@@ -42,7 +37,7 @@ def test_a_window_planned_late_gives_the_same_events(tmp_path: Path, service: Lo
     plans = []
     for name, now in (("early", datetime(2024, 1, 4, 2, tzinfo=UTC)), ("late", LATE)):
         assert code(run(write_job(tmp_path, service.url, name=name, gates="{max_rejects: 1}", **ONE), now)) == 0
-        plans.append((tmp_path / f"state/{name}/windows/2024-01-01/plan-1/blocks.jsonl").read_bytes())
+        plans.append((tmp_path / f"state/{name}/windows/2024-01-01/plan-1/requests.jsonl").read_bytes())
     assert (plans[0] == plans[1], service.count()) == (True, 1)
 
 
@@ -61,9 +56,6 @@ def test_hours_over_a_change_of_the_clock(tmp_path: Path, service: LocalService)
     assert list(outcomes(run(job, before_its_end + timedelta(minutes=1)))) == ["2023-11-05T01"]
     assert len(run(job).windows) == 2
     assert sent_once(service, rows)
-
-
-# -- windows without files -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,9 +89,6 @@ def test_a_window_with_empty_files_is_done(tmp_path: Path, service: LocalService
     put(tmp_path, 1, [])
     job = write_job(tmp_path, service.url, missing="stop", **ONE)
     assert (outcomes(run(job)), run(job).windows) == ({"2024-01-01": "done"}, [])
-
-
-# -- gates -----------------------------------------------------------------------------------------------------
 
 
 def test_a_failed_gate_stops_its_window_until_the_file_is_mended(tmp_path: Path, service: LocalService) -> None:
@@ -158,9 +147,6 @@ def test_rows_without_a_key_need_the_job_to_collapse_identical_ones(tmp_path: Pa
     assert "source key" in str(done.problem)
     assert code(run(write_job(tmp_path, service.url, set=columns, collapse="identical", **TWO))) == 0
     assert (service.count(), sum(copies(service).values())) == (1, 1)
-
-
-# -- the service -----------------------------------------------------------------------------------------------
 
 
 def test_while_the_service_refuses_us_nothing_else_is_planned(tmp_path: Path, service: LocalService) -> None:

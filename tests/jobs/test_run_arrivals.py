@@ -20,8 +20,6 @@ from pipeline.local_service import LocalService
 from tests.support.jobs import code, counts, days, outcomes, put, ran, row, run, sent_once, write_job
 from tests.support.stores import a_bucket
 
-pytestmark = pytest.mark.slow
-
 
 def test_of_a_late_part_and_of_a_changed_one_only_what_is_new_is_sent(tmp_path: Path, service: LocalService) -> None:
     """Rows that an earlier window settled are counted, wherever they stand now and whatever they say; other parts are
@@ -138,9 +136,6 @@ def test_a_late_part_knows_its_table_by_its_folder(tmp_path: Path, service: Loca
     assert [one.event for one in service.events()] == ["$pageview"] * 2
 
 
-# -- a finished window that is exported again ------------------------------------------------------------------
-
-
 def exported_again(folder: Path) -> None:
     """Day 1 again, two days after its lookback: one event is new, one has another value, one is not there any more."""
     put(folder, 1, [*(row(1, number) for number in range(1, 9)), row(1, 9, plan="other"), row(1, 60)])
@@ -226,9 +221,6 @@ def test_files_that_were_only_touched_are_read_once(tmp_path: Path, service: Loc
             changed.append(may_have_changed(job, window, state.parts(window.label)))
         assert run(path).windows == []
     assert changed == [True, False]
-
-
-# -- in a store ------------------------------------------------------------------------------------------------
 
 
 def test_a_job_reads_the_days_of_a_bucket(tmp_path: Path, service: LocalService) -> None:

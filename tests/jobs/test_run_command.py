@@ -20,11 +20,6 @@ from pipeline.ledger import lock_file, unlock
 from pipeline.local_service import LocalService
 from tests.support.jobs import code, days, outcomes, put, ran, row, run, sent_once, started, write_job
 
-pytestmark = pytest.mark.slow
-
-
-# -- one at a time ---------------------------------------------------------------------------------------------
-
 
 def test_one_run_of_a_job_at_a_time(tmp_path: Path, service: LocalService) -> None:
     """A second run says who holds the job, exit 2, and nothing is planned; of two processes one is turned away, or
@@ -72,9 +67,6 @@ def test_a_text_that_is_no_key_ends_a_run_before_anything_is_planned(
         monkeypatch.setenv("BACKCAST_PROJECT_KEY", key)
         assert call("run", job, *more).code == 2
     assert not (tmp_path / "state").exists()
-
-
-# -- trying, looking, stopping ---------------------------------------------------------------------------------
 
 
 def test_a_dry_run_sends_nothing_and_leaves_no_trace(tmp_path: Path, service: LocalService) -> None:

@@ -35,8 +35,6 @@ from tests.support.jobs import (
 from tests.support.plain_http import PLAIN
 from tests.support.services import running
 
-pytestmark = pytest.mark.slow
-
 TWO = Keyring(
     (Project(1, "One", "phc_test_one"), Project(2, "Two", "phc_test_two")),
     {"phx_test_one": frozenset({"*"}), "phx_test_two": frozenset({"*"})},
@@ -82,7 +80,7 @@ def test_what_a_plan_sent_before_is_never_sent_again(tmp_path: Path, service: Lo
     settings = COLUMNS | {"anonymous_id": "anonymous_id"}
     options = PlanOptions(mapping="generic", settings=settings, timezone="UTC", workers=0)
     api.plan_export(tmp_path / "exports", tmp_path / "plan", options)
-    api.apply_plan(tmp_path / "plan", service.url, ApplyOptions(workers=0), project_key=KEY)
+    api.apply_plan(tmp_path / "plan", service.url, ApplyOptions(), project_key=KEY)
     said = {"set": json.dumps(settings), "merges": "{up-to: 9}"}
     done = run(write_job(tmp_path, service.url, until="2024-01-02", **said), personal_key=OWN)
     assert (code(done), outcomes(done)) == (4, {"2024-01-01": "stopped"})
@@ -93,6 +91,20 @@ def test_what_a_plan_sent_before_is_never_sent_again(tmp_path: Path, service: Lo
     assert set(copies(service).values()) == {1}
     assert api.write_job_receipt(tmp_path / "state/nightly").uuids == 1 + 1  # an event and a merge
     assert {"phone", "person-3"} in [{*one.distinct_ids} for one in service.persons()]
+
+
+def test_events_that_are_there_in_another_version_are_a_warning(tmp_path: Path, service: LocalService) -> None:
+    """The window is sent; the service keeps both versions of what is there under another name."""
+    rows = days(tmp_path, 1)
+    old = [{"event": "Old name"} | {name: one[name] for name in ("uuid", "timestamp")} for one in rows[:3]]
+    body = {"api_key": KEY, "batch": [one | {"properties": {"distinct_id": "person-0"}} for one in old]}
+    assert httpx.post(f"{service.url}/batch/", json=body, timeout=30, **PLAIN).status_code == 200
+    warned: list[str] = []
+    job = write_job(tmp_path, service.url, until="2024-01-02", live="allow")
+    done = run(job, personal_key=OWN, hooks=JobHooks(warn=warned.append))
+    assert (code(done), outcomes(done)) == (0, {"2024-01-01": "done"})
+    (warning,) = (line for line in warned if line.startswith("other_versions of "))
+    assert "3 of 10 events are there under the same uuid with another name" in warning
 
 
 def test_windows_that_were_filled_before_live_events_were_known_are_named(

@@ -31,8 +31,6 @@ from tests.support.jobs import (
     write_job,
 )
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("at", ["planned", "before the ledger", "before it is recorded", "recorded"])
 def test_a_run_killed_between_two_steps_is_finished_by_the_next(tmp_path: Path, service: LocalService, at: str) -> None:
@@ -135,7 +133,7 @@ def test_a_window_that_was_half_sent_is_never_called_empty(tmp_path: Path, servi
     with serving(answer) as server:
         job = write_job(tmp_path, server.url, until="2024-01-02", missing="done")
         run(job)
-        (tmp_path / "state/nightly/windows/2024-01-01/plan-1/events.pack").write_bytes(b"")
+        (tmp_path / "state/nightly/windows/2024-01-01/plan-1/requests/events-00000.pack").write_bytes(b"")
         file = put(tmp_path, 1, [{"event": "Nobody"}])
         assert [one.outcome for one in run(job).windows] == ["replaced", "stopped"]
         file.unlink()
@@ -160,7 +158,7 @@ def test_a_late_file_that_was_half_sent_and_is_gone_is_waited_for(tmp_path: Path
         run(job)
         file = put(tmp_path, 1, late, "late.jsonl")
         assert code(run(job)) == 5
-        (tmp_path / "state/nightly/windows/2024-01-01/plan-2/events.pack").write_bytes(b"")
+        (tmp_path / "state/nightly/windows/2024-01-01/plan-2/requests/events-00000.pack").write_bytes(b"")
         put(tmp_path, 1, [{"event": "Nobody"}], "late.jsonl")
         assert [one.outcome for one in run(job).windows] == ["replaced", "stopped"]
         file.unlink()

@@ -44,8 +44,6 @@ from tests.support.management_service import LIST, Asking
 from tests.support.preflight import function
 from tests.support.relays import relay
 
-pytestmark = pytest.mark.slow
-
 UNTIL = {"until": "2024-01-03"}
 
 

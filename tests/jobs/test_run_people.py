@@ -24,8 +24,6 @@ from pipeline.timestamps import format_utc
 from tests.support.deliveries import COLUMNS
 from tests.support.jobs import code, outcomes, put, row, run, write_job
 
-pytestmark = pytest.mark.slow
-
 SET = "{" + ", ".join(f"{name}: {name}" for name in (*COLUMNS, "anonymous_id")) + "}"
 UP_TO = {"merges": "{up-to: 1000}", "set": SET}
 NUMBERS = count()
@@ -63,9 +61,6 @@ def decisions(directory: Path) -> dict[tuple[str, str], tuple[str, str]]:
 def persons(service: LocalService, mark: str = "") -> set[frozenset[str]]:
     """Who is who at the service, of ids that begin so."""
     return {frozenset(one.distinct_ids) for one in service.persons() if one.distinct_ids[0].startswith(mark)}
-
-
-# -- what one window sees and another needs --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", ["alone", "paired"])
@@ -118,9 +113,6 @@ def test_a_dry_run_knows_what_earlier_windows_saw(tmp_path: Path, service: Local
     assert [one.attempt and one.attempt.events for one in done.windows] == [1, 2 + 2]
 
 
-# -- held, and let go ------------------------------------------------------------------------------------------
-
-
 def merging(number: int) -> dict[str, object]:
     """A row of a device: half of them from before its person is known, half with both."""
     return row(1, number) | {"anonymous_id": f"device-{number % 7}"} | ({"distinct_id": ""} if number % 14 < 7 else {})
@@ -157,9 +149,6 @@ def test_merges_that_were_held_are_sent_once_the_job_lets_them(tmp_path: Path, s
     assert len(decisions(plans(tmp_path)[1])) == 7
     run(write_job(tmp_path, service.url, until="2024-01-04", **UP_TO))
     assert (links(plans(tmp_path)[2]), decisions(plans(tmp_path)[2])) == ([], {})
-
-
-# -- against one plan over everything --------------------------------------------------------------------------
 
 
 SEEN = st.tuples(
@@ -206,9 +195,6 @@ def joined(found: Sequence[tuple[str, str, str]], ids: set[frozenset[str]]) -> s
     stays = {other: kept for kept, other, _ in found}
     everyone = {one for person in ids for one in person}
     return {frozenset(one for one in everyone if stays.get(one, one) == kept) for kept in everyone - stays.keys()}
-
-
-# -- profiles, of which a snapshot fills what is empty and overwrites nothing -----------------------------------------
 
 
 def snapshot(folder: Path, day: int, people: Snapshot) -> None:

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
+import pipeline
 from pipeline.config import Secret
+from pipeline.errors import UnsafePlan
+from pipeline.jobs.receipt_check import check_any_receipt
 from pipeline.local_service import Keyring, LocalService
 from pipeline.local_service.keys import Project
 from tests.support.deliveries import KEY
 from tests.support.jobs import KEYS, OWN, PERSONAL_KEY, code, days, outcomes, proofs, put, ran, row, run, write_job
 from tests.support.relays import relay
-from tests.support.scripted_server import Asked
+from tests.support.scripted_server import Asked, Said
 from tests.support.services import running
-
-pytestmark = pytest.mark.slow
 
 TEN = "10 events are there, 10 with every property"
 SOON, LATER = (datetime.now(UTC) + timedelta(minutes=minutes) for minutes in (50, 180))
@@ -126,3 +127,57 @@ def test_the_command_tells_what_was_read_back(tmp_path: Path, service: LocalServ
     assert [(one["window"], one["outcome"]) for one in found["proofs"]] == [("2024-01-02", "proved")]
     history = json.loads(ran(job, "--history", "--json")[1])
     assert [(one["proof"], one["detail"]) for one in history["attempts"]] == [("proved", TEN)] * 2
+
+
+def test_events_of_windows_are_discarded_a_while_after_they_were_verified(
+    tmp_path: Path, service: LocalService
+) -> None:
+    """Those of a window that was not read back stay. The job goes on, and its receipt fits; a lost state is not made
+    again."""
+    days(tmp_path, 1, 2)
+    late = put(tmp_path, 2, [row(2, 99)], "late.jsonl")
+    late.rename(tmp_path / "late.jsonl")
+    job = write_job(tmp_path, service.url, until="2024-01-03", keep="30d", lookback="2", merges="{up-to: 5}")
+    windows = tmp_path / "state/nightly/windows"
+
+    def whole() -> list[str]:
+        return sorted(path.parent.parent.name for path in windows.glob("*/*/facts"))
+
+    run(job, personal_key=OWN)
+    run(job, SOON + timedelta(days=29), personal_key=OWN)
+    assert whole() == ["2024-01-01", "2024-01-02"]
+    (tmp_path / "late.jsonl").rename(late)
+    assert code(run(job, SOON + timedelta(days=29))) == 0
+    assert code(run(job, SOON + timedelta(days=31))) == 0
+    assert whole() == ["2024-01-02"]  # what came late was not read back
+    assert outcomes(run(job, SOON + timedelta(days=31))) == {}
+    receipt = tmp_path / "state/nightly/receipt.json"
+    pipeline.write_job_receipt(tmp_path / "state/nightly")
+    checks = {check.name: check for check in check_any_receipt(receipt).checks}
+    assert {name: check.result for name, check in checks.items() if check.result != "ok"} == dict.fromkeys(
+        ("signature", "verification", "inputs", "plan"), "not checked"
+    )
+    assert checks["verification"].detail == "window 2024-01-02: what landed was not compared with the ledger"
+    assert checks["plan"].detail.count("its events were discarded at") == 2
+    (tmp_path / "state/nightly/state.sqlite").unlink()
+    with pytest.raises(UnsafePlan, match="events of window 2024-01-01 were discarded"):
+        run(job, personal_key=OWN)
+
+
+def test_the_plan_that_a_window_replaced_is_discarded_with_it(tmp_path: Path, service: LocalService) -> None:
+    """It was damaged before it was sent, and the window was planned again, sent and verified."""
+    days(tmp_path, 1)
+    closed = [Said(402, b"quota")]
+    windows = tmp_path / "state/nightly/windows"
+    with relay(service.url, instead=lambda asked: closed[0] if closed and "batch" in asked.path else None) as url:
+        job = write_job(tmp_path, url, until="2024-01-02", keep="30d")
+        run(job)
+        (windows / "2024-01-01/plan-1/requests/events-00000.pack").write_bytes(b"")
+        closed.clear()
+        assert [one.outcome for one in run(job, personal_key=OWN).windows] == ["replaced", "done"]
+    assert len([*windows.glob("*/*/facts")]) == 2
+    assert code(run(job, SOON + timedelta(days=31))) == 0
+    assert [*windows.glob("*/*/facts")] == []
+    receipt = tmp_path / "state/nightly/receipt.json"
+    pipeline.write_job_receipt(receipt.parent)
+    assert {check.result for check in check_any_receipt(receipt).checks} == {"ok", "not checked"}

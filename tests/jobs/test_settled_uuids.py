@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import random
 import sqlite3
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.encoder.updates import SealedLink
 from pipeline.errors import BrokenLedger, UsageError
+from pipeline.id_hash import hash_id
 from pipeline.jobs.state import State, read_history
 from pipeline.ledger import BatchKey
-from pipeline.plan import event_uuids
-from pipeline.plan.decisions import REMAINING, Decisions
-from pipeline.plan.event_uuids import SENT, all_uuids, settled_uuids, write_uuids
-from pipeline.plan.sealed.directory import Directory, LinesWriter
+from pipeline.plan.duplicates import cells_of, hashes_of
+from pipeline.plan.requests.query import every_batch
+from pipeline.plan.requests.store import read_events
+from pipeline.plan.sealed.directory import PHASES, Directory
+from pipeline.plan.settled_facts import SETTLED, settled_facts
+from pipeline.timestamps import read_iso
+from tests.support.phased_plans import planned_in_phases
 
 BELONGS = {"job": "a", "target": "http://127.0.0.1:1"}
 HALF = st.sampled_from([0, 1, 2**63 - 1, 2**63, 2**64 - 1])
@@ -27,7 +33,7 @@ UUIDS = st.lists(st.tuples(HALF, HALF), unique=True)
 
 
 def sent(uuids: list[tuple[int, int]], content: int = 7) -> Any:
-    found = np.zeros(len(uuids), SENT)
+    found = np.zeros(len(uuids), SETTLED)
     found["hi"], found["lo"] = [hi for hi, _ in uuids], [lo for _, lo in uuids]
     found["content"] = content
     return found
@@ -64,50 +70,29 @@ def test_the_index_knows_exactly_what_was_added(
             assert list(content) == [expected[uuid] for uuid in sorted(asked) if uuid in expected]
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.data(), st.lists(st.integers(0, 9), min_size=1, max_size=6), st.sampled_from([1, 3, 1000]))
-def test_a_place_in_the_ledger_is_a_place_among_the_uuids(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, blocks: list[int], at_once: int
-) -> None:
-    """Whatever settled of each block, and however little is read at once, exactly its uuids come out."""
-    place = Directory(tmp_path_factory.mktemp("plan"))
-    gathered = Decisions(place.path / "gathered", record=REMAINING)
-    expected, places = set[int](), list[BatchKey]()
-    for block, count in enumerate(blocks):
-        records = np.zeros(count, REMAINING)
-        records["block"] = block
-        records["row"] = np.arange(count)
-        records["lo"] = block * 100 + np.arange(count)
-        gathered.add(records[np.random.default_rng(block).permutation(count)])
-        taken = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
-        for event in range(count):
-            if taken[event]:
-                expected.add(block * 100 + event)
-                if event and taken[event - 1] and event % 4:
-                    places[-1] = places[-1]._replace(last=event)
-                else:
-                    places.append(BatchKey("events", block, event, event))
-    write_uuids(place.uuids, gathered)
-    with LinesWriter(place.identities):
-        pass
-    before, event_uuids.AT_ONCE = event_uuids.AT_ONCE, at_once
-    try:
-        found = [int(lo) for chunk in settled_uuids(place, places) for lo in chunk["lo"]]
-        assert len(list(np.concatenate([*all_uuids(place), np.zeros(0, SENT)]))) == sum(blocks)
-    finally:
-        event_uuids.AT_ONCE = before
-    assert sorted(found) == sorted(expected)
-
-
-def test_settled_merges_are_found_by_their_place(tmp_path: Path) -> None:
-    place = Directory(tmp_path)
-    place.uuids.touch()
-    with LinesWriter(place.identities) as writer:
-        for number in range(5_003):
-            uuid = f"00000000-0000-0000-0000-{number:012x}"
-            writer.write(SealedLink("identify", "u", f"d-{number}", 0, uuid, 1))
-    places = [BatchKey("identities", 0, 4, 5), BatchKey("identities", 1, 2, 2)]
-    assert [int(lo) for chunk in settled_uuids(place, places) for lo in chunk["lo"]] == [4, 5, 5_002]
+def test_exactly_what_the_ledger_settled_is_found(tmp_path: Path) -> None:
+    """In each phase, whatever parts of its requests are settled; each event with what identifies it."""
+    place = Directory(planned_in_phases(tmp_path, batch=7))
+    rng = random.Random(1)
+    settled, expected = list[BatchKey](), dict[UUID, dict[str, Any] | None]()
+    for phase in PHASES:
+        for request, events in read_events(place, phase):
+            first = rng.randrange(request.events)
+            last = rng.randrange(first, request.events)
+            settled.append(BatchKey(phase, request.number, first, last))
+            for event in map(json.loads, events[first : last + 1]):
+                expected[UUID(event["uuid"])] = event if phase == "events" else None
+    records = np.concatenate([*settled_facts(place, settled)])
+    found = {UUID(int=int(one["hi"]) << 64 | int(one["lo"])): one for one in records}
+    assert found.keys() == expected.keys()
+    for uuid, event in expected.items():
+        person, cell = 0, 0
+        if event is not None:
+            person = hash_id(event["properties"]["distinct_id"])
+            time = np.array([read_iso(event["timestamp"]).us])
+            cell = int(cells_of(hashes_of([event["event"]]), time)[0])
+        assert (int(found[uuid]["person"]), int(found[uuid]["cell"])) == (person, cell)
+    assert len(np.concatenate([*settled_facts(place, every_batch(place))])) == 7 + 12 + 40 + 7
 
 
 def test_a_state_that_is_damaged_or_of_another_job_or_version_is_not_written(tmp_path: Path) -> None:

@@ -47,14 +47,11 @@ def backcast(*words: object) -> subprocess.CompletedProcess[str]:
     return in_process(*words, env={"BACKCAST_PROJECT_KEY": KEY})
 
 
-# -- full --------------------------------------------------------------------------------------------------
-
-
 def test_a_ledger_that_cannot_grow_is_exit_6_and_nothing_is_lost(tmp_path: Path) -> None:
     """No file may pass 96 KiB in the first run; the second one, without that limit, sends only what is left."""
     directory = planned(tmp_path, 300, files=1, batch=1)
     with serving(scripted(Reply())) as server:
-        words = ["apply", directory, "--to", server.url, "--quiet", "--workers", "0", "--max-concurrency", "2"]
+        words = ["apply", directory, "--to", server.url, "--quiet", "--max-concurrency", "2"]
         with file_size_limit(98_304):
             full = backcast(*words)
         assert (full.returncode, "Traceback" in full.stderr) == (6, False)
@@ -71,9 +68,6 @@ def test_a_ledger_that_cannot_grow_is_exit_6_and_nothing_is_lost(tmp_path: Path)
     assert sum(count - 1 for count in taken.values()) <= 8
 
 
-# -- forbidden ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(not ROOT, reason="only root can act as another user")
 def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path) -> None:
     """Under another uid the apply is exit 2 before anything is sent, and status still reads what it may."""
@@ -86,10 +80,10 @@ def test_a_directory_of_somebody_else_is_a_usage_error(tmp_path: Path) -> None:
                 folder.chmod(0o755)
         for path in (directory, *directory.rglob("*")):  # as somebody who shares a plan would
             path.chmod(0o755)
-        words = ["apply", str(directory), "--to", server.url, "--quiet", "--workers", "0"]
+        words = ["apply", str(directory), "--to", server.url, "--quiet"]
         # Python itself may lie where nobody else reads: everything is loaded before the user changes.
         code = f"""
-import contextlib, io, os, sys, pipeline.cli
+import contextlib, encodings.idna, io, os, sys, pipeline.cli
 from pipeline import config
 from pipeline.options import PreflightOptions
 from pipeline.preflight.run import PreflightRequest, check_target
@@ -111,9 +105,6 @@ sys.exit(10 * pipeline.cli.run({words!r}) + pipeline.cli.run(["status", {str(dir
     assert json.loads(done.stdout[done.stdout.index("{") :])["events"]["accepted"] == 10
 
 
-# -- broken ------------------------------------------------------------------------------------------------
-
-
 def test_a_broken_ledger_is_exit_4_and_nothing_is_sent(tmp_path: Path) -> None:
     """Whatever is broken, the run ends with two lines before a byte leaves, and the file stays as it was."""
     directory = planned(tmp_path, 300, files=1, batch=1)
@@ -129,7 +120,7 @@ def test_a_broken_ledger_is_exit_4_and_nothing_is_sent(tmp_path: Path) -> None:
             "text": b"not a database\n" * 1000,
         }.items():
             path.write_bytes(broken)
-            done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0")
+            done = backcast("apply", directory, "--to", server.url, "--quiet")
             assert (done.returncode, len(server.asked) - sent) == (4, 0), damage
             assert len(done.stderr.splitlines()) == 2
             assert done.stderr.startswith(f"Error: the ledger {path} is damaged")
@@ -138,22 +129,19 @@ def test_a_broken_ledger_is_exit_4_and_nothing_is_sent(tmp_path: Path) -> None:
                 assert backcast("status", directory).returncode == 4
 
 
-# -- another project ---------------------------------------------------------------------------------------
-
-
 def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: Path) -> None:
     """After half of a history was sent another key is exit 4; said to be rotated, it is taken, and remembered."""
     directory = planned(tmp_path, 20, files=1)
     with serving(scripted(Reply(), Reply(401), Reply())) as server:
         assert not run(directory, server.url, key="phc_testONE", send_limits=ONE_AT_A_TIME).balanced
-        done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0")
+        done = backcast("apply", directory, "--to", server.url, "--quiet")
         assert (done.returncode, len(server.asked)) == (4, 2)
         assert "--rotated-key" in done.stderr
         assert "phc_test" not in done.stderr
-        done = backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0", "--rotated-key")
+        done = backcast("apply", directory, "--to", server.url, "--quiet", "--rotated-key")
         assert done.returncode == 0
         assert run(directory, server.url).balanced
-        assert backcast("apply", directory, "--to", server.url, "--quiet", "--workers", "0").returncode == 0
+        assert backcast("apply", directory, "--to", server.url, "--quiet").returncode == 0
     # Where the first key was turned away nothing was sent, so another one is no danger.
     other = planned(tmp_path / "other", 20, files=1)
     with serving(scripted(Reply(401), Reply())) as server:
@@ -161,9 +149,6 @@ def test_the_key_of_another_project_is_refused_unless_it_was_rotated(tmp_path: P
         assert run(other, server.url, key="phc_testRIGHT").balanced
     held = b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
     assert b"phc_test" not in held
-
-
-# -- power, and another machine ------------------------------------------------------------------------------
 
 
 def test_what_must_outlive_a_power_loss_is_synced_and_nothing_else(tmp_path: Path) -> None:
@@ -206,16 +191,13 @@ def test_a_plan_goes_on_at_another_place(tmp_path: Path) -> None:
         new = tmp_path / "new"
         shutil.copytree(tmp_path / "old", new)
         shutil.rmtree(tmp_path / "old")
-        words = ("apply", new / "plan", "--to", server.url, "--quiet", "--workers", "0")
+        words = ("apply", new / "plan", "--to", server.url, "--quiet")
         shutil.rmtree(new / "export")
         done = backcast(*words)
         assert (done.returncode, done.stderr) == (0, "")
     taken = Counter(event["uuid"] for one in server.asked if one.number != 4 for event in one.events)
     assert set(taken) == {uuid(number) for number in range(100)}
     assert set(taken.values()) <= {1, 2}
-
-
-# -- who reads -----------------------------------------------------------------------------------------------
 
 
 def test_status_tells_doubts_refusals_and_failures_while_a_run_goes(tmp_path: Path) -> None:
@@ -240,8 +222,8 @@ def test_status_tells_doubts_refusals_and_failures_while_a_run_goes(tmp_path: Pa
     during = told[0]
     assert during["state"] == "sending"
     doubts = during["doubts"]
-    assert {"phase": "events", "block": 0, "first": 30, "last": 39, "events": 10, "tries": 1} in [
-        {name: doubt[name] for name in ("phase", "block", "first", "last", "events", "tries")} for doubt in doubts
+    assert {"phase": "events", "request": 3, "first": 0, "last": 9, "events": 10, "tries": 1} in [
+        {name: doubt[name] for name in ("phase", "request", "first", "last", "events", "tries")} for doubt in doubts
     ]
     after = json.loads(backcast("status", directory, "--json").stdout)
     assert (after["state"], after["doubts"]) == ("sent-with-refusals", [])

@@ -19,8 +19,6 @@ from pipeline.management.models import (
 from tests.support.contract_table import MODELS, OPERATIONS, SPENDING, WRITABLE, Row, holds, opening
 from tests.support.management_service import ALL, RECORDING, SCOPES, Asking, key_with, key_without
 
-pytestmark = pytest.mark.slow
-
 RECORDINGS = (RECORDING, "rec-2", "rec-3")
 PLACES = ("projects/1/{}/", "projects/1/{}", "environments/1/{}/")
 

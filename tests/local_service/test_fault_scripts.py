@@ -25,8 +25,6 @@ from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import KEY, balances, identities, landed, planned, row, run
 from tests.support.services import running, wait_for
 
-pytestmark = pytest.mark.slow
-
 KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_test": frozenset({"*"})})
 ROWS = 32
 MOST_RUNS = 60
@@ -46,7 +44,7 @@ STOPPING = (
 )
 """What ends a run, to be started again."""
 HOPPING = tuple(f"redirect:{status},hops={hops}" for status, hops in ((301, 1), (302, 5), (303, 2), (307, 4), (308, 3)))
-LASTING = ("large:700", "large:1000", "poison,event=Step 1")
+LASTING = ("large:300", "large:450", "poison,event=Step 1")
 """What never ends."""
 VERDICTS = (
     *("verdict:retry,one-in=2,retry-after=0", "verdict:retry,one-in=3,rounds=3,retry-after=0"),

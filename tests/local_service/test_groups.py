@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.support.rehearsal import event, fresh, send, told
 
 
@@ -15,17 +13,6 @@ def group(
     """A group event, as the service's own SDKs send it unless a user is named."""
     given = {} if values is ... else {"_group_set": values}
     return event(user or f"${kind}_{key}", name, day, _group_type=kind, _group_key=key, **given, **more)
-
-
-@pytest.mark.parametrize("name", ["$groupidentify", "$group_identify"])
-def test_takes_both_spellings(name: str) -> None:
-    """The contract's group event and the service's own write a group; later values win, the oldest date stays."""
-    service = fresh()
-    send(service, group("company", "acme", {"a": 1, "b": 1}, name, 5), group("company", "acme", {"b": 2}, name, 3))
-    send(service, group("company", "acme", {"c": 3}, name, 9))
-    (made,) = service.groups()
-    assert (made.index, made.type, made.key, made.properties) == (0, "company", "acme", {"a": 1, "b": 2, "c": 3})
-    assert made.created_at == "2023-01-03T00:00:00.000000Z"
 
 
 def test_the_contracts_spelling_can_be_unknown() -> None:
@@ -74,15 +61,6 @@ def test_groups_that_are_no_object_are_passed_over_with_a_warning() -> None:
     send(service, *(event("u", _groups=groups) for groups in wrong))
     assert service.select("select type from group_types") == []
     assert told(service) == [("groups_not_an_object", "u")] * len(wrong)
-
-
-def test_keys_become_text() -> None:
-    service, long = fresh(), "k" * 400
-    keys = {7: "7", 7.5: "7.5", 2.0: "2", True: "true", "a\0b": "a\ufffdb", long: long}
-    send(service, *(group("company", key, {"a": None}) for key in keys))
-    assert [(made.key, made.properties) for made in service.groups()] == [
-        (kept, {"a": None}) for kept in sorted(keys.values())
-    ]
 
 
 def test_a_group_event_without_type_or_key_does_nothing() -> None:

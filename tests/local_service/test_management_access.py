@@ -10,8 +10,6 @@ import pytest
 
 from tests.support.management_service import ALL, LIST, RECORDING, SCOPES, SECRET, Asking, asking, key_with, problem
 
-pytestmark = pytest.mark.slow
-
 
 def test_a_path_that_is_not_there(ask: Asking) -> None:
     """404: no slash too many is forgiven, nothing is redirected."""

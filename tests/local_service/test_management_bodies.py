@@ -14,8 +14,6 @@ from pipeline.local_service import Settings
 from tests.support.contract_table import WRITABLE, exact
 from tests.support.management_service import LIST, RECORDING, SECRET, Asking, asking, problem
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(
     ("body", "code", "attr"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.local_service.settings import BadSetting, describe_settings, parse_settings, preset
+from pipeline.local_service.settings import preset
 from tests.support import management_service
 from tests.support.management_service import LIST, RECORDING, Asking, asking, key_with
 from tests.support.services import NOW
@@ -167,13 +167,6 @@ def test_a_template_may_be_hog_or_liquid(ask: Asking) -> None:
             assert found["inputs_schema"] == schema
             assert found["inputs"]["a"]["templating"] == templating
             assert ("bytecode" in found["inputs"]["a"]) is (templating in (True, "hog"))
-
-
-def test_an_input_that_is_null_is_not_there(ask: Asking) -> None:
-    """As the source has it; one named like a field of a schema is an input all the same."""
-    schema = [{"key": "a"}, {"key": "templating"}]
-    made = ask.made(hog="h", inputs_schema=schema, inputs={"a": None, "templating": {"value": None}})
-    assert {key: one["value"] for key, one in made["inputs"].items()} == {"templating": None}
 
 
 def test_put_updates_as_patch_does(fresh: Asking) -> None:
@@ -379,19 +372,6 @@ def test_calls_are_counted_by_the_minute_and_the_hour() -> None:
         assert ask("GET", "/api/projects/1/session_recordings/").status_code == 200
 
 
-def test_settings_are_set_by_name() -> None:
-    """Every switch is listed with its values; a wrong name or value is refused."""
-    assert parse_settings("contract", ["broadcast=success", "drop_events_older_than=60"]).drop_events_older_than == 60
-    assert parse_settings("observed", ["drop_events_older_than=none"]).behaviour == "observed"
-    assert parse_settings("contract", ["query_seconds=0.5"]).query_seconds == 0.5
-    assert {"broadcast", "icons", "token_validation"} < {one.name for one in describe_settings()}
-    assert all(one.about and one.values and one.default for one in describe_settings())
-    for text in ("clock=1", "behaviour=observed", "broadcast=maybe", "nowhere=1", "icons", "batch_wire_limit=-1",
-                 "batch_wire_limit=x", "query_seconds=nan"):  # fmt: skip
-        with pytest.raises(BadSetting):
-            parse_settings("contract", [text])
-
-
 REQUIRING = [
     {"key": "url", "type": "string", "required": True},
     {"key": "token", "type": "string", "required": True, "secret": True},
@@ -417,21 +397,6 @@ def test_a_function_is_not_made_without_a_required_input(ask: Asking, body: dict
     refused(answer, f"inputs__{key}", detail="This field is required.")
 
 
-def test_a_template_requires_its_inputs_too(ask: Asking) -> None:
-    """One that requires none makes a function by itself."""
-    refused(ask("POST", LIST, {"template_id": "template-webhook"}), "inputs__url")
-    assert ask("POST", LIST, {"template_id": "template-geoip"}).status_code == 201
-    given = {"template_id": "template-webhook", "inputs": {"url": {"value": "https://example.com"}}}
-    assert ask("POST", LIST, given).status_code == 201
-
-
-def test_false_and_zero_are_values(ask: Asking) -> None:
-    """Nothing but null and the empty text is no value."""
-    schema = [{"key": "a", "type": "boolean", "required": True}, {"key": "b", "type": "number", "required": True}]
-    made = ask.made(hog="h", inputs_schema=schema, inputs={"a": {"value": False}, "b": {"value": 0}})
-    assert {key: one["value"] for key, one in made["inputs"].items()} == {"a": False, "b": 0}
-
-
 def test_an_update_is_held_to_the_schema_only_for_what_it_writes(ask: Asking) -> None:
     """A name changes without the inputs; written inputs replace all but the secrets that are kept."""
     path = LIST + ask.made(hog="h", inputs_schema=REQUIRING, inputs=INPUTS | {"note": {"value": "n"}})["id"] + "/"
@@ -450,11 +415,3 @@ def test_mappings_are_held_to_their_own_schemas(ask: Asking) -> None:
     refused(ask("POST", LIST, lacking), "mappings__1__inputs__url", detail="This field is required.")
     made = ask.made(hog="h", mappings=[{"inputs_schema": REQUIRING}, {"inputs_schema": REQUIRING, "inputs": INPUTS}])
     assert made["mappings"][1]["inputs"]["token"] == {"secret": True}
-
-
-def test_the_contract_requires_no_input() -> None:
-    """It shows no such rule, and a seed is what is there, whatever it lacks."""
-    management_service.shared().made(inputs_schema=REQUIRING)
-    seed = {"hog_functions": [{"hog": "h", "inputs_schema": REQUIRING}]}
-    with asking(preset("observed"), seed=seed) as ask:
-        assert ask("GET", LIST).json()["count"] == 1

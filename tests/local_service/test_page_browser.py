@@ -14,7 +14,6 @@ from pipeline.local_service import LocalService
 from tests.support.browser import Tab
 from tests.support.page_service import CLIENT, event, make, send, uuid
 
-pytestmark = pytest.mark.slow
 PAGES = (
     "/", "/events", "/people", "/groups", "/functions", "/warnings", "/rejected", "/events?text=nothing-like-it",
     "/people/of?id=u1", f"/events/{uuid(1)}", "/events?since=never",

@@ -10,8 +10,6 @@ import pytest
 from pipeline.local_service import LocalService
 from tests.support.page_service import CAPTURE, CLIENT, event, get, make, read, send, uuid, uuids
 
-pytestmark = pytest.mark.slow
-
 
 def test_values_are_shown_exactly(seeded: LocalService) -> None:
     """Numbers keep their digits and objects their order."""

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from pipeline.local_service import LocalService
 from tests.support.page_service import CLIENT, PERSONAL, event, make, read, send, totals, uuid, uuids
-
-pytestmark = pytest.mark.slow
 
 
 def test_the_overview_counts_what_landed(seeded: LocalService) -> None:

@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from starlette.applications import Starlette
 
 from pipeline.local_service import LocalService
 from pipeline.local_service.page.routes import Page
 from pipeline.local_service.store.database import EventColumns, Store
 from tests.support.page_service import KEYS, NOW, Read, event, get, read, send, uuid, uuids
-
-pytestmark = pytest.mark.slow
 
 
 def test_a_person_with_ids_properties_and_events(seeded: LocalService) -> None:

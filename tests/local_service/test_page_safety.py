@@ -15,8 +15,6 @@ from pipeline.local_service import LocalService
 from tests.support.page_service import CAPTURE, CLIENT, HOSTILE, PERSONAL, SCRIPT, Read, event, get, make, send, uuid
 from tests.support.plain_http import PLAIN
 
-pytestmark = pytest.mark.slow
-
 
 def crawl(service: LocalService, start: str = "/") -> dict[str, httpx.Response]:
     """The pages that links lead to from one, two of each kind: with these parameters at this place."""

@@ -6,14 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.local_service import LocalService, Settings
 from tests.support.rehearsal import KEYS, NOW, Room, alias, event, fresh, identify, landed, post, send, told
-
-pytestmark = pytest.mark.slow
 
 
 def properties(*events: dict[str, Any], **switches: Any) -> dict[str, Any]:
@@ -25,14 +22,6 @@ def properties(*events: dict[str, Any], **switches: Any) -> dict[str, Any]:
 def profiles(room: Room) -> dict[str, dict[str, Any]]:
     """The properties of the persons, each of one id."""
     return {person.distinct_ids[0]: person.properties for person in room.persons()}
-
-
-def test_each_id_makes_a_person() -> None:
-    """A person is made by the first event of an id, is dated by it and is not identified."""
-    one, two = landed(event("b", day=5), event("a", day=3), event("b", day=1))
-    assert (one.distinct_ids, one.created_at, one.is_identified) == (("a",), "2023-01-03T00:00:00.000000Z", False)
-    assert (two.distinct_ids, two.created_at) == (("b",), "2023-01-05T00:00:00.000000Z")
-    assert one.id != two.id
 
 
 def test_events_know_their_person() -> None:
@@ -52,41 +41,6 @@ def test_persons_are_per_project() -> None:
     first, second = service.persons(), service.persons(second=True)
     assert [person.properties for person in first + second] == [{"at": "a"}, {"at": "b"}]
     assert first[0].id != second[0].id
-
-
-ORDERS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
-    "set": ([{"_set": {"p": 1}}], {"p": 1}),
-    "set once": ([{"_set_once": {"p": 1}}], {"p": 1}),
-    "the last set wins": ([{"_set": {"p": 1}}, {"_set": {"p": 2}}], {"p": 2}),
-    "the first set once wins": ([{"_set_once": {"p": 1}}, {"_set_once": {"p": 2}}], {"p": 1}),
-    "set once, then set": ([{"_set_once": {"p": 1}}, {"_set": {"p": 2}}], {"p": 2}),
-    "set, then set once": ([{"_set": {"p": 1}}, {"_set_once": {"p": 2}}], {"p": 1}),
-    "both in one event that makes the person": ([{"_set": {"p": 1}, "_set_once": {"p": 2}}], {"p": 1}),
-    "both in one later event": ([{}, {"_set": {"p": 1}, "_set_once": {"p": 2}}], {"p": 1}),
-    "null by set": ([{"_set": {"p": 1}}, {"_set": {"p": None}}], {"p": None}),
-    "null, then set once": ([{"_set": {"p": None}}, {"_set_once": {"p": 1}}], {"p": 1}),
-    "null once over null": ([{"_set": {"p": None}}, {"_set_once": {"p": None}}], {"p": None}),
-    "false, then set once": ([{"_set": {"p": False}}, {"_set_once": {"p": 1}}], {"p": False}),
-    "unset": ([{"_set": {"p": 1, "q": 2}}, {"_unset": ["p", "r", 7]}], {"q": 2}),
-    "unset by an object": ([{"_set": {"p": 1, "q": 2}}, {"_unset": {"p": ""}}], {"q": 2}),
-    "unset and set of an old property": ([{"_set": {"p": 1}}, {"_set": {"p": 2}, "_unset": ["p"]}], {}),
-    "unset and set of a new property": ([{}, {"_set": {"p": 2}, "_unset": ["p"]}], {"p": 2}),
-    "unset, then set once": ([{"_set": {"p": 1}}, {"_unset": ["p"]}, {"_set_once": {"p": 2}}], {"p": 2}),
-    "an older set after a newer": ([{"_set": {"p": "new"}, "day": 9}, {"_set": {"p": "old"}, "day": 2}], {"p": "old"}),
-    "set that is text": ([{"_set": "p", "_set_once": 1, "_unset": "p"}], {}),
-    "a list and an object": ([{"_set": {"p": [1, {"a": None}]}}], {"p": [1, {"a": None}]}),
-    "a NUL": ([{"_set": {"p": "a\0b", "q": "\\u0000"}}], {"p": "a\ufffdb", "q": "\\u0000"}),
-    "without a profile": ([{"_set": {"p": 1}}, {"_set": {"p": 2}, "_process_person_profile": False}], {"p": 1}),
-    "on an exception": ([{"_set": {"p": 1}}, {"_set": {"p": 2}, "name": "$exception"}], {"p": 1}),
-    "on a heatmap": ([{"_set": {"p": 1}}, {"_set": {"p": 2}, "name": "$$heatmap"}], {"p": 1}),
-}
-
-
-def test_order_of_acceptance_decides() -> None:
-    """What is written last stays, whatever the timestamps; `$set_once` fills only what is absent or null."""
-    room = fresh()
-    send(room, *(event(name, **change) for name, (changes, _) in ORDERS.items() for change in changes))
-    assert profiles(room) == {name: left for name, (_, left) in ORDERS.items()}
 
 
 def test_values_are_kept_exactly(tmp_path: Path) -> None:
@@ -161,19 +115,6 @@ def test_without_a_profile_there_is_no_person() -> None:
     assert told(service) == [("invalid_process_person_profile", "v")]
 
 
-def test_events_about_persons_need_a_profile() -> None:
-    """An event that is about a person or a group and asks for no profile is answered 200 and dropped."""
-    names = ["$identify", "$create_alias", "$merge_dangerously", "$groupidentify", "$group_identify"]
-    service = fresh()
-    given = {"_anon_distinct_id": "d", "alias": "d", "_group_type": "t", "_group_key": "k"}
-    send(service, *(event("u", name, _process_person_profile=False, **given) for name in names), event("v"))
-    assert told(service) == [("invalid_event_when_process_person_profile_is_false", "u")] * len(names)
-    assert all(warning.dropped for warning in service.warnings())
-    assert service.select("select distinct_id from events") == [("v",)]
-    assert service.select("select count(*) from raw_events") == [(len(names) + 1,)]
-    assert ([person.distinct_ids for person in service.persons()], service.groups()) == ([("v",)], [])
-
-
 def test_a_dropped_copy_replaces_nothing() -> None:
     one = identify("u", "d")
     service = fresh()
@@ -189,12 +130,6 @@ def test_old_events_may_be_dropped() -> None:
     assert service.select("select distinct_id from events") == [("young",)]
     assert told(service) == [("event_dropped_too_old", "old")]
     assert [person.distinct_ids for person in service.persons()] == [("young",)]
-
-
-def test_copies_count_each_time() -> None:
-    uuid = "0188a5eb-0000-7000-8000-000000000001"
-    events = [event("u", uuid=uuid, _set={"p": n}) for n in (1, 2)]
-    assert properties(events[0], events[1], events[0]) == {"p": 1}
 
 
 def test_other_rules_make_the_persons_anew(tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ import pytest
 
 from tests.support.management_service import Asking, problem, query
 
-pytestmark = pytest.mark.slow
-
 STOLEN = ("Signed up", "tok-test")
 
 

@@ -29,8 +29,6 @@ from tests.support.capture_service import batch, event, post
 from tests.support.plain_http import PLAIN
 from tests.support.services import wait_for
 
-pytestmark = pytest.mark.slow
-
 WEDGE = "select levenshtein(string_agg('ab', ''), string_agg('ba', '')) from range(500000)"
 """Takes hours, and nothing interrupts it."""
 ENDS_WITHIN = 4.0

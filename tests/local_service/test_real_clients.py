@@ -21,8 +21,6 @@ from pipeline.local_service.settings import Behaviour, preset
 from tests.support.required import require
 from tests.support.services import running
 
-pytestmark = pytest.mark.slow
-
 PROGRAMS = Path(__file__).parent.parent / "real_clients"
 TRACKED = [
     {

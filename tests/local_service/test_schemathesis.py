@@ -13,8 +13,6 @@ import pytest
 from pipeline.local_service.settings import Behaviour, preset
 from tests.support.management_service import ALL, asking
 
-pytestmark = pytest.mark.slow
-
 LEAST, LEAST_OF_ALL = 200, 3_000
 """Cases that a run makes at the least, and one with the bodies of every operation: its size is bounded by their
 count, never by time, so that a slow machine asks what a quick one asks. (Given `--max-time`, schemathesis makes

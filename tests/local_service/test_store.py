@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 import uuid as uuids
@@ -14,7 +15,7 @@ import httpx
 import pytest
 
 from pipeline.local_service import LocalService
-from pipeline.local_service.store.database import Store
+from pipeline.local_service.store.database import BadStore, Store
 from tests.support.capture_service import CLIENT, KEYS, batch, event, post
 from tests.support.services import running, wait_for
 
@@ -52,6 +53,28 @@ def test_a_file_keeps_what_landed(tmp_path: Path) -> None:
         assert [json.loads(one.properties)["n"] for one in service.events()] == [2]
 
 
+@pytest.mark.parametrize("folder", ["a#b", "a%41b", "a'b c", "a[b]*c"])
+def test_a_store_in_a_folder_of_any_name(tmp_path: Path, folder: str) -> None:
+    """It keeps what landed, and leaves no other file."""
+    file = tmp_path / folder / "landed.duckdb"
+    file.parent.mkdir()
+    for _ in range(2):
+        with running(KEYS, store=file) as service:
+            assert post(service, batch(event())).status_code == 200
+    with closing(Store(file)) as store:
+        assert store.raw_count() == 2
+    assert os.listdir(file.parent) == [file.name]
+
+
+@pytest.mark.parametrize("name", ["a?b/landed.duckdb", "landed?.duckdb"])
+def test_a_store_that_duckdb_cannot_name_is_refused(tmp_path: Path, name: str) -> None:
+    """DuckDB would keep the log under another name, so nothing is written."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    with pytest.raises(BadStore, match=r"its path has a \?"):
+        Store(tmp_path / name)
+    assert os.listdir((tmp_path / name).parent) in ([], ["a?b"])
+
+
 MANY = 200_000
 """Persons that take many times longer to make than the service may take to end."""
 ENDS_WITHIN = 4.0
@@ -82,7 +105,6 @@ def folded(path: Path) -> int:
         return count
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", ["query", "page"])
 def test_a_query_that_makes_persons_ends_with_the_service(stored: bytes, tmp_path: Path, path: str) -> None:
     """Whoever waits is told so with a 503, whole runs stay, and a later service makes the rest."""

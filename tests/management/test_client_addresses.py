@@ -14,8 +14,6 @@ from tests.support.operations import ID, PAGE
 from tests.support.scripted_api import AT_ONCE, KEY, answering
 from tests.support.scripted_server import Answer, Asked, Said, scripted
 
-pytestmark = pytest.mark.slow
-
 
 def test_ids_and_projects_are_one_segment_of_a_path_whatever_they_hold() -> None:
     """Percent-encoded. A service may live below another path, which is kept."""

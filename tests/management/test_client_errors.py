@@ -17,8 +17,6 @@ from tests.support.operations import FUNCTIONS, ID, OPERATIONS, PAGE, ROWS, enve
 from tests.support.scripted_api import KEY, answering
 from tests.support.scripted_server import Asked, Said, scripted
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(
     ("status", "kind", "base", "exit_code"),

@@ -13,8 +13,6 @@ from tests.support.operations import FUNCTIONS, ID, OPERATIONS, PAGE, Do
 from tests.support.scripted_api import KEY, answering
 from tests.support.scripted_server import Said, scripted
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_is_asked_as_the_contract_writes_it(name: str) -> None:

@@ -17,8 +17,6 @@ from tests.support import management_service
 from tests.support.contract_table import FILTERS, MODELS, OPERATIONS, WRITABLE, holds
 from tests.support.management_service import ALL, RECORDING, Asking, asking, key_without
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="session")
 def ask() -> Asking:

@@ -25,8 +25,6 @@ from pipeline.management.models import (
 )
 from tests.support.contract_table import exact
 
-pytestmark = pytest.mark.slow
-
 FUNCTION = (
     "id type kind name description created_at created_by updated_at enabled deleted hog bytecode transpiled"
     " inputs_schema inputs filters masking mappings icon_url template template_id status execution_order"

@@ -143,6 +143,7 @@ def test_a_blank_value_decides_no_setting(tmp_path: Path) -> None:
     """The first row of a file has what the mapping reads in it, and nothing else: neither a text that is declared nor
     an empty column of cells."""
     setting = "settings: {kind: {says: a kind, one_of: [merges], found: /merged}}\n"
+    setting += "skip: {code: never, when: {is: never, of: {word: kind}}}\n"
     row = {"name": "Seen", "device": "d-1", "at": "2023-01-02T03:04:05Z", "merged": "none"}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     found = []

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from pipeline.errors import MappingError
 from pipeline.mapper import available, load
-from pipeline.mapper.compiler import check_mapping
 from pipeline.mapper.inspection.cases import run_cases
-from pipeline.mapper.inspection.ineffective import CHECKS, check_effects
+from pipeline.mapper.inspection.ineffective import CHECKS, check_mapping
 from pipeline.mapper.inspection.mutations import changes, mutate
 from pipeline.mapper.language.loader import parse
+from tests.support.commands import in_process
 from tests.support.doc_blocks import ROOT
 from tests.support.small_mappings import HEAD
 
@@ -224,7 +225,7 @@ def test_what_has_no_effect_is_an_error_with_its_place(sections: str, message: s
     """The message says what cannot be, the place where it is written."""
     head = HEAD.replace("event: /name", "event: {lower: /name}") if "no event has" in message else HEAD
     with pytest.raises(MappingError) as caught:
-        check_effects(parse(head + sections, "shop.yaml"))
+        check_mapping(parse(head + sections, "shop.yaml"))
     assert message in str(caught.value)
     assert (caught.value.line, caught.value.column) == place
     assert caught.value.hint
@@ -253,7 +254,7 @@ def test_what_has_no_effect_is_an_error_with_its_place(sections: str, message: s
 )
 def test_what_can_have_an_effect_is_none(sections: str) -> None:
     """The nearest mapping in which the same part changes rows passes."""
-    check_effects(parse(HEAD + sections, "shop.yaml"))
+    check_mapping(parse(HEAD + sections, "shop.yaml"))
 
 
 def test_every_check_finds_something_here() -> None:
@@ -265,6 +266,18 @@ def test_every_check_finds_something_here() -> None:
 def test_what_people_copy_from_says_nothing_without_effect() -> None:
     """The shipped mappings, and the examples of the reference."""
     for name in available():
-        check_effects(load(name))
+        check_mapping(load(name))
     for name, example in generate.examples().items():
-        check_effects(parse(generate.complete(example), name))
+        check_mapping(parse(generate.complete(example), name))
+
+
+def test_a_plan_refuses_what_mapping_check_refuses(tmp_path: Path) -> None:
+    """With the same message and exit code."""
+    mapping, rows = tmp_path / "shop.yaml", tmp_path / "rows.csv"
+    mapping.write_text(HEAD + "properties: {rename: {betrag: amount}, types: {betrag: number}}\n")
+    rows.write_text("name,user,at,betrag\nBought,u-1,2023-01-02T03:04:05Z,1\n")
+    checked = in_process("mapping", "check", mapping)
+    planned = in_process("plan", rows, "-m", mapping, "-o", tmp_path / "plan")
+    assert "types: there is no property 'betrag' any more" in checked.stderr
+    assert (planned.returncode, planned.stderr) == (checked.returncode, checked.stderr)
+    assert checked.returncode == 2

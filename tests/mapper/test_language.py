@@ -266,5 +266,5 @@ def test_the_editor_schema_accepts_the_shipped_mappings() -> None:
     quick = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     for name in available():
         given = yaml.load((folder() / f"{name}.yaml").read_text(), Loader=quick)
-        given["cases"] = given["cases"][:5]  # which have one form
+        given["cases"] = given["cases"][:1]  # they have one form
         schema.validate(given)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from pipeline import uuids
-from pipeline.errors import MappingError, UsageError
+from pipeline.errors import UsageError
 from pipeline.mapper import Mapper, available, load
 from pipeline.mapper import compile as compile_mapping
 from pipeline.mapper.language.sections import Call, Clock, Ids, Mapping, Place, Properties
@@ -211,13 +211,6 @@ def test_a_row_bears_a_users_id_and_the_first_other(members: str, pair: tuple[st
     assert noted(DROP + "pair: {user: mine, anonymous: [a, b]}\n", f",{members}")[0].note == Note(*pair)
 
 
-def test_a_link_rule_takes_two_ids_or_a_list() -> None:
-    """Half of it, or both, is an error of the file."""
-    for keys in ("distinct_id: a", "distinct_id: a, other: b, of: c", ""):
-        with pytest.raises(MappingError, match="link takes either 'distinct_id' and 'other' or 'of'"):
-            mapper(f"links: [{{kind: merge{', ' if keys else ''}{keys}}}]\n")
-
-
 def test_members_are_spread() -> None:
     """An object's members come one level up, chosen, renamed and prefixed."""
     rules = "from: a, only: [x_*, y], except: [x_2], rename: {y: why}, strip: x_, prefix: a_, blank: [NA]"
@@ -246,25 +239,15 @@ def test_one_row_can_give_further_events() -> None:
     assert isinstance(mapper(sections).map_row(record(f'{{{ROW},"id":7}}')), UnvalidatedEvent)
 
 
-def test_a_link_needs_two_sound_ids() -> None:
-    """No link is made of one id, of an id with itself, or of junk."""
-    sections = "links: [{kind: identify, distinct_id: user, other: anon}]\n"
-    made = mapper(sections).map_row(record(f'{{{ROW},"anon":"a-1"}}'))
-    assert isinstance(made, list)
-    assert made[1] == Link("identify", "u-1", "a-1", 1_609_329_600_000_000)
-    for other in ('"u-1"', '"null"', '""', "null"):
-        assert isinstance(mapper(sections).map_row(record(f'{{{ROW},"anon":{other}}}')), UnvalidatedEvent)
-
-
 def test_a_tools_own_junk_is_passed_over() -> None:
     """A mapping adds its tool's words for nobody, in any case."""
     head = HEAD.replace("distinct_id: /user", "distinct_id: {first: [/user, /anon], junk: [nobody]}")
     made = mapper("", head).map_row(record('{"name":"a","user":"NoBody","anon":"a-1","at":1}'))
     assert isinstance(made, UnvalidatedEvent)
-    assert (made.distinct_id, made.placeholder_id, made.warnings) == ("a-1", False, (("junk_distinct_id", "NoBody"),))
+    assert (made.distinct_id, made.placeholder_id, made.warnings) == ("a-1", "", (("junk_distinct_id", "NoBody"),))
     made = mapper("", head).map_row(record('{"name":"a","user":"nobody","at":1}'))
     assert isinstance(made, UnvalidatedEvent)
-    assert (made.distinct_id, made.placeholder_id) == (None, True)
+    assert (made.distinct_id, made.placeholder_id) == (None, "nobody")
 
 
 def test_the_wall_clock_is_kept_for_the_proof_of_the_zone() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,8 @@ import pytest
 from pipeline.errors import MappingError, UsageError
 from pipeline.mapper import compile, load
 from pipeline.models import Link, PersonUpdate, SealedOptions, Skip
-from pipeline.plan.sealed.manifest import Plan
-from tests.support import sent_events
+from tests.support.people import Rows, planned
 from tests.support.small_mappings import mapper, record
-
-Rows = Sequence[dict[str, Any]]
-
-
-def planned(place: Path, mapping: str, *files: Rows, **settings: str) -> Plan:
-    """A plan of rows in files of JSON lines, in `place`/plan."""
-    (place / "export").mkdir()
-    for number, rows in enumerate(files):
-        (place / "export" / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    plan, _ = sent_events.planned(place / "plan", [place / "export"], mapping, zone="UTC", **settings)
-    return plan
 
 
 def pairs(place: Path) -> dict[tuple[str, str], str]:
@@ -34,8 +21,6 @@ def pairs(place: Path) -> dict[tuple[str, str], str]:
     rows = pq.read_table(place / "plan" / "identities.parquet").to_pylist()
     return {(row["anonymous_id"], row["user_id"]): row["decision"] for row in rows}
 
-
-# -- the language -------------------------------------------------------------------------------------------------
 
 LINK = """events:
   Joined: {link: {kind: identify, distinct_id: [user_id, uid], other: [anon, user_id, uid, old]}}
@@ -93,9 +78,6 @@ skip: {when: {is: "1", of: /bad}, code: bad, warn: "a bad thing"}
     assert made.map_row(record('{"name":"x","user":"u","at":1,"bad":1}')) == Skip("bad", "a bad thing")
 
 
-# -- Mixpanel -----------------------------------------------------------------------------------------------------
-
-
 def mixpanel(at: int, event: str, **named: Any) -> dict[str, Any]:
     """A row; of the properties' names `_x` stands for `$x`."""
     properties = {f"${name[1:]}" if name.startswith("_") else name: value for name, value in named.items()}
@@ -127,9 +109,6 @@ def test_a_link_of_the_row_and_the_records_own_both_count() -> None:
     assert isinstance(told, list)
     links = [one for one in told if isinstance(one, Link)]
     assert [(one.distinct_id, one.other) for one in links] == [("label", "100"), ("100", "anon-1")]
-
-
-# -- Amplitude ----------------------------------------------------------------------------------------------------
 
 
 def amplitude(at: int, user: str | None, device: str, number: int) -> dict[str, Any]:
@@ -165,13 +144,10 @@ def test_merged_ids_that_are_not_followed_are_told_of(
     tmp_path: Path, files: tuple[Rows, ...], settings: dict[str, str], skips: dict[str, int]
 ) -> None:
     """Nothing is sent that would join ids which no event bears; without such a file the setting stays as it was."""
-    plan = planned(tmp_path, "amplitude", *files, **settings)
+    plan = planned(tmp_path, "amplitude", *files, settings=settings)
     assert (plan.events.phases["identities"], dict(plan.skips), dict(plan.options.settings)) == (0, skips, settings)
     assert not skips or "--set merged_ids=yes" in plan.examples["unfollowed_merge"].detail
     assert plan.notices == []
-
-
-# -- settings -----------------------------------------------------------------------------------------------------
 
 
 def test_a_value_that_a_setting_does_not_have_is_refused() -> None:

@@ -67,9 +67,18 @@ def test_a_verb_is_one_function_and_what_it_calls() -> None:
 
 def test_a_traceback_shows_the_line_of_the_program() -> None:
     """Where the source that was made from a program fails, its lines are at hand."""
+
+    class Deaf:
+        """A scan that cannot take an event's name."""
+
+        __slots__ = ()
+
+        def row(self, row: object) -> None:
+            pass
+
     made = mapper("properties: {rename: {a: b}}\n")
     with pytest.raises(AttributeError) as failed:
-        made.map_row(None)
+        made.map_row({"name": "Seen"}, False, Deaf())
     shown = "".join(traceback.format_exception(failed.value))
     assert "<mapping shop " in shown
-    assert "p.values()" in shown
+    assert "scan.event = event" in shown

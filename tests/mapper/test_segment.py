@@ -15,13 +15,13 @@ import pytest
 from pipeline.errors import UsageError
 from pipeline.extractors import open_source
 from pipeline.mapper import recognise
-from pipeline.plan.sealed.contents import task_of, tasks
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.report.machine import plan_object
 from pipeline.report.wording import mapping_of
 from pipeline.survey.recognition import guess_mapping
-from pipeline.transform.block import BlockTransformer
 from tests.golden import samples
+from tests.support.plan_config import config_of
+from tests.support.planned_events import planned_events
 from tests.support.sent_events import planned
 
 pytestmark = pytest.mark.slow
@@ -154,10 +154,9 @@ def test_a_sealed_table_stays_when_its_files_move(tmp_path: Path) -> None:
     plan, _ = planned(tmp_path / "plan", [file])
     assert [part.table for part in plan.parts] == ["identifies"]
     sealed, directory = open_plan(tmp_path / "plan")
-    config = transform_config_for(sealed, directory)
+    config = config_of(sealed, directory)
     assert [part.table for part in config.parts] == ["identifies"]
-    for task in tasks(directory, lambda planned: task_of(sealed, planned)):
-        assert BlockTransformer(config).sent_events(task) == []
+    assert planned_events(tmp_path / "plan") == []
 
 
 @pytest.mark.parametrize("archive", [False, True])

@@ -6,19 +6,9 @@ import hashlib
 import hmac
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.errors import MappingError, UsageError
-from pipeline.mapper.codegen.timeformat import TimeFormat
-from pipeline.mapper.language.kinds import FAMILIES
-from pipeline.mapper.program.functions import LAYOUTS, decode_row, layout_of
-from pipeline.mapper.program.operations import Decode
-from pipeline.mapper.verbs.session_start import start_of
-from pipeline.models import Layout, RejectReason, Skip, UnvalidatedEvent
-from pipeline.timestamps import DAY, BadTime, Reading
-from pipeline.uuids import session_uuid
-from pipeline.values import Record
+from pipeline.models import RejectReason, Skip, UnvalidatedEvent
 from tests.support.small_mappings import ROW, drafted, mapper, properties, record
 
 SET = "properties:\n  drop: [name, user, at]\n  set:\n    out: "
@@ -292,19 +282,6 @@ def test_conditions(condition: str, members: str, holds: bool) -> None:
     assert value(f"{{when: {condition}, then: {{const: y}}}}", members) == ('"y"' if holds else None)
 
 
-def test_every_verb_is_tried_here() -> None:
-    """A new verb comes with a test in this file or in the mapper's."""
-    tried = (
-        "ref const json first template join lookup type unless item split lower upper strip url when session member"
-        " entries country referring_domain browser_name os_name device_type record canonical"
-        " add subtract multiply divide round total seconds date pieces combine person_id"
-    )
-    elsewhere = "setting hash user_agent session_start word keyed refuse rank opened number flat"
-    assert set(FAMILIES["value"]) == set(f"{tried} {elsewhere}".split())
-    conditions = "present absent is one_of starts contains same all any not"
-    assert set(FAMILIES["condition"]) == set(conditions.split())
-
-
 @pytest.mark.parametrize(
     ("verb", "message"),
     [
@@ -370,27 +347,6 @@ def test_a_hash_is_keyed_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert "BACKCAST_HASH_KEY" in caught.value.hint
 
 
-COLUMNS = st.sampled_from(["a", "A", "EVENT_ID", "TIME", "user", "properties", "x.y"])
-
-
-@pytest.mark.parametrize(
-    "decode",
-    [
-        Decode("with_lower_names", ("EVENT_ID", "TIME")),
-        Decode("lifted", ("user", "user", "properties")),
-        Decode("lifted", ("", "user", "properties")),
-    ],
-)
-@given(st.dictionaries(COLUMNS, st.none() | st.just(1)))
-def test_rows_without_the_columns_of_a_decoder_are_as_they_were(decode: Decode, row: Record) -> None:
-    """So that a reader of fixed columns need not ask the decoder; any row of another decoder may change."""
-    assert "exploded" not in LAYOUTS
-    asked = [name for name in row if layout_of(decode, (name,)) is None]
-    assert layout_of(decode, tuple(row)) == (None if asked else Layout())
-    plain = {name: value for name, value in row.items() if name not in asked}
-    assert [list(one.items()) for one in decode_row(decode, dict(plain)) if isinstance(one, dict)] == [[*plain.items()]]
-
-
 def test_a_decoder_makes_rows_of_a_list() -> None:
     """`explode` gives one row for each object, with the outer columns in each."""
     made = mapper("decoder: {explode: events, prefix: outer_}\nproperties: {drop: [name, at]}\n")
@@ -434,70 +390,3 @@ def test_the_whole_row_has_the_columns_that_are_read_and_dropped(section: str) -
     assert outcome.note.set is not None
     assert sorted(outcome.note.set) == ["at", "b", "name", "user"]
     assert list(outcome.properties) == ["b"]
-
-
-AT = 1609329600
-"""The time of the row, in seconds."""
-
-
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [
-        ("1609329600", 1_609_329_600_000),
-        ("1609329599999", 1_609_329_599_999),
-        ("1609243200000", 1_609_243_200_000),
-        *((other, None) for other in ("1609243199999", "1609329600001", "1609329601", "160932960", "16093296000")),
-        *((other, None) for other in ("-160932960", "1609329600.0", "١٦٠٩٣٢٩٦٠٠", "true", "", None)),
-    ],
-)
-def test_a_session_starts_within_the_day_before_its_row(text: str | None, start: int | None) -> None:
-    """Seconds and milliseconds are told by their digits; a made-up number is no start."""
-    assert start_of(text, AT * 1_000_000) == (None if start is None else str(start))
-
-
-@given(st.text(max_size=14), st.integers(0, 4_000_000_000_000_000))
-def test_a_session_without_a_start_begins_with_its_day(text: str, time: int) -> None:
-    """In UTC: never after the row, and within the day before it. A blank id is no session."""
-    start = start_of(text, time, "day")
-    assert (start is None) == (not text.strip())
-    assert start is None or 0 <= time - int(start) * 1_000 <= DAY
-    assert start_of(text, time) in (None, start)
-    assert start_of(text, None, "day") is None
-
-
-def test_a_session_of_seconds_and_one_of_milliseconds_make_a_session_id() -> None:
-    """The id's own time is the session's start. A row without a time has none, or with a broken one."""
-    assert start_of("1609329600", None) is None
-    assert start_of("1609329600", RejectReason("bad_timestamp", "x")) is None
-    for held, start in (("1609329000", 1_609_329_000_000), ("1609329000123", 1_609_329_000_123)):
-        sections = "properties:\n  set: {out: {session: {session_start: a}, with: [b]}}\n"
-        made = properties(sections, f'"a":{held},"b":"x"').get("out")
-        assert made == f'"{session_uuid(start, "shop", "x", str(start))}"'
-
-
-def test_a_session_start_stands_where_the_row_has_a_time_already() -> None:
-    """Deciding the event's name comes before its time, so the mapping is refused with its place."""
-    with pytest.raises(MappingError, match="row's time") as caught:
-        mapper("skip: {when: {present: {session_start: a}}, code: x}\n")
-    assert caught.value.line == 7
-
-
-FORM = "%d/%m/%y %H:%M:%S"
-TEXTS = st.tuples(*[st.integers(0, most) for most in (32, 13, 99, 25, 61, 61)]).map(
-    lambda parts: "{:02}/{:02}/{:02} {:02}:{:02}:{:02}".format(*parts)
-)
-WARM = TimeFormat(FORM)
-
-
-def read(form: TimeFormat, text: str) -> Reading | str:
-    try:
-        return form.read(text)
-    except BadTime as error:
-        return str(error)
-
-
-@given(TEXTS)
-def test_a_day_that_was_read_before_gives_the_same_time(text: str) -> None:
-    """Also where the hour, the minute or the second is none."""
-    read(WARM, text[:8] + " 00:00:00")
-    assert read(WARM, text) == read(TimeFormat(FORM), text)

@@ -127,15 +127,6 @@ def test_every_form_of_snowplow_gives_the_first_of_its_copies(tmp_path: Path) ->
     assert twice[0]["properties"]["collector_tstamp"] == "2023-11-14T22:40:20.843Z"
 
 
-def test_a_row_of_snowplow_with_a_cell_too_few_is_rejected_by_itself(tmp_path: Path) -> None:
-    """The layout of a file without a header is that of almost all of its rows."""
-    found = snowplow.archive(snowplow.events()).splitlines(keepends=True)
-    found.insert(3, found[3].partition(b"\t")[2])
-    (tmp_path / "part-00000").write_bytes(b"".join(found))
-    plan, events = planned(tmp_path / "plan", [tmp_path / "part-00000"])
-    assert (plan.rejects, len(events)) == ({"bad_csv_row": 1}, 20)
-
-
 NEW_YORK = "America/New_York"
 
 
@@ -166,30 +157,6 @@ def test_a_copy_of_mixpanels_export_is_the_same_events(tmp_path: Path) -> None:
         plan, events = planned(tmp_path / copy.__name__, [file], zone=NEW_YORK)
         assert plan.mapping.name == "mixpanel-warehouse"
         assert sorted(map(identity, events)) == sorted(map(identity, expected)), copy
-
-
-def test_a_copy_without_its_zone_is_not_ready(tmp_path: Path) -> None:
-    """The receive times show that a loader's UTC is the project's clock."""
-    file = tmp_path / "copy.jsonl"
-    file.write_bytes(lines(mixpanel_warehouse.airbyte(mixpanel_warehouse.records())))
-    plan, _ = planned(tmp_path / "plan", [file])
-    assert plan.verdict == "not-ready"
-    assert "zone" in [gate.name for gate in plan.gates if gate.level == "stop"]
-
-
-def test_umami_rows_are_the_same_events_in_every_form(tmp_path: Path) -> None:
-    """Empty texts of JSON lines and typed times of Parquet mean what cells of CSV mean."""
-    rows = [{"event_data": "", **row} for row in umami.events()]
-    table, parquet = tmp_path / "website_event.csv", tmp_path / "website_event.parquet"
-    table.write_bytes(umami.table_text(rows))
-    made = pa.Table.from_pylist(rows)
-    at = made.schema.get_field_index("created_at")
-    times = made.column(at).cast(pa.timestamp("s")).cast(pa.timestamp("us"))
-    pq.write_table(made.set_column(at, "created_at", times), parquet)
-    plan, expected = planned(tmp_path / "plan", [table])
-    assert (plan.mapping.name, len(expected)) == ("umami", len(rows))
-    for other in (write_rows(tmp_path / "website_event.jsonl", rows), parquet):
-        assert planned(tmp_path / f"plan{other.suffix}", [other])[1] == expected
 
 
 def test_openpanel_rows_are_the_same_events_in_every_form(tmp_path: Path) -> None:
@@ -293,25 +260,6 @@ def test_every_form_of_the_table_gives_the_same_events(tmp_path: Path) -> None:
         assert planned(tmp_path / form, [in_form(tmp_path, form, rows)])[1] == expected, form
 
 
-def test_three_equal_scrolls_of_one_bundle_are_three_events(tmp_path: Path) -> None:
-    """With an index in the batch and without, which rows of before 2023 and those of apps lack."""
-    scrolls = [row for row in ga4.rows() if row["event_name"] == "scroll"][:3]
-    bare = [{name: value for name, value in row.items() if not name.startswith("batch_")} for row in scrolls]
-    for name, rows in (("indexed", scrolls), ("bare", bare)):
-        plan, events = planned(tmp_path / name, [write_lines(tmp_path / f"{name}.json", ga4.extract_lines(rows))])
-        assert (plan.skips, len(events), len({event["uuid"] for event in events})) == ({}, 3, 3)
-
-
-def test_one_row_in_two_tables_is_one_event(tmp_path: Path) -> None:
-    """A row that is exported twice has one key."""
-    rows = [row for row in ga4.rows() if "batch_event_index" in row]
-    first = write_lines(tmp_path / "first.json", ga4.extract_lines(rows))
-    second = write_lines(tmp_path / "second.json", ga4.client_lines(rows[:5]))
-    plan, events = planned(tmp_path / "plan", [first, second])
-    assert len(events) == len(rows)
-    assert sum(plan.skips.values()) == 5
-
-
 @pytest.mark.parametrize("running", ["events_intraday_20231115", "events_fresh_20231115"])
 def test_a_day_with_its_running_table_stops(tmp_path: Path, running: str) -> None:
     """The table of the running day has the day's rows once more; that of another day has others."""
@@ -379,16 +327,6 @@ def test_all_events_adds_only_what_no_other_table_has(tmp_path: Path, expected: 
     found = [event for event in events if event["event"] == "Signed Up"]
     assert [event["uuid"] for event in found] == [e["uuid"] for e in expected[1] if e["event"] == "Signed Up"]
     assert "plan_name" not in found[0]["properties"]
-
-
-def test_names_of_events_change_no_uuid(tmp_path: Path, expected: Expected) -> None:
-    """A table without a name keeps its own; a plan without the file says so."""
-    source = written(tmp_path / "bucket", heap.bucket())
-    (source / "heap_names.csv").unlink()
-    plan, events = planned(tmp_path / "plan", [source])
-    assert [event["uuid"] for event in events] == [event["uuid"] for event in expected[1]]
-    assert {event["event"] for event in events} ^ {event["event"] for event in expected[1]} == {"sign_up", "Signed Up"}
-    assert [where for code, where, _ in plan.notices if code == "lookup_missing"] == ["heap_names.*"]
 
 
 def test_a_bucket_is_recognised_by_its_manifests(tmp_path: Path) -> None:

@@ -173,20 +173,17 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule(name: str) -> None:
     play(name, *SCHEDULES[name])
 
 
-@pytest.mark.slow
 def test_a_group_that_changed_is_read_back() -> None:
     """Of two windows that one night sends."""
     found, nights = job((OLD, PAIR), (LATER, ALONE))
     play("read back", found, nights[-1:], {"reads"})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_after_each_night_the_target_has_what_the_calendar_says(seed: int) -> None:
     check(seed)

@@ -133,7 +133,7 @@ def judge(title: str, tool: str, rows: list[Row], has: Collection[str] = ()) -> 
             if not plan.ready:
                 return
             with running() as service:
-                pipeline.apply_plan(plan_folder, service.url, ApplyOptions(workers=0), project_key=service.capture_key)
+                pipeline.apply_plan(plan_folder, service.url, ApplyOptions(), project_key=service.capture_key)
                 events = service.events()  # the uuid of a profile is that of its bytes
                 landings.append(
                     {(one.uuid * (one.event[:1] != "$"), one.event, one.distinct_id, one.timestamp) for one in events}

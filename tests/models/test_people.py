@@ -21,8 +21,6 @@ from tests.support.deliveries import run
 from tests.support.people import AS_OF, JANUARY, planned, write
 from tests.support.rehearsal import Room, fresh
 
-pytestmark = pytest.mark.slow
-
 Row = dict[str, Any]
 Place = tuple[str, Row]
 """The name of a file, and a row in it."""

@@ -14,8 +14,6 @@ from tests.models.target import ALREADY, ILLEGAL, NO_PROFILE, Target
 from tests.support.plain_http import PLAIN
 from tests.support.rehearsal import Room, fresh, send
 
-pytestmark = pytest.mark.slow
-
 PROMOTED = ("$browser", "$os", "utm_source")
 IDS = ["a", "b", "c", "d", "u", "v", "w", "u ", 7, 7.5, "null", "Guest", "system", "'id'", "é" * 101, "x" * 201]
 WEIGHTS = [9, 9, 9, 9, 9, 9, 9, 2, 1, 1, 1, 1, 2, 1, 1, 1]

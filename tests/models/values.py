@@ -44,7 +44,7 @@ def decoded(decoder: Mapping[str, Any], row: Row) -> Iterator[Row]:
     """The plain rows of a row (mapping-reference.md, "Decoders"), with both of two members that come to one name."""
     columns = dict(row)
     match decoder:
-        case {"nest": [into]}:  # "of a name with several dots the first one counts"
+        case {"nest": [into]}:  # "if a name has several dots, the first one counts"
             nested = [(name[len(into) + 1 :], value) for name, value in row if name.startswith(f"{into}.")]
             yield [one for one in row if one[0].partition(".")[0] != into] + [(into, [*columns.get(into, ()), *nested])]
         case {"lower_names": known}:  # "in rows with one of these columns"
@@ -57,7 +57,7 @@ def decoded(decoder: Mapping[str, Any], row: Row) -> Iterator[Row]:
         case {"explode": column, **more}:  # "with the other columns of the row in each"
             others = [(more.get("prefix", "") + name, value) for name, value in row if name != column]
             yield from ([*item, *others] for item in columns[column])
-        case {"lift": lifted}:  # "where the row has no such column; the earlier one wins"
+        case {"lift": lifted}:  # "unless the row has a column of that name; the earlier one wins"
             found = [one for name in reversed(lifted) for one in columns.pop(name, ())]
             yield [*dict([*found, *columns.items()]).items()]
         case _:

@@ -20,19 +20,16 @@ from msgspec import Raw
 
 from pipeline import mapper as language
 from pipeline import values
-from pipeline.encoder.buffer import ENDING, _fill
 from pipeline.encoder.event import Encoder
 from pipeline.extractors.jsonl_rows import JsonlRows
-from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.mapper.language.loader import parse
-from pipeline.models import BrokenRow, SealedOptions
+from pipeline.models import BrokenRow, Note, SealedOptions, UnvalidatedEvent
 from pipeline.native import AVAILABLE, build, native
 from pipeline.options import Limits
-from pipeline.timestamps import format_utc
 from pipeline.transform.block import make_events
 from pipeline.transform.events import Events
-from pipeline.transform.observer import Observation
-from pipeline.uuids import Hasher, namespace, uuid5_bytes
+from pipeline.transform.observer import Observation, Observer
+from pipeline.transform.statements import StatementSettings, statements_of
 from pipeline.validator.rules import ValidationContext
 from tests.support.commands import in_process
 from tests.support.odd_mappings import EVERYTHING, FLAT
@@ -61,8 +58,6 @@ def told(data: bytes, *, members: bool, opens: tuple[str, ...], observe: bool) -
         found.append(tuple(row) if isinstance(row, BrokenRow) else dict(plain(row)))
     return found, sorted(rows.warnings)
 
-
-# -- rows ---------------------------------------------------------------------------------------------------
 
 NAMES = st.sampled_from(["a", "event", "properties", "time", "é", '"', "a b", "\\u0061", "x" * 20, ""])
 NUMBERS = st.sampled_from(
@@ -148,11 +143,9 @@ def test_members_behave_as_a_dict(row: dict[str, Any], data: st.DataObject) -> N
     names = [*row, "new", "a" * 3, "$set"]
     for _ in range(8):
         name = data.draw(st.sampled_from(names))
-        match data.draw(st.sampled_from(["get", "pop", "setdefault", "set", "delete", "in", "text"])):
+        match data.draw(st.sampled_from(["get", "setdefault", "set", "delete", "in", "text"])):
             case "get":
                 assert plain(members.get(name)) == expected.get(name)
-            case "pop":
-                assert plain(members.pop(name, None)) == expected.pop(name, None)
             case "setdefault":
                 assert plain(members.setdefault(name, Raw(b"1"))) == expected.setdefault(name, b"1")
             case "set":
@@ -171,9 +164,6 @@ def test_members_behave_as_a_dict(row: dict[str, Any], data: st.DataObject) -> N
         assert list(members) == members.keys() == list(expected)
         assert [plain(value) for value in members.values()] == list(expected.values())
         assert (len(members), bool(members)) == (len(expected), bool(expected))
-
-
-# -- events -------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -261,13 +251,14 @@ def made(name: str, data: bytes, *, members: bool, observe: bool) -> dict[str, A
     assert mapper.map_members is not None
     rows = JsonlRows(data, observe=observe, opens=mapper.opens, members=members)
     rules = ValidationContext.of(options, Limits())
-    aggregator = IdentityAggregator(AS_OF, unsets=mapper.unsets)
     events: Events = make_events(
-        rows, mapper, Encoder(mapper.tool, options), rules, observation=Observation(aggregator) if observe else None
+        rows, mapper, Encoder(mapper.tool, options), rules, observation=Observation() if observe else None
     )
     found = {one.name: getattr(events, one.name) for one in fields(events) if one.name != "content"}
     arrays = {name: value.tolist() for name, value in found.items() if isinstance(value, np.ndarray)}
-    said = {"group_types": aggregator.finish_block(), "identities": aggregator.take()}
+    users, *tables = statements_of(events, 0, StatementSettings(AS_OF, persons=True))
+    said = {"users": users, "statements": [table.to_pylist() for table in tables]}
+    del found["notes"], found["named"], found["stated"]
     return found | arrays | said | {"events": events.events}
 
 
@@ -280,6 +271,38 @@ def test_each_row_becomes_the_events_that_python_makes(name: str, data: st.DataO
     lines = b"\n".join(data.draw(st.lists(rows_of(name), min_size=1, max_size=5)))
     expected = made(name, lines, members=False, observe=observe)
     assert made(name, lines, members=True, observe=observe) == expected
+
+
+TEXTS = st.sampled_from(["u", "v", "\u00e9", ""])
+OBSERVED = st.tuples(
+    TEXTS, TEXTS, st.integers(0, 9), st.none() | st.integers(0, 9), st.none() | st.integers(0, 9),
+    st.none() | st.builds(Note, TEXTS), st.dictionaries(st.sampled_from(["$set", "$groups", "x"]), st.integers()),
+    st.booleans(),
+)  # fmt: skip
+"""The last says whether it goes the slow way."""
+
+
+@needs_native
+@given(rows=st.lists(OBSERVED), cut=st.none() | st.integers(0, 20))
+def test_what_a_plan_retains_of_an_event_is_the_same(rows: list[Any], cut: int | None) -> None:
+    """Names, ids, notes and columns, and what is left to the caller; also if the last events are taken back."""
+    kept = []
+    for kind in (Observer, native.Observer):
+        lists: tuple[list[Any], ...] = ([], [], [])
+        observed = kind(*lists)
+        left = []
+        for row, (event, who, time, received, wall, note, properties, slow) in enumerate(rows):
+            walls = observed.walls
+            if slow:
+                observed.add(event, who, time, received, wall, note)
+                if row == cut:
+                    observed.cut(row, walls)
+                    break
+                continue
+            draft = UnvalidatedEvent(event, who, time, properties, received=received, wall=wall, note=note)
+            left.append(observed(draft, time, who, properties))
+        kept.append((lists, observed.columns(), observed.walls, left))
+    assert kept[0] == kept[1]
 
 
 @needs_native
@@ -327,45 +350,23 @@ def test_an_object_is_opened_as_python_opens_it(text: str, quoted: bool, as_raw:
         assert list(found.twin()) == list(opened)
 
 
-# -- times and uuids ----------------------------------------------------------------------------------------
-
-
 @needs_native
-@settings(max_examples=50, deadline=None)
-@given(
-    st.lists(
-        st.integers(0, 253_402_300_799_999_999)
-        | st.integers(0, 253_402_300_799).map(lambda second: second * 1_000_000),
-        min_size=1,
-        max_size=20,
-    ),
-    st.lists(st.text(), min_size=20, max_size=20),
-)
-@example([951_782_400_000_000, 951_868_799_999_000, 4_107_542_400_000_000, 0], [str(number) for number in range(20)])
-def test_times_and_uuids_are_filled_in_alike(times: list[int], keys: list[str]) -> None:
-    """What is written into a run is what numpy and hashlib write."""
-    keys = [*keys[: len(times) - 1], "\ud800"][: len(times)]
-    hasher = Hasher(namespace("tool"))
-    raw = uuid5_bytes([hasher.digest(key) for key in keys])
-    assert native.uuids5(namespace("tool").bytes, keys) == raw.tobytes()
-    text, ends = bytearray(), []
-    for us in times:
-        text += b"{" + ENDING[len(format_utc(us))]
-        ends.append(len(text))
-    by_numpy = bytearray(text)
-    _fill(by_numpy, np.array(ends), np.array(times), raw)
-    native.fill(text, ends, times, raw.tobytes())
-    assert text == by_numpy
-
-
-@needs_native
-def test_a_key_of_any_length_gives_its_uuid() -> None:
-    """Every way that a key can fill SHA-1's blocks."""
-    keys, hasher = ["k" * length for length in range(300)], Hasher(namespace("tool"))
-    assert native.uuids5(namespace("tool").bytes, keys) == uuid5_bytes([hasher.digest(key) for key in keys]).tobytes()
-
-
-# -- having it or not ---------------------------------------------------------------------------------------
+def test_rows_of_the_same_names_in_their_order_have_one_shape() -> None:
+    """Values are not part of a shape; the names in an opened object and their places are."""
+    alike = [b'{"a":1,"p":{"b":2}}', b'{"a":[3],"p":{"b":null}}']
+    others = [
+        b'{"p":{"b":2},"a":1}',
+        b'{"a":1,"p":{"c":2}}',
+        b'{"a":1,"b":2}',
+        b'{"a":1,"p":{}}',
+        b"{}",
+        b'{"p":{"a":1}}',
+    ]
+    rows = [next(iter(native.Lines(line, ("p",), False))) for line in (*alike, *others)]
+    assert rows[0].shape() == rows[1].shape()
+    assert len({row.shape() for row in rows}) == len(rows) - 1
+    del rows[0]["a"]
+    assert rows[0].shape() not in {row.shape() for row in rows[1:]}
 
 
 def test_without_the_c_part_all_is_python() -> None:

@@ -16,7 +16,7 @@ from pipeline import values
 from pipeline.encoder.event import Encoder
 from pipeline.mapper.program.blanks import BlankRemover
 from pipeline.mapper.program.functions import decode_row, layout_of
-from pipeline.mapper.program.operations import Decode, LeaveOutBlanks
+from pipeline.mapper.program.operations import Decode
 from pipeline.models import Layout, SealedOptions
 from pipeline.native import AVAILABLE, native
 
@@ -32,7 +32,7 @@ OPTIONS = SealedOptions(as_of=1_800_000_000_000_000)
 
 
 def of(row: dict[str, Any]) -> Any:
-    return native.Header(tuple(row), True)(list(row.values()))
+    return native.Header(tuple(row))(list(row.values()))
 
 
 def without_none(row: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def test_an_event_is_written_as_from_a_dict(row: dict[str, Any]) -> None:
 def test_its_members_are_those_of_the_dict(row: dict[str, Any]) -> None:
     """Also of a dict, whose names are not known before, and of a row after it with others."""
     plain = without_none(row)
-    header = native.Header(blanks=True)
+    header = native.Header()
     header({"z": 1})
     for members in (of(row), header(row), header(row)):
         assert members.as_dict() == plain
@@ -72,13 +72,12 @@ def test_its_members_are_those_of_the_dict(row: dict[str, Any]) -> None:
 
 
 def test_blank_cells_and_what_is_no_row() -> None:
-    assert native.Header(("a", "b"))(["", " "]).as_dict() == {"b": " "}
-    assert native.Header(("a", "b"), True)(("", None)).as_dict() == {"a": ""}
+    assert native.Header(("a", "b"))(("", None)).as_dict() == {"a": ""}
     row = {"a": "", "b": "-", "c": "\u00e9", "d": None, "e": 0, "f": {"x": "-"}, "kept": "-"}
     (members,) = native.Lines(json.dumps(row).encode(), ("f",), False)
     assert not isinstance(members, (bytes, tuple))
     native.Blanks(frozenset({"-", "\u00e9", "0"}), frozenset(), frozenset(), "kept")(members)
-    assert members.keys() == ["a", "d", "f", "kept"]
+    assert list(members) == ["a", "d", "f", "kept"]
     header = native.Header(("a", "b"))
     for wrong in (["x"], ["x"] * 3):
         with pytest.raises(ValueError, match="2 values"):
@@ -127,7 +126,7 @@ except TypeError:
 def test_blanks(row: dict[str, Any], json_texts: set[str], cells: set[str], some: bool) -> None:
     names = ("a", "\u00e9") if some else ()
     plain, members = without_none(row), of(row)
-    BlankRemover(LeaveOutBlanks(tuple(json_texts), tuple(cells), names))(plain)
+    BlankRemover(json_texts, cells, names)(plain)
     native.Blanks(frozenset(json_texts), frozenset(cells), frozenset(names))(members)
     assert members.as_dict() == plain
 

@@ -15,8 +15,7 @@ from msgspec import Raw
 from pipeline.extractors.csv_rows import DelimitedRows
 from pipeline.extractors.format import RowOptions
 from pipeline.extractors.parquet_reader import ParquetRows, packed
-from pipeline.extractors.parquet_values import ColumnReader
-from pipeline.models import BrokenRow, Dialect, Part
+from pipeline.models import Block, BrokenRow, Dialect, Part
 from pipeline.native import AVAILABLE, native
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="backcast was installed without a compiler")
@@ -32,12 +31,12 @@ ROWS = st.lists(TEXTS, min_size=4, max_size=4)
 
 
 def of_values(texts: list[str]) -> Any:
-    return native.Header(NAMES, True)(texts)
+    return native.Header(NAMES)(texts)
 
 
 def of_delimited(texts: list[str]) -> Any:
     line = ",".join('"' + text.replace('"', '""') + '"' for text in texts).encode() + b"\n"
-    (row,) = DelimitedRows(line, 0, Dialect(header=NAMES), blanks=True, members=True)
+    (row,) = DelimitedRows(line, 0, Dialect(header=NAMES), RowOptions(blanks=True, members=True))
     return row
 
 
@@ -46,7 +45,7 @@ PART = Part(0, "a", "a", "", (), "parquet", Dialect(), 0, 0)
 
 def of_table(texts: list[str]) -> Any:
     batch = pa.RecordBatch.from_arrays([pa.array([text]) for text in texts], names=list(NAMES))
-    (row,) = ParquetRows(packed(batch), 0, PART, RowOptions(members=True))
+    (row,) = ParquetRows(PART, Block(0, 0, 0, batch.num_rows), packed(batch), RowOptions(members=True))
     return row
 
 
@@ -60,23 +59,26 @@ def blanks(members: Any) -> None:
     native.Blanks(frozenset(("0",)), frozenset(("EMPTY", "é", "")), frozenset())(members)
 
 
-def numbers(members: Any) -> object:
-    return native.Numbers(NAMES, lambda name, value, _properties, warnings: (*warnings, (name, value)))(members, ())
-
-
 def renamed(members: Any) -> object:
-    changes = (("a", "new", False), ("b", "d", False), ("$ip", None, True))
+    changes = (("a", "new"), ("b", "d"), ("$ip", None))
     warn: Callable[..., Any] = lambda old, new, value, _properties, warnings: (*warnings, (old, new, value))  # noqa: E731
     return native.Renames(changes, warn, frozenset(), lambda _properties, warnings: warnings)(members, ())
 
 
+def _copied(members: Any, other: Any, left: str) -> object:
+    """What becomes of columns, except for one, next to properties."""
+    warn: Callable[..., Any] = lambda name, value, _properties, taken: (*taken, (name, value))  # noqa: E731
+    new_name: Callable[[str], str | None] = lambda name: None if name == left else f"x_{name}"  # noqa: E731
+    return native.Spread(new_name, None, warn, print, True)(members, other, ())
+
+
 def left(members: Any) -> object:
     """`d` is dropped before another property takes its name, and the column `a` is left out."""
-    changes = (("b", "d", False),)
+    changes = (("b", "d"),)
     warn: Callable[..., Any] = lambda old, new, value, _properties, warnings: (*warnings, (old, new, value))  # noqa: E731
     rename = native.Renames(changes, warn, frozenset(), lambda _, warnings: warnings, lambda name: name in ("d", "b"))
     other = native.Header(("z",))(["y"])
-    copied = native.Columns(frozenset(), "x_", lambda name: name == "a")(members, other)
+    copied = _copied(members, other, "a")
     return rename(members, ()), members.items(), copied, other.items()
 
 
@@ -89,28 +91,19 @@ def spread(members: Any) -> object:
 
 def columns(members: Any) -> object:
     other = native.Header(("x_a",))(["y"])
-    return native.Columns(frozenset(("b",)), "x_")(members, other), other.items()
-
-
-def sets(members: Any) -> object:
-    collide: Callable[..., Any] = lambda name, value, _properties, warnings: (*warnings, (name, value))  # noqa: E731
-    sets = (("a", True, None), ("b", False, None), ("new", False, None), ("new", False, "d"), ("own", False, "a"))
-    other = native.Header(("z",))(["y"])
-    copies = native.Sets((("z", False, "b"), ("new", False, "a")), collide)(other, (), members)
-    return native.Sets(sets, collide)(members, (), members, "1", Raw(b"2"), "3"), copies, other.items()
+    return _copied(members, other, "b"), other.items()
 
 
 OPERATIONS: list[Callable[[Any], object]] = [
     lambda members: [members.text(name) for name in NAMES],
     lambda members: [members.number(name) for name in NAMES],
     lambda members: [members.given(name) for name in NAMES],
-    lambda members: [members.pop(name) for name in NAMES],
     lambda members: [members.setdefault(name, "other") for name in (*NAMES, "new")],
     lambda members: [members[name] for name in NAMES] + members.values(),
     lambda members: members.twin().items(),
     lambda members: members.__setitem__("a", Raw(b"1")),
     lambda members: [native.Opener()(members.get(name)) is None for name in NAMES],
-    written, blanks, numbers, renamed, left, spread, columns, sets,
+    written, blanks, renamed, left, spread, columns,
 ]  # fmt: skip
 
 
@@ -123,7 +116,7 @@ def spelled(value: Any) -> Any:
 
 @settings(max_examples=200, deadline=None)
 @given(ROWS, st.lists(st.sampled_from(OPERATIONS), min_size=1, max_size=3), st.sampled_from([of_delimited, of_table]))
-@example(["", "é", '"', "\x01"], [numbers, written], of_table)
+@example(["", "é", '"', "\x01"], [written], of_table)
 @example(["a", "EMPTY", "", "0"], [blanks, written], of_delimited)
 @example(["1", "2", "", '12345678"\\'], [written], of_delimited)
 def test_texts_are_what_str_are(texts: list[str], operations: list[Any], made: Callable[[list[str]], Any]) -> None:
@@ -141,51 +134,13 @@ def _outcome(operation: Callable[[Any], object], members: Any) -> object:
         return str(error)
 
 
-@settings(max_examples=80, deadline=None)
-@given(
-    st.lists(st.one_of(st.none(), TEXTS), min_size=1, max_size=20), st.sampled_from([pa.string(), pa.large_string()])
-)
-def test_a_slice_of_a_column_is_its_rows(texts: list[str | None], kind: pa.DataType) -> None:
-    """Nulls are missing, and a column that begins within its buffers begins there."""
-    for first in (0, 1, 9):
-        column = pa.array(texts, kind).slice(first)
-        table = native.Table(("a",), (ColumnReader().texts_or_values("a", column),), len(column))
-        assert [row.get("a") for row in table] == texts[first:]
-
-
-def test_members_keep_the_buffers_of_their_table() -> None:
-    """Rows are read after the table and its block are gone."""
-    rows = list(native.Table(("a",), (ColumnReader().texts_or_values("a", pa.array(["x" * 99] * 3)),), 3))
-    assert [row.text("a") for row in rows] == ["x" * 99] * 3
-
-
 def test_a_block_with_a_text_that_is_not_utf8_has_that_row_broken() -> None:
     """One row of a block is rejected, and its other rows are Members."""
     text = pa.array([b"a", b"\xff", None]).cast(pa.binary()).view(pa.string())
     batch = pa.RecordBatch.from_arrays([text, pa.array([1, 2, 3])], names=["a", "b"])
-    found = list(ParquetRows(packed(batch), 0, PART, RowOptions(members=True)))
+    found = list(ParquetRows(PART, Block(0, 0, 0, batch.num_rows), packed(batch), RowOptions(members=True)))
     assert isinstance(found[1], BrokenRow)
     assert [spelled(found[at].items()) for at in (0, 2)] == [[("a", "a"), ("b", 1)], [("b", 3)]]
-
-
-@pytest.mark.parametrize(
-    ("column", "problem"),
-    [
-        ((None, b"\0" * 8, b"", 0, False), "fewer texts"),
-        ((None, b"\0" * 12, b"", 1, False), "fewer texts"),
-        ((None, b"\0" * 12, b"", -1, False), "fewer texts"),
-        ((None, b"\0" * 16, b"", 0, True), "fewer texts"),
-        ((b"", b"\0" * 12, b"", 0, False), "fewer texts"),
-        ((None, b"\0\0\0\0\1\0\0\0\2\0\0\0", b"x", 0, False), "outside"),
-        ((None, b"\0\0\0\0\1\0\0\0\0\0\0\0", b"x", 0, False), "outside"),
-        ((None, b"\xff" * 12, None, 0, False), "outside"),
-        ([1], "fewer values"),
-    ],
-)
-def test_buffers_without_the_texts(column: Any, problem: str) -> None:
-    """A column that is too short for its rows is an error, not memory of others."""
-    with pytest.raises(ValueError, match=problem):
-        list(native.Table(("a",), (column,), 2))
 
 
 @pytest.mark.parametrize("filling", ["x", '"', "é"])
@@ -198,7 +153,7 @@ def test_a_text_is_escaped_wherever_it_has_to_be(length: int, filling: str) -> N
             text = filling * place + odd + filling * (length - place - 1)
             expected = b'before,{"head":"id","a":%b,"tail":1}!' % msgspec.json.encode(text)
             assert written(of_values([text, "", "x", ""])) == written(of_delimited([text, "", "x", ""]))
-            row = native.Header(("a",), True)([text])
+            row = native.Header(("a",))([text])
             assert written(row) == (True, expected)
 
 
@@ -206,7 +161,7 @@ def test_a_text_is_escaped_wherever_it_has_to_be(length: int, filling: str) -> N
 def test_an_event_is_measured_with_its_escapes(most: int) -> None:
     """One that has `most` bytes only because of them is Python's, and nothing of it is left."""
     write, text = native.Writer(frozenset(), b"}", b"}"), bytearray(b"before,")
-    done = write(text, b'{"h":', "id", native.Header(("a",), True)(['x""""y']), b"!", most)
+    done = write(text, b'{"h":', "id", native.Header(("a",))(['x""""y']), b"!", most)
     expected = b'before,{"h":"id","a":"x\\"\\"\\"\\"y"}'
     assert (done, bytes(text)) == ((True, expected + b"!") if len(expected) - 7 < most else (False, b"before,"))
 
@@ -229,9 +184,9 @@ def test_what_says_which_names_are_left_out_may_fail() -> None:
     assert rename(members, ()) == ()
     assert [name for name, _ in members.items()] == ["b", "$ip", "d"]
     asked.clear()
-    columns = native.Columns(frozenset(), "x_", leaves)
+    columns = native.Spread(lambda name: None if leaves(name) else f"x_{name}", None, print, print)
     other = native.Header(("z",))(["y"])
     with pytest.raises(KeyError):
-        columns(of_values(["1", "2", "3", "4"]), other)
-    assert columns(of_values(["1", "2", "3", "4"]), other) is None
+        columns(of_values(["1", "2", "3", "4"]), other, ())
+    assert columns(of_values(["1", "2", "3", "4"]), other, ()) == ()
     assert [name for name, _ in other.items()] == ["z", "x_b", "x_$ip", "x_d"]

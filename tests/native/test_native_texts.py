@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from msgspec import Raw
 
 from pipeline.mapper.codegen import runtime
-from pipeline.mapper.codegen.conversions import _read_number, convert_number
 from pipeline.mapper.codegen.timeformat import TimeFormat
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import read_iso
 from pipeline.validator.placeholder_ids import SPELLINGS, is_placeholder
-from pipeline.values import NULL
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="the C part is not compiled")
 
@@ -107,29 +104,8 @@ def test_what_it_does_not_read() -> None:
         native.Reader("date", read_iso)
 
 
-DIGITS = st.from_regex(r" ?-?(0|[0-9]{1,20})(\.[0-9]{0,20})?([eE]-?[0-9]{1,3})?", fullmatch=True)
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    DIGITS.map(lambda text: Raw(text.strip().encode()))
-    | DIGITS.map(lambda text: Raw(f'"{text}"'.encode()))
-    | DIGITS
-    | ODD
-    | st.sampled_from([None, True, 7, 1.5, Raw(b'""'), Raw(b"true"), Raw(b'"\\u0031"'), "-", "٣"])
-)
-def test_numbers(value: Any) -> None:
-    expected, read = (outcome(call, value) for call in (_read_number, native.Reader("number", _read_number)))
-    assert type(read) is type(expected)
-    assert (bytes(read) if isinstance(read, Raw) else read) == (bytes(expected) if isinstance(read, Raw) else expected)
-
-
 def test_ordinary_texts_do_not_go_to_python() -> None:
     assert native.Reader("format", refuse, format="%Y%m%d%H%M%S")("20240310023000") == (1710037800000000, False, False)
-    number = native.Reader("number", refuse)
-    assert [bytes(number(one)) for one in ("-1.10", Raw(b"0"), Raw(b'"123456789012345678"'))] == [
-        b"-1.10", b"0", b"123456789012345678",
-    ]  # fmt: skip
     iso = native.Reader("iso", refuse)
     assert iso("2024-03-10T02:30:00.123Z", False) == (1710037800123000, True, False)
     assert iso("2024-03-10 02:30:00 +0100", True) == (1710034200000000, True, False)
@@ -137,43 +113,3 @@ def test_ordinary_texts_do_not_go_to_python() -> None:
     own = "5f0c3b5a-1111-4222-8333-444444444444"
     uuid = native.Reader("uuid", refuse)
     assert (uuid(own), uuid("order-1"), uuid(None)) == (own, None, None)
-
-
-# -- all numbers of a row in one call: equal values in the same order, equal warnings ----------------------------------
-
-VALUES = st.sampled_from(["1", "-1.10", "", "007", " 5", "1e3", "x", "٣", 7, 1.5, True]) | st.sampled_from(
-    [b"1", b"-0", b'"12.50"', b'"1e400"', b"1e5", b"null", b'""', b'"x"', b"{}", b'"\\u0031"', b"123456789012345678901"]
-).map(Raw)
-NAMES = ("a", "b", "c")
-
-
-def spelled(items: Any) -> list[tuple[str, Any]]:
-    return [(name, bytes(value) if isinstance(value, Raw) else value) for name, value in items]
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.dictionaries(st.sampled_from([*NAMES, "d"]), VALUES))
-@example({"d": "1", "b": "x", "a": Raw(b'"2"')})
-def test_numbers_of_a_row(row: dict[str, Any]) -> None:
-    expected, warnings = dict(row), (("before", ""),)
-    for name in NAMES:
-        if (value := row.get(name)) is not None and value != NULL:
-            warnings = convert_number(name, value, expected, warnings)  # type: ignore[assignment]
-    members = native.Header(tuple(row), True)(list(row.values()))
-    assert native.Numbers(NAMES, convert_number)(members, (("before", ""),)) == warnings
-    assert spelled(members.items()) == spelled(expected.items())
-
-
-def test_ordinary_numbers_do_not_go_to_python() -> None:
-    members = native.Header(NAMES)(["1", Raw(b'"2.5"'), Raw(b"3")])
-    assert native.Numbers((*NAMES, "d"), None)(members, ()) == ()  # type: ignore[arg-type]
-    assert spelled(members.items()) == [("a", b"1"), ("b", b"2.5"), ("c", b"3")]
-
-
-def test_what_it_cannot_call() -> None:
-    with pytest.raises(TypeError):
-        native.Numbers(("a", 1), convert_number)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="Members"):
-        native.Numbers(("a",), convert_number)({"a": "1"}, ())  # type: ignore[arg-type]
-    with pytest.raises(ZeroDivisionError):
-        native.Numbers(("a",), lambda *_: 1 / 0)(native.Header(("a",))(["x"]), ())

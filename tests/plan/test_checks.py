@@ -31,6 +31,10 @@ def test_so_many_rejects_are_allowed_and_no_more() -> None:
         assert (found == []) == (rejected == 0), (text, rejected)
     (finding,) = run_checks(facts(rejected=2, read=400, limit="0.25%"))
     assert (finding.level, finding.detail) == ("stop", "2 of 400 rows (0.50%) rejected (limit 0.25%)")
+    (finding,) = run_checks(facts(rejected=1, read=100, limit="10%", rejected_bytes=500, bytes_read=1000))
+    assert finding.detail == (
+        "1 of 100 rows (1.00%) rejected with 50.00% of the bytes (limit 10% of rows and of bytes)"
+    )
     for text in ("", "-1", "1.5", "%", "1e3", "101%", "5 rows", "١٢", "1,5%"):
         with pytest.raises(UsageError) as caught:
             parse_limit(text)
@@ -126,20 +130,15 @@ def test_a_plan_without_a_word_of_doubt_is_ready(tmp_path: Path) -> None:
     assert plan.skips == {"duplicate_event": 1}
 
 
-@pytest.mark.parametrize("limit", [None, 2])
-def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path, limit: int | None) -> None:
-    """Another event name, UTC day or person: the first pairs are named, and a person may accept them. Memory for more
-    rows of one key than that does not change what is found."""
+def test_rows_of_one_key_that_are_different_events_stop_the_plan(tmp_path: Path) -> None:
+    """Another event name, UTC day or person: the first pairs are named, and a person may accept them."""
     rows = [
         row("Signup", key="o-1"), row("Paid", key="o-1", at=THEN + 5), row("Paid", key="o-2"),
         row("Paid", key="o-2", at=THEN + DAY), row("Paid", key="o-2", at=THEN + DAY, id="u-2"), row("Paid", key="o-3"),
     ]  # fmt: skip
     file = write(tmp_path / "a.jsonl", rows)
-    with pytest.MonkeyPatch.context() as patch:
-        if limit is not None:
-            patch.setattr("pipeline.plan.walk.PIECE", limit)
-        made = make_plan(tmp_path / "plan", [file])
-        accepted = make_plan(tmp_path / "accepted", [file], key_conflicts=True)
+    made = make_plan(tmp_path / "plan", [file])
+    accepted = make_plan(tmp_path / "accepted", [file], key_conflicts=True)
     gate, allowed = (next(gate for gate in one.plan.gates if gate.name == "key_not_unique") for one in (made, accepted))
     assert (gate.level, made.plan.ready, made.plan.skips) == ("stop", False, {"superseded": 3})
     assert gate.detail == (

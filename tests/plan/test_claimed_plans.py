@@ -22,7 +22,7 @@ from tests.support.published import counting_plan, on
 from tests.support.services import running
 from tests.support.stores import Bucket, a_store_that_replaces
 
-APPLY = ApplyOptions(workers=0)
+APPLY = ApplyOptions()
 
 
 def copies(service: LocalService) -> int:
@@ -98,10 +98,10 @@ def test_of_two_that_opened_it_before_either_sent_one_sends(url: str, tmp_path: 
 def test_a_dry_run_and_a_rehearsal_claim_nothing(url: str, bucket: Bucket, tmp_path: Path) -> None:
     """They send nothing to the target, and any machine may do them."""
     with running(KEYS) as service, on(tmp_path / "another"):
-        assert pipeline.rehearse_plan(url, RehearseOptions(workers=0)).verification.proved
+        assert pipeline.rehearse_plan(url, RehearseOptions()).verification.proved
         for machine in ("machine", "another"):
             with on(tmp_path / machine):
-                pipeline.apply_plan(url, service.url, ApplyOptions(workers=0, dry_run=True), project_key=KEY)
+                pipeline.apply_plan(url, service.url, ApplyOptions(dry_run=True), project_key=KEY)
         assert copies(service) == 0
     assert counting_plan(bucket, "june")[0].get("sender") is None
 

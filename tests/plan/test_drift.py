@@ -1,4 +1,4 @@
-"""The drift of a plan: types, empty values, different values and days of each property, month by month."""
+"""The drift of a plan: types, empty values, different values and days of each property, month by month, in a sample."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.api import plan_export
-from pipeline.native import AVAILABLE, native
+from pipeline.encoder.buffer import hash_events
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.directory import read_lines
-from pipeline.plan.statistics.drift import Drift, DriftCollector
+from pipeline.plan.sealed.facts import SampleSize
+from pipeline.plan.statistics.drift import Drift, DriftFacts, examine
+from pipeline.plan.statistics.sample import EventSample, Some
+from pipeline.plan.statistics.values import KINDS, MOST_DISTINCT, values_of
 from pipeline.timestamps import DAY
-from pipeline.transform.drift import KINDS, MOST_DISTINCT, DriftCounts, Packed, Taken, entries_of, merged, unpacked
+from pipeline.transform.events import Events
+from pipeline.transform.sample import LEAST_EVENTS, MOST_EVENTS, Sampler, Shares, most_events
+from pipeline.transform.unsafe_integers import unsafe_of
 from tests.golden.samples import AS_OF
 
-COUNTERS: list[Any] = [DriftCounts, *([native.Drift] if AVAILABLE else [])]
 VALUES: dict[str, list[Any]] = {
     "null": [None], "blank": ["", "  "], "boolean": [True, False], "integer": [0, -7, 2**53], "decimal": [1.5, 1e300],
     "large integer": [2**53 + 1, -(2**53) - 1, 10**30], "numeric text": ["12", "-1.5", "0.5"],
@@ -53,21 +58,6 @@ def encoded(event: Event) -> bytes:
     return msgspec.json.encode({"event": name, "properties": own | properties | imported, "timestamp": "t"})
 
 
-def counted(counter: Any, events: list[Event], place: int = 0, run: int = 7) -> None:
-    """Count the events as one block, in runs of so many."""
-    texts = [encoded(event) for event in events]
-    names = list(dict.fromkeys(name for name, _, _ in events))
-    counter.add(
-        [b"".join(text + b"," for text in texts[at : at + run]) for at in range(0, len(texts), run)],
-        np.array([len(text) for text in texts], np.int64).tobytes(),
-        names,
-        np.array([names.index(name) for name, _, _ in events], np.uint32).tobytes(),
-        np.array([time for _, time, _ in events], np.int64).tobytes(),
-        list(range(len(events))),
-        place,
-    )
-
-
 def some_events(seed: int, count: int) -> list[Event]:
     """Events of all kinds of values, over four months and one day before 1970."""
     chance = Random(seed)
@@ -82,146 +72,178 @@ def some_events(seed: int, count: int) -> list[Event]:
     ]
 
 
-def story(taken: list[Taken]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int, str], Packed]]:
-    """The events by name and month, and the entries, in no order."""
-    events: Counter[tuple[str, int]] = Counter()
-    entries: dict[tuple[str, int, str], Packed] = {}
-    for event, month, count, _ in taken:
-        events[event, month] += count
-    for event, month, name, packed in entries_of(taken):
-        key = event, month, name
-        entries[key] = merged(entries[key], packed) if key in entries else packed
-    return dict(events), entries
+def block_of(events: list[Event], run: int = 7) -> Events:
+    """The events as those of a block, in runs of `run` events, each in a row of its own."""
+    texts = [encoded(event) for event in events]
+    names = list(dict.fromkeys(name for name, _, _ in events))
+    sizes = np.array([len(text) for text in texts], np.int64)
+    times = np.array([time for _, time, _ in events], np.int64)
+    return Events(
+        runs=[b"".join(text + b"," for text in texts[at : at + run]) for at in range(0, len(texts), run)],
+        sizes=sizes,
+        distinct_names=names,
+        name_of=np.array([names.index(name) for name, _, _ in events], np.uint32),
+        times=times,
+        row_of=list(range(len(events))),
+        hashes=hash_events(b"".join(text + b"," for text in texts), np.cumsum(sizes + 1), times),
+    )
 
 
-@pytest.mark.parametrize("counter", COUNTERS)
-def test_every_value_is_counted_by_type_month_and_property(counter: Any) -> None:
+def examined(
+    blocks: list[list[Event]], folder: Path, most: int = MOST_EVENTS, samplers: list[int] | None = None, **more: int
+) -> tuple[Drift, DriftFacts, str]:
+    """The drift of events in blocks; the block of a number was chosen from by the process `samplers` has for it."""
+    sample = EventSample(folder, most)
+    processes = defaultdict(lambda: Sampler(most))
+    for number, events in enumerate(blocks):
+        sample.add(number, processes[samplers[number] if samplers else 0].choose(block_of(events)))
+    found = examine(sample, folder / "drift.jsonl", **more)
+    sample.close()
+    return found
+
+
+def test_every_value_is_counted_by_type_and_property() -> None:
     """Against counts of the values themselves, and without what the import sets by itself."""
     events = some_events(1, 3_000)
-    one = counter()
-    counted(one, events)
-    assert one.events == 3_000
-    series, entries = story(one.take())
-    months = [str(np.datetime64(time // DAY, "D").astype("datetime64[M]")) for _, time, _ in events]
-    assert Counter(series.values()).total() == len(set(zip((name for name, _, _ in events), months, strict=True)))
-    said: dict[tuple[str, str, str], list[tuple[int, int, Any]]] = defaultdict(list)
-    for row, ((event, time, properties), month) in enumerate(zip(events, months, strict=True)):
+    days = [time // DAY for _, time, _ in events]
+    found = values_of(Some([encoded(event) for event in events], list(range(len(events))), days))
+    said: dict[str, list[tuple[int, int, Any]]] = defaultdict(list)
+    for row, (_, time, properties) in enumerate(events):
         for name, value in properties.items():
             if (name, value) != ("$ip", "127.0.0.1"):
-                said[event, month, name].append((row, time // DAY, value))
-    found = {
-        (event, str(np.datetime64(month, "M")), name): unpacked(one) for (event, month, name), one in entries.items()
-    }
+                said[name].append((row, time // DAY, value))
     assert found.keys() == said.keys()
-    for key, one_ in found.items():
+    for key, one in found.items():
         rows: dict[str, list[int]] = defaultdict(list)
         for row, _, value in said[key]:
             rows[KIND_OF[json.dumps(value)]].append(row)
-        counts, first = (dict(zip(KINDS, numbers, strict=True)) for numbers in (one_.counts, one_.places))
+        counts, first = (dict(zip(KINDS, numbers, strict=True)) for numbers in (one.counts, one.places))
         assert {kind: count for kind, count in counts.items() if count} == {kind: len(rows[kind]) for kind in rows}
         assert {kind: row for kind, row in first.items() if row < 2**63} == {kind: rows[kind][0] for kind in rows}
-        days = [day for _, day, _ in said[key]]
-        assert (one_.first, one_.last) == (min(days), max(days))
-        different = {json.dumps(value) for *_, value in said[key]}
-        assert len(one_.hashes) == sum(KIND_OF[value] not in ("null", "blank") for value in different)
+        of_key = [day for _, day, _ in said[key]]
+        assert (one.first, one.last) == (min(of_key), max(of_key))
+        different = {
+            msgspec.json.encode(value) for *_, value in said[key] if KIND_OF[json.dumps(value)] not in ("null", "blank")
+        }
+        assert one.hashes == tuple(sorted(map(xxhash.xxh32_intdigest, different))[:MOST_DISTINCT])
         lengths = [len(value) for *_, value in said[key] if isinstance(value, str) and len(value) >= 100]
         expected = (len(lengths), max(lengths), lengths.count(max(lengths))) if lengths else (0, 0, 0)
-        assert one_.long[:3] == expected
-
-
-@pytest.mark.skipif(not AVAILABLE, reason="the native part is not built")
-@settings(max_examples=25)
-@given(
-    st.lists(st.lists(st.sampled_from([*'"\\\nu', "é", "灯", "😀", "a", '{"', "x" * 9]), min_size=50, max_size=110)),
-    st.booleans(),
-)
-def test_the_end_and_the_length_of_a_text_are_found_whatever_is_in_it(pieces: list[list[str]], escape: bool) -> None:
-    """Quotes, backslashes and codes anywhere, about the length from which a text is long."""
-    texts = ["".join(text) for text in pieces]
-    texts += [
-        f"{'x' * length}{piece}abc" for length in range(90, 110) for piece in ("\n", '"', "\\", "é", "😀", "\n\\")
-    ]
-    values = [json.dumps(text, ensure_ascii=escape).encode() for text in texts]
-    events: list[Event] = [("Viewed", 0, {"note": msgspec.Raw(value), "next": 1}) for value in values]
-    taken = []
-    for counter in (DriftCounts(), native.Drift()):
-        counted(counter, events)
-        taken.append(story(counter.take()))
-    assert taken[0] == taken[1]
+        assert one.long[:3] == expected
 
 
 @given(seed=st.integers(0, 10**6), count=st.integers(0, 300), data=st.data())
 @settings(max_examples=15)
-def test_any_split_and_order_of_blocks_gives_the_same(
+def test_any_split_of_blocks_over_processes_gives_the_same(
     seed: int, count: int, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Blocks of any size, over workers of either kind, taken at any time, spilled or not: the same drift and file."""
+    """Blocks of any size, chosen from by any process, of all events or of a sample: the same drift and file."""
     events = some_events(seed, count)
-    whole = COUNTERS[0]()
-    for place, event in enumerate(events):
-        counted(whole, [event], place)
-    expected = finished([whole.take()], tmp_path_factory.mktemp("whole"), most=10_000)
+    most = data.draw(st.sampled_from([10, 100, 10_000]))
+
+    def of(blocks: list[list[Event]], samplers: list[int] | None) -> tuple[Drift, bytes]:
+        folder = tmp_path_factory.mktemp("drift")
+        return examined(blocks, folder, most, samplers)[0], (folder / "drift.jsonl").read_bytes()
+
+    whole, lines = of([events], None)
+    assert (whole.sample is msgspec.UNSET) == (count <= most or whole.events <= most)
     bounds = sorted({0, count, *data.draw(st.lists(st.integers(0, count), max_size=6))})
-    workers = [COUNTERS[number % len(COUNTERS)]() for number in range(3)]
-    taken = []
-    for start, end in data.draw(st.permutations(list(pairwise(bounds)))):
-        worker = data.draw(st.sampled_from(workers))
-        counted(worker, events[start:end], start)
-        if data.draw(st.booleans()):
-            taken.append(worker.take())
-    taken += [worker.take() for worker in workers]
-    assert finished(taken, tmp_path_factory.mktemp("split"), most=5) == expected
+    blocks = data.draw(st.permutations([events[start:end] for start, end in pairwise(bounds)]))
+    assert of(blocks, [data.draw(st.integers(0, 2)) for _ in blocks]) == (whole, lines)
 
 
-def finished(taken: list[list[Taken]], folder: Path, most: int) -> tuple[Drift, str]:
-    """The drift of what was taken, and the digest of its file."""
-    collector = DriftCollector(folder, most)
-    for one in taken:
-        collector.add(one)
-    drift, _, digest = collector.finish(folder / "drift.jsonl")
-    return drift, digest
+@given(st.lists(st.integers(1, 5_000), min_size=1, max_size=60), st.integers(1, 20_000))
+def test_a_sample_has_as_many_of_each_cell_as_fit(counts: list[int], most: int) -> None:
+    """Small cells are whole, all others have equally many, and one more of each would be too many; what a part of the
+    events leaves out is not in the sample of all."""
+    shares = Shares(most)
+    cells = [("Viewed", month) for month in range(len(counts))]
+    before = shares.bounds(shares.add(cells, [1] * len(counts)))
+    after = shares.bounds(shares.add(cells, [count - 1 for count in counts]))
+    assert (after <= before).all()
+    of_cell = shares.of_cell
+    assert of_cell <= 2_000
+    sampled = sum(min(count, of_cell) for count in counts)
+    assert sampled <= max(most, len(counts))
+    assert of_cell == 2_000 or sum(min(count, of_cell + 1) for count in counts) > most
+    assert [bound == 2**64 - 1 for bound in after.tolist()] == [count <= of_cell for count in counts]
 
 
-@pytest.mark.parametrize("counter", COUNTERS)
+def test_the_sample_grows_with_the_export() -> None:
+    """Small exports have the least one, large ones no more than the most."""
+    assert [most_events(size) for size in (0, 10**10, 10**15)] == [LEAST_EVENTS, 200_000, MOST_EVENTS]
+    assert most_events(10**9) == 10**9 // 16_384
+
+
+def test_a_sample_estimates_the_whole_and_says_its_margin(tmp_path: Path) -> None:
+    """Shares are within the margin, a rare event name is whole, and nothing is counted more often than it occurs."""
+    chance = Random(5)
+    days = [18_000, 18_040, 18_080]
+    events: list[Event] = [
+        ("Viewed", chance.choice(days) * DAY, {"page": f"/{at}", **({"paid": True} if chance.random() < 0.3 else {})})
+        for at in range(30_000)
+    ]
+    events += [("Refunded", days[1] * DAY, {"price": "n/a", "once": 1})] * 3
+    drift, facts, _ = examined([events[at : at + 5_000] for at in range(0, len(events), 5_000)], tmp_path, 1_503)
+    assert isinstance(drift.sample, SampleSize)
+    assert (drift.sample.of_month, drift.sample.margin) == (500, 4.4)
+    assert 1_350 < drift.sample.events < 1_650
+    assert facts.in_sample.startswith(" (in a sample of 1,")
+    found = {(one.event, one.property): one for one in drift.properties}
+    paid, price = found["Viewed", "paid"], found["Refunded", "price"]
+    assert abs(paid.types["boolean"] / paid.events - 0.3) < 0.05
+    assert paid.missing + paid.types["boolean"] == paid.events == 30_000
+    assert not paid.exact
+    assert len(paid.periods) == 1
+    assert (price.events, price.types, price.exact) == (3, {"text": 3}, True)
+
+
 @pytest.mark.parametrize("different", [MOST_DISTINCT - 1, MOST_DISTINCT, 5_000])
-def test_few_different_values_are_exact_and_many_an_estimate(counter: Any, different: int, tmp_path: Path) -> None:
-    """Below 64 the number is exact, above it is within a third of it."""
-    one = counter()
-    counted(one, [("Viewed", 18_000 * DAY, {"page": f"/p/{number % different}"}) for number in range(10_000)])
-    summary = finished([one.take()], tmp_path, 100)[0].properties[0]
+def test_few_different_values_are_exact_and_many_an_estimate(different: int, tmp_path: Path) -> None:
+    """Below 64 the number is exact, above it is within a third of it, and never more than there are values."""
+    events: list[Event] = [("Viewed", 18_000 * DAY, {"page": f"/p/{number % different}"}) for number in range(10_000)]
+    summary = examined([events[:2_000]], tmp_path)[0].properties[0]
+    expected = min(different, 2_000)
     assert summary.exact == (different < MOST_DISTINCT)
+    assert summary.distinct <= summary.events
     if summary.exact:
         assert summary.distinct == different
     else:
-        assert 2 / 3 * different < summary.distinct < 4 / 3 * different
-
-
-def test_an_estimate_is_never_more_than_there_are_values(tmp_path: Path) -> None:
-    """Where every value is different, an estimate may be too low, and is never too high."""
-    one = COUNTERS[-1]()
-    counted(one, [(f"Of {most}", 18_000 * DAY, {"id": str(at)}) for most in range(100, 400, 50) for at in range(most)])
-    events = finished([one.take()], tmp_path, 100)[0].properties
-    assert len(events) == 6
-    assert all(summary.distinct <= summary.events for summary in events)
+        assert 2 / 3 * expected < summary.distinct < 4 / 3 * expected
 
 
 def test_what_is_not_examined_is_counted_and_named(tmp_path: Path) -> None:
     """The properties with most events remain, whose months are within the limit."""
-    one = COUNTERS[-1]()
     days = [18_000 * DAY, 18_040 * DAY]
-    counted(
-        one, [("Viewed", day, {"always": 1, "rare": 2} if at else {"always": 1}) for day in days for at in range(3)]
-    )
-    counted(one, [("Viewed", days[0], {"once": "x"})])
-    collector = DriftCollector(tmp_path)
-    collector.add(one.take())
-    drift, facts, _ = collector.finish(tmp_path / "drift.jsonl", most=4)
+    events: list[Event] = [
+        ("Viewed", day, {"always": 1, "rare": 2} if at else {"always": 1}) for day in days for at in range(3)
+    ]
+    drift, facts, _ = examined([[*events, ("Viewed", days[0], {"once": "x"})]], tmp_path, most_months=4)
     assert [each.name for each in facts.properties] == ["always", "rare"]
     assert drift.left_out == msgspec.convert(
         {"properties": 1, "events": 1, "names": ["once of Viewed"]}, type(drift.left_out)
     )
     assert drift.events == 7
     assert {line["property"] for line in read_lines(tmp_path / "drift.jsonl", dict)} == {"always", "rare"}
+
+
+def test_large_integers_are_found_in_every_event() -> None:
+    """Against the kinds of the values themselves: in numbers, objects and lists, and never in texts and fractions."""
+    odd = [1.23456789012345678, "9007199254740993", {"9007199254740993": "a,9007199254740993,b"}, 9007199254740992]
+    odd += [9007199254740993, -9999999999999999, 10**40, [[9007199254740993]], {"a": 8999999999999999}, 1e40, 10**16]
+    chance = Random(3)
+    events = some_events(4, 2_000)
+    events += [
+        ("Odd", 0, {"x" * chance.randrange(1, 20): chance.choice(odd), "y": chance.choice(odd)}) for _ in range(500)
+    ]
+    expected: dict[tuple[str, str], tuple[int, int]] = {}
+    large = Counter[tuple[str, str]]()
+    for row, (event, _, properties) in enumerate(events):
+        found = values_of(Some([encoded((event, 0, properties))], [0], [0]))
+        for name, one in found.items():
+            if any(count and "large" in kind for count, kind in zip(one.counts, KINDS, strict=True)):
+                large[event, name] += 1
+                expected.setdefault((event, name), (0, row))
+    assert unsafe_of(block_of(events)) == {key: (large[key], row) for key, (_, row) in expected.items()}
 
 
 SHOP = """\
@@ -269,15 +291,3 @@ def test_a_plan_has_the_drift_of_what_it_sends(tmp_path: Path) -> None:
     assert [(line["month"], line["events"], line["null"], line["types"]) for line in lines] == [
         (month, 40, 20, {"text": 20}) for month in ("2023-02", "2023-03", "2023-04")
     ]
-
-
-def test_text_that_is_no_event_is_refused() -> None:
-    """The C part reads no byte behind it."""
-    if not AVAILABLE:
-        pytest.skip("there is no C part")
-    event = encoded(("Viewed", 0, {"plan": "pro", "list": [1, 2], "big": {"a": "b"}}))
-    for end in range(len(event) - len(b',"timestamp":"t"}')):
-        with pytest.raises(ValueError, match="expected"):
-            native.Drift().add(
-                [event[:end] + b","], np.array([end], np.int64).tobytes(), ["Viewed"], bytes(4), bytes(8), [0], 0
-            )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,17 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.options import PlanOptions
-from pipeline.plan.decisions import DECISION, Decisions, copies_of, rows_out
-from pipeline.plan.duplicates import Decided, decide, decide_one
-from pipeline.plan.key_records import KeyRecords
-from pipeline.transform.event_keys import KEY, KEYLESS
-from pipeline.transform.tasks import DuplicateDecision
+from pipeline.plan.duplicates import decide_copies
+from pipeline.plan.fact_tables import FactTables
+from pipeline.plan.requests.query import opened
+from tests.support.fact_rows import fact_tables
 from tests.support.sent_events import planned as mapped_events
 from tests.support.tiny_tool import DAY, HOUR, THEN, Made, make_plan, planned, row, write
 
 
 class Key(NamedTuple):
-    """A key record in plain words. `content` is the digest of the event."""
+    """What a fact says of an event's key, in plain words. `content` is the digest of the event."""
 
     hi: int
     lo: int
@@ -38,15 +37,10 @@ class Key(NamedTuple):
     row_events: int = 1
 
 
-def as_array(keys: list[Key]) -> Any:
-    """One block's KEY records, as a worker gives them."""
-    array = np.zeros(len(keys), KEY)
-    for index, key in enumerate(keys):
-        for name in ("hi", "lo", "received", "time", "block", "row", "position", "row_events"):
-            array[name][index] = getattr(key, name)
-        array["content_hi"][index] = key.content
-        array["name"][index] = KEYLESS if key.keyless else 0
-    return array[np.argsort(array["hi"], kind="stable")]
+def fact_of(key: Key) -> dict[str, Any]:
+    """The fact of an event of this key."""
+    fact = key._asdict()
+    return {**fact, "content_hi": fact.pop("content")}
 
 
 def naive(keys: list[Key], collapse: bool) -> dict[tuple[int, int, int], tuple[int, str]]:
@@ -77,33 +71,31 @@ def _clashes(keys: list[Key]) -> Iterator[bool]:
         yield best.time // DAY != key.time // DAY
 
 
-def _all_decided(records: KeyRecords, collapse: bool) -> Iterator[Decided]:
-    for run in records.runs():
-        if isinstance(run, Path):
-            yield from decide_one(run, records.most, collapse=collapse, canonical=True)
-        else:
-            yield decide(run, collapse=collapse, canonical=True)
+def never(places: Iterator[Any]) -> Iterator[Any]:
+    """The digests of rows by their content alone: no test has rows that are equal, but written otherwise."""
+    for place in places:
+        block, number, position = place
+        yield np.array([block << 40 | number << 16 | position], np.uint64), np.array([[CONTENTS[place], 0]], np.uint64)
 
 
-def decided_in(place: Path, keys: list[Key], *, collapse: bool, most: int) -> tuple[dict[Any, Any], list[Decided]]:
-    """What the plan's own code decides, with room for `most` records at a time."""
-    records = KeyRecords(place / "keys", most)
-    for block in sorted({key.block for key in keys}):
-        records.add(as_array([key for key in keys if key.block == block]))
-    decisions = Decisions(place / "decisions", most, bucket_blocks=2)
-    counts = list(_all_decided(records, collapse))
-    for one in counts:
-        decisions.add(one.decisions)
-        on_disk = sum(path.stat().st_size for path in (place / "decisions").iterdir()) // DECISION.itemsize
-        assert decisions.count - on_disk <= most
-    found = {}
-    for block, some in decisions.by_block():
-        for copy in copies_of(some):
-            assert (block, copy.row, copy.position) not in found
-            found[block, copy.row, copy.position] = (copy.ordinal, copy.code)
-    records.remove()
-    assert not list(place.glob("keys*"))
-    return found, counts
+CONTENTS: dict[tuple[int, int, int], int] = {}
+
+
+@contextmanager
+def decided_in(place: Path, keys: list[Key], *, collapse: bool) -> Iterator[FactTables]:
+    """The tables of a plan once it decided on these rows."""
+    CONTENTS.update({key[6:9]: key.content for key in keys})  # type: ignore[misc]
+    with fact_tables(place, map(fact_of, keys)) as tables:
+        decide_copies(tables, collapse=collapse, canonical=never)
+        yield tables
+
+
+def found_in(tables: FactTables) -> dict[Any, Any]:
+    """What became of each copy."""
+    rows = tables.rows("SELECT block, row, position, ordinal, coalesce(code, '') FROM decided")
+    found = {(block, row, position): (ordinal, code) for block, row, position, ordinal, code in rows}
+    assert len(found) == len(rows)
+    return found
 
 
 HALVES = st.sampled_from([0, 1, 2, 2**60, 2**63, 2**64 - 2, 2**64 - 1])
@@ -129,51 +121,50 @@ def key_lists(draw: st.DrawFn) -> list[Key]:
     ]
 
 
-@settings(max_examples=60)
-@given(key_lists(), st.booleans(), st.sampled_from([1, 3, 1000]))
+@settings(max_examples=40)
+@given(key_lists(), st.booleans())
 def test_copies_are_decided_as_a_naive_look_decides_them(
-    tmp_path_factory: pytest.TempPathFactory, keys: list[Key], collapse: bool, most: int
+    tmp_path_factory: pytest.TempPathFactory, keys: list[Key], collapse: bool
 ) -> None:
-    """However little fits in memory, and however alike the uuids are."""
-    place = tmp_path_factory.mktemp("copies")
-    found, counts = decided_in(place, keys, collapse=collapse, most=most)
+    """However alike the uuids are."""
     expected = naive(keys, collapse)
-    assert found == expected
-    left = [key.time for key in keys if not expected.get(key[6:9], (0, ""))[1]]
-    some = [one for one in counts if one.events]
-    assert sum(one.events for one in counts) == len(left)
-    assert (min(one.first for one in some), max(one.last for one in some)) == (min(left), max(left))
-    dropped = Counter[tuple[int, int, str]]()
-    for one in counts:
-        dropped.update(one.dropped)
-    assert sum(one.clashes for one in counts) == sum(_clashes(keys))
-    out = [(key, code) for key in keys if (code := expected.get(key[6:9], (0, ""))[1])]
-    assert dropped == Counter((0, key.time // DAY, code) for key, code in out)
+    with decided_in(tmp_path_factory.mktemp("copies"), keys, collapse=collapse) as tables:
+        assert found_in(tables) == expected
+        left = sorted(key.time for key in keys if not expected.get(key[6:9], (0, ""))[1])
+        assert sorted(time for (time,) in tables.rows("SELECT time FROM sent")) == left
+        assert tables.number("SELECT count(*) FROM clashing") == sum(_clashes(keys))
 
 
-def test_more_rows_of_one_uuid_than_fit_are_numbered_through(tmp_path: Path) -> None:
-    """A row that repeats a thousand times needs no more memory than one that does not."""
-    keys = [Key(7, 7, 0, THEN, 0, True, number // 100, number % 100) for number in range(1000)]
-    found, _ = decided_in(tmp_path, keys, collapse=False, most=64)
-    assert sorted(ordinal for ordinal, _ in found.values()) == list(range(1, 1000))
+def test_more_rows_of_one_uuid_than_fit_are_numbered_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that repeats thirty thousand times needs no more memory than one that does not."""
+    monkeypatch.setattr("pipeline.plan.fact_tables.MEMORY", "40MB")
+    keys = [Key(7, 7, 0, THEN, 0, True, number // 5_000, number % 5_000) for number in range(30_000)]
+    with decided_in(tmp_path, keys, collapse=False) as tables:
+        ordinals = tables.rows("SELECT count(DISTINCT ordinal), min(ordinal), max(ordinal) FROM decided")
+    assert ordinals == [(29_999, 1, 29_999)]
 
 
 def test_a_row_is_out_when_all_its_events_are_and_has_the_code_of_its_first(tmp_path: Path) -> None:
     """A row that loses only some of its events stays mapped, and is counted as such."""
-    both = [Key(1, 1, 5, THEN, 0, False, 0, 0, 0, 2), Key(2, 2, 5, THEN, 0, False, 0, 0, 1, 2)]
-    later = [Key(1, 1, 1, THEN, 1, False, 0, 1, 0, 2), Key(2, 2, 1, THEN, 0, False, 0, 1, 1, 2)]
-    partly = [Key(1, 1, 1, THEN, 0, False, 0, 2, 0, 2), Key(3, 3, 0, THEN, 0, False, 0, 2, 1, 2)]
-    records = KeyRecords(tmp_path / "keys")
-    records.add(as_array([*both, *later, *partly]))
-    decisions = Decisions(tmp_path / "decisions")
-    for one in _all_decided(records, collapse=False):
-        decisions.add(one.decisions)
-    ((_, found),) = decisions.by_block()
-    assert list(copies_of(found)) == [
-        DuplicateDecision(1, 0, 0, "superseded"), DuplicateDecision(1, 1, 0, "duplicate_event"),
-        DuplicateDecision(2, 0, 0, "duplicate_event"),
+    both = [row(key="a", note=1, got=5), row("Left", key="b", got=5)]
+    later = [row(key="a", note=2, got=1), row("Left", key="b", got=5)]
+    partly = [row(key="a", note=1, got=5), row("New", key="c")]
+    lines = [[{**one, "uuid": f"{OWN[:-1]}{number}"} for number, one in enumerate(of)] for of in (both, later)]
+    lines.append([{**partly[0], "uuid": f"{OWN[:-1]}0"}, partly[1]])
+    made = planned(tmp_path, [{"many": some} for some in lines])
+    assert copies(made) == [
+        (0, 2, 0, 0, "superseded"), (0, 2, 1, 0, "duplicate_event"), (0, 3, 0, 0, "duplicate_event"),
     ]  # fmt: skip
-    assert rows_out(found) == (Counter({"superseded": 1}), 1)
+    assert made.plan.skips == {"superseded": 1}
+    assert made.plan.warnings["partly_duplicate_row"] == 1
+
+
+def copies(made: Made) -> list[tuple[int, int, int, int, str | None]]:
+    """The decisions on copies, as the facts have them: file, row, event of the row, ordinal, code."""
+    with opened(made.directory) as database:
+        return database.rows(
+            "SELECT part, row, position, ordinal, code FROM facts WHERE code IS NOT NULL OR ordinal > 0 ORDER BY ALL"
+        )
 
 
 def notes(made: Made) -> list[str | None]:
@@ -300,15 +291,13 @@ def test_first_and_last_are_of_the_events_that_remain(tmp_path: Path) -> None:
     assert (made.plan.first, made.plan.last) == ("2023-09-24T00:00:00Z", "2023-09-25T00:00:00Z")
 
 
-def test_the_table_of_copies_holds_nothing_but_copies_and_what_a_plan_spills_is_gone(tmp_path: Path) -> None:
-    """The table stays small: (block, row, event of the row, ordinal, skip code) for each."""
+def test_what_planning_alone_needs_is_gone(tmp_path: Path) -> None:
+    """The facts have the decision on each copy; blocks, copies and what a plan spills are not part of it."""
     made = planned(tmp_path, [row(), row(key="k"), row(key="l")], [row(key="k"), row()])
-    lines = [json.loads(line) for line in made.directory.copies.read_text().splitlines()]
-    assert lines == [[1, 0, 0, 0, "duplicate_event"], [1, 1, 0, 1, ""]]
-
+    assert copies(made) == [(1, 1, 0, 0, "duplicate_event"), (1, 2, 0, 1, None)]
     assert sorted(path.name for path in made.directory.path.iterdir()) == [
-        "blocks.jsonl", "cells.jsonl", "copies.jsonl", "drift.jsonl", "events.pack", "groups.jsonl", "identities.jsonl",
-        "identities.parquet", "persons.jsonl", "plan.json", "plan.lock", "rejects.jsonl",
+        "cells.jsonl", "drift.jsonl", "facts", "groups.jsonl", "identities.jsonl", "identities.parquet",
+        "persons.jsonl", "plan.json", "plan.lock", "rejects.jsonl", "requests", "requests.jsonl",
     ]  # fmt: skip
 
 

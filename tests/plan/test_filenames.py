@@ -55,7 +55,7 @@ def test_a_file_of_such_a_name_is_planned_and_rehearsed_without_the_export(call:
     for name in (r"\xe9t\xe9/bad\xff\xc3.jsonl", r"a.tar!bad\xff\xc3.jsonl"):
         assert name in page
     shutil.rmtree(tmp_path / "in")
-    done = call("rehearse", tmp_path / "plan", "--workers", "0")
+    done = call("rehearse", tmp_path / "plan")
     assert done.code == 0, done.err
 
 

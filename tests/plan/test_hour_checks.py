@@ -17,9 +17,9 @@ from pipeline.plan.checks import run_checks
 from pipeline.plan.checks.gaps import empty_days
 from pipeline.plan.statistics.history import History, series_of
 from pipeline.plan.statistics.hour_profile import clock_in_words
-from pipeline.plan.statistics.hours import QUARTERS_A_DAY, HourHistory, Quarters, count_quarters
+from pipeline.plan.statistics.hours import QUARTERS_A_DAY, HourHistory
 from pipeline.plan.zone import MonthEvidence, ZoneVerdict
-from pipeline.report.page.headlines import in_one_line
+from pipeline.report.page.check_words import in_one_line
 from pipeline.timestamps import DAY, QUARTER, ZoneClock
 from tests.support.commands import generic
 from tests.support.plan_facts import facts
@@ -71,12 +71,12 @@ def read(
     counts: Any, written: str, zones: Sequence[tuple[str, str]], history: HourHistory | None = None
 ) -> HourHistory:
     """The history as it is read in `zones` from readings of a clock in `written`, after what is in it already."""
-    history = history or HourHistory(zones)
-    found = instants(tuple(zones), written)
-    for part in np.array_split(np.random.default_rng(3).permutation(np.flatnonzero(counts)), 3):
-        quarters, place = np.unique(found[part], return_inverse=True)
-        history.add(Quarters(quarters, np.bincount(place, counts[part]).astype(np.int64)))
-    return history
+    some = np.flatnonzero(counts)
+    before = history or HourHistory(zones)
+    found = np.concatenate((before.quarters, instants(tuple(zones), written)[some]))
+    quarters, place = np.unique(found, return_inverse=True)
+    events = np.concatenate((before.events, counts[some]))
+    return HourHistory(zones, quarters, np.bincount(place, events).astype(np.int64))
 
 
 def found_in(history: HourHistory, *, proved: bool = False, least: int = 1_000) -> dict[str, Finding]:
@@ -222,10 +222,9 @@ def test_a_plan_seals_the_hours(call: Any, tmp_path: Any) -> None:
 
 def test_the_clock_is_right_to_the_minute_of_a_change() -> None:
     """Events around the change of a clock lie at their hour of the source's clock."""
-    history = HourHistory([(NEW_YORK, "")])
     start = (date(2023, 3, 12) - date(1970, 1, 1)).days * DAY
-    times = np.array([start + hour * 4 * QUARTER for hour in (5, 6, 7, 8)])
-    history.add(count_quarters(times))
+    quarters = np.array([start // QUARTER + hour * 4 for hour in (5, 6, 7, 8)])
+    history = HourHistory([(NEW_YORK, "")], quarters, np.ones(4, np.int64))
     assert (history.walls // 4 % 24).tolist() == [0, 1, 3, 4]
 
 

@@ -12,12 +12,14 @@ import pytest
 from pipeline import plan_export
 from pipeline.errors import MappingError, StalePlan, UnfitExport, UsageError
 from pipeline.mapper.inspection.cases import run_cases
-from pipeline.mapper.inspection.ineffective import check_effects
+from pipeline.mapper.inspection.ineffective import check_mapping
 from pipeline.mapper.language.loader import parse
 from pipeline.options import PlanOptions
 from pipeline.plan import lookup_writer
 from pipeline.plan import lookups as plan_lookups
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.lookups import load_lookups
+from pipeline.plan.sealed.contents import check_tables
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import Plan
 from tests.support.sent_events import events_of
 
@@ -92,11 +94,11 @@ def test_the_tables_are_sealed_in_the_plan(tmp_path: Path) -> None:
     planned(tmp_path, source)
     (source / "browser.tsv").unlink()
     plan, directory = open_plan(tmp_path / "plan")
-    tables = transform_config_for(plan, directory).compile(plan.options).program.tables
+    tables = load_lookups(plan, directory)
     assert tables["browsers"] == {"7": "Chürome", "8": "Safari"}
     directory.lookups.write_bytes(directory.lookups.read_bytes().replace(b"Safari", b"Chrome"))
     with pytest.raises(StalePlan, match=r"lookups\.json"):
-        transform_config_for(plan, directory)
+        check_tables(plan, directory)
 
 
 def test_several_values_are_an_object(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_a_case_gives_the_entries_of_its_tables() -> None:
 def test_a_table_of_a_lookup_file_has_an_effect(change: dict[str, Any], message: str) -> None:
     """`mapping check` finds one that no lookup uses, and one that hides another."""
     with pytest.raises(MappingError, match=message):
-        check_effects(parse(json.dumps(MAPPING | change), "acme.yaml"))
+        check_mapping(parse(json.dumps(MAPPING | change), "acme.yaml"))
 
 
 @pytest.mark.parametrize("most", [0, 7])
@@ -167,7 +169,7 @@ def test_a_table_too_large_for_memory_gives_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """On disk from any entry on: equal events and notices, of keys that changed once and again, in one file and the
-    next; and records that are too many to be sorted at once, of one key, too."""
+    next; and many of one key."""
     chance = random.Random(7)
     keys = [f"{'p' * (number % 700)}-{number}" for number in range(40)] + ["灯\udc80", "x"]
     some = [{"id": chance.choice(keys), "page": {"name": str(chance.randrange(3))}} for _ in range(600)]
@@ -177,7 +179,6 @@ def test_a_table_too_large_for_memory_gives_the_same(
     source = export(tmp_path, hits_jsonl=hits, **files)
     small = planned(tmp_path / "small", source)
     monkeypatch.setattr(plan_lookups, "MOST_ENTRIES", most)
-    monkeypatch.setattr(lookup_writer, "MOST_RECORDS", 20)
     monkeypatch.setattr(lookup_writer, "_AT_ONCE", 13)
     large = planned(tmp_path / "large", source)
     assert json.loads((tmp_path / "large" / "plan" / "lookups.json").read_bytes())["pages"] is None
@@ -187,13 +188,13 @@ def test_a_table_too_large_for_memory_gives_the_same(
     assert list(events_of(tmp_path / "small" / "plan")) == list(events_of(tmp_path / "large" / "plan"))
     assert small.coverage == large.coverage
     plan, directory = open_plan(tmp_path / "large" / "plan")
-    stored = transform_config_for(plan, directory).compile(plan.options).program.tables["pages"]
+    stored = load_lookups(plan, directory)["pages"]
     in_memory = json.loads((tmp_path / "small" / "plan" / "lookups.json").read_bytes())["pages"]
     assert dict(stored) == in_memory
     assert len(in_memory) > 30
     directory.lookup_slots.write_bytes(directory.lookup_slots.read_bytes()[:-16])
     with pytest.raises(StalePlan, match=r"lookups\.slots"):
-        transform_config_for(plan, directory)
+        check_tables(plan, directory)
 
 
 def test_a_table_too_large_for_memory_has_exact_keys_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Callable
+from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pipeline.errors import Busy, UnsafePlan, UsageError
 from pipeline.models import SealedOptions
 from pipeline.options import Limits
-from pipeline.plan.sealed.directory import Directory, LinesWriter, read_lines
-from pipeline.plan.sealed.manifest import EventCounts, RowCounts, digest_of_plan, load, save, seal
+from pipeline.plan.earlier import left_out, plans_beside
+from pipeline.plan.requests.store import digest_of_requests, read_events
+from pipeline.plan.sealed.directory import EVENTS, BytesWriter, Directory, LinesWriter, read_lines
+from pipeline.plan.sealed.manifest import EventCounts, Plan, RowCounts, load, save, seal
 from pipeline.transform.tasks import TransformConfig
 from tests.support import tiny_tool as tiny
 from tests.support.tiny_tool import AS_OF, Made, make_plan, row, write
@@ -40,7 +46,7 @@ def test_a_plan_is_read_back_as_it_was_sealed(tmp_path: Path) -> None:
     save(made.directory, again)
     assert load(made.directory) == again == made.plan
     text = json.loads(made.directory.plan.read_text())
-    assert (text["format"], text["digest"], text["verdict"]) == ("backcast.plan/1", made.plan.digest, "warnings")
+    assert (text["format"], text["digest"], text["verdict"]) == ("backcast.plan/2", made.plan.digest, "warnings")
     assert text["rows"] == {"read": 6, "mapped": 4, "skipped": 1, "rejected": 1}
     assert text["events"] == {"made": 4, "phases": {"identities": 1, "groups": 0, "events": 3, "persons": 0}}
     made.directory.plan.write_text(json.dumps(text, sort_keys=True))
@@ -68,10 +74,11 @@ CHANGES: list[Callable[[dict[str, Any]], object]] = [
     lambda plan: plan["parts"][0].update(digest="0" * 64),
     lambda plan: plan["rows"].update(rejected=0),
     lambda plan: plan["events"]["phases"].update(events=1),
-    lambda plan: plan["files"].update({"copies.jsonl": "0" * 64}),
+    lambda plan: plan["files"].update({"requests.jsonl": "0" * 64}),
     lambda plan: plan["limits"].update(batch_events=1),
     lambda plan: plan["parts"].reverse(),
     lambda plan: plan.update(digest="0" * 64),
+    lambda plan: plan.update(seal="0" * 64),
 ]
 
 
@@ -89,19 +96,32 @@ def test_a_plan_that_was_edited_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
-    """Half a file, something else of that name, or another format, which is named whatever else the file holds; a
+    """Half a file and something else of that name are damaged; another format is named whatever else the file holds; a
     directory without a plan says how to make one."""
     with pytest.raises(UsageError, match=r"contains no plan\.json") as caught:
         load(Directory(tmp_path))
     assert "backcast plan" in caught.value.hint
-    another, none = "has format backcast.plan/9; this version reads backcast.plan/1", "no plan that this version reads"
-    for content, message in (
-        (b"", none), (b"{", none), (b"[]", none), (b"\xff", none), (b'{"format": "backcast.plan/1"}', none),
-        (b'{"format": "backcast.plan/9"}', another), (b'{"format": "backcast.plan/9", "rows": 5}', another),
+    another, damaged = r"has format backcast.plan/\d; this version reads backcast.plan/2", "is damaged: "
+    for content, message, hint in (
+        (b"", damaged, "bring it back"), (b"{", damaged, "bring it back"), (b"[]", damaged, "bring it back"),
+        (b"\xff", damaged, "bring it back"), (b'{"format": "backcast.plan/2"}', damaged, "bring it back"),
+        (b'{"format": "backcast.plan/1"}', another, "plan again"),
+        (b'{"format": "backcast.plan/9", "rows": 5}', another, "plan again"),
     ):  # fmt: skip
         (tmp_path / "plan.json").write_bytes(content)
-        with pytest.raises(UnsafePlan, match=message):
+        with pytest.raises(UnsafePlan, match=message) as refused:
             load(Directory(tmp_path))
+        assert refused.value.hint.startswith(hint)
+
+
+def test_a_plan_of_another_version_beside_a_new_one_is_not_passed_over(tmp_path: Path) -> None:
+    """It was sent to the same target, and its merges must be neither repeated nor contradicted."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "ledger.sqlite").touch()
+    (tmp_path / "old" / "plan.json").write_text('{"format": "backcast.plan/1", "target": "us"}')
+    assert plans_beside(Directory(tmp_path / "new"), "eu") == []
+    with pytest.raises(UnsafePlan, match=r"has format backcast\.plan/1, and this version reads backcast\.plan/2"):
+        left_out(plans_beside(Directory(tmp_path / "new"), "us"))
 
 
 def test_the_digest_does_not_depend_on_where_files_lie_nor_on_their_time(tmp_path: Path) -> None:
@@ -112,7 +132,37 @@ def test_the_digest_does_not_depend_on_where_files_lie_nor_on_their_time(tmp_pat
     moved = planned(tmp_path / "there", name="other-plan")
     assert moved.plan.digest == made.plan.digest
     elsewhere = msgspec.structs.replace(made.plan.mapping, name="some/where/tiny")
-    assert digest_of_plan(msgspec.structs.replace(made.plan, mapping=elsewhere)) == made.plan.digest
+    assert seal(replace(made.plan, mapping=elsewhere)).digest == made.plan.digest
+
+
+def test_the_digest_is_of_the_events_and_not_of_how_they_are_deflated(tmp_path: Path) -> None:
+    """ISA-L writes other bytes on another processor. The seal is of those, and changes with them."""
+    made = planned(tmp_path, limits=Limits(2, 1_000_000, 900_000))
+    requests = [*read_events(made.directory, "identities"), *read_events(made.directory, EVENTS)]
+    assert [request.sha256 for request, _ in requests] == [
+        sha256(b",".join(events)).hexdigest() for _, events in requests
+    ]
+
+    def deflated_otherwise(change: Callable[[bytes], bytes]) -> Plan:
+        files = dict(made.plan.files)
+        with LinesWriter(made.directory.requests) as index:
+            for name, of_file in groupby(requests, key=lambda one: one.request.file):
+                with BytesWriter(made.directory.path / name) as pack:
+                    for request, events in of_file:
+                        text = change(b",".join(events))
+                        stream = zlib.compressobj(9, zlib.DEFLATED, -15)
+                        data = stream.compress(text) + stream.flush(zlib.Z_FULL_FLUSH)
+                        offset, length = pack.write_bytes(data)
+                        hashed = sha256(text).hexdigest()
+                        index.write(replace(request, offset=offset, length=length, sha256=hashed))
+                    files[name] = pack.close()
+            files["requests.jsonl"] = index.close()
+        return seal(replace(made.plan, files=files, requests=digest_of_requests(made.directory)))
+
+    again = deflated_otherwise(lambda text: text)
+    assert (again.digest, again.requests) == (made.plan.digest, made.plan.requests)
+    assert again.seal != made.plan.seal
+    assert deflated_otherwise(lambda text: text.replace(b"Seen", b"Sean")).digest != made.plan.digest
 
 
 def test_the_digest_depends_on_what_would_be_sent(tmp_path: Path) -> None:
@@ -173,8 +223,8 @@ def test_a_plan_that_was_applied_is_never_replaced(tmp_path: Path) -> None:
     """What was sent must stay provable: nothing in the directory changes."""
     made = planned(tmp_path)
     made.directory.ledger.write_bytes(b"a ledger")
-    before = {path.name: path.read_bytes() for path in made.directory.path.iterdir()}
+    before = {path: path.read_bytes() for path in made.directory.path.rglob("*") if path.is_file()}
     with pytest.raises(Busy, match="contains the ledger of a plan that was applied") as caught:
         planned(tmp_path, provenance=False)
     assert caught.value.exit_code == 2
-    assert {path.name: path.read_bytes() for path in made.directory.path.iterdir()} == before
+    assert {path: path.read_bytes() for path in made.directory.path.rglob("*") if path.is_file()} == before

@@ -17,7 +17,7 @@ import pipeline
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.dialect import unique
 from pipeline.extractors.header import values_in
-from pipeline.mapper.program.required_fields import Level, Reference
+from pipeline.mapper.program.references import Level, Reference
 from pipeline.options import PlanOptions
 from pipeline.plan.statistics.unmatched import ReferenceUsage
 

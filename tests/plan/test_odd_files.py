@@ -35,8 +35,9 @@ def details(plan: Plan) -> dict[str, str]:
 
 @pytest.mark.parametrize("indent", [None, 2])
 def test_json_by_columns_is_read_by_rows(tmp_path: Path, indent: int | None) -> None:
-    """As `DataFrame.to_json` of pandas writes it."""
+    """As `DataFrame.to_json` of pandas writes it, also if values are over several lines."""
     columns = {name: {str(number): row[name] for number, row in enumerate(ROWS)} for name in ROWS[0]}
+    columns["bag"] = {"0": {"n": [1, {"é": "a b"}]}, "1": []}  # type: ignore[assignment]
     plan = planned(tmp_path, "frame.json", json.dumps(columns, indent=indent))
     assert (plan.ready, plan.events.made, plan.rows.read) == (True, 2, 2)
     assert [code for code, *_ in plan.notices] == ["columns"]
@@ -82,9 +83,17 @@ def test_rows_of_another_tool_are_named(tmp_path: Path) -> None:
 
 
 def test_a_person_whose_id_looks_like_a_placeholder(tmp_path: Path) -> None:
-    """A mapping can say that it is one; it never merges."""
+    """The plan says what was found, where, why it is not sent and what to do; a mapping can say that it is a person's,
+    and it never merges."""
     row = ROWS[0] | {"user": "0", "device": "d1"}
-    assert "allow: ['0']" in details(planned(tmp_path, "a.jsonl", json.dumps(row)))["max_rejects"]
+    plan = planned(tmp_path, "a.jsonl", json.dumps(row))
+    assert details(plan)["max_rejects"] == (
+        "1 of 1 row (100.00%) rejected (limit 0). 1 of them, the first in row 1 of a.jsonl, can be sent: their id is a"
+        " placeholder such as null or anonymous, under which strangers would become one person for good; if it is the"
+        " id of one person, allow it in a mapping of your own: `distinct_id: {first: [...], allow: ['0']}`"
+    )
+    (reject,) = (tmp_path / "plan" / "rejects.jsonl").read_text().splitlines()
+    assert "the placeholder '0', under which strangers would become one person" in reject
     (tmp_path / "shop.yaml").write_text(SHOP, encoding="utf-8")
     rows = [row, {"event": "Seen", "device": "d1", "user": "null", "at": TIMES[0]}]
     asked = {"mapping": str(tmp_path / "shop.yaml"), "settings": {}}
@@ -97,6 +106,20 @@ def test_a_setting_about_files_that_there_are_not(tmp_path: Path) -> None:
     for name, what in (("sheet", "workbook"), ("rows", "JSON file")):
         with pytest.raises(UsageError, match=f"there is no {what} among the files"):
             planned(tmp_path, "a.csv", f"event,user,at\nSeen,u1,{TIMES[0]}\n", settings=COLUMNS | {name: "x"})
-    with pytest.raises(UnreadableExport, match="has no list 'x'") as refused:
+    with pytest.raises(UnreadableExport, match="an object without a list 'x' begins") as refused:
         planned(tmp_path, "a.json", json.dumps({"results": ROWS, "page": 1}), settings=COLUMNS | {"rows": "x"})
     assert "--set rows=results" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"results": [%s] [%s], "page": 1}', "at byte 76 something follows"),
+        ("[%s, \f, %s]", "at byte 65 a list has no item"),
+    ],
+)
+def test_what_is_between_rows_and_no_json_ends_a_plan(tmp_path: Path, text: str, place: str) -> None:
+    """Rows after it could be lost without a word."""
+    with pytest.raises(UnreadableExport, match=place) as refused:
+        planned(tmp_path, "a.json", text % tuple(map(json.dumps, ROWS)), settings=COLUMNS | {"rows": "results"})
+    assert "correct the file at that byte" in refused.value.hint

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 import pipeline
-from pipeline.identity import ranged_files
 from pipeline.options import PlanOptions
-from pipeline.plan import walk
-from pipeline.plan.statistics.activity import ActivityRecords
+from pipeline.plan import fact_tables, statements
 from tests.golden import samples
 
 
@@ -54,7 +52,7 @@ ASKED = {"mapping": "generic", "settings": COLUMNS, "allow_key_conflicts": True,
     ],
 )  # fmt: skip
 def test_any_split_gives_the_same_plan(name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Byte for byte: the digest seals every table, and a piece may have room for a single record."""
+    """Byte for byte: the digest seals every table. A piece may have room for one record, a query any threads."""
     if name == "crowded":
         files, asked = crowded(tmp_path / "rows", seed), ASKED
     else:
@@ -63,10 +61,8 @@ def test_any_split_gives_the_same_plan(name: str, seed: int, tmp_path: Path, mon
     asked = {"as_of": samples.AS_OF, "workers": 0, **asked}
     whole = pipeline.plan_export(files, tmp_path / "whole", PlanOptions(**asked))
     chosen = random.Random(seed)
-    monkeypatch.setattr(walk, "PIECE", chosen.choice([1, 3, 17, 90]))
-    monkeypatch.setattr(ActivityRecords.__init__, "__defaults__", (chosen.choice([1, 4, 40]),))
-    for name in ("MOST_BYTES", "PIECE_BYTES"):
-        monkeypatch.setattr(ranged_files, name, chosen.choice([1, 2_000, 20_000]))
+    monkeypatch.setattr(fact_tables, "THREADS", chosen.choice([1, 3]))
+    monkeypatch.setattr(statements, "PIECE_BYTES", chosen.choice([1, 2_000, 20_000]))
     split = pipeline.plan_export(files, tmp_path / "split", PlanOptions(**asked))
     assert split.digest == whole.digest
     assert split.rows.read > 0

@@ -6,12 +6,13 @@ import json
 import stat
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import pipeline
 from pipeline.errors import UsageError
-from pipeline.options import ApplyOptions, RehearseOptions, VerifyOptions
+from pipeline.options import ApplyOptions, DiscardOptions, RehearseOptions, VerifyOptions
 from pipeline.plan.sealed.freshness import open_plan
 from tests.support.commands import generic
 from tests.support.deliveries import KEY, export, identities
@@ -21,7 +22,7 @@ from tests.support.services import running
 from tests.support.stores import SECRET, Bucket
 from tests.support.verification import PERSONAL, Sent, empty
 
-APPLY = ApplyOptions(workers=0)
+APPLY = ApplyOptions()
 
 
 def test_the_whole_job_is_that_of_a_directory_on_a_disk(bucket: Bucket, tmp_path: Path) -> None:
@@ -30,12 +31,12 @@ def test_the_whole_job_is_that_of_a_directory_on_a_disk(bucket: Bucket, tmp_path
     pipeline.plan_export(source, tmp_path / "plan", OPTIONS)
     pipeline.plan_export(source, url, OPTIONS)
     assert pipeline.plan_status(url).state == "ready"
-    assert pipeline.rehearse_plan(url, RehearseOptions(workers=0)).verification.proved
+    assert pipeline.rehearse_plan(url, RehearseOptions()).verification.proved
     assert pipeline.plan_status(url).state == "rehearsed"
     one = Sent(Path(url), empty())
     assert pipeline.apply_plan(url, one.room.url, APPLY, project_key=one.room.key()).balanced
     assert pipeline.plan_status(url).state == "sent"
-    options = VerifyOptions(workers=0, project=str(one.room.project))
+    options = VerifyOptions(project=str(one.room.project))
     verified = pipeline.verify_plan(url, one.room.url, options, personal_key=PERSONAL, project_key=one.room.key())
     assert (verified.proved, pipeline.plan_status(url).state) == (True, "verified")
     assert one.landed() == identities(60)
@@ -52,9 +53,9 @@ def test_commands_name_the_url_and_no_file_has_the_credentials(bucket: Bucket, t
     assert f"backcast rehearse {url}\n" in planned.out
     with running(KEYS) as service:
         for command in (("rehearse", url), ("apply", url, "--to", service.url)):
-            assert call(*command, "--workers", "0").code == 0
+            assert call(*command).code == 0
         assert call("receipt", "write", url).code == 0
-        assert call("undo-list", url, "--workers", "0").code == 0
+        assert call("undo-list", url).code == 0
     assert call("status", url, "--json").json["state"] == "sent"
     assert not [key for key in bucket.objects() if "ledger" in key or "sqlite" in key]
     here = [one for one in (tmp_path / "machine").rglob("*") if one.is_file()]
@@ -74,7 +75,7 @@ def test_a_reader_of_the_bucket_sees_the_current_state(url: str, bucket: Bucket,
 
     with on(tmp_path / "another"):
         assert pipeline.plan_status(url).state == "ready"
-    pipeline.rehearse_plan(url, RehearseOptions(workers=0))
+    pipeline.rehearse_plan(url, RehearseOptions())
     assert state() == "rehearsed"
     with on(tmp_path / "another"):
         assert pipeline.plan_status(url).state == "rehearsed"
@@ -119,7 +120,7 @@ def test_a_bucket_that_is_lost_on_the_way_does_not_change_what_was_sent(
 @pytest.mark.parametrize("damage", ["changed", "missing"])
 def test_a_damaged_object_is_refused(damage: str, url: str, bucket: Bucket, tmp_path: Path, call: Any) -> None:
     """Before anything is read of it: exit 4, and the object by its URL."""
-    key = f"june/{counting_plan(bucket, 'june')[0]['folder']}/blocks.jsonl"
+    key = f"june/{counting_plan(bucket, 'june')[0]['folder']}/requests.jsonl"
     if damage == "changed":
         bucket.put(key, b"{}")
     else:
@@ -139,7 +140,7 @@ def test_a_working_copy_that_was_damaged_is_brought_again(url: str) -> None:
     before, untouched = files_in(folder), (folder / "cells.jsonl").stat().st_ino
     (folder / "plan.json").write_bytes(b"{" * len(before["plan.json"]))
     assert files_in(open_plan(url)[1].path) == before
-    (folder / "blocks.jsonl").unlink()
+    (folder / "requests.jsonl").unlink()
     (folder / "identities.jsonl").write_bytes(b"{}\n")
     assert files_in(open_plan(url)[1].path) == before
     assert (folder / "cells.jsonl").stat().st_ino == untouched
@@ -183,3 +184,38 @@ def test_earlier_and_replayed_plans_are_named_by_their_urls(bucket: Bucket, tmp_
     replayed = call(*words, "-o", f"{bucket.url}/again", "--replay", url)
     assert replayed.code == 4
     assert f"20 events of {url} are not sent yet" in replayed.two_lines[0]
+
+
+def test_events_of_a_plan_are_discarded_in_the_bucket_and_in_every_copy(
+    url: str, bucket: Bucket, tmp_path: Path, call: Any
+) -> None:
+    """A run that was stopped between the publication and the removal is finished; another machine removes its copy."""
+    with on(tmp_path / "another"):
+        other = open_plan(url)[1]
+    one = Sent(Path(url), empty())
+    pipeline.apply_plan(url, one.room.url, APPLY, project_key=one.room.key())
+    options = VerifyOptions(project=str(one.room.project))
+    assert pipeline.verify_plan(url, one.room.url, options, personal_key=PERSONAL).proved
+    with on(tmp_path / "another"):
+        assert "its ledger is not here" in call("discard", url, "--yes").err
+    with patch("pipeline.storage.remove", side_effect=OSError("stopped")), pytest.raises(OSError, match="stopped"):
+        pipeline.discard_plan(url)
+    assert any("requests" in name for name in counting_plan(bucket, "june")[1])
+    assert call("discard", url).code == 0
+    names = set(counting_plan(bucket, "june")[1])
+    assert names == {"plan.json", "cells.jsonl", "drift.jsonl", "report.json", "report.html"}
+    assert call("status", url, "--json").json["state"] == "verified"
+    assert "were discarded at" in call("apply", url, "--to", one.room.url).err
+    with on(tmp_path / "another"):
+        assert "were discarded at" in call("rehearse", url).err
+    assert not other.facts.exists()
+
+
+def test_a_plan_that_is_published_again_is_no_discarded_one(url: str, tmp_path: Path) -> None:
+    """Another machine made the same plan once more, with the same digest; an older copy gets its events."""
+    copy = open_plan(url)[1]
+    pipeline.discard_plan(url, DiscardOptions(unsent=True))
+    with on(tmp_path / "another"):
+        pipeline.plan_export(tmp_path / "export", url, OPTIONS)
+    assert open_plan(url)[1] == copy
+    assert copy.facts.exists()

@@ -51,7 +51,7 @@ def test_a_plan_and_all_that_comes_of_it_is_private(call: Any, tmp_path: Path, m
     assert call("plan", "-", *generic(), *words, stdin=rows).code == 0
     assert (directory / "stdin").exists()
     assert open_to_others(directory) == []
-    assert call("rehearse", directory, "--workers", "0").code == 0
+    assert call("rehearse", directory).code == 0
     assert (directory / "rehearsal/store.duckdb").exists()
     during: list[str] = []
     with running(KEYS) as service:
@@ -62,7 +62,7 @@ def test_a_plan_and_all_that_comes_of_it_is_private(call: Any, tmp_path: Path, m
             return passed_on(service.url, asked.body)
 
         with serving(answer) as server:
-            assert call("apply", directory, "--to", server.url, "--workers", "0").code == 0
+            assert call("apply", directory, "--to", server.url).code == 0
     assert (during, open_to_others(directory)) == ([], [])
 
 

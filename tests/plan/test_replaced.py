@@ -182,7 +182,10 @@ def test_a_directory_in_which_no_plan_was_finished_says_so_and_can_be_used(call:
         (place / UNFINISHED / name).write_bytes(content)
     said = call("status", place)
     assert said.code == 2
-    assert "a plan that was not finished" in said.two_lines[0]
+    assert said.two_lines == (
+        f"Error: the plan in {place} was stopped before it was finished",
+        "Try: run the same `backcast plan` command again; it goes on where it stopped",
+    )
     assert b"was stopped" in left["not-finished.txt"]
     assert make_plan(place, [write(tmp_path / "a.jsonl", [row("New", key="n")])]).plan.events.made == 1
     assert not (place / UNFINISHED).exists()

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import pipeline
@@ -14,15 +15,14 @@ from pipeline.delivery.apply import SendLimits
 from pipeline.errors import StalePlan, UnsafePlan, UsageError
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.freshness import open_plan
-from pipeline.plan.sealed.manifest import Plan
+from pipeline.plan.sealed.manifest import Plan, save, seal
+from pipeline.verify.provenance import provenance_of
 from tests.golden.samples import GOLDEN
-from tests.support.deliveries import AT_ONCE, in_ledger, planned, run
-from tests.support.rehearsal import Room
+from tests.support.deliveries import AT_ONCE, Asked, Reply, in_ledger, passed_on, planned, run, serving
+from tests.support.rehearsal import Room, event, send
 from tests.support.sent_events import events_of
 from tests.support.tiny_tool import write
-from tests.support.verification import empty
-
-pytestmark = pytest.mark.slow
+from tests.support.verification import Sent, empty
 
 SAMPLES = Path(__file__).parent.parent.parent / "sample_data"
 AS_OF = 1_767_225_600_000_000
@@ -167,7 +167,7 @@ def test_accepted_rows_under_other_uuids_stop_the_plan(tmp_path: Path) -> None:
 def test_a_replay_is_stale_once_the_earlier_plan_went_on(tmp_path: Path) -> None:
     """Or once it is gone: then nothing proves what the service has."""
     replayed(tmp_path, tmp_path / "export")
-    in_ledger(tmp_path / "first", "update batches set state = 'waiting' where block = 0 and state = 'settled'")
+    in_ledger(tmp_path / "first", "update batches set state = 'waiting' where request = 0 and state = 'settled'")
     room = empty()
 
     def stale() -> str:
@@ -193,10 +193,45 @@ def test_what_is_not_to_be_replayed_is_refused(tmp_path: Path) -> None:
 
     refused("--collapse-identical is not as in", collapse_identical=True)
     refused("--limit is not as in", limit=3)
-    in_ledger(tmp_path / "first", "update batches set state = 'begun' where block = 0 and state = 'settled'")
+    in_ledger(tmp_path / "first", "update batches set state = 'begun' where request = 0 and state = 'settled'")
     refused("or in doubt")
     shutil.rmtree(tmp_path / "first")
     planned(tmp_path, 10).rename(tmp_path / "first")
     refused("10 events of .* are not sent yet")
     sent(tmp_path / "first")
     refused("nothing is left to replay")
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["a shared project", "the plan's own"])
+def test_what_the_replayed_plan_sent_is_expected_at_the_target(tmp_path: Path, alone: bool) -> None:
+    """Its events, merges, groups and profiles carry the marks of the import; they are counted apart, and no alarm. An
+    event that neither plan sent is one all the same."""
+    golden = GOLDEN["segment"]
+    sources = [str(SAMPLES / file) for file in golden.files]
+    pipeline.plan_export(sources, tmp_path / "first", PlanOptions(workers=0, as_of=AS_OF, **golden.asked))
+    room, bad = empty(), {one["uuid"] for one in events_of(tmp_path / "first")[::2]}
+
+    def answer(asked: Asked) -> Reply:
+        return Reply(400) if any(one["uuid"] in bad for one in asked.events) else passed_on(room.url, asked.body)
+
+    with serving(answer) as server:
+        first = run(tmp_path / "first", server.url, key=room.key(), send_limits=SendLimits(1, AT_ONCE, max_refused=99))
+    again = pipeline.plan_export(sources, tmp_path / "second", PlanOptions(workers=0, replay=tmp_path / "first"))
+    one = Sent(tmp_path / "second", room)
+    assert run(one.directory, room.url, key=room.key()).balanced
+    found = one.verify(whole=alone, fields="all").events
+    assert (found.replayed, found.others, found.extra) == (first.counts.accepted, 0, 0)
+    assert (found.expected, found.found, found.copies) == (again.events.made, again.events.made, 0)
+    send(room, event("somebody", **provenance_of(again)))
+    found = one.verify(whole=alone).events
+    assert (found.others, found.extra) == ((0, 1) if alone else (1, 0))
+    replayed_one = events_of(tmp_path / "first")[1]["uuid"]
+    send(room, event("somebody", uuid=replayed_one, **provenance_of(again)))  # in another version: it counts once
+    found = one.verify(whole=alone).events
+    assert (found.replayed, found.others + found.extra) == (first.counts.accepted, 2)
+    plan, directory = open_plan(tmp_path / "first")
+    save(directory, seal(msgspec.structs.replace(plan, tool="other")))
+    other = one.verify(whole=alone).events
+    directory.plan.write_text("{}")
+    assert other == one.verify(whole=alone).events
+    assert other.replayed == again.skips["already_settled"] < first.counts.accepted

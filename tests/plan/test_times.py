@@ -112,7 +112,7 @@ def test_what_a_spreadsheet_rounded_is_neither_a_person_nor_a_time(tmp_path: Pat
     plan = plan_export(tmp_path / "a.csv", tmp_path / "plan", options)
     assert (plan.rows.read, plan.rejects) == (7, {"rounded_number": 3})
     (stop,) = (gate for gate in plan.gates if gate.name == "max_rejects")
-    assert headline(stop.detail).endswith("3 of them cannot be sent")
+    assert headline(stop.detail).endswith("3 of them, the first in row 1 of a.csv, cannot be sent")
     found = pq.read_table(tmp_path / "plan" / "identities.parquet").to_pylist()
     assert [(one["anonymous_id"], one["decision"], one["reason"]) for one in found] == [
         ("8.8123E+15", "refused", "junk_id")
@@ -190,3 +190,15 @@ def test_an_unknown_setting_is_answered_with_each_known_one_once() -> None:
         mapper("time: {from: /at, unit: s, zone: utc}\nsettings: {source: an id}\n", HEAD, settings={"foo": "1"})
     names = caught.value.hint.removeprefix("it knows: ").split(", ")
     assert len(names) == len(set(names))
+
+
+def test_a_count_of_another_unit_is_rejected_with_its_unit(tmp_path: Path) -> None:
+    """The plan names the setting that would read it; a number that is not a plausible time has no such hint."""
+    for number, (written, unit, settings) in enumerate((
+        ("1672628645", "s", {}), ("1672628645123", "ms", {}), ("1672628645123456", "us", {"timestamp_unit": "ms"}),
+        ("1672628645.5", "s", {"timestamp_format": "%Y-%m-%d"}), ("20230102030405", "", {}),
+    )):  # fmt: skip
+        plan = planned_at(tmp_path / str(number), written, settings=settings)
+        (reject,) = (tmp_path / str(number) / "plan" / "rejects.jsonl").read_text().splitlines()
+        hint = f"since 1970 it is 2023-01-02: plan with --set timestamp_unit={unit}, or write `unit: {unit}`"
+        assert (unit != "", unit != "") == (hint in reject, hint.partition(": ")[2] in plan.gates[0].detail), written

@@ -14,7 +14,7 @@ import pytest
 
 import pipeline
 from pipeline.mapper import available, load
-from pipeline.mapper.program.required_fields import required_references
+from pipeline.mapper.program.references import required_references
 from pipeline.mapper.registry import of_tool
 from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
@@ -30,6 +30,7 @@ distinct_id: [/user]
 time: {from: /at}
 key: {of: [/id], needs: [/id]}
 """
+SETTING = "distinct_id: [/usr, {setting: anonymous, optional: yes}]\nsettings: {anonymous: the id of a device}"
 ROW = {"name": "Seen", "user": "u-1", "at": "2023-01-02T03:04:05Z", "page_url": "/a", "plan": "pro"}
 
 
@@ -111,7 +112,7 @@ groups:
         ("jsonl", "event: /name", "event: {first: [/nam, /Name]}", "an event's name"),
         ("csv", "distinct_id: [/user]", "distinct_id: [/usr, /User]", "a person"),
         ("parquet", "time: {from: /at}", "time: [{from: /att}, {from: /ats}]", "a time"),
-        ("csv", "distinct_id: [/user]", "distinct_id: [/usr, {setting: anonymous, optional: yes}]", "a person"),
+        ("csv", "distinct_id: [/user]", SETTING, "a person"),
         ("jsonl", "key: {of: [/id], needs: [/id]}", "key: {of: [/ids, /user], needs: [/user]}", "its whole key"),
     ],
 )

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.identity.aggregator import KINDS
 from pipeline.identity.database import Database
-from pipeline.identity.event_ids import EventIdAggregator, IdActivity, find_activity
+from pipeline.identity.event_ids import IdActivity, find_activity
+from pipeline.identity.kinds import KINDS
 from pipeline.identity.numbering import hashes
 from pipeline.identity.observed_pairs import EarlierLink, ObservedPair, ObservedPairs
 from pipeline.identity.resolve import resolve
@@ -29,13 +29,11 @@ from tests.support.identity_pairs import (
     Resolved,
     SeenId,
     event_ids,
-    id_columns,
     resolved,
     sightings_of,
 )
 from tests.support.identity_pairs import Seen as Rows
-
-pytestmark = pytest.mark.slow
+from tests.support.stated import event_ids_of
 
 IDS = st.sampled_from(["u0", "u1", "u2", "d0", "d1", "d2", "d3"])
 KIND = st.sampled_from(["row", "row", "identify", "alias", "merge"])
@@ -60,12 +58,13 @@ class Series:
         place = Directory(self.folder / str(len(list(self.folder.iterdir()))))
         place.scratch.mkdir(parents=True)
         seen = event_ids(events, users_of(events))
-        ids = EventIdAggregator(place.scratch / "ids")
-        ids.add(id_columns(seen))
+        ids = event_ids_of(seen, place.scratch / "ids")
         with Database(place.scratch) as database:
             observed = ObservedPairs(database)
-            observed.add(0, (ObservedPair(p.anonymous, p.user, KINDS[p.kind], p.at, p.at, 1, 1) for p in pairs))
-            write_window_index(place, observed, ids.finish(), {})
+            observed.add(
+                0, (ObservedPair(p.anonymous, p.user, KINDS[p.kind], p.at or 0, p.at or 0, 1, 1) for p in pairs)
+            )
+            write_window_index(place, observed, ids, {})
             observed.add(1, earlier_pairs(place, self.state.identities, pending_merges=False))
 
             def look(hashed: Any, order: Any) -> IdActivity:
@@ -144,19 +143,15 @@ def test_a_window_asks_only_for_those_that_it_meets() -> None:
 
 
 @settings(max_examples=15)
-@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(-9, 9), st.booleans())), st.integers(1, 5))
-def test_sightings_are_folded_whatever_comes_in_which_piece(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, bool]], at_once: int
-) -> None:
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(-9, 9), st.booleans())))
+def test_sightings_are_folded(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, bool]]) -> None:
     """Each id once, sorted, with its first event, and marked where any event marks it."""
     folder = tmp_path_factory.mktemp("seen")
     place = Directory(folder)
     place.scratch.mkdir()
-    ids = EventIdAggregator(place.scratch / "ids", at_once)
-    for start in range(0, len(rows), at_once):
-        ids.add(id_columns([SeenId(*row) for row in rows[start : start + at_once]]))
+    ids = event_ids_of([SeenId(*row) for row in rows], place.scratch / "ids")
     with Database(place.scratch) as database:
-        write_window_index(place, ObservedPairs(database), ids.finish(), {})
+        write_window_index(place, ObservedPairs(database), ids, {})
     found = [one for chunk in WindowIndex(place).sightings() for one in chunk.tolist()]
     expected = {
         id: (min(at for one, at, _ in rows if one == id), any(user for one, _, user in rows if one == id))

@@ -16,8 +16,6 @@ from tests.support.management_service import LIST, Asking, key_with, key_without
 from tests.support.preflight import function
 from tests.support.relays import relay
 
-pytestmark = pytest.mark.slow
-
 EVENTS = 30
 ELSEWHERE = {"events": [{"id": "Elsewhere", "type": "events"}]}
 

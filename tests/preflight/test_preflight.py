@@ -13,8 +13,6 @@ from tests.support.deliveries import Reply, export, planned, serving
 from tests.support.management_service import ALL, Asking
 from tests.support.preflight import A, function, look, planned_rows
 
-pytestmark = pytest.mark.slow
-
 
 def test_a_look_is_ok_proves_what_it_can_and_lands_nothing(ask: Asking, thirty: Path, tmp_path: Path) -> None:
     """What the service shows is proved, a paid plan and workflows are never assumed; a plan in the other dialect, or
@@ -26,7 +24,7 @@ def test_a_look_is_ok_proves_what_it_can_and_lands_nothing(ask: Asking, thirty: 
     assert set(found) == {
         "address", "capture_key", "capture_host", "clock", "project", "capture_key_project", "paid_plan",
         "dropped_events", "functions", "workflows", "plan", "dialect", "recent_events", "size", "duration",
-        "cut_over", "already_there", "live_profiles", "promoted_values", "live_merges",
+        "cut_over", "already_there", "other_versions", "live_profiles", "promoted_values", "live_merges",
     }  # fmt: skip
     other = planned(tmp_path, 5, target="eu")
     found = look(ask.service.url, other)

@@ -18,11 +18,10 @@ from pipeline.config import Secret
 from pipeline.errors import Unfinished
 from pipeline.local_service.settings import Settings
 from pipeline.management import ManagementClient
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
-from pipeline.preflight.checks.already_there import find_matches
-from pipeline.preflight.compare import compare_all
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.preflight.check import registered_checks
 from pipeline.preflight.live import read_cells, read_live
-from pipeline.preflight.matches import Comparison, Matches, sent_ranges
+from pipeline.preflight.matches import Comparison, Matches, compare_all, find_matches, opened
 from pipeline.preflight.questions import Questions
 from pipeline.preflight.run import PreflightRequest, check_target
 from pipeline.preflight.target import Target
@@ -31,10 +30,10 @@ from tests.support.commands import generic
 from tests.support.deliveries import planned, row
 from tests.support.management_service import ALL, Asking, asking, key_without
 from tests.support.preflight import A, look, send
+from tests.support.relays import relay
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Asked, Said
 
-pytestmark = pytest.mark.slow
 LIVE = "2023-02-02T03:04:30Z"
 """In the middle of the plan's second day of events."""
 
@@ -132,6 +131,49 @@ def test_the_import_of_a_script_is_found(ask: Asking, plan: Path) -> None:
         assert look(ask.service.url, plan, **given)["same_events"][0] == "warning"  # type: ignore[arg-type]
 
 
+OTHER = {"event": "Old name"}, {"timestamp": "2022-12-31T23:00:00Z"}, {"distinct_id": "x"}
+
+
+@pytest.mark.parametrize("changed", OTHER)
+def test_events_that_are_there_in_another_version_are_named(
+    ask: Asking, here: Any, tmp_path: Path, changed: dict[str, str]
+) -> None:
+    """Their uuids are there with another name, UTC day or person, so the service would keep both: preflight, and apply
+    before it sends, warn with the count and the first row."""
+    directory = planned(tmp_path, 60)
+    send(ask, *(row(number) | changed for number in range(7, 19)))
+    level, detail = look(ask.service.url, directory)["other_versions"]
+    assert level == "warning"
+    assert detail.startswith("12 of 60 events are there under the same uuid with another name")
+    assert "; the first, part-0.jsonl, row 5, is planned as Step 2 on 2023-03-02 and there as " in detail
+    assert here("apply", directory, "--to", ask.service.url, "--allow-already-there").code == 0
+    assert look(ask.service.url, directory)["other_versions"][0] == "ok"  # now the ledger says that they were sent
+
+
+def refused(asked: Asked) -> Said | None:
+    """Refuses the query of `other_versions` alone."""
+    return Said(400, {"detail": "no"}) if b"order by uuid, timestamp limit" in asked.body else None
+
+
+def test_a_query_that_is_refused_switches_off_its_own_check_alone(ask: Asking, tmp_path: Path) -> None:
+    """Whether events are there in other versions is unknown then; that events are there already is still a stop."""
+    directory = planned(tmp_path, 60)
+    send(ask, *map(row, range(60)))
+    with relay(ask.service.url, instead=refused) as url:
+        found = look(url, directory)
+    assert [found[name][0] for name in ("already_there", "same_events", "other_versions")] == ["stop", "ok", "unknown"]
+
+
+def test_counts_that_are_gone_are_no_plan_without_events(ask: Asking, tmp_path: Path) -> None:
+    """The counts by name and day say what is asked for, so they are checked when they are read."""
+    plan, directory = open_plan(planned(tmp_path, 60))
+    with Target(PreflightRequest(ask.service.url, Secret(A), Secret(ALL)), plan, directory) as target:
+        directory.cells.unlink()
+        (check,) = (one for one in registered_checks() if one.name == "already_there")
+        (found,) = check.results(target)
+    assert (found.level, "cells.jsonl is missing from the plan" in found.detail) == ("unknown", True)
+
+
 def test_apply_refuses_to_send_history_twice(ask: Asking, here: Any, tmp_path: Path) -> None:
     """A plan of the same export in another directory has no ledger that knows; its own directory has."""
     first, second = planned(tmp_path / "1", 60), planned(tmp_path / "2", 60)
@@ -153,8 +195,7 @@ def comparing(ask: Asking, directory: Path, sample: int = 1_000) -> Iterator[Com
     plan, place = open_plan(directory)
     with Target(PreflightRequest(ask.service.url, Secret(A), Secret(ALL)), plan, place) as target:
         assert target.project.known
-        config = transform_config_for(plan, place)
-        yield Comparison(plan, place, config, target.planned_cells, target.cells, target.questions, sample=sample)
+        yield Comparison(place, target.planned_cells, target.cells, target.questions, sample=sample)
 
 
 def test_a_sample_that_finds_any_leads_to_the_exact_number(ask: Asking, plan: Path) -> None:
@@ -166,9 +207,9 @@ def test_a_sample_that_finds_any_leads_to_the_exact_number(ask: Asking, plan: Pa
     waiting = Counter(key(row(number)) for number in range(300) if number % 4)
     there = Counter(map(key, again))
     for sample in (3, 1_000):
-        with comparing(ask, plan, sample) as comparison:
-            found = find_matches(comparison)
-        assert (found.held.total(), found.complete, found.compared) == (75, True, 300)
+        with comparing(ask, plan, sample) as comparison, opened(comparison) as database:
+            found = find_matches(comparison, database)
+        assert (found.same_uuid.total(), found.complete, found.compared) == (75, True, 300)
         assert found.doubled.total() == sum(min(count, there[one]) for one, count in waiting.items())
 
 
@@ -183,12 +224,13 @@ def test_what_the_ledger_has_sent_is_not_there_already(ask: Asking, tmp_path: Pa
     with deliveries.serving(answer) as server:
         outcome = deliveries.run(directory, server.url, key=A, send_limits=deliveries.ONE_AT_A_TIME)
     assert outcome.counts.accepted == 60
-    with comparing(ask, directory) as comparison:
-        ranges = sent_ranges(comparison.directory)
-        waiting = 120 - sum(last - first + 1 for of_block in ranges.values() for first, last in of_block)
-        for found in (find_matches(comparison), compare_all(comparison, Matches(0), ranges)):
-            assert (found.compared, found.held.total(), found.doubled.total()) == (waiting, 0, 0)
-        assert compare_all(comparison, Matches(0), {}).held.total() == 60
+    with comparing(ask, directory) as comparison, opened(comparison) as database:
+        found = find_matches(comparison, database)
+        assert (found.compared, found.same_uuid.total(), found.doubled.total()) == (50, 0, 0)  # ten were refused a key
+        found = compare_all(comparison, database, Matches(0))
+        assert (found.compared, found.same_uuid.total(), found.doubled.total()) == (50, 0, 0)
+        database.run("DELETE FROM ledger")
+        assert compare_all(comparison, database, Matches(0)).same_uuid.total() == 60
 
 
 def test_every_size_of_page_reads_the_same(ask: Asking) -> None:

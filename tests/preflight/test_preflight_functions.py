@@ -21,8 +21,6 @@ from tests.support.preflight import HOG, A, function
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Asked, Said
 
-pytestmark = pytest.mark.slow
-
 
 def on(*names: str | None, **more: Any) -> dict[str, Any]:
     """Filters of these event names."""

@@ -17,8 +17,6 @@ from tests.support.preflight import look, planned_rows
 from tests.support.scripted_api import answering
 from tests.support.scripted_server import Asked, Said
 
-pytestmark = pytest.mark.slow
-
 
 def row_of(age: timedelta) -> dict[str, str]:
     """An event of so long ago."""

@@ -21,8 +21,6 @@ from tests.support.scripted_api import answering
 from tests.support.scripted_server import Said
 from tests.support.tls_servers import Authority, serving_tls
 
-pytestmark = pytest.mark.slow
-
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 

@@ -15,8 +15,6 @@ from tests.support.deliveries import planned
 from tests.support.management_service import Asking, asking, key_with
 from tests.support.preflight import function, look
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def ask() -> Iterator[Asking]:

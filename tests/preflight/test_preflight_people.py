@@ -15,8 +15,6 @@ from tests.support.deliveries import run
 from tests.support.management_service import Asking
 from tests.support.preflight import A, look, planned_rows, send
 
-pytestmark = pytest.mark.slow
-
 
 def live(event: str, person: str, **properties: Any) -> dict[str, Any]:
     return {"event": event, "properties": {"distinct_id": person} | properties, "timestamp": "2024-05-01T00:00:00Z"}
@@ -52,7 +50,7 @@ def test_values_of_live_persons_are_counted_by_policy(
     assert ("2 persons would get other values: plan (2)" in found[1]) == bool(changed)
     assert run(directory, ask.service.url, key=A).balanced
     assert look(ask.service.url, directory)
-    undo = api.list_sent(directory, UndoListOptions(workers=0))
+    undo = api.list_sent(directory, UndoListOptions())
     before = [json.loads(line) for line in (directory / "undo-list/profiles-before.jsonl").read_text().splitlines()]
     name = "mp_" if policy.startswith("prefix") else ""
     had = {one["distinct_id"]: (one["properties"], f"{name}city" in one["absent"]) for one in before}

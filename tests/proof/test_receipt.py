@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from pipeline import api
-from pipeline.errors import UsageError
+from pipeline.errors import StalePlan, UsageError
 from pipeline.options import ReceiptOptions
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.proof.check import check_receipt
@@ -45,9 +44,13 @@ def keys(folder: Path, form: str = "pem") -> tuple[Path, Path]:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    """A plan that was sent and verified."""
+    """A plan that was sent, verified and rehearsed."""
     one = sent_rows(tmp_path, 40, links=True)
     assert one.verify().proved
+    folder = one.directory / "rehearsal"
+    folder.mkdir()
+    for name in ("requests.jsonl", "requests", "facts"):
+        (folder / name).symlink_to(Path("..") / name)
     return one.directory
 
 
@@ -98,6 +101,17 @@ def test_a_receipt_replaces_a_receipt_and_no_other_file(plan: Path, tmp_path: Pa
         api.write_receipt(plan, ReceiptOptions(out=tmp_path / "receipt.json"))
 
 
+@pytest.mark.parametrize("file", ["facts", "requests"])
+def test_no_receipt_is_written_of_a_damaged_plan(plan: Path, file: str) -> None:
+    """It would state digests that nobody finds again: the file is named, and what to do."""
+    first = next(path for path in (plan / file).iterdir())
+    add(first, b"x")
+    with pytest.raises(StalePlan, match=f"{first.name} was changed after it was sealed") as raised:
+        api.write_receipt(plan)
+    assert "bring the plan's directory back as it was" in raised.value.hint
+    assert not (plan / "receipt.json").exists()
+
+
 def edited(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Change a receipt as somebody does who writes it as `receipt write` does."""
     content = json.loads(file.read_text())
@@ -127,7 +141,7 @@ def test_every_change_is_noticed(plan: Path, tmp_path: Path) -> None:
         assert failed(receipt, source_root=root) == failing
         receipt.write_text(whole)
     add(root / "part-0.jsonl", b"\n")
-    (plan / "blocks.jsonl").write_bytes((plan / "blocks.jsonl").read_bytes() + b"\n")
+    (plan / "requests.jsonl").write_bytes((plan / "requests.jsonl").read_bytes() + b"\n")
     in_ledger(plan, "update batches set state = 'begun' where first = 0 and phase = 'events'")
     assert failed(receipt, source_root=root) == {"inputs", "plan", "ledger", "state"}
 
@@ -161,7 +175,6 @@ def test_what_was_done_since_is_no_change_of_a_receipt(tmp_path: Path) -> None:
     edited(receipt, lambda content: content["sending"].update(runs=3))
     assert failed(receipt) == {"ledger"}
     edited(receipt, lambda content: content["sending"].update(runs=1) or content.update(written="2026-01-01T00:00:00Z"))
-    time.sleep(1.1 - time.time() % 1)
     one.verify()
     assert results(receipt)["results"] == "not checked"
 
@@ -172,7 +185,7 @@ def test_what_cannot_be_proved_is_stated(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nothing of .* was sent"):
         api.write_receipt(plan)
     sent(plan)
-    in_ledger(plan, "update batches set state = 'begun' where first = 0 and block = 0")
+    in_ledger(plan, "update batches set state = 'begun' where request = 0")
     receipt = api.write_receipt(plan)
     assert receipt.state == "stopped"
     assert receipt.sending.phases["events"].in_doubt == 10

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -31,10 +30,8 @@ from pipeline.proof.check import check_receipt
 from pipeline.proof.receipt import Receipt, as_file
 from pipeline.proof.signature import is_valid, read_public_key
 from tests.proof.test_receipt import failed, keys, results
-from tests.support.deliveries import Asked, Reply, in_ledger, passed_on, planned, run, serving, uuid
+from tests.support.deliveries import Asked, Reply, passed_on, planned, run, serving, uuid
 from tests.support.verification import Sent, empty
-
-pytestmark = pytest.mark.slow
 
 CLAIMED = {"written", "version", "format", "signature"}
 """What a receipt says of itself, and neither plan nor ledger has."""
@@ -64,7 +61,6 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
             directory, server.url, key=room.key(), send_limits=SendLimits(1, RetryPolicy(first=0))
         ).counts.refused
         assert Sent(directory, room, server.url).verify().proved
-    time.sleep(1)  # a receipt has whole seconds: a run that ended in its own second may be a later one
     api.write_receipt(directory)
     return folder
 
@@ -128,8 +124,7 @@ def test_every_value_of_a_receipt_is_computed_again(done: Path, data: st.DataObj
         found = failed(forged)
     except (UsageError, msgspec.MsgspecError):
         return  # no receipt any more
-    row = (*to[:2], name) == ("sending", "refusals", 2)  # a row of the export, which is not read
-    assert found or same or row, (to, name, inside)
+    assert found or same, (to, name, inside)
 
 
 def test_the_receipt_itself_fails_no_check(done: Path) -> None:
@@ -142,7 +137,7 @@ def test_the_receipt_itself_fails_no_check(done: Path) -> None:
     other = done / "plan/other.json"
     other.write_bytes(as_file(content | {"version": "0.1", "unproved": ["That all is well."]}))
     assert failed(other) == set()
-    other.write_bytes(as_file(content | {"written": content["verification"]["at"].replace("T", "S")}))
+    other.write_bytes(as_file(content | {"written": "2026-01-01T00:00:00Z"}))
     assert "state" in failed(other)
 
 
@@ -233,7 +228,7 @@ IRREGULAR = (as_symlink, as_fifo, as_device)
 
 
 @pytest.mark.parametrize("make", IRREGULAR)
-@pytest.mark.parametrize("name", ["plan.json", "ledger.sqlite", "report.json", "blocks.jsonl", "sent-to.json"])
+@pytest.mark.parametrize("name", ["plan.json", "ledger.sqlite", "report.json", "requests.jsonl", "sent-to.json"])
 def test_only_regular_files_of_the_plan_are_opened(plan: Path, name: str, make: Callable[[Path], None]) -> None:
     """A check neither follows a link nor waits for a FIFO or reads a device without an end."""
     make(plan / name)
@@ -271,17 +266,14 @@ def sealed_again(plan: Path, change: Callable[[dict[str, Any]], None]) -> None:
     (plan / "plan.json").write_bytes(msgspec.json.encode(seal(msgspec.convert(content, Plan))))
 
 
-def test_names_in_a_plan_or_ledger_lead_nowhere(plan: Path, tmp_path: Path) -> None:
-    """Files that a plan seals, ledgers of senders that a ledger names."""
+def test_names_in_a_plan_lead_nowhere(plan: Path, tmp_path: Path) -> None:
+    """Files that a plan seals."""
     secret = tmp_path / "secret"
     secret.write_text("x")
     sealed_again(plan, lambda content: content["files"].update({"../../secret": "0" * 64, "a\0": "", "..": ""}))
     (detail,) = (one.detail for one in check_receipt(plan / "receipt.json").checks if one.name == "plan")
     assert "../../secret leads out of the plan's folder" in detail
     assert "changed" not in detail
-    in_ledger(plan, "insert into meta values ('senders', '../../elsewhere')")
-    (detail,) = (one.detail for one in check_receipt(plan / "receipt.json").checks if one.name == "ledger")
-    assert "senders that backcast never makes" in detail
 
 
 @pytest.mark.parametrize(
@@ -289,7 +281,7 @@ def test_names_in_a_plan_or_ledger_lead_nowhere(plan: Path, tmp_path: Path) -> N
     [
         "delete from meta", "drop table batches", "drop table runs", "update batches set phase = 7",
         "update batches set last = 9223372036854775807 where first = 0", "update batches set state = x'00'",
-        "update refused_events set block = 99", "update refused_events set status = 'no'",
+        "update refused_events set request = 99", "update refused_events set status = 'no'",
         "update batches set last = 1e300 where first = 0", "update runs set started = x'ff'",
         "update runs set started = cast(x'ff' as text)",
         "update tries set at = 5", "delete from tries", "update meta set value = 'x' where key = 'opened'",

@@ -16,8 +16,6 @@ from pipeline.options import UndoListOptions
 from tests.support.deliveries import in_ledger, planned, run
 from tests.support.verification import PERSONAL, empty, sent, sent_rows
 
-IN_PROCESS = UndoListOptions(workers=0)
-
 
 def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
@@ -26,7 +24,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
 def test_the_lists_have_what_was_sent_and_its_rows(tmp_path: Path) -> None:
     """Every event is listed with the file and row that it came from, and the queries find the same at the service."""
     plan, room, _ = sent_rows(tmp_path, 60, links=True, name="trial")
-    found = api.list_sent(plan, IN_PROCESS)
+    found = api.list_sent(plan)
     undo = plan / "undo-list"
     queries = [query for query in (undo / "queries.sql").read_text().split(";") if "select" in query]
     with ManagementClient(room.url, Secret(PERSONAL), str(room.project)) as client:
@@ -55,13 +53,13 @@ def test_the_lists_have_what_was_sent_and_its_rows(tmp_path: Path) -> None:
 def test_only_what_was_sent_is_listed_and_doubt_is_named(tmp_path: Path) -> None:
     """Of a run that was stopped, what was not sent is not listed; what has no response yet is listed as in doubt."""
     plan = sent_rows(tmp_path, 60).directory
-    in_ledger(plan, "delete from batches where first >= 20")
-    in_ledger(plan, "update batches set state = 'begun' where first = 10")
+    in_ledger(plan, "delete from batches where request >= 2")
+    in_ledger(plan, "update batches set state = 'begun' where request = 1")
     sent = in_ledger(plan, "select sum(last - first + 1) from batches")[0][0]
-    found = api.list_sent(plan, IN_PROCESS)
+    found = api.list_sent(plan)
     events = lines(plan / "undo-list" / "events.jsonl")
     assert found.events == len(events) == sent < 60
-    assert found.in_doubt == sum(event["state"] == "in doubt" for event in events) == 20
+    assert found.in_doubt == sum(event["state"] == "in doubt" for event in events) == 10
 
 
 def test_after_sending_the_export_may_change_or_be_gone(tmp_path: Path) -> None:
@@ -74,21 +72,21 @@ def test_after_sending_the_export_may_change_or_be_gone(tmp_path: Path) -> None:
     source.unlink()
     assert run(plan, room.url, key=room.key()).balanced
     assert one.verify().proved
-    assert api.list_sent(plan, IN_PROCESS).events == 60
+    assert api.list_sent(plan).events == 60
 
 
 def test_a_plan_that_was_not_sent_and_a_folder_with_other_files_are_refused(tmp_path: Path) -> None:
     plan = planned(tmp_path, 10)
     with pytest.raises(UsageError, match=r"nothing of .* was sent"):
-        api.list_sent(plan, IN_PROCESS)
+        api.list_sent(plan)
     sent(plan)
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="has other files"):
-        api.list_sent(plan, UndoListOptions(workers=0, out=mine))
+        api.list_sent(plan, UndoListOptions(out=mine))
     assert [path.name for path in mine.iterdir()] == ["notes.txt"]
-    api.list_sent(plan, IN_PROCESS)
+    api.list_sent(plan)
     first = (plan / "undo-list" / "events.jsonl").read_bytes()
-    api.list_sent(plan, IN_PROCESS)
+    api.list_sent(plan)
     assert (plan / "undo-list" / "events.jsonl").read_bytes() == first

@@ -45,7 +45,7 @@ def test_days_with_and_without_files_are_drawn() -> None:
     drawn."""
     days = [(date(2022, 12, 1) + timedelta(day)).isoformat() for day in range(62)]
     paths = [f"export-{day}.json" for day in days if day != "2023-01-01"] + ["more-2023-01-05.json"]
-    found = calendar(files_of_days(paths), "file")
+    found = calendar(files_of_days(paths))
     assert found is not None
     assert found.years == [2022, 2023]
     missing, twice = ("2023-01-01", "2023-01-01", 1, 0), ("2023-01-05", "2023-01-05", 1, 2)
@@ -53,5 +53,5 @@ def test_days_with_and_without_files_are_drawn() -> None:
     assert found.svg.split('class="missing" d="')[1].startswith("M0 11h1")
     assert "61 days with a file, 1 without." in found.svg
     assert sum(run.days for run in found.runs) == 62
-    assert calendar(files_of_days(["a.json", "b-3.json"]), "file") is None
-    assert calendar({1: 1, 700_000: 1}, "file") is None
+    assert calendar(files_of_days(["a.json", "b-3.json"])) is None
+    assert calendar({1: 1, 700_000: 1}) is None

@@ -25,24 +25,16 @@ from pipeline.plan.sealed.freshness import check_applicable
 from pipeline.plan.sealed.manifest import EventCounts, Example, MappingSeal, PeopleSeal, ProfilesSeal, RowCounts
 from pipeline.plan.statistics.coverage import Coverage, EventCoverage, FieldCoverage, Totals
 from pipeline.plan.statistics.drift import Drift, LeftOut, Period, PropertySummary
-from pipeline.report.contents import Project, Report, Results, build_report, project_of
-from pipeline.report.measured import MeasuredRate
-from pipeline.report.next_step import next_step
+from pipeline.report.contents import MeasuredRate, Project, Report, Results, build_report, project_of
+from pipeline.report.page.check_words import in_one_line
 from pipeline.report.page.first_screen import first_screen
-from pipeline.report.page.headlines import in_one_line
 from pipeline.report.page.html import render
-from pipeline.report.results import (
-    ApplyResult,
-    BatchCounts,
-    CellCounts,
-    FoundCounts,
-    SentCounts,
-    StatusResult,
-    VerifyResult,
-)
+from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult
 from pipeline.report.sections.effort import lines_of
+from pipeline.report.state import next_step
 from pipeline.report.wording import advice_of, zone_proof
 from pipeline.timestamps import WITHOUT_OFFSET
+from pipeline.verify.findings import CellCounts, FoundCounts, Verification
 from tests.golden.report.small_plan import part, plan_directory, small_plan
 
 FIRST = date(2022, 1, 3)
@@ -231,7 +223,7 @@ def test_every_state_has_a_next_step(tmp_path: Path, state: str, command: str) -
 def test_moods_and_folds_follow_the_state(tmp_path: Path) -> None:
     """Refused events are never green, nor is what was sent before it is verified; after sending the checks are
     folded."""
-    found = VerifyResult(cells=CellCounts(match=4), events=FoundCounts(expected=12, found=12), proved=True)
+    found = Verification(cells=CellCounts(match=4), events=FoundCounts(expected=12, found=12), proved=True)
     for refused in (0, 1):
         run = ApplyResult(
             digest="", dry_run=False, balanced=True, seconds=1, batches=BatchCounts(made=3, sent=3),

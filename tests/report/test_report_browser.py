@@ -31,28 +31,18 @@ from pipeline.plan.sealed.phases import PHASES
 from pipeline.plan.statistics.coverage import Coverage, EventCoverage, FieldCoverage, Totals
 from pipeline.plan.statistics.drift import Drift, LeftOut, Period, PropertySummary
 from pipeline.plan.statistics.hours import HoursSeal
-from pipeline.report.contents import FileCopies, Project, Report, Results, build_report
+from pipeline.report.contents import FileCopies, MeasuredRate, Project, Report, Results, build_report
 from pipeline.report.diff_view import render_diff
-from pipeline.report.measured import MeasuredRate
 from pipeline.report.page.html import render
-from pipeline.report.page.survey_page import write_survey
 from pipeline.report.pairs import PairRow
 from pipeline.report.rejects import RefusalCause
-from pipeline.report.results import (
-    ApplyResult,
-    BatchCounts,
-    CellCounts,
-    FoundCounts,
-    SentCounts,
-    StatusResult,
-    VerifyResult,
-)
-from pipeline.verify.findings import Difference, ExtraEvents
+from pipeline.report.results import ApplyResult, BatchCounts, SentCounts, StatusResult
+from pipeline.report.survey_view import write_survey
+from pipeline.verify.findings import CellCounts, Difference, ExtraEvents, FoundCounts, Verification
 from tests.golden.report.small_plan import part, plan_directory, small_plan
 from tests.support.browser import Tab
 from tests.support.pages import HOSTILE, TAGS, opened, too_wide, violations, without_direction
 
-pytestmark = pytest.mark.slow
 PICTURES = os.environ.get("BACKCAST_TEST_PICTURES")
 """A folder for pictures of the pages, where somebody wants to look at them."""
 
@@ -90,7 +80,7 @@ def full_report(folder: Path, name: str) -> Report:
         examples={name: Example(name, 5, 512, name)},
         gates=[Finding(name, "stop", f"{name}: {name}"), Finding("spike", "warning", f"{name}: {name}", 2, [name])],
         names={event: count for event, _, _, count in cells},
-        mapping=MappingSeal(name, "d" * 64, name),
+        mapping=MappingSeal(name, "d" * 64, f"tool: {json.dumps(name, ensure_ascii=False)}"),
         notices=[(name, name, name)],
         people=people,
         coverage=coverage,
@@ -103,7 +93,7 @@ def full_report(folder: Path, name: str) -> Report:
         phases={"events": COUNTS}, course=RunHistory(name, 2, "2024-05-01T10:00:00.000Z", None),
         failures=[FailureCount(None, 3, "2024-05-01T10:00:00.000Z", name)],
     )  # fmt: skip
-    found = VerifyResult(
+    found = Verification(
         cells=CellCounts(4, 1, 1, 1, 1), events=FoundCounts(12, 9, 3, 1, 1, 1, 1, 1), proved=False,
         differences=[Difference("different", "u", 1, [(name, name, name)])], to=name, at="2024-05-01T10:00:00Z",
         extras=[ExtraEvents(name, "2021-11-01", 3)],
@@ -177,7 +167,7 @@ def survey_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     export = folder / "export.jsonl"
     export.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     page = folder / "survey.html"
-    write_survey(page, survey_export(export), [str(export)])
+    write_survey(page, survey_export(export), [str(export)], {})
     return page
 
 

@@ -10,7 +10,7 @@ import pytest
 from pipeline.errors import UnsafePlan
 from pipeline.report.contents import Results, build_report
 from pipeline.report.machine import plan_object, write_report
-from pipeline.report.sections.events import years
+from pipeline.report.sections.rows import years
 from tests.golden.report.small_plan import GOLDEN, REHEARSAL, VERIFICATION, golden_report, plan_directory, small_plan
 
 

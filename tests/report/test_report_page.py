@@ -10,12 +10,14 @@ import msgspec
 
 from pipeline.ledger import RunHistory
 from pipeline.models import Reject, SealedOptions
+from pipeline.plan.sealed.facts import SampleSize
 from pipeline.plan.statistics.drift import MOST_LISTED, MOST_PERIODS, Drift, LeftOut, Period, PropertySummary
 from pipeline.report.contents import Results, build_report
 from pipeline.report.machine import plan_object, write_report
 from pipeline.report.page.html import render
-from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
+from pipeline.report.results import BatchCounts, SentCounts, StatusResult
 from pipeline.report.terminal import steps
+from pipeline.verify.findings import CellCounts, FoundCounts, Verification
 from tests.golden.report.small_plan import REHEARSAL, VERIFICATION, plan_directory, small_plan
 from tests.support.rendered import HOSTILE, Page, hostile_plan, page_of, printed
 
@@ -101,7 +103,7 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
             digest="d", state="sent-with-refusals", batches=BatchCounts(4, 4, 0, 0), events=SentCounts(12, 11, 1),
             course=RunHistory(there, 2, first, last),
         ),
-        VerifyResult(
+        Verification(
             cells=CellCounts(match=4), events=FoundCounts(11, 11, others=5, copies=3), proved=True, to=there,
             at="2024-05-03T08:00:00Z",
         ),
@@ -129,13 +131,13 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
 def test_the_terminal_tells_copies_from_duplicates_and_a_dry_run_from_a_run() -> None:
     """A copy that collapses is in a sentence, a duplicate in a row; of a dry run nothing is called sent, accepted or
     balanced."""
-    result = VerifyResult(cells=CellCounts(match=3), events=FoundCounts(9, 9, copies=7), proved=True)
-    lines = printed(steps.show_verification, result).splitlines()
+    result = Verification(cells=CellCounts(match=3), events=FoundCounts(9, 9, copies=7), proved=True)
+    lines = printed(steps.show_verification, result, "plan").splitlines()
     assert not any(line.startswith("duplicated") for line in lines)
     assert any(line.startswith("7 more copies were accepted, equal to another in uuid") for line in lines)
     wrong = FoundCounts(9, 9, extra=2, duplicated=2)
-    result = VerifyResult(cells=CellCounts(match=2, duplicated=1), events=wrong, proved=False)
-    lines = printed(steps.show_verification, result).splitlines()
+    result = Verification(cells=CellCounts(match=2, duplicated=1), events=wrong, proved=False)
+    lines = printed(steps.show_verification, result, "plan").splitlines()
     assert [line.split() for line in lines if line.startswith(("extra", "duplicated"))] == [["duplicated", "1", "2"]]
     assert not any("copies" in line for line in lines)
     result = msgspec.structs.replace(
@@ -196,6 +198,11 @@ def test_a_property_is_shown_with_its_months(tmp_path: Path) -> None:
     text = Page(page).text
     assert "<b>Bought 2023-01 to 2023-02 number 0% 40 2023-01-01 2023-04-28 2023-03 no value 100%" in text
     assert "about 12,345" in text
+    assert "Estimated from a sample" not in text
+    sampled = Drift(900, 2, [one], LeftOut(), SampleSize(160, 40, 15.5))
+    text = Page(page_of(tmp_path / "sampled", small_plan(drift=sampled))).text
+    assert "a sample of 160 events, at most 40 of each event name and month" in text
+    assert "within 15.5 percentage points" in text
     assert "\u202e" not in page
     assert "<b>Bought" not in page
     drift = Drift(160, 1, [changing(1, 2)], LeftOut())

@@ -34,8 +34,6 @@ from pipeline.text import printable
 from tests.golden.report.small_plan import REHEARSAL, plan_directory, small_plan
 from tests.support.rendered import HOSTILE, Page, printed
 
-pytestmark = pytest.mark.slow
-
 AS_OF = 1_767_225_600_000_000
 """2026-01-01: the instant of every plan here."""
 SHOWN = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\\x1b[31m\\u202e[red]{{ 7*7 }}"

@@ -15,14 +15,14 @@ from pipeline.management import ManagementClient
 from pipeline.models import Finding, Reject
 from pipeline.plan.sealed.manifest import Example, RowCounts
 from pipeline.report.rejects import RefusedEvent
-from pipeline.report.results import BatchCounts, CellCounts, FoundCounts, SentCounts, StatusResult, VerifyResult
+from pipeline.report.results import BatchCounts, SentCounts, StatusResult
 from pipeline.report.state import PlanStatus, State
+from pipeline.report.survey_view import histogram, show_survey
 from pipeline.report.terminal import steps
-from pipeline.report.terminal.rejects_view import show_each, show_groups
+from pipeline.report.terminal.plan_views import show_each, show_groups
 from pipeline.report.terminal.resources import show_answer
-from pipeline.report.terminal.survey_view import histogram, show_survey
 from pipeline.survey import BrokenSurvey, FieldSurvey, PartSurvey, Survey, ZoneSurvey
-from pipeline.verify.findings import Difference
+from pipeline.verify.findings import CellCounts, Difference, FoundCounts, Verification
 from tests.golden.report.small_plan import REHEARSAL, VERIFICATION, small_plan
 from tests.support.deliveries import uuid
 from tests.support.management_service import ALL, asking
@@ -62,6 +62,17 @@ def test_a_plan_has_at_most_forty_lines(width: int) -> None:
     assert "more lines: see the report" in shown
 
 
+def test_skipped_rows_are_counted_by_code_where_their_table_has_no_room() -> None:
+    """The heading of the table never stands alone: if the table does not fit, its codes come in one line."""
+    skips, found = {"superseded": 3, "outside_window": 2}, []
+    for width in range(40, 90):
+        gates = [Finding(f"check_{number}", "warning", "word " * 40) for number in range(4)]
+        shown = plan_text(small_plan(gates=gates, skips=skips), width=width)
+        found.append("Skipped: 3 superseded, 2 outside_window\n" in shown)
+        assert ("Skipped  " in shown) == ("  superseded" in shown)
+    assert True in found
+
+
 @pytest.mark.parametrize("width", [30, 60, 200])
 def test_markup_and_escapes_in_an_export_stay_text(width: int) -> None:
     shown = plan_text(hostile_plan(), width=width)
@@ -73,14 +84,14 @@ def test_results_say_what_is_missing_in_doubt_or_not_finished() -> None:
     """Missing events are counted and listed, a proof is one sentence; events in doubt are told with what becomes of
     them."""
     difference = Difference("missing", "the-uuid", 1, [(HOSTILE, "u1", "2021-01-01T00:00:00Z")])
-    result = VerifyResult(
+    result = Verification(
         cells=CellCounts(match=3, missing=1), events=FoundCounts(9, 7, 2, 0), proved=False, differences=[difference]
     )
-    shown = printed(steps.show_verification, result)
+    shown = printed(steps.show_verification, result, "plan")
     assert ("the-uuid" in shown, "\x1b" in shown) == (True, False)
     assert shown.splitlines()[:2] == ["Not proved: 2 events are missing.", "7 of 9 events found."]
     assert ["missing", "1", "2"] in [line.split() for line in shown.splitlines()]
-    assert "Proved: every event" in printed(steps.show_verification, VERIFICATION)
+    assert "Proved: every event" in printed(steps.show_verification, VERIFICATION, "plan")
     events = SentCounts(made=6, accepted=4, in_doubt=2, unsent=3)
     result = StatusResult(digest="d", state="stopped", batches=BatchCounts(3, 2, 0, 0), events=events)
     plan = small_plan()
@@ -172,17 +183,17 @@ def test_a_survey_shows_hostile_text_as_text_and_folds_examples_before_names() -
         zone=ZoneSurvey("r", [], [], "Too few rows."), broken={"bad_json": BrokenSurvey(1, HOSTILE, 2, HOSTILE)},
         warnings={}, notices=[(HOSTILE, HOSTILE, HOSTILE)],
     )  # fmt: skip
-    shown = printed(show_survey, hostile, [HOSTILE])
+    shown = printed(show_survey, hostile, [HOSTILE], {})
     assert ("\x1b" in shown, "[red]" in re.sub(r"\s", "", shown)) == (False, True)
     assert "mixpanel or segment" in shown
     assert shown.splitlines()[0] == hostile.sentence
     name = "properties.$initial_referrer_dom"
     field = FieldSurvey(name, {"text": 3, "integer in text": 12}, 3, 0.0, ["x" * 40] * 3, "")
     found = msgspec.structs.replace(hostile, tool="mixpanel", fields=[field], broken={}, notices=[])
-    shown = printed(show_survey, found, ["a.jsonl"], width=80)
+    shown = printed(show_survey, found, ["a.jsonl"], {}, width=80)
     assert name in shown
     lines = [line.strip() for line in shown.splitlines()]
-    assert lines[lines.index("00 3 " + "█" * 40) - 1] == "hour of day (source local time), rows"
+    assert lines[lines.index("00 3 " + "█" * 40) - 1] == "hour of day (no zone named), rows"
     assert sum(map(len, re.findall("x{3,}", shown))) == 120  # no example is cropped
 
 

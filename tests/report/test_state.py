@@ -17,7 +17,7 @@ import pipeline
 from pipeline.delivery.apply import SendLimits
 from pipeline.options import PlanOptions
 from pipeline.plan.sealed.directory import Directory
-from pipeline.report.measured import earlier_rate
+from pipeline.report.contents import earlier_rate
 from pipeline.report.rejects import FORMULA, guarded
 from tests.support.commands import generic
 from tests.support.deliveries import (
@@ -73,7 +73,7 @@ def test_a_plan_has_one_state_from_first_to_last(call: Any, tmp_path: Path, monk
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL_KEY)
     directory = planned(tmp_path, 20, files=1)
     assert state_of(call, directory) == "ready"
-    said = call("rehearse", directory, "--workers", "0")
+    said = call("rehearse", directory)
     assert (said.out.splitlines()[0], state_of(call, directory)) == ("State: rehearsed", "rehearsed")
     during = []
     with running(KEYS) as service:
@@ -85,7 +85,7 @@ def test_a_plan_has_one_state_from_first_to_last(call: Any, tmp_path: Path, monk
             return passed_on(service.url, asked.body)
 
         with serving(answer) as server:
-            words = ["--to", server.url, "--workers", "0"]
+            words = ["--to", server.url]
             said = call("apply", directory, *words, "--api", service.url, "--max-concurrency", "1")
             assert (said.code, state_of(call, directory), during) == (5, "stopped", ["sending"])
             assert "State: stopped (resumable)" in said.out
@@ -118,7 +118,7 @@ def test_the_title_has_the_project_and_a_later_plan_the_rate(
         assert json.loads((first / "report.json").read_bytes())["project"] == {"name": "Rehearsal", "to": service.url}
         fresh = planned(tmp_path / "apply it", 20, files=1, target=service.url)
         for step in ("apply", "verify"):
-            assert call(step, fresh, "--to", service.url, "--workers", "0").code == 0
+            assert call(step, fresh, "--to", service.url).code == 0
             assert title in (fresh / "report.html").read_text()
             (fresh / "report.json").unlink()
         assert earlier_rate(Directory(second), service.url) is None
@@ -137,7 +137,7 @@ def test_a_plan_that_is_not_ready_stays_so_when_it_was_rehearsed(call: Any, tmp_
     assert state_of(call, tmp_path / "plan") == "not-ready"
     said = call("apply", tmp_path / "plan", "--to", "http://127.0.0.1:1")
     assert (said.code, "not ready" in said.two_lines[0]) == (4, True)
-    assert call("rehearse", tmp_path / "plan", "--workers", "0").code == 0
+    assert call("rehearse", tmp_path / "plan").code == 0
     assert state_of(call, tmp_path / "plan") == "not-ready"
 
 
@@ -152,7 +152,7 @@ def test_a_verification_of_a_half_does_not_speak_for_the_whole(
         serving(lambda asked: Reply(401) if asked.number == 1 else passed_on(service.url, asked.body)) as server,
     ):
         run(directory, server.url, send_limits=SendLimits(1, AT_ONCE))
-        words = ["--to", server.url, "--api", service.url, "--workers", "0"]
+        words = ["--to", server.url, "--api", service.url]
         call("verify", directory, *words)
         assert state_of(call, directory) == "stopped"
         tamper(service, "delete from accepted")
@@ -170,7 +170,7 @@ def test_a_run_with_refusals_says_how_many_why_and_how_to_list_them(
     state when the rest was found: verified would say that all is there."""
     directory = planned(tmp_path, 20, files=1)
     with running(KEYS) as service, serving(refusing(7, url=service.url)) as server:
-        words = [directory, "--to", server.url, "--workers", "0"]
+        words = [directory, "--to", server.url]
         said = call("apply", *words)
         again = call("apply", *words, "--json")
         assert state_of(call, directory) == "sent-with-refusals"
@@ -243,7 +243,7 @@ def test_refused_merges_and_groups_are_lines_of_the_plan(call: Any, tmp_path: Pa
 def test_what_a_rehearsal_had_refused_is_listed_until_the_plan_is_applied(call: Any, tmp_path: Path) -> None:
     """Exit 5 with the cause, the plan not rehearsed, its refused events in `rejects`; gone once it was applied."""
     directory = planned(tmp_path, 40, files=1)
-    said = call("rehearse", directory, "--workers", "0", "--fault", "poison:1/20")
+    said = call("rehearse", directory, "--fault", "poison:1/20")
     assert (said.code, state_of(call, directory)) == (5, "ready")
     assert "Error: the local service refused" in said.err
     found = [json.loads(line) for line in call("rejects", directory, "--json").out.splitlines()]
@@ -252,7 +252,7 @@ def test_what_a_rehearsal_had_refused_is_listed_until_the_plan_is_applied(call: 
     with serving(lambda asked: Reply()) as server:
         run(directory, server.url)
     assert call("rejects", directory).out == "No row was rejected, and no event was refused.\n"
-    said = call("rehearse", directory, "--workers", "0", "--fault", "poison:1/20")
+    said = call("rehearse", directory, "--fault", "poison:1/20")
     assert (said.code, f"read refused_events in {directory}/rehearsal/ledger.sqlite" in said.err) == (5, True)
 
 

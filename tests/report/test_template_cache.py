@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
-from pipeline.report.page.template_cache import TemplateCache
+from pipeline.report.page.html import TemplateCache
 
 
 def render(folder: Path, options: str = "") -> str:

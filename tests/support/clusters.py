@@ -21,8 +21,13 @@ from typing import Any
 import pytest
 
 import pipeline
-from pipeline.options import PlanOptions
+from pipeline.extractors import blocks, open_source
+from pipeline.models import SealedOptions
+from pipeline.options import Limits, PlanOptions
+from pipeline.transform.staged import make_folders
+from pipeline.transform.tasks import Task, TransformConfig, Unit
 from tests.golden import samples
+from tests.support.tiny_tool import AS_OF, TinyCompile, row, write
 
 
 @dataclass
@@ -119,6 +124,7 @@ def a_cluster(folder: Path, workers: int = 2, environment: Mapping[str, str] = {
     try:
         for _ in range(workers):
             cluster.start_worker()
+        cluster.wait_for(workers)
         yield cluster
     finally:
         for one in [*cluster.workers, cluster.scheduler]:
@@ -157,13 +163,6 @@ def losing_workers(cluster: Cluster, seed: int, *, least: float = 0.1, most: flo
         thread.join(60)
 
 
-def change_a_row(file: Path) -> None:
-    """Change a file of an export, but neither its size nor its time."""
-    status = file.stat()
-    file.write_bytes(file.read_bytes().replace(b"Step 1", b"Step X"))
-    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
 def end_process(*_: object) -> None:
     """Work that ends its worker, as a machine does that has no memory left."""
     os._exit(1)
@@ -171,9 +170,20 @@ def end_process(*_: object) -> None:
 
 def retained(dask_worker: Any) -> tuple[int, int]:
     """What a worker has of earlier runs of backcast: transformers, and results of tasks."""
-    from pipeline.engines import units
+    from pipeline.engines import worker
 
-    return len(units._OWN), len(dask_worker.data)
+    return len(worker._OWN), len(dask_worker.data)
+
+
+def work_for(folder: Path, *, files: int) -> tuple[TransformConfig, list[Unit]]:
+    """A config of the tiny tool, and a unit for each of some files of one row."""
+    paths = [write(folder / f"{number}.jsonl", [row("Seen", "u-1", key=str(number))]) for number in range(files)]
+    parts = open_source([str(path) for path in paths]).parts
+    staging = folder / "staged"
+    make_folders(staging)
+    config = TransformConfig(TinyCompile(), SealedOptions(AS_OF), Limits(), parts, staging=staging)
+    units = [Unit(part.index, [Task(part.index, block) for block in blocks(part)]) for part in parts]
+    return config, units
 
 
 def _mounting(mounts: Mapping[Path, Path | None]) -> list[str]:

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -31,13 +30,10 @@ from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.capture_v1 import PerEventDestination
 from pipeline.delivery.destination import Response
 from pipeline.delivery.file_destination import FileDestination
-from pipeline.delivery.sender_processes import SenderProcesses
-from pipeline.ledger import Ledger, Totals, is_locked, read_batches, read_doubts, read_totals
-from pipeline.ledger.sender_ledgers import folder_of
+from pipeline.ledger import Ledger, Totals, read_batches, read_totals
 from pipeline.local_service import Keyring, LocalService, Settings
 from pipeline.local_service.keys import Project
-from pipeline.plan.canary import Ranges, choose_canary
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.freshness import open_plan
 from tests.support.deliveries import (
     AT_ONCE,
     KEY,
@@ -61,8 +57,8 @@ KEYS = Keyring((Project(1, "Rehearsal", KEY),), {"phx_test": frozenset({"*"})})
 class Scene:
     """A plan and a service that make a run go through certain steps. `poison` is an event name that is refused.
 
-    `per_event`: it is sent to the endpoint that answers for each event. `canary`: a sample of so many events is sent
-    first. `ordered`: batches of one person go one after the other. `senders`: so many processes send the events.
+    `per_event`: it is sent to the endpoint that answers for each event. `canary`: a sample of at most this number of
+    events is sent first. `ordered`: batches of one person go one after the other.
     """
 
     name: str
@@ -73,21 +69,20 @@ class Scene:
     poison: str | None = None
     files: int = 2
     per_event: bool = False
-    canary: int | None = None
+    canary: int = 0
     ordered: bool = False
-    senders: int = 1
 
     def plan(self, folder: Path) -> Path:
         """The plan's directory, made once; each run gets a copy of it."""
         dialect = "posthog" if self.per_event else "contract"
-        return planned(folder, self.rows, batch=self.batch, files=self.files, dialect=dialect)
+        return planned(folder, self.rows, batch=self.batch, files=self.files, dialect=dialect, canary=self.canary)
 
     def service(self) -> LocalService:
         return LocalService(keys=KEYS, faults=self.faults, settings=Settings(per_event="on"))
 
     def requests(self, names: Sequence[str]) -> int:
-        """How many requests there are in a run that passed these points, of which sender processes have none."""
-        return names.count("sending") if self.senders == 1 else self.rows // self.batch
+        """How many requests there are in a run that passed these points."""
+        return names.count("sending")
 
     @property
     def limits(self) -> SendLimits:
@@ -104,7 +99,7 @@ class Scene:
 
 
 SCENES = (
-    Scene("halving", 144, 24, ("large:1400",), 1),
+    Scene("halving", 144, 24, ("large:1000",), 1),
     Scene("bisecting", 36, 12, ("poison,event=Step 1",), 3, poison="Step 1"),
     Scene("plain", 160, 10, (), 3),
     Scene(
@@ -114,7 +109,6 @@ SCENES = (
     ),
     Scene("canary", 70, 10, (), 3, canary=24),
     Scene("in order", 24, 4, ("poison,event=Step 1", "large:900"), 3, poison="Step 1", ordered=True),
-    Scene("senders", 80, 10, (), 3, files=4, senders=2),
 )  # fmt: skip
 
 
@@ -157,19 +151,17 @@ class CountedDestination:
 def go(directory: Path, url: str, scene: Scene, at: int | None = None) -> list[str]:
     """Apply a plan in this process, which ends at point `at`; else the names of the points that were passed.
 
-    Where the scene has a canary, a sample is sent by a run of its own first.
+    If the scene has a canary, it is sent by a run of its own first.
     """
     count = Counting(at)
-    if scene.canary is not None:
-        plan, place = open_plan(directory)
-        sample = choose_canary(plan, place, transform_config_for(plan, place), scene.canary, workers=0)
-        go_once(directory, url, scene, count, sample.ranges)
+    if scene.canary:
+        go_once(directory, url, scene, count, canary=True)
     go_once(directory, url, scene, count)
     return count.names
 
 
-def go_once(directory: Path, url: str, scene: Scene, count: Counting, only: Ranges | None = None) -> None:
-    """One run over a plan, or over some ranges of it. The points of sender processes are not counted."""
+def go_once(directory: Path, url: str, scene: Scene, count: Counting, *, canary: bool = False) -> None:
+    """One run over a plan, or over some ranges of it."""
     plan, place = open_plan(directory)
     per_event = plan.options.dialect == "posthog"
     kind = PerEventDestination if per_event else CaptureDestination
@@ -177,9 +169,8 @@ def go_once(directory: Path, url: str, scene: Scene, count: Counting, only: Rang
     ledger = Ledger(place.ledger, count.watch)
     ledger.open(plan.digest, "test", destination.address, Secret(KEY))
     ledger.choose_transport("v1" if per_event else "batch")
-    others = SenderProcesses(scene.senders, partial(kind, url)) if scene.senders > 1 else None
     try:
-        applying(plan, place, destination, ledger, scene.limits, per_event=per_event, only=only, others=others).run()
+        applying(plan, place, destination, ledger, scene.limits, per_event=per_event, canary=canary).run()
     finally:
         ledger.close()
         destination.close()
@@ -227,9 +218,6 @@ def covering(names: Sequence[str], seen: set[tuple[str, str]]) -> list[int]:
     return sorted(found)
 
 
-# -- dying ------------------------------------------------------------------------------------------------------
-
-
 def die_at_point(scene: Scene, plan: Path, folder: Path, at: int) -> None:
     """Die at a point, by SIGKILL from within, and finish."""
     directory = copied(plan, folder)
@@ -263,9 +251,6 @@ def die_at_request(scene: Scene, plan: Path, folder: Path, at: int, *, after: bo
             if not scene.per_event:
                 asked = len(set(map(tuple, uuids(server.asked))))
                 assert read_totals(directory / "ledger.sqlite").batches_sent == asked
-
-
-# -- writing files ----------------------------------------------------------------------------------------------
 
 
 def write_files(
@@ -327,9 +312,6 @@ def die_writing(plan: Path, folder: Path, at: int, bucket: str = "") -> Path:
     return folder / "out"
 
 
-# -- processes of another process ---------------------------------------------------------------------------------
-
-
 def spawned(parent: int) -> list[int]:
     """The worker and sender processes of a process, as far as they are started."""
     try:
@@ -352,21 +334,15 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-# -- what must be true --------------------------------------------------------------------------------------------
-
-
 def finish(scene: Scene, directory: Path, service: LocalService, url: str | None = None) -> None:
     """Resume a run that died: the planned set lands, and only what was in doubt may have been sent twice."""
     ledger = directory / "ledger.sqlite"
-    for one in folder_of(ledger).glob("*/ledger.sqlite"):
-        while is_locked(one):  # a sender process whose parent died comes to an orderly end
-            time.sleep(0.02)
     doubts = list(read_batches(ledger, "begun"))
     # A request of the per-event endpoint may have several rows, of no more events than a batch has.
     assert len(doubts) <= scene.concurrency or scene.per_event
     assert sum(place.events for place in doubts) <= scene.concurrency * scene.batch
     adds_up(ledger, parts=scene.per_event)
-    outcome = run(directory, url or service.url, send_limits=scene.limits, senders=scene.senders)
+    outcome = run(directory, url or service.url, send_limits=scene.limits)
     assert (outcome.problem, outcome.balanced) == (None, True)
     assert outcome.counts.refused == scene.refused
     totals = adds_up(ledger, parts=scene.per_event)
@@ -376,8 +352,6 @@ def finish(scene: Scene, directory: Path, service: LocalService, url: str | None
     copies = Counter(str(uuid) for (uuid,) in service.select("select uuid from raw_events"))
     assert set(copies.values()) <= {1, 2}
     twice = sum(place.events for place in doubts)
-    if scene.senders > 1:  # a process that outlives its parent may lose an answer, and send the batch again by itself
-        twice += read_doubts(ledger)[1]
     assert sum(count == 2 for count in copies.values()) <= twice
 
 

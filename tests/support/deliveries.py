@@ -26,13 +26,12 @@ from pipeline.delivery.apply import Apply, Delivery, Outcome, SendLimits
 from pipeline.delivery.capture import CaptureDestination
 from pipeline.delivery.destination import Destination, Response, ResponseKind
 from pipeline.delivery.retry import RetryPolicy
-from pipeline.delivery.send import Hooks, send_plan
-from pipeline.engines.local import Workers
+from pipeline.delivery.send import Hooks, check_send, send_plan
 from pipeline.ledger import Ledger
 from pipeline.local_service import LocalService
 from pipeline.options import ApplyOptions, PlanOptions
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
+from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import Plan
 from tests.support.scripted_server import Asked, Said
 from tests.support.scripted_server import scripted as scripted
@@ -108,7 +107,7 @@ def planned(
     """
     settings = COLUMNS | ({"anonymous_id": "anonymous_id"} if links else {})
     options = PlanOptions(
-        **{"mapping": "generic", "settings": settings, "workers": 0, "max_batch_events": batch} | asked
+        **{"mapping": "generic", "settings": settings, "workers": 0, "max_batch_events": batch, "canary": 0} | asked
     )
     key = repr((rows, files, links, options))
     if key not in _plans:
@@ -149,21 +148,20 @@ def copies(service: LocalService) -> Counter[str]:
     return Counter(str(uuid) for (uuid,) in service.select("select uuid from raw_events"))
 
 
-def run(
-    directory: Path, to: str, *, key: str = KEY, send_limits: SendLimits | None = None, workers: int = 0, **asked: Any
-) -> Outcome:
+def run(directory: Path, to: str, *, key: str = KEY, send_limits: SendLimits | None = None, **asked: Any) -> Outcome:
     """Apply a plan in this process, without waiting between tries."""
     plan, place = open_plan(directory)
     limits = send_limits or SendLimits(4, AT_ONCE)
     hooks = Hooks(**{name: asked.pop(name) for name in ("progress", "warn", "interrupted") if name in asked})
-    target_known, only = asked.pop("target_known", False), asked.pop("only", None)
+    target_known = asked.pop("target_known", False)
     options = ApplyOptions(
         max_concurrency=limits.concurrency, retry_for=limits.retry.seconds, max_retries=limits.retry.tries,
         first_pause=limits.retry.first, longest_pause=limits.retry.most, max_refused=limits.max_refused,
         rate=",".join(f"{limit.most:f}" for limit in limits.rates) or None, max_duration=limits.max_seconds,
-        workers=workers, **asked,
+        **asked,
     )  # fmt: skip
-    return send_plan(plan, place, to, Secret(key), options, hooks, target_known=target_known, only=only)
+    check_send(plan, place, to, Secret(key), options)
+    return send_plan(plan, place, to, Secret(key), options, hooks, target_known=target_known)
 
 
 def applying(
@@ -172,14 +170,12 @@ def applying(
     destination: Destination,
     ledger: Ledger,
     send_limits: SendLimits | None = None,
-    workers: Workers | None = None,
     **asked: Any,
 ) -> Apply:
     """A run over a plan with an open ledger; `asked` are fields of its `Delivery`, or arguments of `Apply`."""
-    named = {name: asked.pop(name) for name in ("interrupted", "progress", "others") if name in asked}
-    config = transform_config_for(plan, place)
-    delivery = Delivery(plan, place, config, KEY, limits=send_limits or SendLimits(4, AT_ONCE), **asked)
-    return Apply(delivery, destination, ledger, workers or Workers(0), **named)
+    named = {name: asked.pop(name) for name in ("interrupted", "progress") if name in asked}
+    delivery = Delivery(plan, place, KEY, limits=send_limits or SendLimits(4, AT_ONCE), **asked)
+    return Apply(delivery, destination, ledger, **named)
 
 
 def request_of(body: bytes) -> Batch:

@@ -1,11 +1,12 @@
-"""Native against Python: the same mutated exports are planned and made into batches by both, block by block.
+"""Native against Python: the same mutated exports are planned by both, block by block.
 
     python -m tests.support.differential                      200,000 rows of every tool, both sides at once
     python -m tests.support.differential --rows 5000 --seed 7
 
 Each side is a process of its own, so that nothing of one is in the other: one has the C part, the other
 BACKCAST_NATIVE=0. They digest all that a plan learns of a block (counts, warnings and their places, rejects, keys,
-what is identities) and all that is sent of it. Where two differ, both are asked again, and what differs is shown.
+what they state of people) and all that is sent of it. If two differ, both are asked again, and what differs is
+shown.
 """
 
 from __future__ import annotations
@@ -21,12 +22,10 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -38,17 +37,13 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from pipeline import mapper as language
-from pipeline.batcher import Envelope
 from pipeline.extractors import blocks, open_source
-from pipeline.identity.columns import TextColumn
 from pipeline.mapper.inspection.field_uses import nested_levels
 from pipeline.mapper.language.loader import parse
 from pipeline.models import SealedOptions
 from pipeline.native import AVAILABLE
 from pipeline.options import Limits
-from pipeline.transform.block import BlockTransformer, make_batches, observe_block, take_retained
-from pipeline.transform.drift import entries_of
-from pipeline.transform.event_keys import KEY
+from pipeline.transform.block import BlockTransformer, observe_block
 from pipeline.transform.field_counts import Counted
 from pipeline.transform.tasks import Task, TransformConfig
 from tests.support.mutations import Mutator, sample_rows
@@ -173,7 +168,7 @@ def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
-    """What becomes of an export: (what it is, the thing itself) of each block, then what the process identities."""
+    """What becomes of an export: (what it is, the thing itself) of each block."""
     name, path = written(number, folder)
     mapping = parse(text_of(name), name)
     # Numbers with another remainder observe a window, excluded ids or a limit: all that has a way of its own.
@@ -194,47 +189,20 @@ def walked(number: int, folder: Path) -> Iterator[tuple[str, Any]]:
     config = TransformConfig(
         lambda chosen: language.compile(mapping, chosen), options, Limits(), parts, excluded, counted=counted
     )
-    transformer = BlockTransformer(config, Envelope("phc_test"))
+    transformer = BlockTransformer(config)
     for block in blocks(parts[0], block_bytes=BLOCK_BYTES):
         task = Task(block.index, block, limit=FILE_ROWS // 8 if number % 13 == 6 else None)
-        notes = observe_block(transformer, task)
-        for field, found in notes._replace(keys=grouped(notes.keys), fields=None)._asdict().items():
+        notes, content, _ = observe_block(transformer, task)
+        sampled = [part.tolist() if isinstance(part, np.ndarray) else part for part in notes.sampled]
+        for field, found in notes._replace(fields=None, sampled=sampled)._asdict().items():
             yield f"block {block.index}: {field}", sorted(found.items()) if isinstance(found, dict) else found
         for field in fields(notes.fields):
             yield (
                 f"block {block.index}: {field.name} of the coverage",
                 sorted(getattr(notes.fields, field.name).items()),
             )
-        made = make_batches(
-            transformer, task._replace(seal=notes.digest, block=structs.replace(block, content=notes.staged))
-        )
-        yield f"block {block.index}: sent", [(batch.body, batch.first, batch.last) for batch in made.batches]
-    retained = take_retained(transformer)
-    for field, identities in retained.identities._asdict().items():
-        yield f"identities: {field}", rows_of(identities)
-    yield "drift: events", sorted(series[:3] for series in retained.drift)
-    yield "drift: properties", sorted(entries_of(retained.drift))
-
-
-def grouped(keys: bytes) -> bytes:
-    """Key records with numbers in place of the two hashes that only group events: each side has its own."""
-    records = np.frombuffer(bytearray(keys), KEY)
-    for name in ("person", "same"):
-        numbers: dict[int, int] = {}
-        records[name] = [numbers.setdefault(hashed, len(numbers)) for hashed in records[name].tolist()]
-    return records.tobytes()
-
-
-def rows_of(columns: Any) -> list[tuple[Any, ...]]:
-    """The rows of some columns in an order of their own: the one they were identities in is not part of a plan."""
-    series: list[list[Any]] = []
-    for column in columns:
-        if isinstance(column, TextColumn):
-            ends = array("i", column.offsets)
-            series.append([column.text[start:end] for start, end in pairwise(ends)])
-        else:
-            series.append(list(array("q", column)))
-    return sorted(zip(*series, strict=True))
+        staged = task._replace(seal=notes.digest, block=structs.replace(block, content=content))
+        yield f"block {block.index}: sent", transformer.planned(staged).events
 
 
 def walk(first: int, count: int) -> Iterator[dict[str, Any]]:

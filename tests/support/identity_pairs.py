@@ -13,13 +13,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipeline.encoder.updates import SealedLink
-from pipeline.identity.aggregator import KINDS
-from pipeline.identity.columns import IdColumns
 from pipeline.identity.database import Database
 from pipeline.identity.event_ids import find_activity
+from pipeline.identity.kinds import KINDS, NEVER
 from pipeline.identity.numbering import hashes
-from pipeline.identity.observed_pairs import NAMED, EarlierLink, ObservedPair, ObservedPairs
-from pipeline.identity.pair_file import add_pair_file
+from pipeline.identity.observed_pairs import NAMED, EarlierLink, ObservedPair, ObservedPairs, add_pair_file
 from pipeline.identity.resolve import resolve
 from pipeline.identity.summary import MergeSummary
 from pipeline.plan.window_index import SIGHTING
@@ -75,13 +73,6 @@ class SeenId(NamedTuple):
     last: int = 0
 
 
-def id_columns(seen: Sequence[SeenId]) -> IdColumns:
-    """What a process hands over that has seen these."""
-    numbers = ([int(getattr(one, name)) for one in seen] for name in ("time", "events", "place", "user", "last"))
-    columns = (np.array(column, np.int64).tobytes() for column in numbers)
-    return IdColumns(np.array([one.hashed for one in seen], np.uint64).tobytes(), *columns)
-
-
 def event_ids(events: Mapping[str, int], users: Iterable[str] = ()) -> list[SeenId]:
     """One event of each id at its time; those of `users` are marked."""
     hashed = hashes(events).tolist()
@@ -120,15 +111,14 @@ def resolved(
                         one.anonymous,
                         one.user,
                         (KINDS | {"named": NAMED})[one.kind],
-                        one.at,
-                        one.at,
+                        NEVER if one.at is None else one.at,
+                        -NEVER if one.at is None else one.at,
                         one.events,
                         one.row,
                     )
                     for one in block
                 ),
             )
-            observed.flush()
         look = [keys[: len(keys) // 2], keys[len(keys) // 2 :]]
         events_say = partial(find_activity, chunks=look)
         with resolve(observed, events_say, place, most=most, earlier=earlier) as found:

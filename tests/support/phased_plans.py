@@ -11,12 +11,16 @@ from uuid import UUID
 import msgspec
 
 from pipeline.batcher import unpack
+from pipeline.encoder.event import Encoder
 from pipeline.encoder.updates import SealedGroup, SealedPerson
-from pipeline.plan.sealed.directory import LinesWriter
+from pipeline.plan.requests.store import digest_of_requests, read_requests
+from pipeline.plan.requests.write import RequestPlan, _line_requests
+from pipeline.plan.sealed.directory import LinesWriter, sealed_file
 from pipeline.plan.sealed.freshness import open_plan
 from pipeline.plan.sealed.manifest import EventCounts, save, seal
-from pipeline.plan.sealed.phases import PHASES, sealed_file
+from pipeline.plan.sealed.phases import PHASES
 from tests.support.deliveries import planned
+from tests.support.plan_config import config_of
 
 THEN = 1_672_531_200_000_000
 """2023-01-01T00:00:00Z, before every row."""
@@ -30,6 +34,7 @@ def planned_in_phases(
     """The directory of a plan with 7 merges, so many groups, events and profiles, and `batch` events a request."""
     directory = planned(folder, rows, batch=batch, links=True, **asked)
     plan, place = open_plan(directory)
+    config = config_of(plan, place)
     files, phases = dict(plan.files), dict(plan.events.phases)
     of_group = [
         SealedGroup(TYPES[one % 3], f"key-{one}", THEN, _uuid(1, one), msgspec.Raw(b'{"name":"%d"}' % one))
@@ -47,8 +52,15 @@ def planned_in_phases(
             writer.write_all(lines)
             files[path.name] = writer.close()
         phases[phase] = len(lines)
+    encoder = Encoder(config.compile(config.options).tool, config.options)
+    requests = RequestPlan(config, encoder, 0, ordered=False, ids=None)  # type: ignore[arg-type]
+    own = {phase: [*read_requests(place, phase)] for phase in ("identities", "events")}
+    with LinesWriter(place.requests) as index:
+        for phase in PHASES:
+            index.write_all(own[phase] if phase in own else _line_requests(phase, place, requests, files))
+        files[place.requests.name] = index.close()
     counts = EventCounts(sum(phases.values()), phases)
-    save(place, seal(msgspec.structs.replace(plan, events=counts, files=files)))
+    save(place, seal(msgspec.structs.replace(plan, events=counts, files=files, requests=digest_of_requests(place))))
     return directory
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from pipeline.models import SealedOptions
-from pipeline.plan.checks import KeyConflicts, PlanFacts, parse_limit
+from pipeline.options import PlanOptions
+from pipeline.plan.checks import KeyConflicts, PlanFacts
 from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
 
 
@@ -16,13 +18,13 @@ def facts(*, events: int = 1, rejected: int = 0, read: int = 1, limit: str = "0"
         "rows": RowCounts(read, read - rejected, 0, rejected),
         "phases": {"events": events},
         "options": SealedOptions(as_of=0),
-        "reject_limit": parse_limit(limit),
         "remedies": {},
         "skips": Counter(),
         "keyless": 0,
-        "key_conflicts": KeyConflicts(0, (), accepted=False),
+        "key_conflicts": KeyConflicts(),
         "references": None,
         "people": PeopleSeal(),
         "zone": None,
     }
+    changed["thresholds"] = replace(changed.get("thresholds", PlanOptions()), max_rejects=limit)
     return PlanFacts(**good | changed)

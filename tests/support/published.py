@@ -41,8 +41,9 @@ def publish(export: Path, url: str, environment: Mapping[str, str], at: int | No
 def files_in(folder: Path) -> dict[str, bytes]:
     """The files of a plan directory that a plan is made of."""
     others = ("report.html", "report.json", "ledger.sqlite", "sent-to.json", "bucket.json")
-    found = [one for one in folder.iterdir() if one.is_file() and one.suffix != ".lock" and one.name not in others]
-    return {file.name: file.read_bytes() for file in found}
+    places = [folder, folder / "requests", folder / "facts"]
+    found = [one for place in places for one in place.iterdir() if one.is_file() and one.suffix != ".lock"]
+    return {one.relative_to(folder).as_posix(): one.read_bytes() for one in found if one.name not in others}
 
 
 def counting_plan(bucket: Bucket, prefix: str) -> tuple[dict[str, Any], dict[str, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -96,7 +97,7 @@ def hostile_plan() -> Plan:
         names={HOSTILE: 10},
         examples={"unsafe_integer": Example(HOSTILE, 5, 512, HOSTILE)},
         gates=[Finding(HOSTILE, "stop", HOSTILE), Finding("zone", "stop", HOSTILE)],
-        mapping=MappingSeal(HOSTILE, "d" * 64, HOSTILE),
+        mapping=MappingSeal(HOSTILE, "d" * 64, f"tool: {json.dumps(HOSTILE)}"),
         options=SealedOptions(as_of=0, name=HOSTILE, settings={HOSTILE: HOSTILE}),
         notices=[(HOSTILE, HOSTILE, HOSTILE)],
         target=HOSTILE,

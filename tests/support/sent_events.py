@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pipeline.api import plan_export
 from pipeline.options import PlanOptions
-from pipeline.plan.sealed.contents import task_of, tasks
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
-from pipeline.transform.block import BlockTransformer
+from pipeline.plan.requests.store import read_events
+from pipeline.plan.sealed.directory import EVENTS
+from pipeline.plan.sealed.freshness import open_plan
 
 AS_OF = 1_767_225_600_000_000
 """2026-01-01: the instant of the plans."""
@@ -30,9 +31,5 @@ def planned(
 
 def events_of(place: Path) -> list[dict[str, Any]]:
     """The events of the plan in a folder, in the order of their times and then of their uuids."""
-    plan, directory = open_plan(place)
-    transformer = BlockTransformer(transform_config_for(plan, directory))
-    found: list[bytes] = []
-    for task in tasks(directory, lambda planned: task_of(plan, planned)):
-        found.extend(transformer.sent_events(task))
+    found = chain.from_iterable(events for _, events in read_events(open_plan(place)[1], EVENTS))
     return sorted(map(json.loads, found), key=lambda event: (event["timestamp"], event["uuid"]))

@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from pipeline.batcher import Envelope, unpack
 from pipeline.encoder.updates import SealedLink
 from pipeline.engines.local import Workers
 from pipeline.extractors import open_source
@@ -26,12 +25,11 @@ from pipeline.options import Limits, PlanOptions
 from pipeline.plan.build import build
 from pipeline.plan.checks import CountLimit
 from pipeline.plan.request import Request
+from pipeline.plan.requests.store import read_events
 from pipeline.plan.sealed.commit import staged_plan
-from pipeline.plan.sealed.contents import PlannedBlock, config_of, task_of, tasks
-from pipeline.plan.sealed.directory import Directory, read_lines
-from pipeline.plan.sealed.manifest import MappingSeal, Plan, as_name, load
-from pipeline.transform.block import BlockTransformer, make_batches
-from pipeline.transform.tasks import Task, TransformConfig
+from pipeline.plan.sealed.directory import EVENTS, Directory, read_lines
+from pipeline.plan.sealed.manifest import MappingSeal, Plan, load
+from pipeline.transform.tasks import TransformConfig
 from pipeline.uuids import Hasher, namespace
 from pipeline.values import Record, items, opened, text
 
@@ -109,8 +107,8 @@ class Made:
 
     def config(self) -> TransformConfig:
         """The config, as an apply finds it again from the sealed plan."""
-        parts = tuple(sealed.part(index, as_name(sealed.file)) for index, sealed in enumerate(self.plan.parts))
-        return config_of(self.plan, parts, TinyCompile(), self.excluded, self.directory)
+        parts = tuple(sealed.part(index) for index, sealed in enumerate(self.plan.parts))
+        return TransformConfig(TinyCompile(), self.plan.options, self.plan.limits, parts, self.excluded)
 
     def sent(self) -> list[dict[str, Any]]:
         """Every event that an apply would send, in order, decoded."""
@@ -118,18 +116,7 @@ class Made:
 
     def sent_bytes(self) -> list[bytes]:
         """Every event that an apply would send, in order, byte for byte."""
-        config = self.config()
-        transformer = BlockTransformer(config, Envelope("phc_test"))
-
-        def choose(planned: PlannedBlock) -> Task:
-            return task_of(self.plan, planned)
-
-        return [
-            event
-            for task in tasks(self.directory, choose)
-            for batch in make_batches(transformer, task).batches
-            for event in unpack(batch.body)
-        ]
+        return [event for _, events in read_events(self.directory, EVENTS) for event in events]
 
     def identities(self) -> list[SealedLink]:
         """The merges, in the order of the file."""
@@ -174,14 +161,14 @@ def make_plan(
     """Plan these files with the tiny mapper, and read the plan back from disk."""
     source = open_source([str(one) for one in sources])
     chosen = SealedOptions(**{"as_of": AS_OF, **options})
-    config = TransformConfig(TinyCompile(), chosen, limits, source.parts, frozenset(excluded))
     place = Directory(directory)
     with staged_plan(place) as work:
+        config = TransformConfig(TinyCompile(), chosen, limits, source.parts, frozenset(excluded), staging=work.staged)
         seal = MappingSeal("tiny", "0" * 64, "tiny")
         build(
             Request(
                 source=source, config=config, mapping=seal, directory=work, engine=Workers(workers, config),
-                reject_limit=allowed, allow_key_conflicts=key_conflicts, thresholds=thresholds,
+                thresholds=replace(thresholds, max_rejects=str(allowed), allow_key_conflicts=key_conflicts),
             )
         )  # fmt: skip
     return Made(load(place), place, frozenset(excluded))

@@ -46,7 +46,7 @@ class Sent(NamedTuple):
 
     def verify(self, *, progress: Any = None, **asked: Any) -> Verification:
         """Compare what is there with what was sent."""
-        asked = {"workers": 0, "project": str(self.room.project), "api": self.room.url} | asked
+        asked = {"project": str(self.room.project), "api": self.room.url} | asked
         step = progress or (lambda name, done, total: None)
         return api.verify_plan(
             self.directory, self.to or self.room.url, VerifyOptions(**asked), progress=step,
@@ -78,7 +78,7 @@ class Sent(NamedTuple):
 
 def repair(directory: Path, to: str, project: int, key: str) -> None:
     """Send again what is missing, also in a process of its own."""
-    options = VerifyOptions(workers=0, repair=True, fields="none", project=str(project))
+    options = VerifyOptions(repair=True, fields="none", project=str(project))
     api.verify_plan(directory, to, options, personal_key=PERSONAL, project_key=key)
 
 

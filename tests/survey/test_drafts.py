@@ -157,6 +157,10 @@ def test_an_id_of_a_third_of_the_rows_is_asked_for(tmp_path: Path) -> None:
     assert [choice.name for choice in draft.choices] == ["placeholders"]
     assert checked(draft).distinct_id.junk == ("nobody",)
     assert checked(drafted(path, answers={"placeholders": "[]"})).distinct_id.junk == ()
+    numbers = (1_000.0 + row if row % 2 else 777.0 for row in range(60))
+    path = log(tmp_path, ({"event": "A", "time": T + row, "user_id": user} for row, user in enumerate(numbers)))
+    draft = checked(drafted(path))
+    assert (draft.files.integers, draft.distinct_id.junk) == (("user_id",), ("777",))  # as the id is read
 
 
 def test_a_column_that_stands_in_for_ids_is_an_option(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from msgspec import Raw
 from pipeline.clock_offsets import MonthOffset, count_offsets, most_frequent
 from pipeline.errors import UnreadableExport
 from pipeline.extractors import open_source
-from pipeline.report.page.survey_page import render
+from pipeline.report.survey_view import render
 from pipeline.survey import Survey, survey
 from pipeline.survey.clock import Clock, clock_of
 from pipeline.survey.fields import Fields, kind_of, kind_of_text
@@ -353,14 +353,14 @@ def test_a_page_of_a_sample_calls_no_day_empty(tmp_path: Path) -> None:
     rows = [{"event": "A", "user_id": "u", "time": f"2023-01-{day:02d}T00:00:00Z"} for day in (1, 2, 9, 10, 11)]
     path = written(tmp_path / "log.jsonl", rows)
     whole, sample = (surveyed(path, **more) for more in ({}, {"rows": 4}))
-    assert "no rows from 2023-01-03 to 2023-01-08 (6 days)" in render(whole, [str(path)])
-    assert "no rows from" not in render(sample, [str(path)])
+    assert "no rows from 2023-01-03 to 2023-01-08 (6 days)" in render(whole, [str(path)], {})
+    assert "no rows from" not in render(sample, [str(path)], {})
 
 
 def test_times_with_offsets_of_their_own_need_no_zone(tmp_path: Path) -> None:
     """One that has none leaves the question open."""
     times = ["2023-01-02T03:04:05Z", "2023-01-02 03:04:05 +0100"]
-    for more, words in (([], "no zone has to be named"), (["2023-01-02T03:04:05"], "does not show the zone")):
+    for more, words in (([], "no zone has to be named"), (["2023-01-02T03:04:05"], "no receive time shows it")):
         rows = [{"event": "A", "user_id": "u", "created_at": time} for time in [*times, *more]]
         assert words in surveyed(written(tmp_path / "log.jsonl", rows)).zone.sentence
 

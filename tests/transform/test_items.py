@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from pipeline.api import plan_export, read_rejects
-from pipeline.mapper.program.required_fields import Level
+from pipeline.mapper.program.references import Level
 from pipeline.native import AVAILABLE, native
 from pipeline.options import PlanOptions, RejectsOptions
-from pipeline.plan.sealed.contents import task_of, tasks
-from pipeline.plan.sealed.freshness import open_plan, transform_config_for
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.transform.block import BlockTransformer
 from pipeline.transform.field_counts import Counted, FieldCounts
 from pipeline.transform.rejection import check_number
+from tests.support.planned_events import planned_events
 
 MAPPING = """format: backcast.mapping/1
 tool: shop
@@ -43,10 +41,7 @@ def plan_of(place: Path, *rows: list[Any], mapping: str = MAPPING, **options: An
 
 def sent(place: Path) -> list[Any]:
     """The events that an apply of that plan sends."""
-    plan, directory = open_plan(place / "plan")
-    transformer = BlockTransformer(transform_config_for(plan, directory))
-    of_blocks = tasks(directory, lambda one: task_of(plan, one))
-    return [json.loads(event) for task in of_blocks for event in transformer.sent_events(task)]
+    return [json.loads(event) for event in planned_events(place / "plan")]
 
 
 @pytest.mark.parametrize(

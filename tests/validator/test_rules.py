@@ -15,7 +15,6 @@ from pipeline import mapper as language
 from pipeline.encoder.event import Encoder
 from pipeline.extractors import blocks, open_source, rows
 from pipeline.extractors.jsonl_rows import JsonlRows
-from pipeline.identity.aggregator import IdentityAggregator
 from pipeline.mapper.language.loader import parse
 from pipeline.models import GroupUpdate, PersonUpdate, RejectReason, SealedOptions, UnvalidatedEvent
 from pipeline.options import Limits
@@ -71,8 +70,8 @@ BORDERS: list[tuple[dict[str, Any], str]] = [
     ({"distinct_id": None}, "missing_distinct_id"),
     ({"distinct_id": ""}, "missing_distinct_id"),
     ({"distinct_id": " \n"}, "missing_distinct_id"),
-    ({"distinct_id": None, "placeholder_id": True}, "junk_distinct_id"),
-    ({"distinct_id": "u-1", "placeholder_id": True}, ""),
+    ({"distinct_id": None, "placeholder_id": "null"}, "junk_distinct_id"),
+    ({"distinct_id": "u-1", "placeholder_id": "null"}, ""),
     ({"distinct_id": "x" * 200}, ""),
     ({"distinct_id": "x" * 201}, "long_distinct_id"),
     ({"distinct_id": SMILE * 200}, ""),
@@ -201,7 +200,7 @@ DRAFTS = st.builds(
     properties=st.sampled_from(["", "x" * 100, "x" * 400, "\0" * 50]).map(lambda text: {"p": text}),
     key=st.sampled_from([None, "k-1", "k-2"]),
     uuid=st.sampled_from([None, None, None, "0829736a-b140-570d-ac78-774cecf956e2"]),
-    placeholder_id=st.booleans(),
+    placeholder_id=st.sampled_from(["", "null"]),
     warnings=st.sampled_from([(), (), (("odd", "a warning"),)]),
 )
 GOOD = st.builds(
@@ -307,7 +306,7 @@ def test_rules_that_are_added_hold_for_rows_read_in_c(members: bool) -> None:
             patch.setattr(validate, "RULES", (*RULES, rule))
             made = make_events(
                 JsonlRows(data, members=members), mapper, Encoder("flat", options), rules(),
-                observation=Observation(IdentityAggregator(AS_OF)),
+                observation=Observation(),
             )  # fmt: skip
         found.append(([(one.row, one.code) for one in made.rejects], made.mapped, made.warnings["odd_name"]))
     assert found == [([(row, "added_id") for row in range(3, 31, 3)], 20, 0), ([], 30, 15)]

@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipeline.report.results import CellCounts, FoundCounts, VerifyResult
 from pipeline.report.terminal.verification_view import show_verification
 from pipeline.report.verification_words import depth, verdict
-from pipeline.verify.findings import ExtraEvents, PeopleCheck, ValueCheck
+from pipeline.verify.findings import CellCounts, ExtraEvents, FoundCounts, PeopleCheck, ValueCheck, Verification
 
 
-def result(*, values: ValueCheck | None = None, **counts: Any) -> VerifyResult:
+def result(*, values: ValueCheck | None = None, **counts: Any) -> Verification:
     people = PeopleCheck(wrong={"merge_undone": 1}) if counts.pop("people", 0) else PeopleCheck()
     proved = not people.wrong and not {"missing", "altered", "extra"} & counts.keys()
     values = values or ValueCheck("none")
-    return VerifyResult(cells=CellCounts(), events=FoundCounts(**counts), values=values, people=people, proved=proved)
+    return Verification(cells=CellCounts(), events=FoundCounts(**counts), values=values, people=people, proved=proved)
 
 
 def test_the_verdict_counts_every_kind() -> None:
@@ -50,6 +49,6 @@ def test_events_of_others_are_all_counted_and_their_mark_is_named() -> None:
     extras = [ExtraEvents("A", f"2023-01-{day:02d}", 1) for day in range(1, 11)]
     found = msgspec.structs.replace(result(others=30), extras=extras, scope={"analytics_source": "shop"})
     shown = io.StringIO()
-    show_verification(Console(file=shown, width=200), found)
+    show_verification(Console(file=shown, width=200), found, "plan")
     assert "22 more events of other names and days" in shown.getvalue()
     assert "the mark that every import of this tool has" in shown.getvalue()

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
+from msgspec.structs import asdict
 
 from pipeline import api
-from pipeline.verify.comparison import COUNTS
+from pipeline.verify.findings import CellCounts, FoundCounts
 from tests.support.deliveries import uuid
 from tests.support.people import mixpanel
 from tests.support.people import planned as planned_people
 from tests.support.phased_plans import planned_in_phases
 from tests.support.verification import COPY, sent, sent_rows
 
-pytestmark = pytest.mark.slow
-
-NOTHING = dict.fromkeys(COUNTS, 0)
-ALL_WELL = {"missing": 0, "extra": 0, "duplicated": 0, "different": 0}
 STRANGER = "11111111-1111-4111-8111-111111111111"
 VALUE = """update accepted set properties = replace(properties, '"number":', '"number":1') where {which}"""
 ANOTHER_DAY = COPY.format(uuid="uuid", event="event", time="timestamp + interval 1 day", which="{which}")
@@ -51,29 +48,35 @@ def row_of(number: int, files: int = 2) -> tuple[str, int]:
 
 
 def test_each_altered_event_is_named_with_its_row(tmp_path: Path) -> None:
-    """Of 40 events one is deleted, renamed, or has another value, time, person, or a copy on another day: by itself it
-    is no proof and counted as what it is, whether a sample is compared or everything."""
+    """One of 40 events is deleted, renamed, or has another value, time, person, or a copy on another day. If a sample
+    is compared, each is counted as what it is, and nothing is proved; so are all of them together, if everything is."""
     one = sent_rows(tmp_path, 40)
     well = one.verify()
-    assert (well.proved, well.events) == (True, NOTHING | {"expected": 40, "found": 40})
-    landed = f"from accepted where project = {one.room.project}"
-    one.change(f"create table saved as select * {landed}")
-    for number, (name, (sql, kind, changed, counts)) in enumerate(ALTERATIONS.items(), 17):
-        one.change(sql.format(which=f"uuid = '{uuid(number)}'"))
-        for fields in ("sample", "all"):
-            found = one.verify(fields=fields)
-            (told,) = found.differences
-            assert (told.kind, told.uuid, told.changed, found.proved) == (kind, uuid(number), changed, False), name
-            assert len(told.landed) == {"missing": 0, "another day": 2}.get(name, 1), name
-            if name != "another day":  # the second copy is no event of the plan
-                assert (told.phase, told.part, told.row) == ("events", *row_of(number)), name
-            events = {kind: well.events[kind] + counts.get(kind, 0) for kind in well.events}
-            assert found.events == events, name
-            cells = {kind: count for kind, count in found.cells.items() if count and kind != "match"}
-            assert cells.keys() == ({kind} if kind != "altered" else set()), name
-            assert [one["uuid"] for one in one.named()] == [uuid(number)], name
+    assert (well.proved, well.events) == (True, FoundCounts(40, 40))
+    before = Counter(asdict(well.events))
+    one.change(f"create table saved as select * from accepted where project = {one.room.project}")
+    altered = {uuid(number): alteration for number, alteration in enumerate(ALTERATIONS.values(), 17)}
+    for number, (id, (sql, kind, changed, counts)) in enumerate(altered.items(), 17):
+        one.change(sql.format(which=f"uuid = '{id}'"))
+        found = one.verify(fields="sample")
+        (difference,) = found.differences
+        assert (difference.kind, difference.uuid, difference.changed, found.proved) == (kind, id, changed, False)
+        assert len(difference.landed) == {"missing": 0, "duplicated": 2}.get(kind, 1)
+        assert (difference.phase, difference.part, difference.row) == ("events", *row_of(number))
+        assert asdict(found.events) == before | {name: before[name] + count for name, count in counts.items()}
+        cells = {kind for kind, count in asdict(found.cells).items() if count and kind != "match"}
+        assert cells == ({kind} if kind != "altered" else set())
+        assert [each["uuid"] for each in one.named()] == [id]
         one.change("delete from accepted where true", "insert into accepted select * from saved where true")
-        assert one.verify(fields="all").proved, name
+    for id, (sql, *_) in altered.items():
+        one.change(sql.format(which=f"uuid = '{id}'"))
+    found = one.verify(fields="all")
+    told = {each.uuid: (each.kind, each.changed, each.row) for each in found.differences}
+    numbers = enumerate(altered.items(), 17)
+    assert told == {id: (kind, changed, row_of(number)[1]) for number, (id, (_, kind, changed, _)) in numbers}
+    for _, _, _, counts in altered.values():
+        before.update(counts)
+    assert (asdict(found.events), found.proved) == (before, False)
 
 
 def test_an_event_that_nobody_planned_is_of_others_or_extra(tmp_path: Path) -> None:
@@ -82,10 +85,11 @@ def test_an_event_that_nobody_planned_is_of_others_or_extra(tmp_path: Path) -> N
     one.change(COPY.format(uuid=f"'{STRANGER}'", event="event", time="timestamp", which=f"uuid = '{uuid(1)}'"))
     found, alone = one.verify(), one.verify(whole=True)
     assert (found.proved, found.differences) == (True, [])
-    assert found.events == NOTHING | {"expected": 20, "found": 20, "others": 1}
-    assert {kind: found.cells[kind] for kind in ALL_WELL} == ALL_WELL
-    assert [(each.kind, each.uuid, each.block) for each in alone.differences] == [("extra", STRANGER, None)]
-    assert (alone.events["extra"], alone.events["found"], alone.proved) == (1, 21, False)
+    assert found.events == FoundCounts(20, 20, others=1)
+    assert asdict(found.cells) | {"match": 0} == asdict(CellCounts())
+    assert [each.uuid for each in found.extras] == [STRANGER]
+    assert [(each.kind, each.uuid, each.request) for each in alone.differences] == [("extra", STRANGER, None)]
+    assert (alone.events.extra, alone.events.found, alone.proved) == (1, 21, False)
 
 
 def test_people_are_named_with_their_lines(tmp_path: Path) -> None:
@@ -144,7 +148,7 @@ def test_a_shallower_verification_does_not_clear_what_a_deeper_one_found(tmp_pat
     shallow: tuple[dict[str, Any], ...] = ({"fields": "none"}, {"fields": "none", "uuids": "differing"})
     for asked in shallow:
         found = one.verify(**asked)
-        assert (found.differs, found.events["altered"], found.kept) == (True, 1, ["altered"])
+        assert (found.differs, found.events.altered, found.kept) == (True, 1, ["altered"])
         assert (one.named(), api.plan_status(one.directory).state) == (before, "differs")
     back = """update accepted set properties = replace(properties, '"number":1', '"number":')"""
     one.change(f"{back} where uuid = '{uuid(17)}'")

@@ -35,8 +35,6 @@ from tests.support.relays import relay
 from tests.support.scripted_server import Said
 from tests.support.verification import PERSONAL, Sent, empty, sent
 
-pytestmark = pytest.mark.slow
-
 PHASES = {"merges": 7, "profiles": 7, "groups": 12}
 
 
@@ -114,9 +112,6 @@ def test_the_local_tables_and_group_types_are_those_of_the_service() -> None:
         assert ask("GET", path, key=key_with("query:read")).status_code == 403
 
 
-# -- created_at ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
 def test_the_date_of_a_person_is_compared(tmp_path: Path, zone: str) -> None:
     """A later date than that of all merges of a person is a difference where the import made it; a person that existed
@@ -145,9 +140,6 @@ def test_the_date_of_a_person_is_compared(tmp_path: Path, zone: str) -> None:
     assert (told.ids[0], told.part, told.properties) == ("u-1", "identities.jsonl", ["created_at"])
     one.change(f"update people set created_at = '2001-01-01' {person}")  # the older date stays, as the service does it
     assert one.verify(fields="all").proved
-
-
-# -- every query ----------------------------------------------------------------------------------------------------
 
 
 def asked_by_verify(folder: Path) -> list[str]:

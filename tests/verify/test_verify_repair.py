@@ -17,7 +17,7 @@ import pytest
 from pipeline.cli import common
 from pipeline.config import Secret
 from pipeline.errors import Busy, UnsafePlan, UsageError
-from pipeline.ledger import Ledger, reopen
+from pipeline.ledger import BatchKey, Ledger, reopen
 from pipeline.local_service import Settings
 from pipeline.plan.sealed.freshness import open_plan
 from tests.support.crashes import forked
@@ -38,8 +38,6 @@ from tests.support.rehearsal import KEYS, Room
 from tests.support.services import running
 from tests.support.verification import PERSONAL, Sent, empty, repair, sent, sent_rows
 
-pytestmark = pytest.mark.slow
-
 SOME = [3, 4, 5, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 38]
 """Events that are lost: single ones, neighbours, and a whole batch of each file."""
 
@@ -56,7 +54,7 @@ def test_what_is_missing_is_sent_again_and_nothing_else(tmp_path: Path) -> None:
     )
     after = one.verify(repair=True)
     now = {each.uuid: each for each in one.room.service.events(number)}
-    assert (after.events["missing"], after.events["different"], after.differs) == (0, 1, True)
+    assert (after.events.missing, after.events.different, after.differs) == (0, 1, True)
     assert one.copies() == dict.fromkeys(map(uuid, range(40)), 1)
     assert all(now[uuid(number)].properties == before[uuid(number)] for number in SOME)
     assert now[uuid(0)].event == "Renamed"
@@ -75,7 +73,7 @@ def test_what_was_settled_in_parts_is_mended_by_the_same_endpoint(tmp_path: Path
         one.lose(*(number for number in SOME if number % 3 != 1))
         after = one.verify(fields="all", repair=True)
         accepted, marks = one.copies(), {'"$ignore_sent_at":true' in each.properties for each in service.events()}
-    assert (after.events["missing"], after.differs, marks) == (0, False, {True})
+    assert (after.events.missing, after.differs, marks) == (0, False, {True})
     assert set(accepted.values()) == {1}
     assert len(accepted) == 40 - outcome.counts.refused
 
@@ -102,7 +100,7 @@ def test_missing_merges_groups_and_profiles_are_sent_in_their_order(tmp_path: Pa
     one.change("delete from accepted where receipt % 3 = 0")
     after = one.verify(fields=fields, repair=True)
     made = open_plan(one.directory)[0].events.made
-    assert (before.proved, after.proved, after.events["found"]) == (True, True, made), after
+    assert (before.proved, after.proved, after.events.found) == (True, True, made), after
     assert (len(one.copies()), one.copies().total()) == (made, made)
     transports = in_ledger(one.directory, "select value from meta where key = 'transport'")
     assert transports == ([("v1",)] if per_event else [("batch",)])
@@ -124,7 +122,7 @@ def test_another_run_since_the_comparison_ends_the_repair(tmp_path: Path) -> Non
     plan, place = open_plan(one.directory)
     ledger = Ledger(place.ledger).open(plan.digest, "test", one.room.url, Secret(one.room.key()))
     with closing(ledger), pytest.raises(Busy):
-        reopen(ledger, [("events", 0, 1)], 0)
+        reopen(ledger, [BatchKey("events", 0, 1, 1)], 0)
     assert in_ledger(one.directory, "select count(*) from batches where state != 'settled'") == [(0,)]
 
 
@@ -141,7 +139,7 @@ def test_the_command_tells_what_it_sent_and_what_to_do(call: Any, tmp_path: Path
     one.lose(7, 8)
     monkeypatch.setenv("BACKCAST_PROJECT_KEY", one.room.key())
     monkeypatch.setenv("BACKCAST_PERSONAL_KEY", PERSONAL)
-    words = ("verify", one.directory, "--to", one.room.url, "--project", one.room.project, "--workers", "0")
+    words = ("verify", one.directory, "--to", one.room.url, "--project", one.room.project)
     said = call(*words)
     assert (said.code, "--repair" in said.out) == (7, True)
     said = call(*words, "--repair")

@@ -18,8 +18,6 @@ from tests.support.phased_plans import planned_in_phases
 from tests.support.rehearsal import NOW
 from tests.support.verification import PERSONAL, empty, sent, sent_rows
 
-pytestmark = pytest.mark.slow
-
 
 class Interrupting:
     """Ends a verification as Ctrl-C does, at a step; at none of them by default."""
@@ -58,20 +56,17 @@ def test_an_interrupted_verification_continues(tmp_path: Path, fields: str, ever
 
 
 def test_what_was_written_by_half_is_written_again(tmp_path: Path) -> None:
-    """A page that was cut, and a line of an index without its end, as a power failure leaves them."""
+    """A page that was cut, as a power failure leaves it; those after it are read again, too."""
     one = sent_rows(tmp_path, 450, batch=100)
     step = Interrupting()
     one.verify(progress=step, fields="all")
     last = len(step.names) - 1 - step.names[::-1].index("events at the target")
     with pytest.raises(KeyboardInterrupt):
         one.verify(progress=Interrupting(last), fields="all")
-    landed = one.directory / "verification" / "landed"
-    page = landed / "000000"
+    page = one.directory / "verification" / "landed" / "000000.parquet"
     page.write_bytes(page.read_bytes()[:-100])
-    with (landed / "index.jsonl").open("ab") as file:
-        file.write(b'{"file":"0000')
     found = one.verify(fields="all")
-    assert (found.proved, found.events["late"]) == (True, 0)
+    assert (found.proved, found.events.late) == (True, 0)
 
 
 def test_what_was_kept_of_another_ledger_is_read_again(tmp_path: Path) -> None:
@@ -80,7 +75,7 @@ def test_what_was_kept_of_another_ledger_is_read_again(tmp_path: Path) -> None:
     header = one.directory / "verification" / "session.json"
     for fields in ("sample", "all"):
         with pytest.raises(KeyboardInterrupt):
-            one.verify(progress=Interrupting(2), fields="all")
+            one.verify(progress=Interrupting(1), fields="all")
         if fields == "all":
             kept = json.loads(header.read_text("utf-8"))
             header.write_text(json.dumps(kept | {"started": kept["started"] - 90_000}), "utf-8")
@@ -98,9 +93,9 @@ def test_the_settle_time_is_waited_for_and_shown(tmp_path: Path) -> None:
     age = one.verify().settled
     assert age is not None
     step = Interrupting()
-    found = one.verify(progress=step, settle=age + 1)
+    found = one.verify(progress=step, settle=age + 2)
     assert found.settled is not None
-    assert found.settled >= age + 1
+    assert found.settled >= age + 2
     assert step.names[0] == "settle time, seconds"
 
 
@@ -114,7 +109,7 @@ def test_ctrl_c_ends_with_130(call: Any, tmp_path: Path, monkeypatch: pytest.Mon
         os.kill(os.getpid(), signal.SIGINT)
         return relayed(one.room.url, asked)
 
-    words = ("verify", one.directory, "--to", one.room.url, "--project", one.room.project, "--workers", "0")
+    words = ("verify", one.directory, "--to", one.room.url, "--project", one.room.project)
     with serving(answer) as server:
         reading = call(*words, "--api", server.url)
     interrupt = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
@@ -139,7 +134,7 @@ def test_an_event_that_comes_while_it_reads_is_late(tmp_path: Path) -> None:
 
     with serving(answer) as server:
         found = one.verify(api=server.url, fields="all")
-    assert (found.proved, found.events["late"], found.events["missing"], found.events["found"]) == (True, 1, 0, 40)
+    assert (found.proved, found.events.late, found.events.missing, found.events.found) == (True, 1, 0, 40)
 
 
 def test_only_days_whose_counts_differ_are_compared_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -147,15 +142,15 @@ def test_only_days_whose_counts_differ_are_compared_where_that_is_asked_for(tmp_
     one = sent_rows(tmp_path, 60)
     asked = {"uuids": "differing", "fields": "none"}
     found = one.verify(**asked)
-    assert (found.proved, found.differs, found.events["found"]) == (False, False, 60)
+    assert (found.proved, found.differs, found.events.found) == (False, False, 60)
     assert api.plan_status(one.directory).state == "sent"
     one.change(f"update accepted set distinct_id = 'other' where uuid = '{uuid(1)}'")
     assert not one.verify(**asked).differs
     one.lose(3)
     found = one.verify(**asked)
-    assert (found.events["missing"], found.events["expected"], found.events["found"]) == (1, 60, 59)
+    assert (found.events.missing, found.events.expected, found.events.found) == (1, 60, 59)
     assert [each.uuid for each in found.differences] == [uuid(3)]
-    assert one.verify().events["different"] == 1
+    assert one.verify().events.different == 1
 
 
 def test_what_the_service_adds_is_listed_and_no_difference(tmp_path: Path) -> None:
@@ -182,7 +177,7 @@ def test_the_targets_warnings_are_tied_to_rows(tmp_path: Path) -> None:
         tamper(one.room.service, f"update {table} set receipt = 1000 - receipt")
     found = one.verify(fields="all")
     (warning,) = found.warnings.types
-    assert (found.events["missing"], warning.type, warning.events, warning.dropped) == (
+    assert (found.events.missing, warning.type, warning.events, warning.dropped) == (
         10, "event_dropped_too_old", 10, 10,
     )  # fmt: skip
     assert [(each.part, each.row) for each in warning.examples] == [("part-0.jsonl", row) for row in (1, 4, 7, 10, 13)]

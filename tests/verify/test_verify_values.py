@@ -9,9 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.verify.event_set import EventSet
-from pipeline.verify.expected import EACH, Candidate
-from pipeline.verify.fields import MOST_STRATA, sample_of
 from pipeline.verify.values import KNOWN, compare_properties, landed_properties
 from tests.docs.test_citations import anchors
 
@@ -102,26 +99,3 @@ def test_what_landed_as_it_was_sent_is_equal_however_it_is_spelled(properties: d
     altered, known = compared(sent, other)
     assert altered == []
     assert set(known) <= {"other_spelling"}
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**64 - 1)), max_size=120), st.randoms())
-def test_the_sample_does_not_depend_on_the_order(hashes: list[tuple[int, int]], chance: Any) -> None:
-    """Of each stratum the events with the smallest hashes, whoever finds them first."""
-    event = b'{"event":"e","properties":{"distinct_id":"d"},"timestamp":"2023-01-01T00:00:00Z","uuid":"u"}'
-    found = [Candidate((2, f"e{stratum}", "2023"), hash_, at, 0, event) for at, (stratum, hash_) in enumerate(hashes)]
-    chosen, strata = sample_of(found)
-    shuffled = list(found)
-    chance.shuffle(shuffled)
-    assert strata == len({stratum for stratum, _ in hashes}) <= MOST_STRATA
-    assert sorted(one.block for one in sample_of(shuffled)[0]) == sorted(one.block for one in chosen)
-    for stratum in range(4):
-        all_ = sorted(hash_ for number, hash_ in hashes if number == stratum)
-        kept = sorted(hashes[one.block][1] for one in chosen if hashes[one.block][0] == stratum)
-        assert kept == all_[:EACH]
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 500))))
-def test_a_set_of_events_has_each_once_and_in_order(places: list[tuple[int, int, int]]) -> None:
-    events = EventSet(places)
-    assert list(events) == sorted(set(places))
-    assert len(events) == len(set(places))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pipeline.errors import UnreadableExport
 from pipeline.extractors.dialect import delimited, name_notices, title_notices
-from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
+from pipeline.extractors.format import Format, Recognized, RowOptions, Sample, when_called
 from pipeline.extractors.header import NO_HEADER, UNSURE_ESCAPES, no_header_row
 from pipeline.extractors.rows import Rows
 from pipeline.models import Block, Dialect, Part
@@ -48,7 +48,7 @@ def _recognize(sample: Sample) -> Recognized | None:
             path=path,
             hint="name every column of the file in its order, or leave --set columns out if the first row has names",
         )
-    return None if table is None else Recognized(*table)
+    return table
 
 
 def _layout(sample: Sample) -> Dialect | None:
@@ -81,24 +81,9 @@ def _is_binary(text: bytes) -> bool:
     return False
 
 
-def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
-    from pipeline.extractors import csv_blocks
-
-    return csv_blocks.blocks(part, block_bytes)
-
-
 def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
-    from pipeline.extractors.csv_rows import DelimitedRows
-
-    return DelimitedRows(
-        content,
-        block.offset,
-        part.dialect,
-        blanks=options.blanks,
-        members=options.members,
-        layout=options.layout,
-        unread=options.unread,
-    )
+    rows: Rows = when_called("csv_rows:DelimitedRows")(content, block.offset, part.dialect, options)
+    return rows
 
 
 def _traits(dialect: Dialect) -> list[str]:
@@ -139,7 +124,7 @@ def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
 
 
 FORMAT = Format(
-    "csv", "CSV", _blocks, _rows,
+    "csv", "CSV", when_called("csv_blocks:blocks"), _rows,
     recognize=_recognize, priority=100, traits=_traits, notices=_notices, fixed_columns=True,
     layouts=True,
 )  # fmt: skip

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pipeline import storage
 from pipeline.extractors.dialect import name_notices, title_notices
 from pipeline.extractors.file_rules import FileRules
-from pipeline.extractors.format import Format, Recognized, RowOptions
-from pipeline.extractors.rows import Rows
-from pipeline.models import Block, Dialect, Part
+from pipeline.extractors.format import Format, Recognized, when_called
+from pipeline.models import Dialect, Part
 
 NAME = "excel"
 
@@ -27,21 +26,8 @@ def workbook(file: str, path: str, rules: FileRules) -> Recognized | None:
                 return None
     except (zipfile.BadZipFile, ValueError, OSError):
         return None
-    from pipeline.extractors import excel_reader
-
-    return excel_reader.recognize(file, path, rules.sheet, rules.header)
-
-
-def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
-    from pipeline.extractors import excel_reader
-
-    return excel_reader.blocks(part, block_rows)
-
-
-def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
-    from pipeline.extractors.excel_rows import ExcelRows
-
-    return ExcelRows(content, block.offset, part.dialect.header, observe=options.observe)
+    found: Recognized = when_called("excel_reader:recognize")(file, path, rules.sheet, rules.header)
+    return found
 
 
 def _traits(dialect: Dialect) -> list[str]:
@@ -49,11 +35,12 @@ def _traits(dialect: Dialect) -> list[str]:
 
 
 def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
-    from pipeline.extractors import excel_reader
-
-    yield from excel_reader.notices(part)
+    yield from when_called("excel_reader:notices")(part)
     yield from title_notices(part.dialect)
     yield from name_notices(recognized.raw_header)
 
 
-FORMAT = Format(NAME, "Excel", _blocks, _rows, traits=_traits, notices=_notices, fixed_columns=True)
+FORMAT = Format(
+    NAME, "Excel", when_called("excel_reader:blocks"), when_called("excel_rows:ExcelRows"),
+    traits=_traits, notices=_notices, fixed_columns=True,
+)  # fmt: skip

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
-from pipeline.extractors.rows import Rows
-from pipeline.models import Block, Dialect, Part
+from pipeline.extractors.format import Format, Recognized, Sample, when_called
+from pipeline.extractors.json_texts import is_joined
+from pipeline.models import Dialect, Part
 
 PAGE_LISTS = ("data", "events", "records", "results", "rows")
 """Names that lists of rows have in pages. Lists of other names belong to a row, unless they are named."""
@@ -30,7 +30,7 @@ def _recognize(sample: Sample) -> Recognized | None:
     if (
         start[:1] not in (b"{", b"[")
         or is_table(start)
-        or not (sample.rules.rows not in ("", NO_PAGES) or is_document(start, sample.whole) or _is_joined(start))
+        or not (sample.rules.rows not in ("", NO_PAGES) or is_document(start, sample.whole) or is_joined(start))
     ):
         return None
     dialect = Dialect(encoding=sample.encoding, bom=sample.bom)
@@ -79,32 +79,17 @@ def is_document(text: bytes, whole: bool) -> bool:
     return goes_on * 2 >= len(lines) and not mostly_objects(text, whole)
 
 
-def _is_joined(start: bytes) -> bool:
-    if start[:1] != b"{":
-        return False
-    from pipeline.extractors.joined_objects import is_joined
-
-    return is_joined(start)
+def encoding_traits(dialect: Dialect) -> list[str]:
+    return [dialect.encoding] if dialect.encoding != "utf-8" else []
 
 
-def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
-    from pipeline.extractors import json_documents
-
-    return json_documents.blocks(part, block_bytes)
-
-
-def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
-    from pipeline.extractors.json_documents import DocumentRows
-
-    return DocumentRows(
-        content, observe=options.observe, opens=options.opens, members=options.members,
-        nan_is_null=part.dialect.nan == "null", unread=options.unread,
-    )  # fmt: skip
+def encoding_notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
+    if part.dialect.encoding != "utf-8":
+        yield "encoding", f"read as {part.dialect.encoding}"
 
 
 def _traits(dialect: Dialect) -> list[str]:
-    rows = [f"rows in {dialect.rows[0]!r}"] if dialect.rows else []
-    return rows + ([dialect.encoding] if dialect.encoding != "utf-8" else [])
+    return [*([f"rows in {dialect.rows[0]!r}"] if dialect.rows else []), *encoding_traits(dialect)]
 
 
 def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
@@ -115,8 +100,10 @@ def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
             f"read as pages: the rows are the items of {part.dialect.rows[0]!r}"
             + (f"; not read: {dropped}" if dropped else ""),
         )
-    if part.dialect.encoding != "utf-8":
-        yield "encoding", f"read as {part.dialect.encoding}"
+    yield from encoding_notices(part, recognized)
 
 
-FORMAT = Format("json", "JSON", _blocks, _rows, recognize=_recognize, priority=-1, traits=_traits, notices=_notices)
+FORMAT = Format(
+    "json", "JSON", when_called("json_documents:blocks"), when_called("json_documents:DocumentRows"),
+    recognize=_recognize, priority=-1, traits=_traits, notices=_notices,
+)  # fmt: skip

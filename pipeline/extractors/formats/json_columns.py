@@ -6,10 +6,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pipeline.extractors.format import Format, Recognized, RowOptions, Sample
-from pipeline.extractors.rows import Rows
+import msgspec
+from msgspec import Raw
+
+from pipeline.errors import UnreadableExport
+from pipeline.extractors.format import Format, Recognized, Sample, when_called
+from pipeline.extractors.json_texts import compact
+from pipeline.extractors.line_blocks import BOM
+from pipeline.extractors.stream import opened
 from pipeline.models import Block, Dialect, Part
 
+MOST_BYTES = 512 * 1024 * 1024
+_LINES = "write it with to_json(PATH, orient='records', lines=True)"
+_decode = msgspec.json.Decoder(dict[str, dict[str, Raw]]).decode
 _TEXT = rb'"(?:[^"\\]|\\.)*"'
 _COLUMN = re.compile(rb'\{\s*%b\s*:\s*\{\s*"\d+"\s*:\s*[^{\[\s]' % _TEXT)
 """The beginning of a file whose first column has a value of a row."""
@@ -20,30 +29,60 @@ def _recognize(sample: Sample) -> Recognized | None:
     start = sample.text.lstrip(b" \t\r\n")
     if _COLUMN.match(start) is None:
         return None
-    from pipeline.extractors.json_columns import is_by_columns
-
-    if is_by_columns(start) if sample.whole else b"\n{" not in start:
+    if _is_by_columns(start) if sample.whole else b"\n{" not in start:
         return Recognized(Dialect(encoding=sample.encoding, bom=sample.bom))
     return None
 
 
+def _is_by_columns(text: bytes) -> bool:
+    """Whether a file's content is one object of columns that all have the same rows."""
+    try:
+        columns = _decode(text)
+    except msgspec.MsgspecError:
+        return False
+    return len({tuple(column) for column in columns.values()}) == 1
+
+
 def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
-    from pipeline.extractors import json_columns
+    """Blocks of rows, each row with the offset 0, since its values lie all over the file, which is read as a whole.
 
-    return json_columns.blocks(part, block_bytes)
+    Raises UnreadableExport for a damaged file, one whose columns have different rows, and one over MOST_BYTES.
+    """
+    from pipeline.extractors.json_documents import block_of
 
-
-def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
-    from pipeline.extractors.json_documents import DocumentRows
-
-    return DocumentRows(
-        content, observe=options.observe, opens=options.opens, members=options.members,
-        nan_is_null=part.dialect.nan == "null", unread=options.unread,
-    )  # fmt: skip
+    with opened(part) as stream:
+        text = stream.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise UnreadableExport(
+            f"{part.path} is JSON by columns of more than {MOST_BYTES >> 20} MB", path=part.path, hint=_LINES
+        )
+    try:
+        columns = _decode(text.removeprefix(BOM))
+    except msgspec.MsgspecError as error:
+        raise UnreadableExport(f"{part.path} cannot be read by columns: {error}", path=part.path, hint=_LINES) from None
+    first = next(iter(columns.values()), {})
+    for name, column in columns.items():
+        if column.keys() != first.keys():
+            what = f"{part.path}: the column {name!r} has other rows than the first column"
+            raise UnreadableExport(what, path=part.path, hint=_LINES)
+    lines: list[bytes] = []
+    index = length = 0
+    for row in first:
+        record = msgspec.json.encode({name: column[row] for name, column in columns.items()})
+        lines.append(compact(record.decode("latin-1")))
+        length += len(lines[-1])
+        if length >= block_bytes:
+            yield block_of(part, index, [0] * len(lines), lines, 0)
+            index, length, lines = index + 1, 0, []
+    if lines:
+        yield block_of(part, index, [0] * len(lines), lines, len(text))
 
 
 def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
     yield "columns", "read by columns, as pandas writes JSON: its rows are those of the index"
 
 
-FORMAT = Format("json_columns", "JSON by columns", _blocks, _rows, recognize=_recognize, priority=-2, notices=_notices)
+FORMAT = Format(
+    "json_columns", "JSON by columns", _blocks, when_called("json_documents:DocumentRows"),
+    recognize=_recognize, priority=-2, notices=_notices,
+)  # fmt: skip

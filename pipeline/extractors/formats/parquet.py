@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pipeline import out_of_memory
 from pipeline.extractors.dialect import name_notices
-from pipeline.extractors.format import Format, Recognized, RowOptions
-from pipeline.extractors.rows import Rows
-from pipeline.models import Block, Part
+from pipeline.extractors.format import Format, Recognized, when_called
+from pipeline.models import Part
 
 
-def _blocks(part: Part, block_bytes: int, block_rows: int) -> Iterator[Block]:
-    from pipeline.extractors import parquet_reader
+def column_notices(check: str) -> Callable[[Part, Recognized], Iterator[tuple[str, str]]]:
+    """Notices about the columns that a function of a reader of Arrow returns."""
 
-    return parquet_reader.blocks(part, block_rows)
+    def notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
+        if not part.codecs:
+            out_of_memory.require_for_arrow()
+            yield from name_notices(when_called(check)(part))
 
-
-def _rows(part: Part, block: Block, content: bytes, options: RowOptions) -> Rows:
-    from pipeline.extractors.parquet_reader import ParquetRows
-
-    return ParquetRows(content, block.offset, part, options)
-
-
-def _notices(part: Part, recognized: Recognized) -> Iterator[tuple[str, str]]:
-    if part.codecs:
-        return
-    out_of_memory.require_for_arrow()
-    from pipeline.extractors.parquet_reader import check
-
-    yield from name_notices(check(part))
+    return notices
 
 
-FORMAT = Format("parquet", "Parquet", _blocks, _rows, magic=b"PAR1", notices=_notices, fixed_columns=True)
+FORMAT = Format(
+    "parquet", "Parquet", when_called("parquet_reader:blocks"), when_called("parquet_reader:ParquetRows"),
+    magic=b"PAR1", notices=column_notices("parquet_reader:check"), fixed_columns=True,
+)  # fmt: skip

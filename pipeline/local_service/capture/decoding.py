@@ -17,12 +17,14 @@ from isal import isal_zlib
 
 
 class RequestRefused(Exception):
-    """A request that is refused as a whole, with the status and the plain text that the real service answers."""
+    """A request that is refused as a whole, with the status and the plain text that the real service answers; at the
+    per-event endpoint the error has a name too."""
 
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(status, text)
+    def __init__(self, status: int, text: str, name: str = "") -> None:
+        super().__init__(status, text, name)
         self.status = status
         self.text = text
+        self.name = name
 
 
 def undecodable(detail: str) -> RequestRefused:
@@ -37,7 +39,7 @@ def unparsable(detail: str) -> RequestRefused:
 
 def too_large(detail: str) -> RequestRefused:
     """The body or one event is over a limit."""
-    return RequestRefused(413, f"maximum event size exceeded: {detail}")
+    return RequestRefused(413, f"maximum event size exceeded: {detail}", "payload_too_large")
 
 
 PER_EVENT = "/i/v1/analytics/events"
@@ -101,7 +103,6 @@ def decode_beginning(body: bytes, query: Mapping[str, str], headers: Mapping[str
 
 
 def _starts_text(data: bytes) -> bool:
-    """Whether these are the first bytes of a text."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(data)
     except UnicodeDecodeError:

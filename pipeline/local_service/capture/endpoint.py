@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -17,7 +19,7 @@ from starlette.routing import Route
 
 from pipeline.local_service.capture import per_event
 from pipeline.local_service.capture.decoding import PER_EVENT, RequestRefused, decode_beginning, too_large
-from pipeline.local_service.capture.validation import OK, accept_request
+from pipeline.local_service.capture.validation import OK, AcceptedRequest, accept_request
 from pipeline.local_service.http import allow_origin, read_body, run_in
 from pipeline.local_service.keys import Keyring
 from pipeline.local_service.settings import Settings
@@ -42,11 +44,9 @@ class CaptureEndpoint:
         self._worker = ThreadPoolExecutor(1, "service-capture")
 
     def close(self) -> None:
-        """End the thread."""
         self._worker.shutdown()
 
     def routes(self) -> list[Route]:
-        """Every route, with and without a final slash."""
         endpoints = dict.fromkeys(EVENT_ROUTES, self._capture) | dict.fromkeys(FLAG_ROUTES, _flags)
         if self._settings.per_event == "on":
             endpoints[PER_EVENT] = self._judge
@@ -59,82 +59,67 @@ class CaptureEndpoint:
     async def _judge(self, request: Request) -> Response:
         """One request to the per-event endpoint, which has an answer for each event."""
         limit = self._settings.per_event_wire_limit
-        try:
-            body = await read_body(request, limit)
-        except ClientDisconnect:
+        check = partial(per_event.judge_request, headers=request.headers, keys=self._keys, settings=self._settings)
+        result = await self._stored(request, limit, check)
+        headers = {name: request.headers[name] for name in ("posthog-request-id",) if name in request.headers}
+        if not isinstance(result, RequestRefused):
+            return JSONResponse({"results": result.results}, headers=headers)
+        if result.status == 408:
             return Response(status_code=408)
-        status, answer = await run_in(self._worker, lambda: self._store_judged(request, body, limit))
-        headers = {"retry-after": "1"} if status in (429, 500, 503) else {}
-        if (request_id := request.headers.get("posthog-request-id")) is not None:
-            headers["posthog-request-id"] = request_id
-        return JSONResponse(answer, status, headers)
-
-    def _store_judged(self, request: Request, body: bytes | None, limit: int) -> tuple[int, dict[str, Any]]:
-        """The status and the answer, after the accepted events were stored."""
-        self._store.requests += 1
-        headers = dict(request.headers)
-        try:
-            if body is None:
-                raise per_event.too_large(limit)
-            judged = per_event.judge_request(body, headers=headers, keys=self._keys, settings=self._settings)
-            if judged.project is not None:
-                self._store.append(judged.project, judged.events)
-            elif judged.events.uuid:
-                self._add_rejection(request, body, 200, "unknown token")
-        except per_event.PerEventRefused as refused:
-            self._add_rejection(request, body or b"", refused.status, refused.text)
-            return refused.status, refused.body
-        except Unavailable:
-            unavailable = per_event.PerEventRefused(503, "service_unavailable", "Service Unavailable")
-            return unavailable.status, unavailable.body
-        return 200, {"results": judged.results}
-
-    def _add_rejection(self, request: Request, body: bytes, status: int, reason: str) -> None:
-        query, headers = dict(request.query_params), dict(request.headers)
-        beginning = decode_beginning(body, query, headers, 8 * REJECTED_CHARACTERS)
-        self._store.add_rejection(self._settings.clock(), status, reason, without_keys(beginning, self._keys))
+        if result.status in (429, 500, 503):
+            headers["retry-after"] = "1"
+        return JSONResponse(per_event.error_body(result), result.status, headers)
 
     async def _capture(self, request: Request) -> Response:
         """One capture request, taken as a whole or not at all."""
         if request.method == "OPTIONS":
             return allow_origin(request, Response(OK, media_type="application/json"))
-        path = request.url.path
-        is_batch = path.rstrip("/") == "/batch"
-        limit = self._settings.batch_wire_limit if is_batch else self._settings.event_wire_limit
+        path, query, settings = request.url.path, request.query_params, self._settings
+        limit = settings.batch_wire_limit if path.rstrip("/") == "/batch" else settings.event_wire_limit
+        asked: dict[str, Any] = {"path": path, "query": query, "headers": request.headers}
+        result = await self._stored(
+            request, limit, partial(accept_request, **asked, keys=self._keys, settings=settings)
+        )
+        if isinstance(result, RequestRefused):
+            answer: Response = PlainTextResponse(result.text, result.status)
+            return answer if result.status == 408 else allow_origin(request, answer)
+        if query.get("beacon") == "1":
+            return allow_origin(request, Response(status_code=204))
+        return allow_origin(request, Response(OK, media_type="application/json"))
+
+    async def _stored(
+        self, request: Request, limit: int, check: Callable[[bytes], AcceptedRequest]
+    ) -> AcceptedRequest | RequestRefused:
+        """What `check` accepts of a request, once it is stored, or why nothing is."""
         try:
             body = await read_body(request, limit)
         except ClientDisconnect:
-            return PlainTextResponse("client stopped sending data", 408)
-        status, text = await run_in(self._worker, lambda: self._store_events(request, path, body, limit))
-        if status != 200:
-            return allow_origin(request, PlainTextResponse(text, status))
-        if request.query_params.get("beacon") == "1":
-            return allow_origin(request, Response(status_code=204))
-        return allow_origin(request, Response(text, media_type="application/json"))
+            return RequestRefused(408, "client stopped sending data")
 
-    def _store_events(self, request: Request, path: str, body: bytes | None, limit: int) -> tuple[int, str]:
-        """The status and the text of the answer, after the events were stored."""
-        self._store.requests += 1
-        query, headers = dict(request.query_params), dict(request.headers)
+        def work() -> AcceptedRequest | RequestRefused:
+            self._store.requests += 1
+            try:
+                if body is None:
+                    raise too_large(f"request body over {limit} bytes")
+                accepted = check(body)
+                if accepted.project is not None:
+                    self._store.append(accepted.project, accepted.events)
+                elif accepted.events.uuid:
+                    self._add_rejection(request, body, 200, "unknown token")
+                if accepted.refusal is not None:
+                    raise accepted.refusal
+                return accepted
+            except RequestRefused as refusal:
+                self._add_rejection(request, body or b"", refusal.status, refusal.text)
+                return refusal
+            except Unavailable:
+                return RequestRefused(503, "transient error, please retry", "service_unavailable")
 
-        try:
-            if body is None:
-                raise too_large(f"request body over {limit} bytes")
-            accepted = accept_request(
-                body, path=path, query=query, headers=headers, keys=self._keys, settings=self._settings
-            )
-            if accepted.project is not None:
-                self._store.append(accepted.project, accepted.events)
-            elif accepted.events.uuid:
-                self._add_rejection(request, body, 200, "unknown token")
-            if accepted.refusal is not None:
-                raise accepted.refusal
-        except RequestRefused as refusal:
-            self._add_rejection(request, body or b"", refusal.status, refusal.text)
-            return refusal.status, refusal.text
-        except Unavailable:
-            return 503, "transient error, please retry"
-        return 200, OK
+        return await run_in(self._worker, work)
+
+    def _add_rejection(self, request: Request, body: bytes, status: int, reason: str) -> None:
+        beginning = decode_beginning(body, request.query_params, request.headers, 8 * REJECTED_CHARACTERS)
+        self._store.add_rejection(self._settings.clock(), status, reason, without_keys(beginning, self._keys))
 
 
 def without_keys(body: bytes, keys: Keyring) -> str:

@@ -46,14 +46,10 @@ class _EventFields(msgspec.Struct, gc=False):
 
 
 class RawEvent(_EventFields, kw_only=True, gc=False):
-    """An event as it was sent."""
-
     event: str
 
 
 class _EventName(msgspec.Struct, gc=False):
-    """The only field that every event has."""
-
     event: str
 
 
@@ -66,8 +62,6 @@ class _Batch(msgspec.Struct):
 
 
 class _EventNameBatch(msgspec.Struct):
-    """The only field that every batch has."""
-
     batch: list[_EventName]
 
 
@@ -82,8 +76,6 @@ class ParsedEvent(NamedTuple):
 
 @dataclass(slots=True)
 class ParsedRequest:
-    """The events of a request in their order."""
-
     events: list[ParsedEvent]
     token: str | None = field(default=None, repr=False)
     historical: bool = False

@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from pipeline.local_service.capture.decoding import RequestRefused, from_gzip
+from pipeline.local_service.capture.decoding import RequestRefused, from_gzip, too_large
 from pipeline.local_service.capture.parsing import RawEvent, is_uuid
 from pipeline.local_service.capture.timestamps import FUTURE_CUTOFF, parse_rfc3339
 from pipeline.local_service.capture.validation import (
     NEVER_HISTORICAL,
     WHITESPACE,
+    AcceptedRequest,
     oversize,
     reason_to_drop,
     token_problem,
@@ -58,18 +59,16 @@ _encode = msgspec.json.encode
 _as_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class PerEventRefused(Exception):
-    """A request that is refused as a whole, with its status and the name and text of the error."""
+def refused(status: int, name: str, text: str) -> RequestRefused:
+    return RequestRefused(status, text, name)
 
-    def __init__(self, status: int, name: str, text: str) -> None:
-        super().__init__(status, name, text)
-        self.status = status
-        self.name = name
-        self.text = text
 
-    @property
-    def body(self) -> dict[str, str]:
-        return {"error": self.name, "error_description": self.text, "error_uri": "https://posthog.com/docs/api"}
+def error_body(refusal: RequestRefused) -> dict[str, str]:
+    return {
+        "error": refusal.name,
+        "error_description": refusal.text,
+        "error_uri": "https://posthog.com/docs/api",
+    }
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -93,33 +92,25 @@ class _Batch(msgspec.Struct):
 _as_batch = msgspec.json.Decoder(_Batch).decode
 
 
-class Judged(msgspec.Struct):
-    """The verdict for each event by its uuid, and the events that are stored, for one project or for none."""
-
-    project: int | None
-    events: EventColumns
-    results: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
-
-
 class _Dropped(Exception):
     """An event that is dropped, with the name of the reason."""
 
 
-def judge_request(body: bytes, *, headers: Mapping[str, str], keys: Keyring, settings: Settings) -> Judged:
-    """Check one request whose body has arrived; names of headers are in lower case. Raises PerEventRefused."""
+def judge_request(body: bytes, *, headers: Mapping[str, str], keys: Keyring, settings: Settings) -> AcceptedRequest:
+    """Check one request whose body has arrived; names of headers are in lower case. Raises RequestRefused."""
     token = _token(headers)
     sent_at = _check_headers(headers)
     text = _decode(body, headers.get("content-encoding", "").lower(), settings.per_event_decoded_limit)
     try:
         batch = _as_batch(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise PerEventRefused(400, "request_parsing_error", "Failed to parse request body.") from None
+        raise refused(400, "request_parsing_error", "Failed to parse request body.") from None
     uuids = _check_batch(batch)
     project = keys.project_of(token)
     if project is None and settings.token_validation == "enforce":
         raise _bad_token()
     now = settings.clock()
-    judged = Judged(project, EventColumns(now))
+    judged = AcceptedRequest(project, EventColumns(now))
     for event, own_uuid in zip(batch.batch, uuids, strict=True):
         try:
             judged.results[own_uuid] = _judge(event, own_uuid, batch, judged.events, headers, sent_at, token, settings)
@@ -131,31 +122,31 @@ def judge_request(body: bytes, *, headers: Mapping[str, str], keys: Keyring, set
 def _token(headers: Mapping[str, str]) -> str:
     given = headers.get("authorization")
     if given is None:
-        raise PerEventRefused(401, "missing_authorization", "request is missing the Authorization header")
+        raise refused(401, "missing_authorization", "request is missing the Authorization header")
     missing = [name for name in _HEADERS if name not in headers]
     if missing:
-        raise PerEventRefused(400, "missing_required_headers", f"request is missing required headers: {missing}")
+        raise refused(400, "missing_required_headers", f"request is missing required headers: {missing}")
     if given[:7].lower() != "bearer ":
-        raise PerEventRefused(400, "invalid_header_value", "invalid header value: Authorization must use Bearer scheme")
+        raise refused(400, "invalid_header_value", "invalid header value: Authorization must use Bearer scheme")
     token = given[7:].strip()
     if token_problem(token):
         raise _bad_token()
     return token
 
 
-def _bad_token() -> PerEventRefused:
-    return PerEventRefused(401, "invalid_api_token", "The provided API token is not valid.")
+def _bad_token() -> RequestRefused:
+    return refused(401, "invalid_api_token", "The provided API token is not valid.")
 
 
 def _check_headers(headers: Mapping[str, str]) -> int:
-    """The client's clock. Raises PerEventRefused."""
+    """The client's clock. Raises RequestRefused."""
     if headers["content-type"].partition(";")[0].strip().lower() != "application/json":
-        raise PerEventRefused(415, "unsupported_content_type", "unsupported content type")
+        raise refused(415, "unsupported_content_type", "unsupported content type")
     encoding = headers.get("content-encoding", "").lower()
     if encoding in _OTHER_ENCODINGS:
-        raise PerEventRefused(415, "unsupported_encoding", f"{encoding} is not supported by the local service")
+        raise refused(415, "unsupported_encoding", f"{encoding} is not supported by the local service")
     if encoding not in _ENCODINGS:
-        raise PerEventRefused(415, "unsupported_encoding", "unsupported content encoding")
+        raise refused(415, "unsupported_encoding", "unsupported content encoding")
     sent_at = parse_rfc3339(headers["posthog-request-timestamp"])
     attempt = headers["posthog-attempt"]
     for name, is_valid in (
@@ -164,52 +155,45 @@ def _check_headers(headers: Mapping[str, str]) -> int:
         ("PostHog-Request-Timestamp", sent_at is not None),
     ):
         if not is_valid:
-            raise PerEventRefused(400, "invalid_header_value", f"invalid header value: {name}")
+            raise refused(400, "invalid_header_value", f"invalid header value: {name}")
     assert sent_at is not None
     return sent_at
 
 
 def _decode(body: bytes, encoding: str, limit: int) -> bytes:
-    """The JSON text of a body. Raises PerEventRefused."""
+    """The JSON text of a body. Raises RequestRefused."""
     if not body:
-        raise PerEventRefused(400, "empty_body", "request body is empty")
+        raise refused(400, "empty_body", "request body is empty")
     try:
         if encoding == "gzip":
             body = from_gzip(body, limit)
         elif encoding == "deflate":
             body = zlib.decompressobj().decompress(body, limit + 1)
-    except RequestRefused as refused:
-        if refused.status != 413:
-            raise PerEventRefused(400, "request_decoding_error", "Failed to decode request body.") from None
-        raise too_large(limit) from None
-    except zlib.error:
-        raise PerEventRefused(400, "request_decoding_error", "Failed to decode request body.") from None
+    except (RequestRefused, zlib.error) as error:
+        if getattr(error, "status", 400) == 413:
+            raise
+        raise refused(400, "request_decoding_error", "Failed to decode request body.") from None
     if len(body) > limit:
-        raise too_large(limit)
+        raise too_large(f"over {limit} bytes")
     return body
 
 
-def too_large(limit: int) -> PerEventRefused:
-    """The body is over a limit, in bytes."""
-    return PerEventRefused(413, "payload_too_large", f"payload too large: over {limit} bytes")
-
-
 def _check_batch(batch: _Batch) -> list[str]:
-    """The uuids of the events, spelt as the answer has them. Raises PerEventRefused."""
+    """The uuids of the events, spelt as the answer has them. Raises RequestRefused."""
     if not batch.batch:
-        raise PerEventRefused(400, "empty_batch", "request batch is empty")
+        raise refused(400, "empty_batch", "request batch is empty")
     if parse_rfc3339(batch.created_at) is None:
-        raise PerEventRefused(400, "invalid_batch", "invalid batch: created_at is not valid RFC 3339")
+        raise refused(400, "invalid_batch", "invalid batch: created_at is not valid RFC 3339")
     uuids: dict[str, None] = {}
     for event in batch.batch:
         given = event.uuid.strip(WHITESPACE)
         if not given:
-            raise PerEventRefused(400, "missing_event_uuid", "event submitted without a uuid")
+            raise refused(400, "missing_event_uuid", "event submitted without a uuid")
         if not is_uuid(given):
-            raise PerEventRefused(400, "invalid_event_uuid", f"event submitted with an invalid uuid: {given}")
+            raise refused(400, "invalid_event_uuid", f"event submitted with an invalid uuid: {given}")
         own = str(uuid.UUID(given))
         if own in uuids:
-            raise PerEventRefused(400, "duplicate_event_uuid", f"duplicate event uuid: {given}")
+            raise refused(400, "duplicate_event_uuid", f"duplicate event uuid: {given}")
         uuids[own] = None
     return list(uuids)
 
@@ -255,16 +239,10 @@ def _judge(
     whole = RawEvent(event=name, distinct_id=distinct_id, uuid=own_uuid, timestamp=event.timestamp)
     if oversize(whole, properties, token, now, settings.stored_event_limit) is not None:
         raise _Dropped("event_too_big")
-    if name[0] == "$" or settings.drop_events_older_than is not None:
-        reason = reason_to_drop(name, properties, instant, now, settings)
-        if reason is not None:
-            events.warnings.append((len(events.uuid), reason))
-    events.uuid.append(own_uuid)
-    events.event.append(name)
-    events.distinct_id.append(distinct_id.replace("\0", "\ufffd"))
-    events.timestamp.append(instant)
-    events.properties.append(text)
-    events.historical.append(batch.historical_migration and name not in NEVER_HISTORICAL)
+    if (reason := reason_to_drop(name, properties, instant, now, settings)) is not None:
+        events.warn(reason)
+    historical = batch.historical_migration and name not in NEVER_HISTORICAL
+    events.add(own_uuid, name, distinct_id.replace("\0", "\ufffd"), instant, text, historical)
     if distinct_id.lower() in ILLEGAL_IDS:
         return {"result": "ok", "details": "person_processing_disabled"}
     return {"result": "ok"}

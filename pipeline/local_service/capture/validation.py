@@ -53,11 +53,13 @@ class AcceptedRequest(msgspec.Struct, frozen=True):
     """The events of a request, for one project or for none.
 
     `refusal` is that of an event too large for the queue, where the events before it are stored (`oversize_event`).
+    `results` has the verdict for each event by its uuid, at the endpoint that has one.
     """
 
     project: int | None
     events: EventColumns
     refusal: RequestRefused | None = None
+    results: dict[str, dict[str, str]] = {}
 
 
 def accept_request(
@@ -168,25 +170,21 @@ def _check_events(
         skew = None if properties.get("$ignore_sent_at") is True else sent_at
         instant, problem = stored_instant(event.timestamp, event.offset, skew, now)
         if problem:
-            events.warnings.append((len(events.uuid), event_warning(problem, timestamp=event.timestamp)))
+            events.warn(event_warning(problem, timestamp=event.timestamp))
         name = event.event
         if len(distinct_id) > LONGEST_ID:
-            events.warnings.append((len(events.uuid), event_warning(LONG_ID, distinct_id=distinct_id)))
+            events.warn(event_warning(LONG_ID, distinct_id=distinct_id))
             distinct_id = distinct_id[:LONGEST_ID]
         if len(name) > LONGEST_NAME // 2:
             name = _shortened(name)
             if name != event.event:
-                events.warnings.append((len(events.uuid), event_warning(LONG_NAME, event=event.event)))
+                events.warn(event_warning(LONG_NAME, event=event.event))
         if name[0] == "$" or settings.drop_events_older_than is not None:
             reason = reason_to_drop(name, properties, instant, now, settings)
             if reason is not None:
-                events.warnings.append((len(events.uuid), reason))
-        events.uuid.append(event.uuid or _new_uuid(now))
-        events.event.append(name)
-        events.distinct_id.append(distinct_id)
-        events.timestamp.append(instant)
-        events.properties.append(_properties(event, text))
-        events.historical.append(parsed.historical and event.event not in NEVER_HISTORICAL)
+                events.warn(reason)
+        historical = parsed.historical and event.event not in NEVER_HISTORICAL
+        events.add(event.uuid or _new_uuid(now), name, distinct_id, instant, _properties(event, text), historical)
     if refusal is not None and settings.oversize_event == "reject":
         raise refusal
     return AcceptedRequest(project, events, refusal)

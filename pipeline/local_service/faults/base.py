@@ -14,17 +14,14 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from pipeline.errors import UsageError
 from pipeline.local_service.faults.request import CaptureRequest, ConnectionCut, Ending, Forward
 
 Value = TypeVar("Value")
 
 
-class BadFault(ValueError):
+class BadFault(UsageError):
     """A text that is not a fault; `hint` explains how to write one."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 class FaultCounts(NamedTuple):
@@ -46,7 +43,6 @@ def option(read: Callable[[str], Any], default: Any) -> Any:
 
 
 def flag() -> Any:
-    """A setting that is present or not."""
     return field(default=False, metadata={"read": None})
 
 
@@ -121,7 +117,6 @@ class Fault(ABC):
         """Fail the request where `claim` allows it; `forward` is what would happen without this fault."""
 
     def is_due(self) -> bool:
-        """Whether to act on the request that was counted last."""
         turn = self.reached - self.skip
         if turn < 1 or turn % self.every:
             return False
@@ -183,33 +178,33 @@ def read_fault(text: str, *, seed: str = "0", position: str = "0") -> Fault:
     name, colon, setting_text = head.partition(":")
     kind = Fault.names.get(name)
     if kind is None:
-        raise BadFault(f"no fault is called {name!r}", _nearest(name, Fault.names, "the faults are"))
+        raise BadFault(f"no fault is called {name!r}", hint=_nearest(name, Fault.names, "the faults are"))
     fields = {field.name: field for field in dataclasses.fields(kind) if "read" in field.metadata}
     main = next((field for field in fields.values() if "value" in field.metadata), None)
     settings: dict[str, Any] = {"text": text, "seed": seed, "position": position}
     if colon and main is None:
-        raise BadFault(f"{name} takes no value, not {setting_text!r}", f"write {kind.example}")
+        raise BadFault(f"{name} takes no value, not {setting_text!r}", hint=f"write {kind.example}")
     if main is not None:
         if colon:
             settings[main.name] = _read(main, setting_text, text, kind)
         elif main.default is dataclasses.MISSING:
-            raise BadFault(f"{name} needs a value", f"write {kind.example}")
+            raise BadFault(f"{name} needs a value", hint=f"write {kind.example}")
     options = {_spelt(field): field for field in fields.values() if field is not main}
     for item in items:
         key, equals, setting = item.partition("=")
         field = options.get(key)
         if field is None:
-            raise BadFault(f"{name} has no option {key!r}", _nearest(key, options, f"the options of {name} are"))
+            raise BadFault(f"{name} has no option {key!r}", hint=_nearest(key, options, f"the options of {name} are"))
         if field.name in settings:
-            raise BadFault(f"{key} is repeated in {text!r}", "write it once")
+            raise BadFault(f"{key} is repeated in {text!r}", hint="write it once")
         if (field.metadata["read"] is None) == bool(equals):
             wanted = key if equals else f"{key}=VALUE"
-            raise BadFault(f"{item!r} is not how {key} is written", f"write {wanted}")
+            raise BadFault(f"{item!r} is not how {key} is written", hint=f"write {wanted}")
         settings[field.name] = _read(field, setting, text, kind) if equals else True
     try:
         return kind(**settings)
     except ValueError as error:
-        raise BadFault(f"{text!r} is not complete", f"write {error}") from None
+        raise BadFault(f"{text!r} is not complete", hint=f"write {error}") from None
 
 
 def catalogue() -> Sequence[tuple[str, str]]:
@@ -226,7 +221,7 @@ def _read(field: dataclasses.Field[Any], setting_text: str, text: str, kind: typ
         raise
     except ValueError as error:
         named = kind.name if "value" in field.metadata else f"{_spelt(field)} of {kind.name}"
-        raise BadFault(f"{named} cannot be {setting_text!r}", f"write {error}") from None
+        raise BadFault(f"{named} cannot be {setting_text!r}", hint=f"write {error}") from None
 
 
 def _spelt(field: dataclasses.Field[Any]) -> str:

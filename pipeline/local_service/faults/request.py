@@ -28,7 +28,6 @@ class HttpReply:
 
     @property
     def accepted(self) -> bool:
-        """Whether the service accepted the events."""
         return 200 <= self.status < 300
 
 
@@ -48,8 +47,6 @@ class ClientGone(Exception):
 
 
 class EventKey(msgspec.Struct, gc=False):
-    """What faults read of an event."""
-
     event: str = ""
     uuid: str = ""
 
@@ -120,7 +117,6 @@ class CaptureRequest:
 
     @property
     def per_event(self) -> bool:
-        """Whether it is for the endpoint that answers for each event."""
         return self.path.rstrip("/") == PER_EVENT
 
     async def remove(self, uuids: Collection[str]) -> None:
@@ -143,7 +139,6 @@ class CaptureRequest:
             await asyncio.sleep(min(remaining, _CLOSING_CHECK))
 
     async def forward_to(self, app: ASGIApp) -> HttpReply:
-        """The answer of the service itself."""
         replayed = False
         status, headers, body = 500, (), bytearray()
 

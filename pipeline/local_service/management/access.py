@@ -13,9 +13,10 @@ import msgspec
 
 from pipeline.local_service.keys import Keyring, Project, allows
 from pipeline.local_service.management.requests import ApiError, forbidden, not_found
+from pipeline.management.operations import PROJECTS
 
 if TYPE_CHECKING:
-    from pipeline.local_service.management.requests import Operation
+    from pipeline.management.operations import Endpoint
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="api"'}
 _USERS = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e90")
@@ -74,13 +75,16 @@ def project_for(caller: Caller, name: str, keys: Keyring) -> Project:
     raise not_found()
 
 
-def check_scope(caller: Caller, operation: Operation, *, observed: bool) -> None:
-    """Raise ApiError (403) where the key's scopes do not open the operation.
+def scope_for(operation: Endpoint, *, observed: bool) -> str:
+    """The scope that an operation needs, "" if any key may ask: the contract shows none for the list of projects, from
+    which ids come."""
+    return "" if operation.path == PROJECTS and not observed else operation.scope
 
-    The contract shows no scope for the list of projects, where ids come from: any key may ask for it there.
-    """
-    scope = operation.scope or ("project:read" if observed else None)
-    if scope is not None and not allows(caller.scopes, scope):
+
+def check_scope(caller: Caller, operation: Endpoint, *, observed: bool) -> None:
+    """Raise ApiError (403) if the key's scopes do not permit the operation."""
+    scope = scope_for(operation, observed=observed)
+    if scope and not allows(caller.scopes, scope):
         raise forbidden(f"API key missing required scope '{scope}'")
 
 

@@ -37,7 +37,6 @@ class Documents:
         return self._documents.get((kind, project), {}).get(id)
 
     def existed(self, kind: DocumentKind, project: int, id: str) -> bool:
-        """Whether there is or was such a document."""
         return id in self._documents.get((kind, project), {})
 
     def put(self, kind: DocumentKind, project: int, *documents: Json) -> None:

@@ -14,19 +14,16 @@ from starlette.responses import JSONResponse, Response
 from pipeline.local_service.management.function_fields import read_fields
 from pipeline.local_service.management.hog_functions import find_function
 from pipeline.local_service.management.requests import (
-    FUNCTION,
-    FUNCTIONS,
-    READ,
-    WRITE,
     OperationCall,
+    answers,
     forbidden,
     invalid,
     natural_number,
     not_found,
-    operation,
     parse_instant,
 )
 from pipeline.local_service.management.templates import TEMPLATES
+from pipeline.management import operations
 
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -45,7 +42,7 @@ _MOST_LABELS = 10_000
 _UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-@operation("POST", FUNCTION + "/broadcast", WRITE, body="HogFunctionWrite")
+@answers(operations.BROADCAST)
 def hog_functions_broadcast(call: OperationCall) -> Response:
     """Run for matching persons.
 
@@ -61,7 +58,7 @@ def hog_functions_broadcast(call: OperationCall) -> Response:
     return Response()
 
 
-@operation("POST", FUNCTION + "/invocations", WRITE, body="HogFunctionWrite")
+@answers(operations.INVOKE)
 def hog_functions_invoke(call: OperationCall) -> Response:
     """Run once.
 
@@ -81,7 +78,7 @@ def hog_functions_invoke(call: OperationCall) -> Response:
     return JSONResponse({"status": "success", "logs": logs, "invocation_id": call.body.get("invocation_id")})
 
 
-@operation("GET", FUNCTION + "/logs", READ)
+@answers(operations.LOGS)
 def hog_functions_logs(call: OperationCall) -> Response:
     """Retrieve logs. There are none."""
     find_function(call)
@@ -94,7 +91,7 @@ def hog_functions_logs(call: OperationCall) -> Response:
     return JSONResponse({"count": 0, "next": None, "previous": None, "results": []})
 
 
-@operation("GET", FUNCTION + "/metrics", READ)
+@answers(operations.METRICS)
 def hog_functions_metrics(call: OperationCall) -> Response:
     """Retrieve metrics. The labels of the requested time span, and no series."""
     find_function(call)
@@ -114,7 +111,7 @@ def hog_functions_metrics(call: OperationCall) -> Response:
     return JSONResponse({"labels": labels, "series": []})
 
 
-@operation("GET", FUNCTION + "/metrics/totals", READ)
+@answers(operations.METRICS_TOTALS)
 def hog_functions_metrics_totals(call: OperationCall) -> Response:
     """Retrieve totals. There are none."""
     find_function(call)
@@ -125,9 +122,8 @@ def hog_functions_metrics_totals(call: OperationCall) -> Response:
     return JSONResponse({"totals": {}})
 
 
-@operation("GET", FUNCTIONS + "/icon", READ)
+@answers(operations.ICON)
 def hog_functions_icon(call: OperationCall) -> Response:
-    """Retrieve an icon."""
     _check_icons(call)
     if not call.observed:
         return Response()
@@ -136,7 +132,7 @@ def hog_functions_icon(call: OperationCall) -> Response:
     return Response(PICTURE, media_type="image/png")
 
 
-@operation("GET", FUNCTIONS + "/icons", READ)
+@answers(operations.ICONS)
 def hog_functions_icons(call: OperationCall) -> Response:
     """Retrieve icons. Those with the query in their name."""
     _check_icons(call)

@@ -8,7 +8,7 @@ The local service compiles and runs nothing, so its code is a stand-in: an array
 program of one text, the digest of what would have been compiled. Equal sources have equal code, on any machine, and
 another source has other code. As in the service's source (`posthog/cdp/validation.py`), types written in TypeScript
 have `transpiled` and all others `bytecode`; a Liquid template and a value that is no template have neither. Code in a
-request is ignored, since the service creates it; code in a seed stays until its source is written again.
+request is ignored, since the service creates it; code in a seed stays until what has it is written again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
+from pipeline.local_service.management.function_fields import field_names
 from pipeline.local_service.management.requests import Json
 from pipeline.local_service.management.templates import TEMPLATES, template_of
 
@@ -27,7 +28,6 @@ _BYTECODE_VERSION, _TEXT = 1, 32
 """The version of Hog bytecode, and its operation that yields the text behind it."""
 _OF_INPUT = frozenset({"bytecode", "transpiled", "order"})
 _OF_FILTERS = frozenset({"bytecode", "transpiled", "bytecode_error"})
-_OF_MASKING = frozenset({"bytecode"})
 
 
 def with_code(function: Json) -> Json:
@@ -46,22 +46,17 @@ def with_code(function: Json) -> Json:
     return shown
 
 
-def without_code(fields: Json, before: Json) -> Json:
-    """Written fields without their code.
-
-    The code of `before`, the stored function, stays where its source is unchanged; so a record that was read can be
-    sent back.
-    """
-    result = fields | _bare(fields, before)
-    if isinstance(fields.get("masking"), dict):
-        result["masking"] = _without(fields["masking"], before.get("masking"), _OF_MASKING)
-    if fields.get("mappings"):
-        old = before.get("mappings") or []
-        result["mappings"] = [
-            mapping | _bare(mapping, old[index] if index < len(old) else {})
-            for index, mapping in enumerate(fields["mappings"])
-        ]
-    return result
+def without_code(fields: Json) -> Json:
+    """Written fields without their code, which the service makes; so a record that was read can be sent back."""
+    bare = {name: value for name, value in fields.items() if name not in ("bytecode", "transpiled", "bytecode_error")}
+    if isinstance(bare.get("inputs"), dict):
+        bare["inputs"] = {key: _without(entry, _OF_INPUT) for key, entry in bare["inputs"].items()}
+    for name in ("filters", "masking"):
+        if name in bare:
+            bare[name] = _without(bare[name], _OF_FILTERS)
+    if bare.get("mappings"):
+        bare["mappings"] = [without_code(mapping) for mapping in bare["mappings"]]
+    return bare
 
 
 def _parts(holder: Json, script: bool) -> Json:
@@ -109,37 +104,13 @@ def _digest(source: object) -> str:
     return hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
 
 
-def _bare(holder: Json, before: Json) -> Json:
-    bare: Json = {}
-    if isinstance(holder.get("inputs"), dict):
-        old = before.get("inputs") or {}
-        bare["inputs"] = {key: _without(entry, old.get(key), _OF_INPUT) for key, entry in holder["inputs"].items()}
-    if isinstance(holder.get("filters"), dict):
-        bare["filters"] = _without(holder["filters"], before.get("filters"), _OF_FILTERS)
-    return bare
-
-
-def _without(entry: Any, before: Any, names: Collection[str]) -> Any:
-    if not isinstance(entry, dict):
-        return entry
-    bare = {name: value for name, value in entry.items() if name not in names}
-    if isinstance(before, dict) and bare == {name: value for name, value in before.items() if name not in names}:
-        return bare | {name: value for name, value in before.items() if name in names}
-    return bare
+def _without(entry: Any, names: Collection[str]) -> Any:
+    return {name: value for name, value in entry.items() if name not in names} if isinstance(entry, dict) else entry
 
 
 LAST = 32767
 """The execution order of a function without one (docs/know/service.md#hog-functions shows the value)."""
 
-_WHOLE = (
-    "id", "type", "kind", "name", "description", "created_at", "created_by", "updated_at", "enabled", "deleted", "hog",
-    "bytecode", "transpiled", "inputs_schema", "inputs", "filters", "masking", "mappings", "icon_url", "template",
-    "template_id", "status", "execution_order", "_create_in_folder",
-)  # fmt: skip
-_OMITTED = (
-    "deleted", "bytecode", "transpiled", "inputs_schema", "inputs", "mappings", "template_id", "_create_in_folder",
-)  # fmt: skip
-"""What a list item leaves out (docs/know/service.md#hog-functions)."""
 _EMPTY: Json = {
     "type": "destination", "kind": "", "name": "", "description": "", "enabled": False, "deleted": False, "hog": "",
     "bytecode": None, "transpiled": "", "inputs_schema": [], "inputs": {}, "filters": {}, "masking": None,
@@ -165,25 +136,23 @@ def order_of(function: Json) -> int:
 
 
 def full_record(function: Json, *, observed: bool) -> Json:
-    """The full record."""
     if observed:
         shown = _observed(function)
         return {name: shown[name] for name in (*_OBSERVED_ITEM, *_OBSERVED_MORE) if name != "search_match_type"}
     shown = _EMPTY | {"status": {"state": 0, "rating": 0, "tokens": 0}}
     shown |= {name: value for name, value in function.items() if value is not None}
     shown["template"] = function.get("template") or template_of(function.get("template_id") or "")
-    return {name: shown[name] for name in _WHOLE}
+    return {name: shown[name] for name in field_names("HogFunction")}
 
 
 def list_item(function: Json, *, observed: bool) -> Json:
-    """An item of a list."""
     if observed:
         shown = _observed(function)
         return {name: shown[name] for name in _OBSERVED_ITEM}
     shown = full_record(function, observed=False)
     shown["filters"] = function.get("filters") or None
     shown["template"] = function.get("template_id") or ""
-    return {name: value for name, value in shown.items() if name not in _OMITTED}
+    return {name: shown[name] for name in field_names("HogFunctionListItem")}
 
 
 def _observed(function: Json) -> Json:

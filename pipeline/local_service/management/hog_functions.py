@@ -6,9 +6,9 @@ A function is listed when every filter of the query accepts it; a filter without
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from starlette.responses import JSONResponse, Response
@@ -21,95 +21,91 @@ from pipeline.local_service.management.function_views import (
     without_code,
 )
 from pipeline.local_service.management.requests import (
-    FUNCTION,
-    FUNCTIONS,
-    READ,
-    WRITE,
     ApiError,
     Json,
     OperationCall,
+    answers,
     invalid,
     natural_number,
     not_found,
-    operation,
     paginate,
     parse_instant,
     uuid_of,
 )
 from pipeline.local_service.management.templates import TEMPLATES
+from pipeline.management import operations
 
-FILTERS = (
-    "created_at", "created_by", "enabled", "exclude_kind", "id", "kind", "limit", "offset", "type", "updated_at",
-)  # fmt: skip
-"""All ten query parameters of the contract; `limit` and `offset` are those of every list."""
-LONGEST_SEARCH = 200
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _NOT_A_CHOICE = "Select a valid choice. That choice is not one of the available choices."
-_RECORD = {"body": "HogFunctionWrite", "answer": "HogFunction"}
-"""The schemas of operations that write a function and answer with its full record."""
+_NO_TIME = "Enter a valid date/time."
 
-Condition = Callable[..., bool]
-"""Whether a function is listed."""
+
+class Filter(NamedTuple):
+    """A filter: `read` makes its value of a string, None for a `problem`; `fits` says whether a function has it."""
+
+    read: Callable[[str], Any]
+    problem: str
+    fits: Callable[[Json, Any], bool]
+
+
+_FILTERS = {
+    "created_at": Filter(parse_instant, _NO_TIME, lambda one, at: parse_instant(one["created_at"]) == at),
+    "updated_at": Filter(parse_instant, _NO_TIME, lambda one, at: parse_instant(one["updated_at"]) == at),
+    "created_by": Filter(
+        lambda text: natural_number(text, 4000), _NOT_A_CHOICE, lambda one, user: one["created_by"].get("id") == user
+    ),
+    "enabled": Filter(
+        lambda text: _BOOLEANS.get(text.lower()),
+        "Must be a valid boolean.",
+        lambda one, enabled: bool(one.get("enabled")) is enabled,
+    ),
+    "id": Filter(uuid_of, "Enter a valid UUID.", lambda one, id: one["id"] == id),
+}
+_OBSERVED_FILTERS = {
+    "search": Filter(
+        lambda text: text.casefold() if len(text) <= 200 else None,
+        "Ensure this value has at most 200 characters.",
+        lambda one, text: text in f"{one.get('name') or ''}\n{one.get('description') or ''}".casefold(),
+    ),
+    "filters": Filter(
+        lambda text: _json(text, dict),
+        "Expected a JSON object.",
+        lambda one, part: _contains(one.get("filters") or {}, part),
+    ),
+    "filter_groups": Filter(
+        lambda text: _json(text, list),
+        "Expected a JSON list.",
+        lambda one, parts: any(_contains(one.get("filters") or {}, part) for part in parts),
+    ),
+}
 
 
 def _filtered(call: OperationCall) -> list[Json]:
     """The functions that the query asks for, by execution order, the last updated first. Raises ApiError (400)."""
-    conditions = [*_conditions(call), *(_observed_conditions(call) if call.observed else ())]
-    functions = [function for function in _all(call) if all(condition(function) for condition in conditions)]
+    functions = _all(call)
+    for name, one in (_FILTERS | (_OBSERVED_FILTERS if call.observed else {})).items():
+        if (text := call.parameter(name)) is not None:
+            value = one.read(text)
+            if value is None:
+                raise invalid(name, one.problem)
+            functions = [function for function in functions if one.fits(function, value)]
+    for name in ("type", "kind"):
+        if values := call.values_of(name):
+            functions = [function for function in functions if (function.get(name) or "") in values]
+    excluded = call.values_of("exclude_kind")
+    functions = [function for function in functions if not excluded or (function.get("kind") or "") not in excluded]
+    if call.observed:
+        functions = [function for function in functions if function.get("type") != "warehouse_source_webhook"]
     functions.sort(key=lambda function: (str(function["updated_at"]), str(function["id"])), reverse=True)
     return sorted(functions, key=order_of)
 
 
-def _conditions(call: OperationCall) -> Iterator[Condition]:
-    for name in ("created_at", "updated_at"):
-        if (value := call.parameter(name)) is not None:
-            instant = _valid(parse_instant(value), name, "Enter a valid date/time.")
-            yield lambda function, name=name, instant=instant: parse_instant(function[name]) == instant
-    if (value := call.parameter("created_by")) is not None:
-        user = _valid(natural_number(value, 4000), "created_by", _NOT_A_CHOICE)
-        yield lambda function: function["created_by"].get("id") == user
-    if (value := call.parameter("enabled")) is not None:
-        enabled = _valid(_BOOLEANS.get(value.lower()), "enabled", "Must be a valid boolean.")
-        yield lambda function: bool(function.get("enabled")) is enabled
-    if (value := call.parameter("id")) is not None:
-        id = _valid(uuid_of(value), "id", "Enter a valid UUID.")
-        yield lambda function: function["id"] == id
-    for name in ("type", "kind"):
-        if values := call.values_of(name):
-            yield lambda function, name=name, values=values: (function.get(name) or "") in values
-    if excluded := call.values_of("exclude_kind"):
-        yield lambda function: (function.get("kind") or "") not in excluded
-
-
-def _observed_conditions(call: OperationCall) -> Iterator[Condition]:
-    if (search := call.parameter("search")) is not None:
-        if len(search) > LONGEST_SEARCH:
-            raise invalid("search", f"Ensure this value has at most {LONGEST_SEARCH} characters.")
-        text = search.casefold()
-        yield lambda function: text in f"{function.get('name') or ''}\n{function.get('description') or ''}".casefold()
-    if (value := call.parameter("filters")) is not None:
-        part = _json(value, "filters", dict)
-        yield lambda function: _contains(function.get("filters") or {}, part)
-    if (value := call.parameter("filter_groups")) is not None:
-        parts = _json(value, "filter_groups", list)
-        yield lambda function: any(_contains(function.get("filters") or {}, part) for part in parts)
-    yield lambda function: function.get("type") != "warehouse_source_webhook"
-
-
-def _valid(value: Any, name: str, problem: str) -> Any:
-    if value is None:
-        raise invalid(name, problem)
-    return value
-
-
-def _json(text: str, attr: str, kind: type) -> Any:
+def _json(text: str, kind: type) -> Any:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, kind):
-        raise invalid(attr, f"Expected a JSON {'list' if kind is list else 'object'}.")
-    return value
+        return None
+    return value if isinstance(value, kind) else None
 
 
 def _contains(whole: Any, part: Any) -> bool:
@@ -125,17 +121,17 @@ MOST_ENABLED = {"transformation": 20, "transformation_log": 5}
 """Enabled functions of a type that a project may have (docs/know/service.md#hog-functions)."""
 
 
-@operation("GET", FUNCTIONS, READ, answer="HogFunctionPage")
+@answers(operations.LIST_FUNCTIONS)
 def hog_functions_list(call: OperationCall) -> Response:
     """List hog functions. One page of those that the filters choose."""
     show = full_record if call.observed and call.parameter("full") == "true" else list_item
     return paginate(call, _filtered(call), partial(show, observed=call.observed))
 
 
-@operation("POST", FUNCTIONS, WRITE, status=201, **_RECORD)
+@answers(operations.CREATE_FUNCTION)
 def hog_functions_create(call: OperationCall) -> Response:
     """Create a hog function. 201 and the full record."""
-    fields = _fields(call, {})
+    fields = _fields(call)
     function = _from_template(fields)
     if call.observed and not function.get("hog"):
         raise invalid("hog", "Required.", "required")
@@ -152,20 +148,20 @@ def hog_functions_create(call: OperationCall) -> Response:
     return JSONResponse(full_record(function, observed=call.observed), 201)
 
 
-@operation("GET", FUNCTION, READ, answer="HogFunction")
+@answers(operations.RETRIEVE_FUNCTION)
 def hog_functions_retrieve(call: OperationCall) -> Response:
-    """Retrieve a hog function."""
     return JSONResponse(full_record(find_function(call), observed=call.observed))
 
 
-@operation("PATCH", FUNCTION, WRITE, **_RECORD)
+@answers(operations.UPDATE_FUNCTION, operations.REPLACE_FUNCTION)
 def hog_functions_update(call: OperationCall) -> Response:
     """Update or softly delete a hog function.
 
-    The fields that the body has are set. `deleted` true deletes softly; only `deleted` false reaches it again.
+    The fields that the body has are set, by PUT too: what its body leaves out, the source takes from the function
+    (`to_internal_value`). `deleted` true deletes softly; only `deleted` false reaches it again.
     """
     before = find_function(call, restoring=call.body.get("deleted") is False)
-    fields = _fields(call, before)
+    fields = _fields(call)
     if call.observed:
         _check_change(call.body, fields, before)
     function = before | fields | {"updated_at": call.now, "version": before.get("version", 1) + 1}
@@ -178,16 +174,7 @@ def hog_functions_update(call: OperationCall) -> Response:
     return JSONResponse(full_record(function, observed=call.observed))
 
 
-@operation("PUT", FUNCTION, WRITE, observed=True, **_RECORD)
-def hog_functions_replace(call: OperationCall) -> Response:
-    """The same as PATCH.
-
-    What its body leaves out, the source takes from the function (`to_internal_value`).
-    """
-    return hog_functions_update(call)
-
-
-@operation("DELETE", FUNCTION, WRITE, status=405)
+@answers(operations.DELETE_FUNCTION)
 def hog_functions_delete(call: OperationCall) -> Response:
     """Refused: delete by PATCH with deleted true.
 
@@ -197,7 +184,7 @@ def hog_functions_delete(call: OperationCall) -> Response:
     return Response(status_code=405, headers={"Allow": allowed})
 
 
-@operation("PATCH", FUNCTIONS + "/rearrange", WRITE, body="HogFunctionOrders")
+@answers(operations.REARRANGE)
 def hog_functions_rearrange(call: OperationCall) -> Response:
     """Set execution orders.
 
@@ -243,9 +230,9 @@ def find_function(call: OperationCall, *, restoring: bool = False) -> Json:
     return function
 
 
-def _fields(call: OperationCall, before: Json) -> Json:
+def _fields(call: OperationCall) -> Json:
     fields = read_fields(call.body, observed=call.observed)
-    return without_code(fields, before) if call.observed else fields
+    return without_code(fields) if call.observed else fields
 
 
 def _all(call: OperationCall) -> list[Json]:

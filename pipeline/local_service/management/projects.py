@@ -6,23 +6,29 @@ from __future__ import annotations
 import uuid
 from functools import partial
 
+import msgspec
 from starlette.responses import JSONResponse, Response
 
 from pipeline.local_service.keys import Project, allows
-from pipeline.local_service.management.requests import PROJECT, PROJECTS, Json, OperationCall, operation, paginate
+from pipeline.local_service.management.requests import Json, OperationCall, answers, paginate
+from pipeline.management import operations
 
 _SPACE = uuid.UUID("5d1f0c4e-7a0b-5f0d-9c1e-2b7f3a6d8e91")
 _ORGANIZATION = str(uuid.uuid5(_SPACE, "organization"))
 
 
-@operation("GET", PROJECTS, None, answer="ProjectPage")
+class GroupType(msgspec.Struct, frozen=True):
+    group_type: str
+    group_type_index: int
+
+
+@answers(operations.LIST_PROJECTS)
 def projects_list(call: OperationCall) -> Response:
-    """List the projects that the key reaches."""
     reached = [project for project in call.state.keys.projects if call.caller.reaches(project)]
     return paginate(call, reached, partial(_shown, call))
 
 
-@operation("GET", PROJECT, "project:read", answer="Project")
+@answers(operations.RETRIEVE_PROJECT)
 def projects_retrieve(call: OperationCall) -> Response:
     """Retrieve a project. With its settings."""
     assert call.project is not None
@@ -30,11 +36,11 @@ def projects_retrieve(call: OperationCall) -> Response:
     return JSONResponse(_shown(call, call.project) | more)
 
 
-@operation("GET", PROJECT + "/groups_types", "group:read", answer="GroupTypes")
+@answers(operations.LIST_GROUP_TYPES)
 def groups_types_list(call: OperationCall) -> Response:
     """List the group types of a project. By number, in one list without pages."""
     rows = call.state.store.select('SELECT type, "index" FROM group_types ORDER BY "index"', call.project_id)
-    return JSONResponse([{"group_type": kind, "group_type_index": index} for kind, index in rows])
+    return JSONResponse([msgspec.structs.asdict(GroupType(*row)) for row in rows])
 
 
 def _shown(call: OperationCall, project: Project) -> Json:

@@ -9,47 +9,29 @@ import json
 import secrets
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import JSONResponse, Response
 
 from pipeline.local_service.management.function_fields import check_shape
 from pipeline.local_service.management.requests import (
-    RECORDING,
-    RECORDINGS,
-    SHARING,
-    ApiError,
     Json,
     OperationCall,
+    answers,
     invalid,
-    natural_number,
     not_found,
-    operation,
     paginate,
     parse_instant,
     uuid_of,
 )
+from pipeline.management import operations
 
 KIND: Final = "session_recording"
-_READ, _WRITE, _SHARE = "session_recording:read", "session_recording:write", "sharing_configuration:write"
-PAGE_SIZE = 50
-"""Recordings of a page under `observed` without a limit."""
 RETENTION = 30
 """Days that a recording is stored where its seed does not name them: what the service's source assumes."""
-_PARAMETERS = frozenset({
-    "date_from", "date_to", "session_ids", "events", "actions", "properties", "console_log_filters",
-    "having_predicates", "filter_test_accounts", "order", "order_direction", "limit", "offset", "after",
-    "person_uuid", "distinct_ids", "as_query", "version", "hogql_filtering", "add_events_to_property_queries",
-})  # fmt: skip
-"""Query parameters of the real service, as far as they are documented; any other is a 400
-(docs/know/service.md#session-recordings)."""
-_NOT_AN_OBJECT = {
-    True: ("This field may not be null.", "null"),
-    False: ("Expected a dictionary.", "invalid_input"),
-}
 
 
-@operation("GET", RECORDINGS, _READ, answer="SessionRecordingPage")
+@answers(operations.LIST_RECORDINGS)
 def recordings_list(call: OperationCall) -> Response:
     """List session recordings. One page, the latest first."""
     recordings = sorted(call.state.documents.all(KIND, call.project_id), key=_start, reverse=True)
@@ -58,14 +40,13 @@ def recordings_list(call: OperationCall) -> Response:
     return paginate(call, recordings, lambda recording: recording)
 
 
-@operation("GET", RECORDING, _READ, answer="SessionRecording")
+@answers(operations.RETRIEVE_RECORDING)
 def recordings_retrieve(call: OperationCall) -> Response:
-    """Retrieve a session recording."""
     recording = _find(call, "id")
     return JSONResponse(_with_retention(call, recording) if call.observed else recording)
 
 
-@operation("PATCH", RECORDING, _WRITE, body="SessionRecordingWrite", answer="SessionRecording")
+@answers(operations.UPDATE_RECORDING, operations.REPLACE_RECORDING)
 def recordings_update(call: OperationCall) -> Response:
     """Update a session recording.
 
@@ -77,8 +58,6 @@ def recordings_update(call: OperationCall) -> Response:
         return _mark(call, recording)
     if "person" in call.body:
         value = call.body["person"]
-        if not isinstance(value, dict):
-            raise invalid("person", *_NOT_AN_OBJECT[value is None])
         check_shape("Person", value, attr="person")
         if "uuid" in value and uuid_of(value["uuid"]) is None:
             raise invalid("person__uuid", "Enter a valid UUID.")
@@ -89,13 +68,7 @@ def recordings_update(call: OperationCall) -> Response:
     return JSONResponse(recording)
 
 
-@operation("PUT", RECORDING, _WRITE, body="SessionRecordingWrite", observed=True)
-def recordings_replace(call: OperationCall) -> Response:
-    """The same as PATCH."""
-    return recordings_update(call)
-
-
-@operation("DELETE", RECORDING, _WRITE, status=204)
+@answers(operations.DELETE_RECORDING)
 def recordings_delete(call: OperationCall) -> Response:
     """Delete a session recording.
 
@@ -109,7 +82,7 @@ def recordings_delete(call: OperationCall) -> Response:
     return Response(status_code=204)
 
 
-@operation("GET", SHARING, "sharing_configuration:read", answer="SharingConfiguration")
+@answers(operations.SHARING)
 def recordings_sharing(call: OperationCall) -> Response:
     """Retrieve the sharing configuration of a recording.
 
@@ -123,7 +96,7 @@ def recordings_sharing(call: OperationCall) -> Response:
     return _sharing(call, configuration)
 
 
-@operation("POST", SHARING + "/refresh", _SHARE, answer="SharingConfiguration", observed=True)
+@answers(operations.REFRESH_SHARING)
 def recordings_sharing_refresh(call: OperationCall) -> Response:
     """Replace the access token of a recording.
 
@@ -176,51 +149,36 @@ def _start(recording: Json) -> tuple[float, str]:
 
 
 def _observed_page(call: OperationCall, recordings: list[Json]) -> Response:
-    for name, _ in call.query:
-        if name not in _PARAMETERS:
-            raise _bad_parameter("extra_forbidden", name, "Extra inputs are not permitted")
-    limit, offset = _count(call, "limit", PAGE_SIZE), _count(call, "offset", 0)
-    for name, field in (("session_ids", "id"), ("distinct_ids", "distinct_id")):
-        wanted = _names(call, name)
+    """One page. A problem is the text of the model's errors (docs/know/service.md#session-recordings)."""
+    from pydantic import ValidationError
+
+    from pipeline.local_service.management.observed_models import RecordingsQuery
+
+    try:
+        asked = RecordingsQuery.model_validate({name: _decoded(value) for name, value in call.query if value})
+    except ValidationError as error:
+        raise invalid(None, error.json(include_url=False, include_input=False, include_context=False)) from None
+    for wanted, field in ((asked.session_ids, "id"), (asked.distinct_ids, "distinct_id")):
         if wanted is not None:
             recordings = [recording for recording in recordings if recording.get(field) in wanted]
-    shown = [_with_retention(call, recording) for recording in recordings[offset : offset + limit]]
-    return JSONResponse({"results": shown, "has_next": offset + limit < len(recordings), "version": 4})
+    end = asked.offset + asked.limit
+    shown = [_with_retention(call, recording) for recording in recordings[asked.offset : end]]
+    return JSONResponse({"results": shown, "has_next": end < len(recordings), "version": 4})
 
 
-def _bad_parameter(kind: str, name: str, message: str) -> ApiError:
-    return invalid(None, json.dumps([{"type": kind, "loc": [name], "msg": message}]))
-
-
-def _count(call: OperationCall, name: str, default: int) -> int:
-    value = call.parameter(name)
-    number = default if value is None else natural_number(value)
-    if number is None:
-        raise _bad_parameter("int_parsing", name, "Input should be a valid integer")
-    return number
-
-
-def _names(call: OperationCall, name: str) -> list[object] | None:
-    value = call.parameter(name)
-    if value is None:
-        return None
+def _decoded(text: str) -> Any:
+    """A parameter, which may be JSON."""
     try:
-        listed = json.loads(value)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        listed = None
-    if not isinstance(listed, list):
-        raise _bad_parameter("list_type", name, "Input should be a valid list")
-    return listed
+        return text
 
 
 def _mark(call: OperationCall, recording: Json) -> Response:
-    marks = {name: call.body.get(name, False) for name in ("viewed", "analyzed")}
-    for name, mark in marks.items():
-        if not isinstance(mark, bool):
-            raise invalid(name, "Must be a valid boolean.")
-    if not any(marks.values()):
+    check_shape("SessionRecordingWrite", call.body, observed=True)
+    if not (call.body.get("viewed") or call.body.get("analyzed")):
         raise invalid(None, "At least one of 'viewed' or 'analyzed' must be provided.")
-    if marks["viewed"]:
+    if call.body.get("viewed"):
         viewer = call.caller.user["email"]
         others = [email for email in recording.get("viewers") or [] if email != viewer]
         call.state.documents.put(KIND, call.project_id, recording | {"viewed": True, "viewers": [*others, viewer]})

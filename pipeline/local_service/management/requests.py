@@ -8,15 +8,17 @@ value may be a secret.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
 
 import msgspec
 from starlette.responses import JSONResponse, Response
+
+from pipeline.local_service.capture.parsing import depth
 
 if TYPE_CHECKING:
     from pipeline.local_service.keys import Keyring, Project
@@ -24,6 +26,16 @@ if TYPE_CHECKING:
     from pipeline.local_service.management.documents import Documents
     from pipeline.local_service.settings import Settings
     from pipeline.local_service.store.database import Store
+    from pipeline.management.operations import Endpoint
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """The body of an answer that reports a failure."""
+
+    type: str
+    code: str
+    detail: str
+    attr: str | None
 
 
 class ApiError(Exception):
@@ -40,11 +52,11 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(status, code)
         self.status = status
-        self.envelope: dict[str, object] = {"type": kind, "code": code, "detail": detail, "attr": attr}
+        self.problem = Problem(kind, code, detail, attr)
         self.headers = headers
 
     def response(self) -> Response:
-        return JSONResponse(self.envelope, self.status, self.headers)
+        return JSONResponse(msgspec.structs.asdict(self.problem), self.status, self.headers)
 
 
 def invalid(attr: str | None, detail: str, code: str = "invalid_input") -> ApiError:
@@ -58,12 +70,10 @@ def malformed(detail: str) -> ApiError:
 
 
 def not_found(detail: str = "Not found.") -> ApiError:
-    """404."""
     return ApiError(404, "invalid_request", "not_found", detail)
 
 
 def forbidden(detail: str) -> ApiError:
-    """403."""
     return ApiError(403, "authentication_error", "permission_denied", detail)
 
 
@@ -125,68 +135,13 @@ class OperationCall(msgspec.Struct, frozen=True):
 Run = Callable[[OperationCall], Response]
 
 
-class Operation(NamedTuple):
-    """One operation (docs/know/service.md#management-api, #key-scopes). `scope` None: a key of any scope; `run` None:
-    the query, which runs beside the others. `name` and `summary` are in the OpenAPI document.
-
-    Scopes that the contract does not state are those of the service's source where it has one
-    (docs/know/service.md#hog-functions), else that of the nearest operation.
-    """
-
-    method: str
-    path: str
-    scope: str | None
-    run: Run | None
-    name: str
-    summary: str
-    status: int = 200
-    """That of a success, or of the refusal that is its only answer."""
-    body: str = ""
-    """The schema of the request's body in the OpenAPI document; "" for none."""
-    answer: str = ""
-    """The schema of the answer; "" for an empty one, or for one that the contract does not state."""
-    observed: bool = False
-    """Only under `observed`: the service has it, the contract does not (docs/know/service.md#hog-functions)."""
-
-    @property
-    def stated(self) -> bool:
-        """Whether the contract states the scope."""
-        resource = self.path.removesuffix("/{id}").removesuffix("/sharing").removesuffix("/{recording_id}")
-        return resource in (FUNCTIONS, RECORDINGS) and not self.observed
-
-    @property
-    def analytics(self) -> bool:
-        """Whether it counts against the lower of the two rates (docs/know/service.md#management-api)."""
-        return (self.scope or "").startswith("session_recording:")
-
-    @property
-    def area(self) -> str:
-        """The heading in the OpenAPI document."""
-        areas = {"hog_functions": "hog functions", "session_recordings": "session recordings", "query": "query"}
-        return next((area for part, area in areas.items() if part in self.path), "projects")
+HANDLERS: dict[str, Run] = {}
+"""What answers each operation, by its id. Only the query has no handler here, since it runs apart from the others."""
 
 
-PROJECTS = "/api/projects"
-PROJECT = PROJECTS + "/{project_id}"
-FUNCTIONS = PROJECT + "/hog_functions"
-FUNCTION = FUNCTIONS + "/{id}"
-RECORDINGS = PROJECT + "/session_recordings"
-RECORDING = RECORDINGS + "/{id}"
-SHARING = RECORDINGS + "/{recording_id}/sharing"
-READ, WRITE = "hog_function:read", "hog_function:write"
-
-registered: list[Operation] = []
-
-
-def operation(method: str, path: str, scope: str | None, **more: Any) -> Callable[[Run], Run]:
-    """Register a function as the operation of its name; its docstring's first sentence is the summary.
-
-    `more` are the other fields of Operation.
-    """
-
+def answers(*operations: Endpoint) -> Callable[[Run], Run]:
     def register(run: Run) -> Run:
-        summary = " ".join((run.__doc__ or "").split()).partition(". ")[0].rstrip(".")
-        registered.append(Operation(method, path, scope, run, run.__name__, summary, **more))
+        HANDLERS.update({operation.id: run for operation in operations})
         return run
 
     return register
@@ -194,7 +149,7 @@ def operation(method: str, path: str, scope: str | None, **more: Any) -> Callabl
 
 DEEPEST = 100
 """How many objects and lists may be open at once."""
-_BAD_TEXT = "Null characters and lone surrogates are not allowed."
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def read_json_body(body: bytes, content_type: str) -> Json:
@@ -215,9 +170,14 @@ def read_json_body(body: bytes, content_type: str) -> Json:
     except ValueError:
         raise malformed("a number that cannot be stored") from None
     if not isinstance(content, dict):
-        raise invalid(None, f"Invalid data. Expected a dictionary, but got {_kind(content)}.")
-    for problem, name in _problems(content):
-        raise invalid(name, problem)
+        raise invalid(None, f"Invalid data. Expected a dictionary, but got {type(content).__name__}.")
+    if depth(body) > DEEPEST:
+        raise invalid(None, "Nested too deeply.")
+    for name, value in content.items():
+        if not _is_storable(name):
+            raise invalid(None, "A name has characters that cannot be stored.")
+        if not _is_storable(value):
+            raise invalid(name, "Null characters, lone surrogates and numbers out of range are not allowed.")
     return content
 
 
@@ -225,47 +185,14 @@ def _reject_constant(name: str) -> Any:
     raise ValueError
 
 
-def _kind(value: object) -> str:
-    return {list: "list", str: "str", bool: "bool", int: "int", float: "float"}.get(type(value), "null")
-
-
-def _problems(content: Json) -> Iterator[tuple[str, str | None]]:
-    """What cannot be stored, with the name of the outermost field where the name itself can be shown."""
-    for name, value in content.items():
-        if not _storable(name):
-            yield "A name has characters that cannot be stored.", None
-            continue
-        problem = _problem_of(value)
-        if problem:
-            yield problem, name
-
-
-def _problem_of(value: Any) -> str:
-    """Why a JSON value cannot be stored; "" where it can. Needs no memory beside the value."""
-    open_: list[Iterator[Any]] = [iter((value,))]
-    while open_:
-        for inner in open_[-1]:
-            if len(open_) > DEEPEST:
-                return "Nested too deeply."
-            if isinstance(inner, dict):
-                if not all(map(_storable, inner)):
-                    return _BAD_TEXT
-                open_.append(iter(inner.values()))
-                break
-            if isinstance(inner, list):
-                open_.append(iter(inner))
-                break
-            if isinstance(inner, str) and not _storable(inner):
-                return _BAD_TEXT
-            if isinstance(inner, float) and not math.isfinite(inner):
-                return "A number is out of range."
-        else:
-            open_.pop()
-    return ""
-
-
-def _storable(text: str) -> bool:
-    return "\0" not in text and (text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text))
+def _is_storable(value: Any) -> bool:
+    """Whether every string and number of a JSON value can be given back."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except ValueError:
+        return False
+    return _NUL.search(text) is None
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -19,15 +19,14 @@ from starlette.types import Receive, Scope, Send
 
 from pipeline.local_service.http import read_body, run_in
 from pipeline.local_service.keys import Keyring
+from pipeline.local_service.management import function_runs, hog_functions, projects, recordings  # noqa: F401
 from pipeline.local_service.management.access import Throttle, caller_of, check_scope, project_for
 from pipeline.local_service.management.documents import Documents
-from pipeline.local_service.management.operations import WITH_BODY, paths
 from pipeline.local_service.management.requests import (
-    PROJECTS,
+    HANDLERS,
     ApiError,
     Json,
     ManagementState,
-    Operation,
     OperationCall,
     format_instant,
     not_allowed,
@@ -39,6 +38,7 @@ from pipeline.local_service.query.endpoint import answer_query
 from pipeline.local_service.query.runner import QueryRunner
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import Store, Unavailable
+from pipeline.management.operations import PROJECTS, QUERY, Endpoint, operations
 
 Result = TypeVar("Result")
 ALIAS = "/api/environments"
@@ -64,14 +64,16 @@ class ManagementApi:
         self._worker = ThreadPoolExecutor(1, "service-management")
 
     def close(self) -> None:
-        """End the thread."""
         self._worker.shutdown()
 
     def routes(self) -> list[Route]:
         """Every path with and without a final slash, under both its names, and a 404 for any other of `/api`."""
+        paths: dict[str, dict[str, Endpoint]] = {}
+        for operation in operations(observed=self.state.observed):
+            paths.setdefault(operation.path, {})[operation.method] = operation
         routes = [
             Route(spelling + slash, _PathEndpoint(self, methods))
-            for path, methods in paths(observed=self.state.observed).items()
+            for path, methods in paths.items()
             for spelling in (path, path.replace(PROJECTS, ALIAS, 1))
             for slash in ("", "/")
         ]
@@ -81,7 +83,7 @@ class ManagementApi:
         """The full records of a project's hog functions, the deleted ones too. They must not be changed."""
         return await run_in(self._worker, lambda: self.state.documents.all("hog_function", project))
 
-    async def respond(self, request: Request, methods: Mapping[str, Operation]) -> Response:
+    async def respond(self, request: Request, methods: Mapping[str, Endpoint]) -> Response:
         """The answer to a request to a path that has these methods."""
         allowed = ", ".join(sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}))
         if methods and request.method == "OPTIONS":
@@ -93,10 +95,9 @@ class ManagementApi:
         except ClientDisconnect:
             return Response(status_code=400)
 
-    async def _run(self, request: Request, methods: Mapping[str, Operation], allowed: str) -> Response:
+    async def _run(self, request: Request, methods: Mapping[str, Endpoint], allowed: str) -> Response:
         settings = self.state.settings
-        is_query = any(operation.name == "query" for operation in methods.values())
-        body = await read_body(request, QUERY_LIMIT if is_query else settings.management_body_limit)
+        body = await read_body(request, QUERY_LIMIT if QUERY in methods.values() else settings.management_body_limit)
         if not methods:
             raise not_found("Endpoint not found.")
         caller = caller_of(request.headers.get("authorization"), self.state.keys)
@@ -106,16 +107,15 @@ class ManagementApi:
         if operation is None:
             raise not_allowed(request.method, allowed)
         check_scope(caller, operation, observed=self.state.observed)
-        if settings.management_rates == "on" and operation.name != "query":
-            self._throttle.check(project.id if project else 0, operation.analytics, settings.clock())
+        if settings.management_rates == "on" and operation is not QUERY:
+            analytics = operation.scope.startswith("session_recording:")
+            self._throttle.check(project.id if project else 0, analytics, settings.clock())
         if body is None:
             raise ApiError(413, "invalid_request", "payload_too_large", "The request body is too large.")
-        run = operation.run
-        if run is None:
+        if operation is QUERY:
             assert project is not None
             answer = await _served(answer_query(request, body, project.id, self._queries, settings))
             return Response(answer, media_type="application/json")
-        writes = operation.method in WITH_BODY
 
         def work() -> Response:
             call = OperationCall(
@@ -124,11 +124,11 @@ class ManagementApi:
                 project=project,
                 ids=request.path_params,
                 query=request.query_params.multi_items(),
-                body=read_json_body(body, request.headers.get("content-type", "")) if writes else {},
+                body=read_json_body(body, request.headers.get("content-type", "")) if operation.has_body else {},
                 address=_address(request),
                 now=format_instant(settings.clock()),
             )
-            return run(call)
+            return HANDLERS[operation.id](call)
 
         return await _served(run_in(self._worker, work))
 
@@ -141,9 +141,7 @@ async def _served(work: Awaitable[Result]) -> Result:
 
 
 class _PathEndpoint:
-    """All methods of one path."""
-
-    def __init__(self, management: ManagementApi, methods: Mapping[str, Operation]) -> None:
+    def __init__(self, management: ManagementApi, methods: Mapping[str, Endpoint]) -> None:
         self._management = management
         self._methods = methods
 

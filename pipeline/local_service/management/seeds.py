@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline.errors import UsageError
 from pipeline.local_service.management.access import Caller
 from pipeline.local_service.management.documents import DocumentKind
 from pipeline.local_service.management.function_fields import check_shape, read_fields, store_inputs
@@ -32,18 +33,20 @@ _ADDED = ("status", "bytecode", "transpiled")
 _LISTS = ("hog_functions", "session_recordings")
 
 
-class BadSeed(ValueError):
+class BadSeed(UsageError):
     """A seed cannot be used; the message has the position, and repeats no value."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="correct the seed")
 
 
 def load_seed(path: Path) -> Json:
-    """The content of a seed file. Raises BadSeed."""
     try:
         return read_json_body(path.read_bytes(), "application/json")
     except OSError as error:
         raise BadSeed(f"the seed {path} cannot be read: {error.strerror}") from None
     except ApiError as error:
-        raise BadSeed(f"the seed {path} is not a JSON object that can be stored: {error.envelope['detail']}") from None
+        raise BadSeed(f"the seed {path} is not a JSON object that can be stored: {error.problem.detail}") from None
 
 
 def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> None:
@@ -67,8 +70,8 @@ def store_seed(state: ManagementState, seed: Mapping[str, Any], now: str) -> Non
                 else:
                     _recording(entry, index, now, created)
             except ApiError as error:
-                field = f", field {error.envelope['attr']}" if error.envelope["attr"] else ""
-                raise BadSeed(f"{where}{field}: {error.envelope['detail']}") from None
+                field = f", field {error.problem.attr}" if error.problem.attr else ""
+                raise BadSeed(f"{where}{field}: {error.problem.detail}") from None
     for kind, documents in created.items():
         if len({document["id"] for document in documents}) < len(documents):
             raise BadSeed(f"two entries of the seed have one id ({kind})")

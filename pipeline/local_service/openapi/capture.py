@@ -17,70 +17,76 @@ _REFUSALS = {
 }
 
 
+REFERENCE = "#/components/schemas/{name}"
+
+
+def ref(name: str) -> Json:
+    """A schema of the document."""
+    return {"$ref": REFERENCE.format(name=name)}
+
+
+def in_json(schema: Json) -> Json:
+    """A body."""
+    return {"application/json": {"schema": schema}}
+
+
+def shape(*required: str, **properties: Json) -> Json:
+    """An object that has these members, some of which are described."""
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
 def capture_paths(settings: Settings) -> dict[str, Json]:
     """The paths, each by method."""
     paths: dict[str, Json] = {"/batch/": _methods("capture_batch", "CaptureBatch", settings)}
     for path in _ROUTES:
         paths[path] = _methods("capture" + path.replace("/", "_").rstrip("_"), "CaptureEvent", settings)
-    for path, summary in (("/_readiness", "Ready"), ("/_liveness", "Alive")):
-        paths[path] = {"get": _service_path(path, summary, _TEXT)}
-    counts = {"application/json": {"schema": {"type": "object", "required": ["events", "raw_events", "requests"]}}}
-    paths["/_stats"] = {"get": _service_path("/_stats", "Counts of what landed", counts)}
+    counts = in_json(shape("events", "raw_events", "requests"))
+    for path, summary, content in (
+        ("/_readiness", "Ready", _TEXT),
+        ("/_liveness", "Alive", _TEXT),
+        ("/_stats", "Counts of what landed", counts),
+    ):
+        answers = {"200": {"description": "As it is.", "content": content}}
+        about = {"operationId": path.lstrip("/_"), "tags": ["service"], "summary": summary, "description": ""}
+        paths[path] = {"get": about | {"security": [], "responses": answers}}
     return paths
 
 
 def capture_schemas() -> dict[str, Json]:
     """The objects of a capture request (docs/know/service.md#event-fields, #body-shapes)."""
-    event: Json = {
-        "type": "object",
-        "required": ["event", "properties"],
-        "properties": {
-            "event": {"type": "string", "minLength": 1},
-            "uuid": {"anyOf": [{"type": "string", "format": "uuid"}, {"const": ""}, {"type": "null"}]},
-            "timestamp": {"type": ["string", "null"], "description": "ISO 8601; one that is no time becomes now."},
-            "$set": {"type": ["object", "null"]},
-            "$set_once": {"type": ["object", "null"]},
-            "properties": {
-                "type": "object",
-                "required": ["distinct_id"],
-                "properties": {
-                    "distinct_id": {**_ANYTHING, "pattern": "[A-Za-z0-9]"},
-                    "$cookieless_mode": {"type": "boolean"},
-                },
-            },
-        },
+    may_be_object: Json = {"type": ["object", "null"]}
+    fields: dict[str, Json] = {
+        "event": {"type": "string", "minLength": 1},
+        "uuid": {"anyOf": [{"type": "string", "format": "uuid"}, {"const": ""}, {"type": "null"}]},
+        "timestamp": {"type": ["string", "null"], "description": "ISO 8601; anything that is not a time becomes now."},
+        "$set": may_be_object,
+        "$set_once": may_be_object,
+        "properties": shape(
+            "distinct_id",
+            **{"distinct_id": {**_ANYTHING, "pattern": "[A-Za-z0-9]"}, "$cookieless_mode": {"type": "boolean"}},
+        ),
     }
     key: Json = {"type": "string", "pattern": "^[ -~]*[!-~][ -~]*$", "not": {"pattern": "^ *phx_"}, "maxLength": 64}
     return {
-        "CapturedEvent": event,
-        "CaptureEvent": event
-        | {"required": ["api_key", *event["required"]], "properties": {"api_key": key, **event["properties"]}},
-        "CaptureBatch": {
-            "type": "object",
-            "required": ["api_key", "batch"],
-            "properties": {
-                "api_key": key,
-                "historical_migration": {"type": ["boolean", "null"]},
-                "sent_at": {"type": ["string", "null"]},
-                "batch": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {"$ref": "#/components/schemas/CapturedEvent"},
-                },
-            },
-        },
-        "Accepted": {"type": "object", "required": ["status"], "properties": {"status": {"const": "Ok"}}},
+        "CapturedEvent": shape("event", "properties", **fields),
+        "CaptureEvent": shape("api_key", "event", "properties", api_key=key, **fields),
+        "CaptureBatch": shape(
+            "api_key",
+            "batch",
+            api_key=key,
+            historical_migration={"type": ["boolean", "null"]},
+            sent_at={"type": ["string", "null"]},
+            batch={"type": "array", "minItems": 1, "items": ref("CapturedEvent")},
+        ),
+        "Accepted": shape("status", status={"const": "Ok"}),
     }
 
 
 def _methods(name: str, body: str, settings: Settings) -> Json:
     post = _operation(name, "Send events", settings)
-    schema = {"$ref": f"#/components/schemas/{body}"}
-    post["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    post["requestBody"] = {"required": True, "content": in_json(ref(body))}
     get = _operation(name + "_get", "Send events as ?data=", settings)
-    get["parameters"].append(
-        {"name": "data", "in": "query", "schema": {"type": "string"}, "description": "The body, often as base64."}
-    )
+    get["parameters"].append(_parameter("data", "The body, often as base64."))
     return {"post": post, "get": get}
 
 
@@ -88,11 +94,9 @@ def _operation(name: str, summary: str, settings: Settings) -> Json:
     refused = dict(_REFUSALS)
     if settings.content_type == "json":
         refused["415"] = "The body is not application/json."
+    accepted = "Accepted. The key may still be that of no project."
     answers: Json = {
-        "200": {
-            "description": "Accepted. The key may still be that of no project.",
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Accepted"}}},
-        },
+        "200": {"description": accepted, "content": in_json(ref("Accepted"))},
         "204": {"description": "Accepted, with beacon=1."},
     }
     answers |= {status: {"description": about, "content": _TEXT} for status, about in refused.items()}
@@ -103,24 +107,12 @@ def _operation(name: str, summary: str, settings: Settings) -> Json:
         "description": "The project key is in the body. gzip, base64 and forms are taken too.",
         "security": [],
         "parameters": [
-            {
-                "name": "compression",
-                "in": "query",
-                "schema": {"type": "string"},
-                "description": "gzip, gzip-js, base64 or b64, where no header names it.",
-            },
-            {"name": "beacon", "in": "query", "schema": {"type": "string"}, "description": "1: answer 204, empty."},
+            _parameter("compression", "gzip, gzip-js, base64 or b64, if no header names it."),
+            _parameter("beacon", "1: answer 204, empty."),
         ],
         "responses": answers,
     }
 
 
-def _service_path(path: str, summary: str, content: Json) -> Json:
-    return {
-        "operationId": path.lstrip("/_"),
-        "tags": ["service"],
-        "summary": summary,
-        "description": "",
-        "security": [],
-        "responses": {"200": {"description": "As it is.", "content": content}},
-    }
+def _parameter(name: str, about: str) -> Json:
+    return {"name": name, "in": "query", "schema": {"type": "string"}, "description": about}

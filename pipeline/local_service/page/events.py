@@ -10,12 +10,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import date
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
+from pipeline.local_service.management.requests import parse_instant, uuid_of
 from pipeline.local_service.page.reader import PAGE, ProjectReader, literal
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -39,11 +38,9 @@ class EventFilter:
     text: str = ""
 
     def params(self) -> dict[str, str]:
-        """The filters that are set, as parameters of a query string."""
         return {field.name: getattr(self, field.name) for field in fields(self) if getattr(self, field.name)}
 
     def condition(self, project: int) -> str:
-        """The condition of SQL over `accepted` or a view of it."""
         conditions = [f"project = {project}"]
         if self.event:
             conditions.append(f"event = {literal(self.event)}")
@@ -69,7 +66,7 @@ def read_filter(params: Mapping[str, str]) -> EventFilter:
     """The filters of a query string. Raises BadFilter."""
     wanted = EventFilter(**{field.name: params.get(field.name, "") for field in fields(EventFilter)})
     for name, day in (("from", wanted.since), ("to", wanted.until)):
-        if day and not _is_day(day):
+        if day and not (_DAY.fullmatch(day) and parse_instant(day)):
             raise BadFilter(f"“{name}” is no day: write it as 2023-01-31")
     if wanted.flag and wanted.flag not in FLAGS:
         raise BadFilter(f"“flag” is {' or '.join(FLAGS)}")
@@ -92,18 +89,7 @@ def containing(text: str, *columns: str, uuid: str = "") -> str:
 
 
 def is_uuid(text: str) -> bool:
-    """Whether a text is a UUID in its canonical spelling."""
-    try:
-        return str(UUID(text)) == text.lower()
-    except ValueError:
-        return False
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return bool(_DAY.fullmatch(text)) and date.fromisoformat(text) is not None
-    except ValueError:
-        return False
+    return uuid_of(text) == text.lower()
 
 
 LARGE = 20_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -16,24 +15,11 @@ MOST_PAGES = 10_000
 _CACHED_QUERIES = 64
 _DUPLICATE = "SELECT receipt FROM accepted WHERE receipt NOT IN (SELECT receipt FROM collapsed) LIMIT 1"
 
-Select = Callable[[str, int, int], list[Any]]
-"""The rows of an SQL text for a project and a number of accepted events."""
-
-
-def cached_select(store: Store) -> Select:
-    """A select over the store that caches the results of the last few queries."""
-
-    @lru_cache(_CACHED_QUERIES)
-    def select(sql: str, project: int, accepted: int) -> list[Any]:
-        return store.select(sql, project, seconds=SECONDS, people=False)
-
-    return select
-
 
 class ProjectReader:
-    """Reads one project of the store."""
+    """Reads one project of the store. `cached` is a `select` that remembers, see `cached_select`."""
 
-    def __init__(self, store: Store, project: int, cached: Select) -> None:
+    def __init__(self, store: Store, project: int, cached: Any) -> None:
         self.project = project
         self._store = store
         self._cached = cached
@@ -45,12 +31,12 @@ class ProjectReader:
         """
         return self._store.select(sql, self.project, seconds=SECONDS, people=False)
 
-    def cached_rows(self, sql: str) -> list[Any]:
+    def cached_rows(self, sql: str, *, project: int | None = None) -> list[Any]:
         """The rows of a SELECT over events alone, cached until the next event is accepted."""
-        return self._cached(sql, self.project, self._store.raw_count())
+        rows: list[Any] = self._cached(sql, self.project if project is None else project, self._store.raw_count())
+        return rows
 
     def number(self, sql: str) -> int:
-        """The only number of a SELECT. Raises BadQuery, SlowQuery."""
         return int(self.rows(sql)[0][0])
 
     def page(self, columns: str, source: str, order: str, number: int) -> tuple[list[Any], int]:
@@ -72,6 +58,13 @@ class ProjectReader:
             f"WHERE {condition or f'project = {self.project}'} GROUP BY event ORDER BY events DESC, event LIMIT {most}"
         )
         return [(name, count) for name, count, _ in rows], max(0, rows[0][2] - most) if rows else 0
+
+
+def cached_select(store: Store) -> Any:
+    """The rows of an SQL text for a project and a number of accepted events, with those of the last few texts kept."""
+    return lru_cache(_CACHED_QUERIES)(
+        lambda sql, project, accepted: store.select(sql, project, seconds=SECONDS, people=False)
+    )
 
 
 def literal(text: str) -> str:

@@ -10,7 +10,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -126,41 +125,24 @@ def render_document(document: Mapping[str, Any]) -> str:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             areas.setdefault(operation["tags"][0], []).append((path, method, operation))
-    environment = _environment()
-    environment.filters["indented_json"] = lambda value: json.dumps(value, indent=2)
-    return environment.get_template("openapi.html.j2").render(document, areas=areas)
+    return templates(PlainText(()), strict=False).get_template("openapi.html.j2").render(document, areas=areas)
 
 
-def _environment(**options: Any) -> Environment:
-    from jinja2 import ChoiceLoader, Environment, PackageLoader
+def templates(plain: PlainText, *, strict: bool = True) -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Undefined
 
     loader = ChoiceLoader([PackageLoader("pipeline.local_service.page"), PackageLoader("pipeline.charts")])
-    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, **options)
-
-
-class PageRenderer:
-    """Templates filled in for one service."""
-
-    def __init__(self, plain: PlainText) -> None:
-        self._plain = plain
-
-    def page(self, name: str, values: Mapping[str, Any]) -> str:
-        """The HTML of a template."""
-        return self._strict_environment.get_template(f"{name}.html.j2").render(values)
-
-    @cached_property
-    def _strict_environment(self) -> Environment:
-        from jinja2 import StrictUndefined
-
-        environment = _environment(undefined=StrictUndefined)
-        environment.filters |= {
-            "n": lambda number: f"{number:,}",
-            "counted": lambda number, noun: f"{number:,} {noun}" + ("" if number == 1 else "s"),
-            "instant": _instant,
-            "line": self._plain.line,
-            "properties": self._plain.properties,
-        }
-        return environment
+    undefined = StrictUndefined if strict else Undefined
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=undefined)
+    environment.filters |= {
+        "n": lambda number: f"{number:,}",
+        "counted": lambda number, noun: f"{number:,} {noun}" + ("" if number == 1 else "s"),
+        "instant": _instant,
+        "line": plain.line,
+        "properties": plain.properties,
+        "indented_json": lambda value: json.dumps(value, indent=2),
+    }
+    return environment
 
 
 def asset(name: str) -> bytes:

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -22,9 +21,10 @@ from starlette.routing import Route
 
 from pipeline.local_service.http import run_in
 from pipeline.local_service.keys import Keyring
+from pipeline.local_service.management.requests import natural_number
 from pipeline.local_service.page.events import BadFilter
 from pipeline.local_service.page.reader import PAGE, ProjectReader, cached_select
-from pipeline.local_service.page.rendering import Links, PageRenderer, PlainText, asset
+from pipeline.local_service.page.rendering import Links, PlainText, asset, templates
 from pipeline.local_service.page.views import VIEWS, PageNotFound, PageRequest, View
 from pipeline.local_service.store.database import BadQuery, SlowQuery, Store, Unavailable
 
@@ -96,19 +96,17 @@ class Page:
         self._keys = keys
         self._hog_functions = hog_functions
         self._plain = PlainText(keys.texts())
-        self._renderer = PageRenderer(self._plain)
+        self._templates = templates(self._plain)
         self._cached = cached_select(store)
         self._reader = ThreadPoolExecutor(1, "service-page")
         self._processor = ThreadPoolExecutor(1, "service-page-people")
         self._processing: Future[Any] | None = None
 
     def close(self) -> None:
-        """End the threads."""
         self._reader.shutdown(cancel_futures=True)
         self._processor.shutdown(cancel_futures=True)
 
     def routes(self) -> list[Route]:
-        """Every address of the page."""
         routes = [Route(view.path, self._endpoint(view)) for view in VIEWS]
         for path, kind in (("style.css", "text/css"), ("icon.svg", "image/svg+xml")):
             routes.append(Route("/" + path, _file(path, kind)))
@@ -118,11 +116,7 @@ class Page:
         async def answer(request: Request) -> Response:
             asked = self._page_request(request)
             try:
-                asked = replace(asked, projects=await self._projects())
-                if asked.project not in asked.projects:
-                    first = self._keys.projects[0].id
-                    asked = replace(asked, project=first, links=Links(None), reader=self._project_reader(first))
-                    raise PageNotFound("There is no such project.")
+                await self._add_projects(asked)
                 return await self._show(view, asked)
             except PageNotFound as error:
                 title, message, status = "Not found", str(error), 404
@@ -141,15 +135,15 @@ class Page:
         """The view, or a page with the notice that persons and groups are still being processed."""
         waits = view.waits if isinstance(view.waits, bool) else bool(request.param(view.waits))
         if waits or view.people:
-            request = replace(request, people_ready=await self._people_ready(request.project))
+            request.people_ready = await self._people_ready(request.project)
         if waits and not request.people_ready:
             return await self._rendered(request, "waiting", view.section, {"title": view.title})
         if view.functions:
-            request = replace(request, functions=await self._hog_functions(request.project))
+            request.functions = await self._hog_functions(request.project)
         shown = await run_in(self._reader, lambda: view.show(request))
-        return (
-            shown if isinstance(shown, Response) else await self._rendered(request, view.template, view.section, shown)
-        )
+        if isinstance(shown, Response):
+            return shown
+        return await self._rendered(request, view.template, view.section, shown)
 
     async def _rendered(
         self, request: PageRequest, template: str, section: str, values: Mapping[str, Any], status: int = 200
@@ -164,41 +158,34 @@ class Page:
             "sections": [(view.path, view.navigation) for view in VIEWS if view.navigation],
             **values,
         }
-        html = await run_in(self._reader, lambda: self._renderer.page(template, shown))
-        return HTMLResponse(html, status)
+        page = self._templates.get_template(f"{template}.html.j2")
+        return HTMLResponse(await run_in(self._reader, lambda: page.render(shown)), status)
 
     def _page_request(self, request: Request) -> PageRequest:
         params = {name: value[:LONGEST_PARAMETER] for name, value in request.query_params.items() if value}
-        first = self._keys.projects[0].id
-        text = params.get("project", "")
-        project = int(text) if text.isascii() and text.isdigit() and len(text) < 11 else 0 if text else first
+        projects = {project.id: project.name for project in self._keys.projects}
+        first, text = self._keys.projects[0].id, params.get("project", "")
+        project = natural_number(text, 10) or 0 if text else first
         return PageRequest(
             project,
             Links(None if project == first else project),
             params,
             request.path_params,
             f"http://{request.headers['host']}",
-            self._project_reader(project),
+            ProjectReader(self._store, project, self._cached),
             self._plain,
-            self._named_projects(),
+            projects,
         )
 
-    async def _projects(self) -> dict[int, str]:
-        """The projects by id with their names: those that have a key, and those that the store has events of.
-
-        Raises Unavailable.
-        """
+    async def _add_projects(self, request: PageRequest) -> None:
+        """Add the projects without a key that the store has events of. Raises PageNotFound for a project that is not
+        among all these, Unavailable."""
         sql = "SELECT DISTINCT project FROM accepted ORDER BY project"
-        stored = await run_in(self._reader, lambda: self._project_reader(0).cached_rows(sql))
-        named = self._named_projects()
-        return named | {id: "without a key" for (id,) in stored if id not in named}
-
-    def _named_projects(self) -> dict[int, str]:
-        """The projects that have a key, which are known without the store."""
-        return {project.id: project.name for project in self._keys.projects}
-
-    def _project_reader(self, project: int) -> ProjectReader:
-        return ProjectReader(self._store, project, self._cached)
+        for (id,) in await run_in(self._reader, lambda: request.reader.cached_rows(sql, project=0)):
+            request.projects.setdefault(id, "without a key")
+        if request.project not in request.projects:
+            request.project, request.links = self._keys.projects[0].id, Links(None)
+            raise PageNotFound("This project does not exist.")
 
     async def _people_ready(self, project: int) -> bool:
         """Whether persons and groups include every event; where they do not, a thread processes them."""

@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pipeline.charts.timeline import Timeline, timeline
 from pipeline.local_service.ingestion_warnings import MEANINGS
+from pipeline.local_service.management.requests import natural_number
 from pipeline.local_service.page.events import (
     BOUNDED,
     COLUMNS,
@@ -40,7 +41,7 @@ class PageNotFound(Exception):
     """What was requested is not in the store; the message is a sentence for people."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PageRequest:
     """What a request asks for, and what a view reads.
 
@@ -55,18 +56,16 @@ class PageRequest:
     address: str
     reader: ProjectReader
     plain: PlainText
-    projects: Mapping[int, str]
+    projects: dict[int, str]
     people_ready: bool = False
     functions: Sequence[Mapping[str, Any]] = ()
 
     @property
     def page(self) -> int:
         """The number of the page of a list, from 1."""
-        text = self.params.get("page", "")
-        return min(max(int(text), 1), MOST_PAGES) if text.isascii() and text.isdigit() else 1
+        return min(max(natural_number(self.param("page")) or 1, 1), MOST_PAGES)
 
     def param(self, name: str) -> str:
-        """A parameter of the query string, "" where it is absent."""
         return self.params.get(name, "")
 
 
@@ -155,7 +154,6 @@ def _link(links: Links, params: Mapping[str, str]) -> Callable[[str, str], str]:
 
 
 def _line(reader: ProjectReader, wanted: EventFilter) -> Timeline | None:
-    """The chart of the events that a filter finds."""
     read = reader.rows if wanted.person else reader.cached_rows
     days = read(
         f'SELECT CAST("timestamp" AS DATE) AS day, count(*) AS events FROM {reader.events_table()} '
@@ -166,7 +164,6 @@ def _line(reader: ProjectReader, wanted: EventFilter) -> Timeline | None:
 
 @view("/events", "events", "/events", navigation="Events", title="Events", waits="person")
 def list_events(request: PageRequest) -> Values:
-    """The events that match a filter."""
     wanted, oldest = read_filter(request.params), request.param("order") == "oldest"
     page = list_page(
         request.reader, wanted, oldest=oldest, after=request.param("after"), before=request.param("before")
@@ -274,7 +271,6 @@ def list_groups(request: PageRequest) -> Values:
 
 @view("/functions", "functions", "/functions", navigation="Functions", functions=True)
 def list_functions(request: PageRequest) -> Values:
-    """The hog functions that would have fired."""
     return {"found": fired(request.reader, request.functions)}
 
 

@@ -1,5 +1,5 @@
 """Persons and groups, derived from the accepted events in the order of their acceptance.
 
-`updates` reads what an event changes of persons and groups, `persons` and `groups` apply it, and `processing` runs
+`updates` reads what an event changes of persons and groups, `persons` applies it, and `processing` runs
 both over the events of the store.
 """

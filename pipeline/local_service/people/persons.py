@@ -1,11 +1,14 @@
-"""Which person an id belongs to, what merges do to it, and how an event changes a person
-(docs/know/service.md#persons).
+"""Which person an id belongs to, what merges do to it, and how an event changes a person or a group
+(docs/know/service.md#persons, #groups).
 
 `$identify` with `$anon_distinct_id`, and `$create_alias` and `$merge_dangerously` with `alias`, merge the person of
 that other id into the person of the event's own id. A person that is identified can be merged away by
 `$merge_dangerously` alone. So of a chain a→b, b→c the second link is refused: since the first, b is identified.
 
 The order of acceptance decides, never a timestamp: the last `$set` wins, whenever its event happened.
+
+A project has at most five group types, numbered in the order in which they are first named, by `$groups` of any event
+or by a group event. The service ignores a further one without any record: here it leaves a warning.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from msgspec import Raw
 from pipeline.local_service import ingestion_warnings
 from pipeline.local_service.people.updates import MINOR, PERSON_EVENTS, PersonEvent
 from pipeline.local_service.settings import Settings
+from pipeline.local_service.store.schema import MOST_GROUP_TYPES
 
 LONGEST_MERGED = 400
 """Characters of an id that a merge may name: a longer one cannot be stored."""
@@ -99,7 +103,6 @@ class PersonUpdater(msgspec.Struct):
     merged: list[Person] = msgspec.field(default_factory=list)
 
     def find(self, project: int, distinct_id: str) -> Person | None:
-        """The person that an id belongs to now."""
         person = self.ids.get((project, distinct_id))
         return None if person is None else person.final
 
@@ -186,3 +189,57 @@ class PersonUpdater(msgspec.Struct):
     def _assign(self, person: Person, project: int, distinct_ids: Iterable[str]) -> None:
         for distinct_id in distinct_ids:
             self.ids[project, distinct_id] = self.new_ids[project, distinct_id] = person
+
+
+# -- groups --------------------------------------------------------------------------------------------
+
+LONGEST_TYPE = 400
+"""Characters of a group's type."""
+
+GroupKey = tuple[int, str, str]
+"""Project, type and key of a group."""
+
+
+class Group(msgspec.Struct):
+    """A group after its group events.
+
+    `created_at` is the earliest of their times, `updated_at` when the last of them was accepted (µs UTC).
+    """
+
+    created_at: int
+    updated_at: int
+    properties: dict[str, Raw] = msgspec.field(default_factory=dict)
+
+
+class GroupUpdater(msgspec.Struct):
+    """The group types of all projects in their order, and some groups; changes are in `changed`."""
+
+    types: dict[int, list[str]] = msgspec.field(default_factory=dict)
+    groups: dict[GroupKey, Group] = msgspec.field(default_factory=dict)
+    changed: dict[GroupKey, Group] = msgspec.field(default_factory=dict)
+
+    def apply(self, event: PersonEvent) -> None:
+        """Apply one event. A group type that is ignored leaves a warning on it."""
+        for name in event.group_types:
+            self._has_type(event, name)
+        change = event.group
+        if change is None or not self._has_type(event, change.type):
+            return
+        key = (event.project, change.type, change.key)
+        group = self.groups.setdefault(key, Group(event.instant, event.accepted))
+        group.created_at, group.updated_at = min(group.created_at, event.instant), event.accepted
+        group.properties.update(change.set)
+        self.changed[key] = group
+
+    def _has_type(self, event: PersonEvent, name: str) -> bool:
+        types = self.types.setdefault(event.project, [])
+        if name in types:
+            return True
+        if len(name) > LONGEST_TYPE:
+            event.warn(ingestion_warnings.LONG_GROUP_TYPE, length=len(name), longest=LONGEST_TYPE)
+        elif len(types) < MOST_GROUP_TYPES:
+            types.append(name)
+            return True
+        else:
+            event.warn(ingestion_warnings.TOO_MANY_GROUP_TYPES, group_type=name, types=types)
+        return False

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
-from pipeline.local_service.people.groups import Group, GroupKey, GroupUpdater
-from pipeline.local_service.people.persons import Id, Person, PersonUpdater
+from pipeline.local_service.people.persons import Group, GroupKey, GroupUpdater, Id, Person, PersonUpdater
 from pipeline.local_service.people.updates import ALWAYS_READ, PersonEvent, property_pattern, read_properties
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.columns import instants, numbers, table, texts
@@ -30,6 +29,7 @@ _FETCHED_ROWS = 500
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
+_Kinds = dict[str, Callable[[Any], Any]]
 _RULES = ("promote_properties", "promoted_changes", "group_events", "merge_ids")
 """Settings that decide what an event changes."""
 
@@ -102,11 +102,10 @@ class PersonProcessing:
         return 0
 
     def _run(self, cursor: DuckDBPyConnection, after: int, upto: int) -> None:
-        """Process the receipts over `after`, up to and with `upto`."""
         events = list(self._until_closing(self._read(cursor, after, upto)))
         touched = {(event.project, event.distinct_id) for event in events}
         touched |= {(event.project, event.merged_id) for event in events if event.merged_id is not None}
-        _register(cursor, "touched", project=numbers(p for p, _ in touched), distinct_id=texts(d for _, d in touched))
+        _register(cursor, "touched", touched, project=numbers, distinct_id=texts)
         cursor.execute(_PLAIN.format(is_read=self._is_read), [after, upto])
         cursor.execute(_EXISTING)
         cursor.execute(_CREATED)
@@ -128,14 +127,12 @@ class PersonProcessing:
         cursor.unregister("touched")
 
     def _until_closing(self, events: Iterable[PersonEvent]) -> Iterator[PersonEvent]:
-        """The same events. Raises ServiceClosing."""
         for event in events:
             if self._closing.is_set():
                 raise ServiceClosing
             yield event
 
     def _read(self, cursor: DuckDBPyConnection, after: int, upto: int) -> Iterator[PersonEvent]:
-        """The events of a run that change something."""
         cursor.execute(
             'SELECT project, receipt, epoch_us("timestamp"), event, distinct_id, properties, epoch_us(created_at) '
             f"FROM kept WHERE receipt > ? AND receipt <= ? AND ({self._is_read})",
@@ -162,7 +159,6 @@ def _first_plain_events(cursor: DuckDBPyConnection) -> list[PersonEvent]:
 
 
 def _read_persons(cursor: DuckDBPyConnection) -> dict[Id, Person]:
-    """The persons of the touched ids."""
     cursor.execute(
         "CREATE OR REPLACE TEMP TABLE touched_existing AS SELECT * FROM existing WHERE (project, distinct_id) IN "
         "(SELECT (project, distinct_id) FROM touched)"
@@ -186,15 +182,18 @@ def _read_group_types(cursor: DuckDBPyConnection) -> dict[int, list[str]]:
     return types
 
 
+_GROUP_KEY: _Kinds = {"project": numbers, "type": texts, "key": texts}
+_IN_GROUP_KEYS = "(project, type, key) IN (SELECT (project, type, key) FROM group_keys)"
+
+
 def _read_groups(cursor: DuckDBPyConnection, events: list[PersonEvent]) -> dict[GroupKey, Group]:
-    """The groups that the events of a run change."""
     keys = {(event.project, event.group.type, event.group.key) for event in events if event.group is not None}
     if not keys:
         return {}
-    _register_group_keys(cursor, keys)
+    _register(cursor, "group_keys", keys, **_GROUP_KEY)
     rows = cursor.execute(
         "SELECT project, type, key, epoch_us(created_at), epoch_us(updated_at), properties FROM group_records "
-        "WHERE (project, type, key) IN (SELECT (project, type, key) FROM group_keys)"
+        f"WHERE {_IN_GROUP_KEYS}"
     ).fetchall()
     return {
         (p, kind, key): Group(created_at, updated_at, _copied_members(text))
@@ -203,40 +202,35 @@ def _read_groups(cursor: DuckDBPyConnection, events: list[PersonEvent]) -> dict[
 
 
 def _write_persons(cursor: DuckDBPyConnection, persons: PersonUpdater) -> None:
-    changed, merged = list(persons.changed), persons.merged
+    changed, merged = persons.changed, persons.merged
     if changed or merged:
-        _register(cursor, "outdated", id=texts(person.id for person in [*changed, *merged]))
+        _register(cursor, "outdated", [(person.id,) for person in (*changed, *merged)], id=texts)
         cursor.execute("DELETE FROM people WHERE id IN (SELECT CAST(id AS UUID) FROM outdated)")
-        _register(
-            cursor,
-            "changed",
-            project=numbers(person.project for person in changed),
-            id=texts(person.id for person in changed),
-            properties=texts(_encode(person.properties).decode() for person in changed),
-            created_at=instants(person.created_at for person in changed),
-            is_identified=numbers(person.is_identified for person in changed),
-        )
+        rows = [
+            (one.project, one.id, _encode(one.properties).decode(), one.created_at, one.is_identified)
+            for one in changed
+        ]
+        kinds: _Kinds = {
+            "project": numbers,
+            "id": texts,
+            "properties": texts,
+            "created_at": instants,
+            "is_identified": numbers,
+        }
+        _register(cursor, "changed", rows, **kinds)
         cursor.execute(
             "INSERT INTO people SELECT project, CAST(id AS UUID), properties, created_at, is_identified = 1 "
             "FROM changed"
         )
     if merged:
-        _register(
-            cursor, "merged", old=texts(person.id for person in merged), new=texts(person.final.id for person in merged)
-        )
+        _register(cursor, "merged", [(person.id, person.final.id) for person in merged], old=texts, new=texts)
         cursor.execute(
             "UPDATE people_ids SET person = CAST(merged.new AS UUID) FROM merged "
             "WHERE person = CAST(merged.old AS UUID)"
         )
     if persons.new_ids:
-        new_ids = persons.new_ids.items()
-        _register(
-            cursor,
-            "new_ids",
-            project=numbers(project for (project, _), _ in new_ids),
-            distinct_id=texts(distinct_id for (_, distinct_id), _ in new_ids),
-            person=texts(person.final.id for _, person in new_ids),
-        )
+        ids = [(*key, person.final.id) for key, person in persons.new_ids.items()]
+        _register(cursor, "new_ids", ids, project=numbers, distinct_id=texts, person=texts)
         cursor.execute("INSERT INTO people_ids SELECT project, distinct_id, CAST(person AS UUID) FROM new_ids")
 
 
@@ -246,48 +240,27 @@ def _write_groups(cursor: DuckDBPyConnection, groups: GroupUpdater, type_counts:
             cursor.execute("INSERT INTO group_kinds VALUES (?, ?, ?)", [project, index, types[index]])
     if not groups.changed:
         return
-    _register_group_keys(cursor, groups.changed)
-    cursor.execute(
-        "DELETE FROM group_records WHERE (project, type, key) IN (SELECT (project, type, key) FROM group_keys)"
-    )
-    _register(
-        cursor,
-        "changed",
-        project=numbers(project for project, _, _ in groups.changed),
-        type=texts(kind for _, kind, _ in groups.changed),
-        key=texts(key for _, _, key in groups.changed),
-        properties=texts(_encode(group.properties).decode() for group in groups.changed.values()),
-        created_at=instants(group.created_at for group in groups.changed.values()),
-        updated_at=instants(group.updated_at for group in groups.changed.values()),
-    )
+    _register(cursor, "group_keys", groups.changed, **_GROUP_KEY)
+    cursor.execute(f"DELETE FROM group_records WHERE {_IN_GROUP_KEYS}")
+    rows = [
+        (*key, _encode(group.properties).decode(), group.created_at, group.updated_at)
+        for key, group in groups.changed.items()
+    ]
+    kinds: _Kinds = _GROUP_KEY | {"properties": texts, "created_at": instants, "updated_at": instants}
+    _register(cursor, "changed", rows, **kinds)
     cursor.execute("INSERT INTO group_records SELECT * FROM changed")
 
 
 def _write_warnings(cursor: DuckDBPyConnection, events: list[PersonEvent]) -> None:
-    warnings = [(event.receipt, warning) for event in events for warning in event.warnings]
+    warnings = [(event.receipt, warning.type, warning.details) for event in events for warning in event.warnings]
     if warnings:
-        _register(
-            cursor,
-            "new_warnings",
-            receipt=numbers(receipt for receipt, _ in warnings),
-            type=texts(warning.type for _, warning in warnings),
-            details=texts(warning.details for _, warning in warnings),
-        )
+        _register(cursor, "new_warnings", warnings, receipt=numbers, type=texts, details=texts)
         cursor.execute("INSERT INTO noticed SELECT receipt, type, details, false, true FROM new_warnings")
 
 
-def _register_group_keys(cursor: DuckDBPyConnection, keys: Iterable[GroupKey]) -> None:
-    listed = list(keys)
-    _register(
-        cursor,
-        "group_keys",
-        project=numbers(project for project, _, _ in listed),
-        type=texts(kind for _, kind, _ in listed),
-        key=texts(key for _, _, key in listed),
-    )
-
-
-def _register(cursor: DuckDBPyConnection, name: str, **columns: Any) -> None:
+def _register(cursor: DuckDBPyConnection, name: str, rows: Collection[Any], **kinds: Callable[[Any], Any]) -> None:
+    """Give rows to the connection as a table of named columns, each made by a function of `store.columns`."""
+    columns = {column: make(row[index] for row in rows) for index, (column, make) in enumerate(kinds.items())}
     cursor.register(name, table(**columns))
 
 
@@ -301,7 +274,6 @@ def _number(cursor: DuckDBPyConnection, sql: str) -> int:
 
 
 def _in_transaction(cursor: DuckDBPyConnection, work: Callable[[], None]) -> None:
-    """Do all of `work`, or nothing of it."""
     cursor.execute("BEGIN")
     try:
         work()

@@ -11,14 +11,37 @@ over a locked database: no file access, no settings, a read-only transaction. It
 
 from __future__ import annotations
 
-import json
+import re
+from typing import Any, Literal
 
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from pipeline.local_service.management.requests import ApiError
 from pipeline.local_service.query.runner import Abandoned, MemoryExceeded, QueryRunner
 from pipeline.local_service.settings import Settings
 from pipeline.local_service.store.database import BadQuery, SlowQuery
+
+
+class HogQL(msgspec.Struct, frozen=True):
+    """A query in the service's language."""
+
+    kind: Literal["HogQLQuery"]
+    query: str
+
+
+class Query(msgspec.Struct, frozen=True):
+    """The body of a request."""
+
+    query: HogQL
+
+
+class QueryAnswer(msgspec.Struct, frozen=True):
+    """The body of an answer."""
+
+    columns: list[str]
+    types: list[Any]
+    results: list[list[Any]]
 
 
 async def answer_query(request: Request, body: bytes, project: int, queries: QueryRunner, settings: Settings) -> bytes:
@@ -38,26 +61,25 @@ async def answer_query(request: Request, body: bytes, project: int, queries: Que
 
 
 async def _disconnected(request: Request) -> None:
-    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def _invalid(detail: str, attr: str | None = "query") -> ApiError:
-    return ApiError(400, "validation_error", "invalid_input", detail, attr)
+def _invalid(detail: str, attr: str = "query", code: str = "invalid_input") -> ApiError:
+    return ApiError(400, "validation_error", code, detail, attr)
 
 
 def _sql(body: bytes) -> str:
     try:
-        content = json.loads(body)
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(body, type=Query).query.query
+    except msgspec.ValidationError as error:
+        words, _, place = str(error).partition(" - at `$.")
+        attr = place.rstrip("`").replace(".", "__")
+        if attr == "query__kind":
+            words = "the local service answers queries of kind HogQLQuery only"
+        missing = re.fullmatch("Object missing required field `(.*)`", words)
+        if missing is None:
+            raise _invalid(words, attr or "query") from None
+        raise _invalid("This field is required.", "__".join(filter(None, (attr, missing[1]))), "required") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise ApiError(400, "validation_error", "parse_error", "JSON parse error") from None
-    query = content.get("query") if isinstance(content, dict) else None
-    if not isinstance(query, dict):
-        raise ApiError(400, "validation_error", "required", "This field is required.", "query")
-    if query.get("kind") != "HogQLQuery":
-        raise _invalid("the local service answers queries of kind HogQLQuery only", "query__kind")
-    sql = query.get("query")
-    if not isinstance(sql, str):
-        raise ApiError(400, "validation_error", "required", "This field is required.", "query__query")
-    return sql

@@ -44,8 +44,6 @@ class CopyState(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The process takes queries, and has so much of the store."""
-
     state: CopyState
 
 
@@ -95,7 +93,7 @@ def read(source: IO[bytes], kind: Any) -> Any:
 
 _BATCH_ROWS = 10_000
 """Rows of one Arrow batch."""
-_DERIVED = ("people", "people_ids", "group_kinds", "group_records")
+_DERIVED = ("people", "people_ids", "group_kinds", "group_records", "folded")
 
 
 class TableRows(msgspec.Struct, frozen=True):
@@ -105,26 +103,23 @@ class TableRows(msgspec.Struct, frozen=True):
     instead_of: str = "false"
 
 
-class CopyUpdate(msgspec.Struct, frozen=True):
-    """The tables that follow, and how much of the store the copy has afterwards."""
-
-    tables: list[TableRows]
-    state: CopyState
-
-
-_CURRENT = """
+_STATE = """
 SELECT (SELECT coalesce(max(receipt), 0) FROM accepted), (SELECT count(*) FROM refused),
-    (SELECT coalesce(max(receipt), -1) FROM folded),
-    (SELECT count(*) FROM accepted), (SELECT count(*) FROM accepted WHERE receipt <= ?)
+    (SELECT coalesce(max(receipt), -1) FROM folded), (SELECT count(*) FROM accepted)
 """
-STATE_TABLE = "CREATE TABLE IF NOT EXISTS state (receipt BIGINT, refused BIGINT, folded BIGINT, accepted BIGINT)"
-"""The table of a copy that stores its state."""
+
+
+def read_state(connection: DuckDBPyConnection) -> CopyState:
+    """How much of the store a copy has, or what the store has itself."""
+    return CopyState(*connection.execute(_STATE).fetchall()[0])
 
 
 def send_update(cursor: DuckDBPyConnection, have: CopyState, sink: IO[bytes], *, people: bool) -> CopyState:
     """Send what a copy lacks of what the connection reads; the state of the copy afterwards. Raises OSError."""
-    receipt, refused, folded, accepted, still_there = cursor.execute(_CURRENT, [have.receipt]).fetchall()[0]
-    state = CopyState(receipt, refused, folded if people else have.folded, accepted)
+    state = read_state(cursor)
+    if not people:
+        state = msgspec.structs.replace(state, folded=have.folded)
+    ((still_there,),) = cursor.execute(f"SELECT count(*) FROM accepted WHERE receipt <= {have.receipt}").fetchall()
     chosen: list[tuple[TableRows, str]] = []
     if still_there != have.accepted:
         chosen += [(TableRows("accepted", "true"), "true"), (TableRows("noticed", "NOT folded"), "NOT folded")]
@@ -136,7 +131,7 @@ def send_update(cursor: DuckDBPyConnection, have: CopyState, sink: IO[bytes], *,
     if state.folded != have.folded:
         chosen += [(TableRows(table, "true"), "true") for table in _DERIVED]
         chosen += [(TableRows("noticed", "folded"), "folded")]
-    write(sink, CopyUpdate([table for table, _ in chosen], state))
+    write(sink, [table for table, _ in chosen])
     for table, condition in chosen:
         rows = cursor.sql(f"SELECT * FROM {table.table} WHERE {condition}").to_arrow_reader(_BATCH_ROWS)
         with pa.ipc.new_stream(pa.PythonFile(sink, "w"), rows.schema) as stream:
@@ -148,19 +143,11 @@ def send_update(cursor: DuckDBPyConnection, have: CopyState, sink: IO[bytes], *,
 
 def receive_update(connection: DuckDBPyConnection, source: IO[bytes]) -> None:
     """Write what was sent into the copy, all of it or nothing."""
-    update = read(source, CopyUpdate)
+    tables = read(source, list[TableRows])
     connection.execute("BEGIN")
-    for table in update.tables:
+    for table in tables:
         connection.execute(f"DELETE FROM {table.table} WHERE {table.instead_of}")
         connection.register("incoming", pa.ipc.open_stream(source))
         connection.execute(f"INSERT INTO {table.table} SELECT * FROM incoming")
         connection.unregister("incoming")
-    connection.execute("DELETE FROM state")
-    connection.execute("INSERT INTO state VALUES (?, ?, ?, ?)", msgspec.structs.astuple(update.state))
     connection.execute("COMMIT")
-
-
-def read_state(connection: DuckDBPyConnection) -> CopyState:
-    """How much of the store a copy has."""
-    rows = connection.execute("SELECT receipt, refused, folded, accepted FROM state").fetchall()
-    return CopyState(*rows[0]) if rows else CopyState()

@@ -153,7 +153,6 @@ class QueryRunner:
             return process.read_bytes(process.read(QueryAnswer).length)
 
     def _ending(self, process: _Process, turn: _Turn) -> Exception:
-        """The exception for a process that ended before it answered."""
         process.close()
         if self._closing:
             return Unavailable(CLOSING)
@@ -164,7 +163,6 @@ class QueryRunner:
         return MemoryExceeded(f"its process ended ({process.exit_reason()})")
 
     def _running_process(self) -> _Process:
-        """The process; a new one where it has ended."""
         if self._process is not None and self._process.has_ended():
             self._drop()
         if self._process is None:
@@ -266,20 +264,16 @@ class _Process:
         return content
 
     def kill(self) -> None:
-        """End it at once."""
         self._running.kill()
 
     def has_ended(self) -> bool:
-        """Whether it ended by itself."""
         return self._running.poll() is not None
 
     def exit_reason(self) -> str:
-        """How it ended."""
         code = self._running.wait()
         return signal.Signals(-code).name if code < 0 else f"exit {code}"
 
     def close(self) -> None:
-        """End it and close the pipes."""
         self.kill()
         self._running.wait()
         for pipe in (self.sink, self._source):

@@ -22,7 +22,6 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.local_service.query.protocol import (
-    STATE_TABLE,
     QueryAnswer,
     QueryFailed,
     QueryRequest,
@@ -97,7 +96,6 @@ def _opened(path: Path, timezone: str) -> duckdb.DuckDBPyConnection:
         path.parent.mkdir(mode=0o700)
         copy = duckdb.connect(str(path))
     copy.execute(TABLES)
-    copy.execute(STATE_TABLE)
     copy.execute(_SPILLED)
     if timezone != "UTC":
         copy.execute(ZONED)

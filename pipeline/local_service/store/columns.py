@@ -13,7 +13,6 @@ import pyarrow as pa
 
 
 def texts(values: Iterable[str]) -> pa.Array:
-    """Texts as a column."""
     return encoded([text.encode() for text in values])
 
 
@@ -37,5 +36,4 @@ def instants(values: Iterable[int]) -> pa.Array:
 
 
 def table(**columns: pa.Array) -> pa.Table:
-    """A table of named columns."""
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))

@@ -20,6 +20,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
+from pipeline.errors import UsageError
 from pipeline.local_service.ingestion_warnings import EventWarning
 from pipeline.local_service.people.processing import PersonProcessing, ServiceClosing
 from pipeline.local_service.settings import Settings
@@ -38,7 +39,7 @@ FROM incoming
 CLOSING = "the service is closing"
 
 
-class BadStore(ValueError):
+class BadStore(UsageError):
     """The file is no database of this service, or another process has it open; the message names it."""
 
 
@@ -67,6 +68,18 @@ class EventColumns(msgspec.Struct):
     warnings: list[tuple[int, EventWarning]] = msgspec.field(default_factory=list)
     """Each with the position of its event in the columns."""
 
+    def add(self, uuid: str, event: str, distinct_id: str, timestamp: int, properties: bytes, historical: bool) -> None:
+        self.uuid.append(uuid)
+        self.event.append(event)
+        self.distinct_id.append(distinct_id)
+        self.timestamp.append(timestamp)
+        self.properties.append(properties)
+        self.historical.append(historical)
+
+    def warn(self, warning: EventWarning) -> None:
+        """Add a warning about the event that is added next."""
+        self.warnings.append((len(self.uuid), warning))
+
 
 class Store:
     """One database, safe for many threads: one writes at a time, others read beside it."""
@@ -76,6 +89,9 @@ class Store:
 
         Raises BadStore.
         """
+        if path is not None and "?" in str(path.absolute()):
+            # DuckDB would look for the log of the file before the `?`, links resolved: next to another folder or file.
+            raise BadStore(f"DuckDB cannot store in {path}: its path has a ?", hint="rename the folder or the file")
         self._spill = None if path is not None else Path(tempfile.mkdtemp(prefix="backcast-service-"))
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -88,7 +104,8 @@ class Store:
                 self._writer.execute(f"SET GLOBAL temp_directory = '{_quoted(self._spill)}'")
             self._writer.execute(connection_settings("UTC"))
         except duckdb.Error as error:
-            raise BadStore(f"the store {path} cannot be opened: {str(error).splitlines()[0]}") from None
+            message = f"the store {path} cannot be opened: {str(error).splitlines()[0]}"
+            raise BadStore(message, hint="end the service that has it open, or name another file") from None
         self._receipts = self._number("SELECT coalesce(max(receipt), 0) FROM accepted")
         self.requests = 0
 
@@ -100,7 +117,6 @@ class Store:
                 cursor.interrupt()
 
     def close(self) -> None:
-        """Write everything to the file and close it."""
         with self._lock:
             self._writer.close()
         if self._spill is not None:
@@ -159,7 +175,6 @@ class Store:
         return self._number("SELECT count(*) FROM accepted")
 
     def rejected_count(self) -> int:
-        """How many requests were refused."""
         return self._number("SELECT count(*) FROM refused")
 
     def count_by(self, expression: str) -> dict[str, int]:

@@ -117,7 +117,6 @@ def _contained(column: pa.Array, kind: DuckDBPyType) -> list[Any]:
 
 
 def _runs(column: pa.Array, flat: list[Any]) -> list[Any]:
-    """A list for each row, out of those of all rows."""
     ends = column.offsets.to_pylist()
     valid = column.is_valid().to_pylist()
     return [flat[ends[row] : ends[row + 1]] if valid[row] else None for row in range(len(column))]

@@ -26,8 +26,7 @@ CREATE TABLE IF NOT EXISTS people (
 CREATE TABLE IF NOT EXISTS people_ids (project INTEGER, distinct_id VARCHAR, person UUID);
 CREATE TABLE IF NOT EXISTS group_kinds (project INTEGER, "index" INTEGER, type VARCHAR);
 CREATE TABLE IF NOT EXISTS group_records (
-    project INTEGER, type VARCHAR, key VARCHAR, properties VARCHAR, created_at TIMESTAMP);
-ALTER TABLE group_records ADD COLUMN IF NOT EXISTS updated_at TIMESTAMP;
+    project INTEGER, type VARCHAR, key VARCHAR, properties VARCHAR, created_at TIMESTAMP, updated_at TIMESTAMP);
 CREATE TABLE IF NOT EXISTS folded (receipt BIGINT, rules VARCHAR);
 CREATE OR REPLACE VIEW kept AS SELECT * FROM accepted WHERE receipt NOT IN (
     SELECT receipt FROM noticed WHERE dropped);

@@ -95,7 +95,6 @@ def needs_people(tree: Tree) -> bool:
 
 
 def has_limit(tree: Tree) -> bool:
-    """Whether the outermost SELECT has a LIMIT of its own."""
     node = tree["statements"][0]["node"]
     return any(str(modifier.get("type", "")).startswith("LIMIT") for modifier in node.get("modifiers", ()))
 
@@ -126,7 +125,6 @@ def _check_table(node: Tree, names: frozenset[str]) -> None:
 
 
 def _nodes(tree: Any) -> Iterator[Tree]:
-    """Every object of a syntax tree."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()

@@ -3,10 +3,10 @@ rows, and what is made of them is skipped by one test."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from pipeline.mapper.program import expressions
-from pipeline.mapper.program.expressions import Condition, Value
+from pipeline.mapper.program.expressions import Operation, Value, children
 from pipeline.mapper.program.functions import FUNCTIONS
 from pipeline.mapper.program.operations import Program
 
@@ -14,13 +14,11 @@ REFERENCES = (expressions.Property, expressions.Column, expressions.Member, expr
 
 
 class Absence:
-    """Finds the references of one program's values."""
-
     def __init__(self, program: Program) -> None:
         self._tables = program.tables
-        self._found: dict[int, tuple[Value, Value | None]] = {}
+        self._found: dict[int, tuple[Operation, Value | None]] = {}
 
-    def reference_of(self, value: Value) -> Value | None:
+    def reference_of(self, value: Operation) -> Value | None:
         """The one reference from which a value is made, if the value is missing without it and computing it then does
         nothing else; else None. Constants beside the reference do not count."""
         # By identity, because a value's hash walks the whole tree; the entry keeps the value, and so its id, alive.
@@ -29,33 +27,22 @@ class Absence:
             known = self._found[id(value)] = value, self._reference_of(value)
         return known[1]
 
-    def _reference_of(self, value: Value) -> Value | None:
+    def _reference_of(self, value: Operation) -> Value | None:
         match value:
             case expressions.Property() | expressions.Column() | expressions.Member() | expressions.Variable():
                 return value
-            case expressions.AsText(inner) | expressions.NotNull(inner) | expressions.Convert(inner):
-                return self.reference_of(inner)
-            case expressions.Hash(text):
-                return self.reference_of(text)
-            case expressions.Lookup(text, table, any_case, otherwise):
-                blank = any_case and "" in self._tables[table]
-                return None if blank else self._only((text, otherwise))
-            case expressions.Template(parts):
-                return self._only(part for part in parts if not isinstance(part, str))
-            case expressions.Join(values) | expressions.First(values):
-                return self._only(values)
-            case expressions.Choose(when, then, otherwise):
-                return self._only((*_values(when), then, otherwise))
-            case expressions.Apply(function, arguments):
-                needed = arguments[: FUNCTIONS[function].needs]
-                fixed = expressions.Constant | expressions.Json | expressions.Missing
-                if all(isinstance(argument, fixed) for argument in needed):
-                    return None
-                return self._only(argument for argument in arguments if not isinstance(argument, fixed))
-            case _:
+            case _ if isinstance(value, _OTHERS):
                 return None
+            case expressions.Lookup(any_case=True, table=table) if "" in self._tables[table]:
+                return None
+            case expressions.Apply(function, arguments):
+                if all(isinstance(argument, _FIXED) for argument in arguments[: FUNCTIONS[function].needs]):
+                    return None
+                return self._only(argument for argument in arguments if not isinstance(argument, _FIXED))
+            case _:
+                return self._only(children(value))
 
-    def _only(self, values: Iterator[Value] | tuple[Value, ...]) -> Value | None:
+    def _only(self, values: Iterable[Operation]) -> Value | None:
         """The reference that all of these are made of; those that are always missing do not count."""
         found: Value | None = None
         for value in values:
@@ -68,15 +55,6 @@ class Absence:
         return found
 
 
-def _values(condition: Condition) -> Iterator[Value]:
-    """The values in a condition."""
-    match condition:
-        case expressions.All(conditions) | expressions.Any_(conditions):
-            for one in conditions:
-                yield from _values(one)
-        case expressions.Not(inner):
-            yield from _values(inner)
-        case expressions.Same(values):
-            yield from values
-        case _:
-            yield condition.value
+_FIXED = (expressions.Constant, expressions.Json, expressions.Missing)
+_OTHERS = (*_FIXED, expressions.AllProperties, expressions.RowTime, expressions.Part, expressions.Spread)
+"""Values that do not depend on references, or not on their presence alone."""

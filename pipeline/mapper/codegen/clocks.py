@@ -12,7 +12,6 @@ START_OF_TIME = -62_135_596_800 * SECOND
 """The first instant of the year 1."""
 END_OF_TIME = 253_402_300_800 * SECOND
 """The first instant of the year 10000."""
-NO_YEAR = RejectReason("bad_timestamp", "the time lies outside the years 1 to 9999")
 NO_ZONE = RejectReason("bad_timestamp", WITHOUT_OFFSET)
 
 
@@ -31,7 +30,8 @@ def write_time(emitter: Emitter, step: program.ReadTime) -> None:
         emitter.line(f"if received is not None and not 0 <= received < {END_OF_TIME}: received = None")
     elif target == "time":
         with emitter.block(f"if time.__class__ is int and not {START_OF_TIME} <= time < {END_OF_TIME}:"):
-            emitter.line(f"time = {emitter.const(NO_YEAR)}")
+            units = {clock.unit for clock in step.clocks}
+            emitter.line(f"time = no_year(time, {units.pop() if len(units) == 1 else ''!r})")
 
 
 def _write_clock(emitter: Emitter, target: str, clock: program.Clock) -> None:
@@ -41,10 +41,10 @@ def _write_clock(emitter: Emitter, target: str, clock: program.Clock) -> None:
     source = emitter.value(clock.source)
     number, head = emitter.computed(("number", clock.source)), f"if {source} is not None:"
     test = f"{number} is not None"
-    if number is None and emitter.decodes_numbers:
+    if number is None:
         number, test = source, f"{source}.__class__ is int"
     any_number = clock.zone != "utc"
-    if number is not None and clock.unit != "ns":
+    if clock.unit != "ns":
         with emitter.block(f"if {test}:"):
             emitter.line(_number(target, number, clock.unit))
             if any_number:

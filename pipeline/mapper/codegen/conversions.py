@@ -10,9 +10,8 @@ from msgspec import Raw
 
 from pipeline import values
 from pipeline.json_limits import unsendable
-from pipeline.mapper.codegen.runtime import Warnings, encode, text_of
-from pipeline.native import AVAILABLE, native
-from pipeline.values import FALSE, TRUE, BadValue, Record, Value
+from pipeline.mapper.codegen.runtime import encode, text_of
+from pipeline.values import FALSE, TRUE, BadValue, Value
 
 _USUAL = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 _USUAL_TEXT = re.compile(rb'"(-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?)"')
@@ -22,7 +21,8 @@ _COMMA_NUMBER = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:[.' \u00a0\u202f\u2019][0-
 PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
-def _read_number(value: Value) -> Value:
+def as_number(value: Value) -> Value:
+    """Text that is a JSON number, as that number, digit for digit. Raises BadValue."""
     if type(value) is Raw:
         if _USUAL.fullmatch(value):
             return value
@@ -36,19 +36,6 @@ def _read_number(value: Value) -> Value:
     if problem := unsendable(text.encode()):
         raise BadValue(problem)
     return value if type(value) is not str and not _is_text(value) else Raw(text.encode())
-
-
-as_number: Callable[[Value], Value] = native.Reader("number", _read_number) if AVAILABLE else _read_number
-"""Text that is a JSON number, as that number, digit for digit. Raises BadValue."""
-
-
-def convert_number(name: str, value: Value, properties: Record, warnings: Warnings) -> Warnings:
-    """Make a property a number; where it is none it stays, with a warning."""
-    try:
-        properties[name] = as_number(value)
-    except BadValue as error:
-        return (*warnings, ("bad_value", f"{name}: {error}"))
-    return warnings
 
 
 def as_comma_number(value: Value) -> Value:

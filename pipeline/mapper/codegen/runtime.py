@@ -19,7 +19,7 @@ from pipeline import uuids, values
 from pipeline.mapper.program.expressions import Spread
 from pipeline.mapper.program.functions import function
 from pipeline.models import GroupUpdate, Link, Note, PersonUpdate, RejectReason, Skip
-from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
+from pipeline.timestamps import UNITS, BadTime, Reading, read_epoch, read_iso, unit_hint
 from pipeline.validator.placeholder_ids import is_placeholder
 from pipeline.validator.rules import MAX_ID
 from pipeline.values import NULL, BadValue, Record, Value
@@ -133,6 +133,12 @@ def epoch_of(value: Value, unit: str, warnings: Warnings) -> tuple[int | RejectR
     return reading.us, warnings + TRUNCATED if reading.truncated else warnings
 
 
+def no_year(us: int, unit: str) -> RejectReason:
+    """The reject of a time outside the years 1 to 9999, which is mostly a count of another unit than `unit`."""
+    hint = unit_hint(str(us // UNITS.get(unit, 1))) if unit in (*UNITS, "auto") else ""
+    return RejectReason("bad_timestamp", f"the time lies outside the years 1 to 9999{hint}")
+
+
 # --- objects ----------------------------------------------------------------------------------------------
 
 
@@ -149,8 +155,8 @@ class Spreader:
     ) -> None:
         self._only, self._leave, self._rename = tuple(only), tuple(leave), dict(rename)
         self._strip, self._prefix = strip, prefix
-        self._blank = frozenset(blank)
-        self._blank_json = literals(self._blank)
+        self.blank = frozenset(blank)
+        self._blank_json = literals(self.blank)
         self._names: dict[str, str | None] = {}
 
     def __call__(self, value: Value) -> Record:
@@ -162,7 +168,7 @@ class Spreader:
                 new = names[name]
             except KeyError:
                 new = self._name(name)
-            if new is None or (self._blank and self._is_blank(member)):
+            if new is None or (self.blank and self._is_blank(member)):
                 continue
             spread[new] = member
         return spread
@@ -172,7 +178,7 @@ class Spreader:
             json = bytes(value)
             if b"\\" not in json:
                 return json in self._blank_json
-        return values.text(value) in self._blank
+        return values.text(value) in self.blank
 
     def new_name(self, name: str) -> str | None:
         """The new name of a member; None where it is left out."""
@@ -304,7 +310,7 @@ class Profiles:
         spread = self._spread(properties)
         note = Note(set=spread) if spread else None
         if distinct_id and is_placeholder(distinct_id):
-            return PersonUpdate(None, time, note, received, True)
+            return PersonUpdate(None, time, note, received, distinct_id)
         return PersonUpdate(distinct_id, time, note, received)
 
 
@@ -323,6 +329,7 @@ def hash_fingerprint(secret: str) -> str:
     return hmac.new(secret.encode(), b"backcast hash key", hashlib.sha256).hexdigest()[:8]
 
 
-def sentence(text: str, shown: str | None) -> str:
-    """A sentence, followed by the first 60 characters of the text that shows why."""
-    return text if shown is None else f"{text}: {shown[:60]!r}"
+@function()
+def refused(text: str, shown: str | None) -> None:
+    """Reject the row with a sentence and, after it, the first 60 characters of the text that shows why."""
+    raise BadValue(text if shown is None else f"{text}: {shown[:60]!r}")

@@ -3,42 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from pipeline import uuids
-from pipeline.mapper.codegen import conversions, runtime, taken_names
-from pipeline.mapper.codegen.by_rule import write_by_rule
+from pipeline.mapper.codegen import conversions, runtime
 from pipeline.mapper.codegen.clocks import write_time
-from pipeline.mapper.codegen.values import Emitter
+from pipeline.mapper.codegen.properties import PropertyEmitter
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
-from pipeline.mapper.program.blanks import BlankRemover
 from pipeline.mapper.program.expressions import NamedValues, Value
 from pipeline.mapper.program.operations import Step
 from pipeline.models import Skip
 
+MOST_TESTED = 8
+"""Rules that are tested one after the other. More are halved first, so that a row costs the same with many rules."""
 
-class StepEmitter(Emitter):
-    """The source of a whole program for rows that are dicts."""
 
+class StepEmitter(PropertyEmitter):
     def __init__(self, source: program.Program) -> None:
         super().__init__(source)
+        self._condenses = any(
+            isinstance(step, program.ObservePerson) and step.unset is not None for step in source.steps
+        )
         self._observes_groups = any(isinstance(step, program.ObserveGroups) for step in source.steps)
         self._extra_events: list[tuple[str, str]] = []
-        (names,) = (step for step in source.steps if isinstance(step, program.RenameProperties))
-        self.renamed = partial(taken_names.renamed, source.tool, names.reserved())
 
     def source(self) -> str:
         """The source of the function `map_row`. With `observe` it also returns the updates and notes for a plan, and
-        `scan` sees the row, its opened properties and its event's name as they came (`RowScan`)."""
+        `scan` sees the row, its opened properties and its event's name as they came."""
         self.lines = ["def map_row(row, observe=False, scan=None):", "    w = ()", "    try:"]
         self.depth = 2
         self.write(self.program.steps)
-        self.lines += [
-            "    except (BadValue, MsgspecError) as error:",
-            "        return RejectReason('bad_value', str(error))",
-            "",
-        ]
+        self.lines.append("    except (BadValue, MsgspecError) as error:")
+        if not any(isinstance(step, program.OpenProperties) and step.source is None for step in self.program.steps):
+            self.lines.append("        if p is None and row.__class__ is not Row:")
+            self.lines.append("            return map_dict(row.as_dict(), observe, scan)")
+        self.lines += ["        return RejectReason('bad_value', str(error))", ""]
+        names = "".join(f"{name} = " for name in self._objects.values())
+        self.lines[1] = f"    {names}None; w = ()" if names else self.lines[1]
         return "\n".join(self.lines)
 
     def write(self, steps: Sequence[Step]) -> None:
@@ -49,8 +50,11 @@ class StepEmitter(Emitter):
         match step:
             case program.OpenProperties():
                 self.open_properties(step)
+                self._set_registers()
             case program.LeaveOutBlanks():
                 self.leave_out_blanks(step)
+            case program.Let(name, expressions.Spread() as spread):
+                self.remember(expressions.Variable(name), self.let_spread(name, spread))
             case program.Let(name, value):
                 self.remember(expressions.Variable(name), self.value(value))
             case program.SkipRow(when, code, warning):
@@ -91,7 +95,7 @@ class StepEmitter(Emitter):
                     self.line(f"return {incomplete} if further is None else [*further, {incomplete}]")
             case program.ByRule(rules):
                 with self.block("if rule:"):
-                    write_by_rule(self, rules, self.write)
+                    self._by_rule(rules)
             case program.ObservePerson():
                 self._observe_person(step)
             case program.ObserveGroups(groups):
@@ -116,16 +120,9 @@ class StepEmitter(Emitter):
             case program.RenameProperties():
                 self.rename_properties(step)
             case program.SpreadProperties(members):
-                spread = self.value(members)
-                with self.block(f"if {spread} is not None:"), self.block(f"for k, v in {spread}.items():"):
-                    self.line("if p.setdefault(k, v) is not v: w = collided(k, v, p, w)")
-            case program.FillProperty(name, variable):
-                filled = self.value(variable)
-                self.line(f"if {filled} is not None: p.setdefault({name!r}, {filled})")
-            case program.SetProperty(name, variable, replace):
-                self.set_property(name, self.value(variable), replace)
-            case program.CopyColumn(name, column):
-                self.set_property(name, self.value(expressions.NotNull(expressions.Column(column))), False)
+                self.spread_properties(members)
+            case program.SetProperty(name, variable, how):
+                self.set_property(name, self.value(variable), how)
             case program.ApplyOverrides():
                 self.apply_overrides()
             case program.ConvertProperty(name, kind):
@@ -145,94 +142,6 @@ class StepEmitter(Emitter):
             case program.GiveEvent():
                 self._give_event()
 
-    # --- steps that `pipeline.mapper.codegen.native_rows` overrides
-
-    def open_properties(self, step: program.OpenProperties) -> None:
-        self.line("if scan is not None: scan.row(row)")
-        if step.source is None:
-            self.line("p = row")
-            with self.block("if None in p.values():"):
-                self.line("p = {k: v for k, v in p.items() if v is not None}")
-        else:
-            source = self.value(step.source)
-            opened = f"opened({source}) or {{}}"
-            if step.blanks:
-                opened = f"{{}} if text_of({source}) in {self.const(frozenset(step.blanks))} else {opened}"
-            self.line(f"if {source}.__class__ is dict: p = {f'dict({source})' if step.shared else source}")
-            with self.block(f"elif {source}.__class__ is Raw:"):
-                self.line(f"try: p = decode_object({source})")
-                self.line(f"except MsgspecError: p = {opened}")
-            with self.block("else:"):
-                self.line(f"p = {opened}")
-            reads = (one for one in expressions.operations(self.program.steps) if isinstance(one, expressions.Member))
-            if step.shared and any(one.of == step.source for one in reads):
-                members = self.remember(("members", step.source), self.local("o"))
-                self.line(f"{members} = p.copy()")
-            self.line("if scan is not None: scan.opened(p)")
-        self.line("pop = p.pop")
-        self.line("get = p.get")
-        self._set_registers()
-
-    def leave_out_blanks(self, step: program.LeaveOutBlanks) -> None:
-        remove = self.const(BlankRemover(step), step)
-        self.line(f"{remove}(row)")
-        self.line(f"if p is not row: {remove}(p)")
-
-    def keep_properties(self, names: tuple[str, ...]) -> None:
-        self.line(f"p = {{k: v for k, v in p.items() if k in {self.const(frozenset(names))}}}")
-        self.line("pop = p.pop")
-
-    def rename_properties(self, step: program.RenameProperties) -> None:
-        if step.loaders:
-            self.line(f"without_loader_columns(p, {self.const(step.old_names())})")
-        changes = {rename.old: rename.new for rename in step.rare}
-        blanks = {name: frozenset(texts) for name, texts in step.blanks}
-        if changes or blanks:
-            names = self.const(frozenset(changes) | frozenset(blanks))
-            arguments = f"renamed, {self.const(changes)}, {self.const(blanks)}, p, w"
-            self.line(f"if not {names}.isdisjoint(p): w = rename_present({arguments})")
-        removed = {rename.old: self.local("r") for rename in step.common if rename.first}
-        for old, name in removed.items():
-            self.line(f"{name} = pop({old!r}, None)")
-        for rename in step.common:
-            if not rename.read and rename.new is None:
-                self.line(f"pop({rename.old!r}, None)")
-            elif rename.new is not None:
-                taken = self.value(expressions.Property(rename.old)) if rename.read else removed.get(rename.old)
-                value = taken or "v"
-                with self.block(f"if {taken or f'(v := pop({rename.old!r}, None))'} is not None:"):
-                    self.line(f"if {rename.new!r} in p: w = renamed({rename.old!r}, {rename.new!r}, {value}, p, w)")
-                    self.line(f"else: p[{rename.new!r}] = {value}")
-
-    def override_properties(self, step: program.OverrideProperties) -> None:
-        sets, fills = self._sets(step), self._pairs(step.fill)
-        self.line(f"overrides = ({sets}, {fills}, {self.const(dict(step.rename))}, {self.const(step.drop)})")
-
-    def apply_overrides(self) -> None:
-        self.line(f"if overrides is not None: w = apply_overrides({self.program.tool!r}, renamed, overrides, p, w)")
-
-    def keep_columns(self, step: program.KeepColumns) -> None:
-        call = f"keep_columns({self.const(frozenset(step.named))}, {step.prefix!r}, row, p, {step.loaders})"
-        self.line(f"if row and (taken := {call}): w = keep_taken({step.prefix!r}, taken, p, w)")
-
-    # --- steps that are the same for both
-
-    def _set_registers(self) -> None:
-        """Set the registers that no step sets for every row."""
-        kinds = set(map(type, self.program.steps))
-        names = ["further", "note", *["overrides"] * (program.ApplyOverrides in kinds)]
-        names += ["uuid"] * (program.SetUuid not in kinds) + ["key"] * (program.SetKey not in kinds)
-        self.line(f"{' = '.join(names)} = None")
-        if self._observes_groups:
-            self.line("group_updates = ()")
-
-    def set_property(self, name: str, value: str, replace: bool) -> None:
-        if replace:
-            self.line(f"if {value} is not None: p[{name!r}] = {value}")
-            return
-        setting = f"p.setdefault({name!r}, {value})"
-        self.line(f"if {value} is not None and {setting} is not {value}: w = collided({name!r}, {value}, p, w)")
-
     def _match_event(self, step: program.MatchEvent) -> None:
         cases = {
             case.event: Skip(case.skip, case.warning) if case.skip else (case.rename, case.rule) for case in step.cases
@@ -247,16 +156,38 @@ class StepEmitter(Emitter):
                 self.line("if case.__class__ is Skip: return case")
             self.line("event, rule = case")
 
+    def _by_rule(self, rules: Sequence[program.RuleSteps]) -> None:
+        """Find the steps of an event's rule by its number; the rules are in the order of their numbers."""
+        if len(rules) > MOST_TESTED:
+            middle = len(rules) // 2
+            with self.block(f"if rule < {rules[middle].rule}:"):
+                self._by_rule(rules[:middle])
+            with self.block("else:"):
+                self._by_rule(rules[middle:])
+            return
+        for rule in rules:
+            with self.block(f"if rule == {rule.rule}:"):
+                self.write(rule.steps)
+
+    def _set_registers(self) -> None:
+        """Set the registers that no step sets for every row."""
+        kinds = set(map(type, self.program.steps))
+        names = ["further", "note", *["overrides"] * (program.ApplyOverrides in kinds)]
+        names += ["uuid"] * (program.SetUuid not in kinds) + ["key"] * (program.SetKey not in kinds)
+        self.line(f"{' = '.join(names)} = None")
+        if self._observes_groups:
+            self.line("group_updates = ()")
+
     def _set_distinct_id(self, step: program.SetDistinctId) -> None:
         allowed = f"distinct_id not in {self.const(frozenset(step.allowed))} and " if step.allowed else ""
         bad = f"distinct_id is None or {allowed}is_placeholder(distinct_id)"
         if step.placeholders:
             bad += f" or distinct_id.lower() in {self.const(frozenset(step.placeholders))}"
-        self.line("placeholder = False")
+        self.line("placeholder = ''")
         self.line("ignored = None")
         self._candidate(step.candidates, bad)
         with self.block("if ignored is not None:"):
-            self.line("if distinct_id is None: placeholder = True")
+            self.line("if distinct_id is None: placeholder = ignored")
             self.line("else: w += (('junk_distinct_id', ignored),)")
 
     def _candidate(self, candidates: Sequence[Value], bad: str, number: int = 0) -> None:
@@ -343,6 +274,10 @@ class StepEmitter(Emitter):
         """The variable with a dict of person properties; "None" where the mapping sets none."""
         if not table and not spreads:
             return "None"
+        source = spreads[0].source if len(spreads) == 1 and not table and not self._condenses else None
+        column = source.value if isinstance(source, expressions.NotNull) else None
+        if source is not None and isinstance(column, expressions.Column) and column.name != self.program.opened:
+            return self._members_of_person(source, column, spreads[0])
         values = [(name, self.value(value)) for name, value in table]
         members = [self.value(spread) for spread in spreads]
         properties = self.local("d")
@@ -351,6 +286,14 @@ class StepEmitter(Emitter):
             self.line(f"if {spread}: {properties}.update({spread})")
         for name, value in values:
             self.line(f"if {value} is not None: {properties}[{name!r}] = {value}")
+        return properties
+
+    def _members_of_person(self, source: Value, column: Value, spread: expressions.Spread) -> str:
+        """The members of one object stay Members, unless updates are condensed, which compares them as dicts."""
+        value, members, properties = self.value(source), self.members_of(column), self.local("d")
+        plain = f"{members}.__class__ is Members and {value}.__class__ is not dict"
+        self.line(f"{properties} = {self.spreading(spread)}({members}) if {plain} else None")
+        self.line(f"if {properties} is None: {properties} = {self.spreader(spread)}(opened({value}))")
         return properties
 
     def _observe_groups(self, groups: Value) -> None:
@@ -372,18 +315,9 @@ class StepEmitter(Emitter):
         extra = self.local("x")
         self.line(f"{extra} = None")
         with self.when(step.when):
-            name, pairs = self.value(step.event), self._pairs(step.properties)
+            name, pairs = self.value(step.event), self.pairs(step.properties)
             self.line(f"{extra} = {name}, {{k: v for k, v in {pairs} if v is not None}}")
         self._extra_events.append((extra, step.suffix))
-
-    def _pairs(self, table: NamedValues) -> str:
-        return "(" + "".join(f"({name!r}, {self.value(value)}), " for name, value in table) + ")"
-
-    def _sets(self, step: program.OverrideProperties) -> str:
-        """What a rule sets: name, value, and the value that the mapping sets for all events, None without one."""
-        before = {name: self.value(value) for name, value in step.before}
-        each = (f"({name!r}, {self.value(value)}, {before.get(name)}), " for name, value in step.set)
-        return "(" + "".join(each) + ")"
 
     def _types(self, chosen: tuple[str, ...]) -> str:
         return self.const(frozenset(chosen), ("set", chosen))

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from pipeline.errors import UsageError
 from pipeline.native import AVAILABLE, native
-from pipeline.timestamps import HOUR, MINUTE, SECOND, BadTime, Reading, wall_of
+from pipeline.timestamps import HOUR, MINUTE, SECOND, BadTime, Reading, unit_hint, wall_of
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
@@ -88,7 +88,7 @@ class TimeFormat:
         """Read one time. A two-digit year below 69 is 20xx. Raises BadTime."""
         match = self._shape.fullmatch(text.strip())
         if match is None:
-            raise BadTime(f"not of the form {self.pattern!r}: {text[:60]!r}")
+            raise BadTime(f"not of the form {self.pattern!r}: {text[:60]!r}{unit_hint(text)}")
         if self._usual and (day := self._days.get(match.group(*self._date))) is not None:
             hour, minute, second = map(int, match.group("H", "M", "S"))
             if hour < 24 and minute < 60 and second < 60:

@@ -1,15 +1,16 @@
-"""Writes the Python source of a program's values and conditions, for rows that are dicts.
+"""Writes the Python source of a program's values and conditions.
 
 The source is straight-line: a row costs only what its own mapping needs. `row` is the record, `p` the properties, `w`
-the warnings. A value that was computed on every path to this point is not computed again (`computed`); what is made of
-one reference is skipped where a row does not have it (`absence`). No text of a mapping file becomes code: it enters as
-a named constant (`const`) or by `repr`.
+the warnings. Rows and the objects in them are of one of the `row_kinds`, which read a member as a string or a number in
+one call; nothing is removed while it is read. A value that was computed on every path to this point is not computed
+again (`computed`); what is made of one reference is skipped if a row does not have it (`absence`). Nothing in a
+mapping file becomes code: it enters as a named constant (`const`) or by `repr`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +18,7 @@ import msgspec
 
 from pipeline.mapper.codegen import conversions, runtime
 from pipeline.mapper.codegen.absence import REFERENCES, Absence
+from pipeline.mapper.codegen.row_kinds import PythonRows
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.builder import HASH_KEY
@@ -28,10 +30,6 @@ from pipeline.mapper.program.operations import Program
 class Emitter:
     """The source under construction: lines, named constants, and the values computed at this point."""
 
-    copied = "dict(p)"
-    """A copy of the properties, as a dict."""
-    decodes_numbers = False
-    """Whether reading one of `numbers` returns an int where it is one."""
     tested: tuple[type, ...] = REFERENCES
     """The kinds of references of which one test shows that they are absent."""
 
@@ -40,7 +38,12 @@ class Emitter:
         self.lines: list[str] = []
         self.depth = 1
         self.constants: dict[str, Any] = {}
-        self.taken = _taken(source)  # properties that every row loses: reading them removes them
+        self.makers: dict[str, Callable[[PythonRows], Any]] = {}
+        """What makes each constant that depends on the kind of row."""
+        self.for_members = True
+        """Whether the source can run over Members."""
+        self._objects: dict[object, str] = {}
+        """The variable of each object that members are read of, None until it is opened."""
         self.numbers = _numbers(source)
         """Values that are read as a text and as a number: the text is derived from the number."""
         self.reference_of = Absence(source).reference_of
@@ -76,13 +79,7 @@ class Emitter:
         with self.block(f"if {self.test(condition)}:"):
             yield
 
-    @property
-    def at_top(self) -> bool:
-        """Whether the next line runs for every row that was not ended before."""
-        return len(self._scopes) == 1
-
     def local(self, hint: str = "v") -> str:
-        """A fresh name."""
         self._count += 1
         return f"{hint}{self._count}"
 
@@ -92,6 +89,13 @@ class Emitter:
         if key not in self._names:
             self._names[key] = f"_c{len(self.constants)}"
             self.constants[self._names[key]] = value
+        return self._names[key]
+
+    def made(self, key: object, make: Callable[[PythonRows], Any]) -> str:
+        """The name of a constant that depends on the kind of row."""
+        if key not in self._names:
+            self._names[key] = f"_r{len(self.makers)}"
+            self.makers[self._names[key]] = make
         return self._names[key]
 
     def keyed_hash(self, purpose: str) -> str:
@@ -125,7 +129,7 @@ class Emitter:
                 and not _is_simple(value)
             ):
                 return self._unless_absent(value, reference)
-            name = getattr(self, _WRITERS[type(value)])(value)
+            name = getattr(self, f"write_{expressions.name_of(value)}")(value)
             if expressions.is_reusable(value):
                 self.remember(value, name)
         return name
@@ -149,50 +153,76 @@ class Emitter:
             self.remember(key, local)
         return name
 
-    def presence_of(self, reference: Value, _value: Value) -> Value:  # what is missing where a reference is
-        return reference
+    def presence_of(self, reference: Value, value: Value) -> Value:
+        """The text or the value that is read anyhow; null is missing there, too, so only where nothing reads it."""
+        if reference in self.numbers or isinstance(reference, expressions.Variable):
+            return reference
+        reads = list(expressions.operations(value))
+        text, present = expressions.AsText(reference), expressions.NotNull(reference)
+        if reads.count(reference) > reads.count(text) + reads.count(present):
+            return reference
+        return text if text in reads else present
 
-    def read_property(self, value: expressions.Property) -> str:
-        name = self.local()
-        if self.at_top and value.name in self.taken:
-            self.line(f"{name} = pop({value.name!r}, None)")
-        else:
-            self.line(f"{name} = get({value.name!r})")
+    def write_property(self, value: expressions.Property | expressions.Column | expressions.Member) -> str:
+        owner, name = self.owner(value), self.local()
+        method = "number" if value in self.numbers else "get"
+        self.line(f"{name} = {owner}.{method}({value.name!r})")
         return name
 
-    def read_column(self, value: expressions.Column) -> str:
-        name = self.local()
-        self.line(f"{name} = row.pop({value.name!r}, None)" if self.at_top else f"{name} = row.get({value.name!r})")
+    write_column = write_member = write_property
+
+    def owner(self, value: Value) -> str:
+        """The object that has a property, a column of the row or a member; "" for any other value."""
+        match value:
+            case expressions.Member(of):
+                return self.members_of(of)
+            case expressions.Property():
+                return "p"
+            case expressions.Column(name):
+                if name == self.program.opened:
+                    self.for_members = False  # it would be the properties, which change
+                return "row"
+            case _:
+                return ""
+
+    def members_of(self, value: Value) -> str:
+        """The variable with the members of an object; each row opens each object once."""
+        name = self._objects.setdefault(value, f"m{len(self._objects)}")
+        if self.computed(("object", value)) is None:
+            source = self.value(value)
+            with self.block(f"if {name} is None:"):
+                self.line(f"{name} = {self.opener(value)}({source})")
+                self.line(f"if {name} is None: {name} = OddMembers(members_of({source}))")
+            self.remember(("object", value), name)
         return name
 
-    def member(self, value: expressions.Member) -> str:
-        outer = self.value(value.of)
-        members = self.computed(("members", value.of))
-        if members is None:
-            members = self.remember(("members", value.of), self.local("o"))
-            self.line(f"{members} = {outer} if {outer}.__class__ is dict else members_of({outer})")
+    def opener(self, value: Value) -> str:
+        of = value.value if isinstance(value, expressions.NotNull) else value
+        return self.made(("opener", of), lambda kind: kind.opener())
+
+    def write_all_properties(self, value: expressions.AllProperties) -> str:
         name = self.local()
-        self.line(f"{name} = {members}.get({value.name!r})")
+        self.line(f"{name} = {'without_loader_columns(p.as_dict())' if value.loaders else 'p.as_dict()'}")
         return name
 
-    def all_properties(self, value: expressions.AllProperties) -> str:
-        name = self.local()
-        self.line(f"{name} = {f'without_loader_columns({self.copied})' if value.loaders else self.copied}")
-        return name
-
-    def row_time(self, _value: expressions.RowTime) -> str:
+    def write_row_time(self, _value: expressions.RowTime) -> str:
         return "time"
 
-    def missing(self, _value: expressions.Missing) -> str:
+    def write_missing(self, _value: expressions.Missing) -> str:
         return "None"
 
-    def constant(self, value: expressions.Constant) -> str:
+    def write_constant(self, value: expressions.Constant) -> str:
         return self.const(value.value, value)
 
-    def fixed_json(self, value: expressions.Json) -> str:
+    def write_json(self, value: expressions.Json) -> str:
         return self.const(msgspec.Raw(value.text.encode()), value)
 
-    def not_null(self, value: expressions.NotNull) -> str:
+    def write_not_null(self, value: expressions.NotNull) -> str:
+        read = value.value
+        if read not in self.numbers and not self.computed(read) and (owner := self.owner(read)):
+            name = self.local()
+            self.line(f"{name} = {owner}.given({read.name!r})")  # type: ignore[union-attr]
+            return name
         source = self.value(value.value)
         name = self.local()
         if text := self.computed(expressions.AsText(value.value)):
@@ -201,31 +231,24 @@ class Emitter:
             self.line(f"{name} = {source} if {source} is None or {source} != NULL else None")
         return name
 
-    def text(self, value: expressions.AsText) -> str:
-        source = self.value(value.value)
-        name, number = self.local("t"), ""
-        if value.value in self.numbers:
-            number = self.remember(("number", value.value), self.local("n"))  # used again for the time
-            self.line(f"{number} = None")
-        self.write_text(name, source, number)
+    def write_as_text(self, value: expressions.AsText) -> str:
+        read, name = value.value, self.local("t")
+        if read in self.numbers:
+            source, number = self.value(read), self.remember(("number", read), self.local("n"))  # used for the time
+            self.line(f"if {source}.__class__ is int: {number} = {source}; {name} = str({source})")
+            with self.block("else:"):
+                self.line(f"{number} = None")
+                with self.block(f"if {source}.__class__ is Raw:"):
+                    self.line(f"try: {number} = decode_int({source}); {name} = str({number})")
+                    self.line(f"except MsgspecError: {name} = text_of({source})")
+                self.line(f"else: {name} = text_of({source})")
+        elif owner := self.owner(read):
+            self.line(f"{name} = {owner}.text({read.name!r})")  # type: ignore[union-attr]
+        else:
+            self.line(f"{name} = text_of({self.value(read)})")
         return name
 
-    def write_text(self, name: str, source: str, number: str) -> None:
-        """Set `name` to the text of a value, and `number`, unless that is "", to the whole number it is."""
-        test = "if"
-        if source not in map(self.computed, self._present):
-            self.line(f"if {source} is None: {name} = None")
-            test = "elif"
-        with self.block(f"{test} {source}.__class__ is Raw:"):
-            if number:
-                self.line(f"try: {number} = decode_int({source}); {name} = str({number})")
-            else:
-                self.line(f"try: {name} = decode_text({source})")
-            self.line(f"except MsgspecError: {name} = text_of({source})")
-        self.line(f"elif {source}.__class__ is str: {name} = {source}")
-        self.line(f"else: {name} = text_of({source})")
-
-    def first(self, value: expressions.First) -> str:
+    def write_first(self, value: expressions.First) -> str:
         name = self.local()
         best, *others = value.values
         self.line(f"{name} = {self.value(best)}")
@@ -236,7 +259,7 @@ class Emitter:
                 self.line(f"{name} = {self.value(other)}")
         return name
 
-    def choose(self, value: expressions.Choose) -> str:
+    def write_choose(self, value: expressions.Choose) -> str:
         name = self.local()
         with self.block(f"if {self.test(value.when)}:"):
             self.line(f"{name} = {self.value(value.then)}")
@@ -244,7 +267,7 @@ class Emitter:
             self.line(f"{name} = {self.value(value.otherwise)}")
         return name
 
-    def template(self, value: expressions.Template) -> str:
+    def write_template(self, value: expressions.Template) -> str:
         pieces = [repr(part) if isinstance(part, str) else self.value(part) for part in value.parts]
         holes = [piece for piece, part in zip(pieces, value.parts, strict=True) if not isinstance(part, str)]
         name = self.local("t")
@@ -252,13 +275,13 @@ class Emitter:
         self.line(f"{name} = ''.join(({''.join(f'{piece}, ' for piece in pieces)})) if {whole} else None")
         return name
 
-    def join(self, value: expressions.Join) -> str:
+    def write_join(self, value: expressions.Join) -> str:
         parts = ", ".join(map(self.value, value.values))
         name = self.local("t")
         self.line(f"{name} = {value.separator!r}.join([x for x in ({parts},) if x is not None]) or None")
         return name
 
-    def lookup(self, value: expressions.Lookup) -> str:
+    def write_lookup(self, value: expressions.Lookup) -> str:
         text = self.value(value.text)
         name = self.local("t")
         key = f"({text} or '').lower()" if value.any_case else text
@@ -268,7 +291,7 @@ class Emitter:
                 self.line(f"{name} = {self.value(value.otherwise)}")
         return name
 
-    def convert(self, value: expressions.Convert) -> str:
+    def write_convert(self, value: expressions.Convert) -> str:
         source = self.value(value.value)
         name = self.local()
         self.line(f"{name} = {source}")
@@ -278,13 +301,13 @@ class Emitter:
             self.line(f"except {warning}")
         return name
 
-    def hashed(self, value: expressions.Hash) -> str:
+    def write_hash(self, value: expressions.Hash) -> str:
         source = self.value(value.text)
         name = self.local("t")
         self.line(f"{name} = None if {source} is None else {self.keyed_hash(value.purpose)}({source})")
         return name
 
-    def apply(self, value: expressions.Apply) -> str:
+    def write_apply(self, value: expressions.Apply) -> str:
         function = FUNCTIONS[value.function]
         arguments = list(map(self.value, value.arguments))
         fixed = expressions.Constant | expressions.Json
@@ -293,7 +316,7 @@ class Emitter:
             for argument, one in zip(arguments[: function.needs], value.arguments, strict=False)
             if not isinstance(one, fixed)
         ]
-        callee = self.const(function.call() if function.prepared else function.call, ("function", value.function))
+        callee = self.const(function.call, ("function", value.function))
         call = f"{callee}({', '.join(arguments)})"
         name = self.local()
         line = f"{name} = None if {' or '.join(needed)} else {call}" if needed else f"{name} = {call}"
@@ -302,16 +325,12 @@ class Emitter:
             self.line(f"except BadValue as error: {name} = None; w += (('bad_value', str(error)),)")
         return name
 
-    def part(self, value: expressions.Part) -> str:
+    def write_part(self, value: expressions.Part) -> str:
         name = self.local()
         self.line(f"{name} = {self.value(value.of)}.{value.name}")
         return name
 
-    def refuse(self, value: expressions.Refuse) -> str:
-        self.line(f"raise BadValue(sentence({value.sentence!r}, {self.value(value.shown)}))")
-        return "None"
-
-    def spread(self, value: expressions.Spread) -> str:
+    def write_spread(self, value: expressions.Spread) -> str:
         source, name = self.opened(value.source), self.local("s")
         spreader = self.const(runtime.spreader(value), ("spread", value))
         self.line(f"{name} = {spreader}({source}) if {source} is not None else None")
@@ -322,9 +341,8 @@ class Emitter:
         source = self.value(value)
         if opened := self.computed(("opened", value)):
             return opened
-        members = self.computed(("members", value.value)) if isinstance(value, expressions.NotNull) else None
         name = self.local("o")
-        self.line(f"{name} = {members} or opened({source})" if members else f"{name} = opened({source})")
+        self.line(f"{name} = opened({source})")
         return self.remember(("opened", value), name) if expressions.is_reusable(value) else name
 
     # --- conditions
@@ -336,7 +354,7 @@ class Emitter:
                 return f"{self._presence(value)} is not None"
             case expressions.Not(expressions.Present(value)):
                 return f"{self._presence(value)} is None"
-            case expressions.Equals(value, text):
+            case expressions.OneOf(value, (text,)):
                 return f"{self.value(value)} == {text!r}"
             case expressions.OneOf(value, texts):
                 return f"{self.value(value)} in {self.const(frozenset(texts), ('set', texts))}"
@@ -359,32 +377,6 @@ class Emitter:
         return text or self.value(value)
 
 
-_WRITERS: dict[type, str] = {
-    expressions.Property: "read_property",
-    expressions.Column: "read_column",
-    expressions.Member: "member",
-    expressions.AllProperties: "all_properties",
-    expressions.RowTime: "row_time",
-    expressions.Constant: "constant",
-    expressions.Json: "fixed_json",
-    expressions.Missing: "missing",
-    expressions.AsText: "text",
-    expressions.NotNull: "not_null",
-    expressions.First: "first",
-    expressions.Choose: "choose",
-    expressions.Template: "template",
-    expressions.Join: "join",
-    expressions.Lookup: "lookup",
-    expressions.Convert: "convert",
-    expressions.Hash: "hashed",
-    expressions.Apply: "apply",
-    expressions.Part: "part",
-    expressions.Refuse: "refuse",
-    expressions.Spread: "spread",
-}
-"""The method that writes each kind of value."""
-
-
 def _is_simple(value: Value) -> bool:
     """Whether a value is a reference, or made of it by one line, which tests it itself."""
     return isinstance(getattr(value, "value", value), REFERENCES)
@@ -393,15 +385,8 @@ def _is_simple(value: Value) -> bool:
 def _value_of(key: object) -> Value:
     """The value that something computed is, or that it was made of; for what is never missing, a value that is not."""
     if isinstance(key, tuple):
-        return key[1] if key[0] != "members" else expressions.Constant("")
+        return key[1] if key[0] != "object" else expressions.Constant("")
     return key  # type: ignore[return-value]
-
-
-def _taken(source: Program) -> frozenset[str]:
-    for step in source.steps:
-        if isinstance(step, program.RenameProperties):
-            return frozenset(rename.old for rename in step.common if rename.read)
-    return frozenset()
 
 
 def _numbers(source: Program) -> frozenset[Value]:

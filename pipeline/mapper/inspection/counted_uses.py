@@ -115,7 +115,7 @@ class _CountingEmitter(StepEmitter):
             choice = self.choices[kind, key] = Choice(kind, what, place, list(names), [0] * len(names))
         return self.const(choice.counts, ("counts", kind, key))
 
-    def first(self, value: expressions.First) -> str:
+    def write_first(self, value: expressions.First) -> str:
         names = [*map(self.spelt, value.values), NONE]
         counts = self._choice(FIRST, value, "first", names)
         name = self.local()
@@ -132,7 +132,7 @@ class _CountingEmitter(StepEmitter):
             else:
                 self.line(f"{counts}[{number + 1}] += 1")
 
-    def choose(self, value: expressions.Choose) -> str:
+    def write_choose(self, value: expressions.Choose) -> str:
         counts = self._choice(CONDITION, value, self.spelt(value.when), ["true", "false"])
         name = self.local()
         with self.block(f"if {self.test(value.when)}:"):
@@ -143,24 +143,24 @@ class _CountingEmitter(StepEmitter):
             self.line(f"{name} = {self.value(value.otherwise)}")
         return name
 
-    def lookup(self, value: expressions.Lookup) -> str:
+    def write_lookup(self, value: expressions.Lookup) -> str:
         text = self.value(value.text)
         counts = self._choice(LOOKUP, value, f"lookup of {self.spelt(value.text)}", ["found", "not in the table"])
         key = f"({text} or '').lower()" if value.any_case else text
         table = self.const(self.program.tables[value.table])
         self.line(f"if {text} is not None: {counts}[0 if {key} in {table} else 1] += 1")
-        return super().lookup(value)
+        return super().write_lookup(value)
 
-    def apply(self, value: expressions.Apply) -> str:
-        name = super().apply(value)
+    def write_apply(self, value: expressions.Apply) -> str:
+        name = super().write_apply(value)
         if FUNCTIONS[value.function].needs == 1 and value.arguments:
             source = self.value(value.arguments[0])
             counts = self._choice(CHANGE, value, self.spelt(value), ["changed", "left as it was"])
             self.line(f"if {source} is not None: {counts}[0 if {name} != {source} else 1] += 1")
         return name
 
-    def convert(self, value: expressions.Convert) -> str:
-        name = super().convert(value)
+    def write_convert(self, value: expressions.Convert) -> str:
+        name = super().write_convert(value)
         source = self.value(value.value)
         counts = self._choice(CHANGE, value, self.spelt(value), ["changed", "left as it was"])
         self.line(f"if {source} is not None: {counts}[0 if {name} != {source} else 1] += 1")

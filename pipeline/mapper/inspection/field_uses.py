@@ -7,22 +7,20 @@ check --against` counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from pipeline.mapper import service_names
 from pipeline.mapper.codegen.runtime import Spreader
-from pipeline.mapper.inspection.event_names import EventNames, NamePatterns
+from pipeline.mapper.inspection.known_names import EventNames, NamePatterns, is_service_property
 from pipeline.mapper.language import sections as language
 from pipeline.mapper.loader_columns import is_loader_column, leaves_out
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.builder import NO_TABLES, Builder, Tables
 from pipeline.mapper.program.operations import Step
+from pipeline.mapper.program.references import Level, path_steps, path_to, references_of
 from pipeline.mapper.program.references import path_of as reference_to
-from pipeline.mapper.program.references import path_steps
-from pipeline.mapper.program.required_fields import Level, path_to, references_of
 from pipeline.models import SealedOptions
 
 Path: TypeAlias = tuple[bool, tuple[str, ...]]
@@ -45,8 +43,6 @@ class Fate(NamedTuple):
 
 
 class FieldUses:
-    """The uses of all fields by one mapping, for the options of a plan."""
-
     def __init__(self, mapping: language.Mapping, options: SealedOptions, lookups: Tables = NO_TABLES) -> None:
         compiled = Builder(mapping, options, lookups).build()
         self.is_named_event = EventNames(mapping, lookups).is_named
@@ -64,7 +60,8 @@ class FieldUses:
         self._overrides: dict[int, program.OverrideProperties] = {}
         self._rule_names = tuple(mapping.events)
         self._rule_numbers = {name: number for number, name in enumerate(mapping.events, 1)}
-        self._walk(compiled.steps, ANY_RULE)
+        for step in compiled.steps:
+            self._step(step, ANY_RULE)
         self._references = references_of(mapping, options)
         self._named = self._named_fields()
         self._known = NamePatterns(mapping.known.fields)
@@ -73,10 +70,6 @@ class FieldUses:
         self.fate = lru_cache(maxsize=20_000)(self._fate)
 
     # -- reading the program
-
-    def _walk(self, steps: Sequence[Step], rule: int) -> None:
-        for step in steps:
-            self._step(step, rule)
 
     def _step(self, step: Step, rule: int) -> None:
         match step:
@@ -105,10 +98,12 @@ class FieldUses:
                 self._decide(when)
             case program.ByRule(rules):
                 for one in rules:
-                    self._walk(one.steps, one.rule)
+                    for inner in one.steps:
+                        self._step(inner, one.rule)
             case program.OverrideProperties():
                 self._overrides[rule] = step
-                self._named_values((*step.set, *step.fill), rule)
+                for name, value in (*step.set, *step.fill):
+                    self._use(value, name, rule)
             case program.ObservePerson():
                 self._use((step.user, step.anonymous), "(person)", rule, other=True)
                 for name, value in (*step.set, *step.set_once):
@@ -133,10 +128,8 @@ class FieldUses:
                 self._renames = {one.old: one.new for one in (*rare, *common)}
             case program.SpreadProperties(members):
                 self._spread(self._lets[members.name], "", rule)
-            case program.FillProperty(name, value) | program.SetProperty(name, value):
+            case program.SetProperty(name, value):
                 self._use(value, name, rule)
-            case program.CopyColumn(name, column):
-                self._use(expressions.Column(column), name, rule)
             case program.HashProperty(name, _):
                 self._use(expressions.Property(name), f"{name} (hashed)", rule)
             case program.KeepGroups():
@@ -145,12 +138,6 @@ class FieldUses:
                 self._use((opened, *(value for _, value in types)), "(groups)", rule)
             case program.KeepColumns():
                 self._columns = step
-            case _:
-                pass
-
-    def _named_values(self, pairs: expressions.NamedValues, rule: int) -> None:
-        for name, value in pairs:
-            self._use(value, name, rule)
 
     def _use(self, value: Any, to: str, rule: int, *, other: bool = False) -> None:
         """A value goes somewhere; with `other` also that of a row that is no event."""
@@ -344,7 +331,7 @@ class FieldUses:
 
     def is_named(self, level: Level, name: str) -> bool:
         """Whether the mapping names a field, or an object that it is in, or the service gives the name its meaning."""
-        if not level.steps and (level.opened or self._flat) and service_names.is_property(name):
+        if not level.steps and (level.opened or self._flat) and is_service_property(name):
             return True
         path = level.opened, (*level.steps, name)
         if any((path[0], path[1][:length]) in self._named for length in range(1, len(path[1]) + 1)):
@@ -352,7 +339,6 @@ class FieldUses:
         return self._known.match(self.reference(level, name))
 
     def reference(self, level: Level, name: str) -> str:
-        """A field as a mapping refers to it."""
         if level.opened or self._flat:
             if not level.steps:
                 return name
@@ -367,17 +353,14 @@ class FieldUses:
         return sorted(dict.fromkeys(missing))
 
     def refers_to(self, level: Level, name: str) -> bool:
-        """Whether the mapping refers to a field."""
         return (level.opened, (*level.steps, name)) in self._named
 
     # -- events
 
     def is_ruled_event(self, name: str) -> bool:
-        """Whether a name is in `events`."""
         return name in self._mapping.events
 
     def missing_events(self, met: set[str]) -> list[str]:
-        """The names in `events` that no row has, in their order."""
         return [name for name in self._mapping.events if name not in met]
 
 

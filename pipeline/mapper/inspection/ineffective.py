@@ -1,7 +1,7 @@
 """What a mapping says without any effect: most often a misspelt name, or a rule that another one comes before.
 
-`backcast mapping check` stops at the first of these. A plan does not, for they change no event.
-docs/use/mapping-reference.md lists them, from the docstrings of the checks.
+`backcast mapping check` and a plan stop at the first of these. docs/use/mapping-reference.md lists them, from the
+docstrings of the checks.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Mapping as Map
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from pipeline.errors import MappingError
+from pipeline.errors import MappingError, UsageError
+from pipeline.mapper.compiler import compile_mapping
 from pipeline.mapper.inspection.value_ranges import can_be, is_never_missing, is_never_placeholder
-from pipeline.mapper.language.kinds import MOST_CANDIDATES, Keys
+from pipeline.mapper.language.kinds import MOST_CANDIDATES
 from pipeline.mapper.language.parsed import place_of
 from pipeline.mapper.language.sections import Call, EventRule, Mapping
 from pipeline.mapper.program.blanks import leave_out_blanks
-from pipeline.mapper.program.references import path_steps, references_in
+from pipeline.mapper.program.references import calls_in, holes_of, path_steps, references_in
 from pipeline.mapper.program.renaming import kept_properties
-from pipeline.mapper.verbs.values import HOLE
+from pipeline.models import SealedOptions
 
 
 class Finding(NamedTuple):
@@ -34,12 +35,19 @@ Check = Callable[[Mapping], Iterator[Finding]]
 CHECKS: list[Check] = []
 
 
-def check_effects(mapping: Mapping) -> None:
-    """Raise the MappingError of the first thing without effect, if there is any."""
+def check_mapping(mapping: Mapping) -> None:
+    """Raise a MappingError if a mapping cannot be compiled, as far as that shows without the settings of a plan, or
+    else for the first thing in it without effect."""
+    given = {name: next(iter(setting.one_of), name) for name, setting in mapping.settings.items()}
+    try:
+        compile_mapping(mapping, SealedOptions(as_of=0, settings=given), for_members=False)
+    except MappingError:
+        raise
+    except UsageError:
+        pass  # a setting or a secret that only the operator has
     for check in CHECKS:
         for message, hint, at in check(mapping):
-            file, line, column = at.place if isinstance(at, Call) else place_of(mapping, *at)
-            raise MappingError(message, file=file, line=line, column=column, hint=hint)
+            raise (at.place if isinstance(at, Call) else place_of(mapping, *at)).error(message, hint)
 
 
 def _check(check: Check) -> Check:
@@ -57,7 +65,7 @@ def unused_settings(mapping: Mapping) -> Iterator[Finding]:
     used = {"source"} | ({"uuid"} if mapping.key is not None and mapping.key.posthog is not None else set())
     used |= {"table"} if mapping.table_from_path is not None else set()
     used |= {mapping.groups.setting} if mapping.groups is not None else set()
-    for call in _calls(mapping):
+    for call in calls_in(mapping):
         name = call.arguments.get(call.verb) if call.verb in ("setting", "word") else call.arguments.get("setting")
         if isinstance(name, str):
             used.add(name)
@@ -77,7 +85,7 @@ def unused_tables(mapping: Mapping) -> Iterator[Finding]:
     """a table under `tables` or `lookup_files` that no verb uses, or that is under both; a `lookup` with both a
     `table` and its own `in`"""
     used = set()
-    for call in _calls(mapping):
+    for call in calls_in(mapping):
         if "table" in call.arguments:
             used.add(call.arguments["table"])
             if "in" in call.arguments:
@@ -93,7 +101,9 @@ def unused_tables(mapping: Mapping) -> Iterator[Finding]:
 @_check
 def unused_definitions(mapping: Mapping) -> Iterator[Finding]:
     """a definition under `define` that nothing refers to"""
-    used = {path_steps(text)[0] for text in _references(mapping)}
+    used = {path_steps(text)[0] for text in references_in(mapping)}
+    for call in calls_in(mapping):
+        used |= {path_steps(text)[0] for text in holes_of(call.arguments.get("template", ""))}
     for name in mapping.define:
         if f"@{name}" not in used:
             yield Finding(f"nothing refers to @{name}", "delete it", ("define", name))
@@ -209,7 +219,7 @@ def filled_after_set(mapping: Mapping) -> Iterator[Finding]:
 @_check
 def unreachable_choices(mapping: Mapping) -> Iterator[Finding]:
     """a value of `first`, or a candidate for an id or a time, after one that is never missing, such as a constant"""
-    for call in _calls(mapping):
+    for call in calls_in(mapping):
         if call.verb == "first":
             yield from _unreachable(call.arguments["first"], is_never_missing)
     yield from _unreachable([clock.source for clock in mapping.time], is_never_missing)
@@ -230,7 +240,7 @@ def _unreachable(calls: Any, always: Callable[[Call], bool]) -> Iterator[Finding
 def impossible_texts(mapping: Mapping) -> Iterator[Finding]:
     """`unless`, `is` or `one_of` with a text that its value can never be, and entries of a table that a `lookup` can
     never find: capitals after `lower`, small letters after `upper`, what the `lookup` inside does not give"""
-    for call in _calls(mapping):
+    for call in calls_in(mapping):
         if call.verb in ("unless", "is", "one_of"):
             given = call.arguments[call.verb]
             texts = (given,) if isinstance(given, str) else given
@@ -328,27 +338,6 @@ def _ending(rule: EventRule) -> str:
 
 
 # --- walking a mapping ------------------------------------------------------------------------------------
-
-
-def _calls(part: object) -> Iterator[Call]:
-    """Every verb anywhere in a part of a mapping, outermost first."""
-    if isinstance(part, Call):
-        yield part
-        part = part.arguments
-    if isinstance(part, Map):
-        part = tuple(part.values())
-    elif isinstance(part, Keys):
-        part = tuple(getattr(part, name) for name in part.__struct_fields__ if name != "cases")
-    if isinstance(part, tuple):
-        for one in part:
-            yield from _calls(one)
-
-
-def _references(mapping: Mapping) -> Iterator[str]:
-    for call in _calls(mapping):
-        yield from references_in(call) if call.verb == "ref" else ()
-        if call.verb == "template":
-            yield from (hole.group(1) for hole in HOLE.finditer(call.arguments["template"]) if hole.group(1))
 
 
 def _alternatives(condition: Call) -> Iterator[Call]:

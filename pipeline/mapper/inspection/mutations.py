@@ -49,8 +49,6 @@ class Change(NamedTuple):
 
 
 class Survivor(NamedTuple):
-    """A change by which no case fails."""
-
     what: str
     place: Place
 
@@ -64,7 +62,6 @@ class Mutated(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> int:
-        """The changes by which a case fails."""
         return self.tried - len(self.survivors)
 
     @property
@@ -73,7 +70,6 @@ class Mutated(msgspec.Struct, frozen=True):
 
 
 def mutate(mapping: Mapping) -> Mutated:
-    """Try every change of a mapping whose cases pass."""
     tried = 0
     survivors = []
     texts = [f"{case.row} {case.settings} {case.path} {case.gives}".lower() for case in mapping.cases]
@@ -110,13 +106,12 @@ def _of_section(section: Section, part: Any, path: Path) -> Iterator[Change]:
     for key, field in section.fields.items():
         name = field.into or key
         value = getattr(part, name)
-        empty = part.entries[name].empty
-        if value is None or value == empty or key in _UNSEEN.get(section.name, ()):
+        if value is None or value == field.empty or key in _UNSEEN.get(section.name, ()):
             continue
         whole = isinstance(field.kind, Verbs | Either | Text | Choice)
         needed = field.required or any(key in group for group in section.either)
         if not needed and whole and not _is_field(value):
-            yield Change(f"without `{key}`", (*path, key), replace(part, **{name: empty}))
+            yield Change(f"without `{key}`", (*path, key), replace(part, **{name: field.empty}))
             if isinstance(field.kind, Text | Choice):
                 continue
         for change in _of_kind(field.kind, value, (*path, key), needed):
@@ -175,7 +170,6 @@ def _altered(text: str, path: Path) -> Iterator[Change]:
 
 
 def _of_call(family: str, call: Call, path: Path) -> Iterator[Change]:
-    """Changes of a verb."""
     if call.verb == "ref":
         absent = Call("ref", {"ref": f"/{_NO_FIELD}"}, call.place)
         yield Change(f"with a field that no row has in place of {call.arguments['ref']!r}", path, absent)

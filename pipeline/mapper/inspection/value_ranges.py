@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.mapper.language.sections import Call, Mapping
-from pipeline.mapper.verbs.values import HOLE
+from pipeline.mapper.program.references import holes_of
 from pipeline.validator.placeholder_ids import is_placeholder
 
 
@@ -18,7 +18,7 @@ def is_never_missing(call: Call) -> bool:
         case "word":
             return "default" in given
         case "template":
-            return not any(hole.group(1) for hole in HOLE.finditer(given["template"]))
+            return not holes_of(given["template"])
         case "lookup":
             otherwise = given.get("else", "missing")
             return (
@@ -36,7 +36,6 @@ def is_never_missing(call: Call) -> bool:
 
 
 def is_never_placeholder(call: Call) -> bool:
-    """Whether a value is an id of a person in every row."""
     return call.verb == "const" and not is_placeholder(call.arguments["const"])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping as Map
 from typing import Any
 
-from pipeline.mapper.language.call import Place
 from pipeline.mapper.language.kinds import (
     NAMES,
     TEXT,
@@ -15,6 +14,7 @@ from pipeline.mapper.language.kinds import (
     Json,
     Keys,
     ListOf,
+    Place,
     Section,
     TableOf,
     entry,

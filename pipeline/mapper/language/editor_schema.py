@@ -8,20 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
-from pipeline.mapper.language.kinds import (
-    FAMILIES,
-    Character,
-    Choice,
-    Either,
-    Field,
-    Json,
-    Kind,
-    ListOf,
-    Section,
-    TableOf,
-    Text,
-    Verbs,
-)
+from pipeline.mapper.language import kinds
 from pipeline.mapper.language.sections import FORMAT, MAPPING
 
 Schema = dict[str, Any]
@@ -44,13 +31,13 @@ def editor_schema() -> Schema:
             **_table(verb.arguments, required=(name,)),
             "description": verb.help,
         }
-        for family, verbs_ in FAMILIES.items()
+        for family, verbs_ in kinds.FAMILIES.items()
         for name, verb in verbs_.items()
     }
-    for family, verbs_ in FAMILIES.items():
+    for family, verbs_ in kinds.FAMILIES.items():
         choices = [{"$ref": f"#/$defs/{family}-{name}"} for name in verbs_ if name != "ref"]
         definitions[family] = {"anyOf": [_SCALAR, *choices] if family == "value" else choices}
-    root = _table({"format": Field(Choice((FORMAT,)), "the language of this file", True), **MAPPING.fields})
+    root = _table({"format": kinds.Field(kinds.Choice((FORMAT,)), "the language of this file", True), **MAPPING.fields})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "backcast mapping",
@@ -69,28 +56,28 @@ def _table(fields: Any, required: tuple[str, ...] = ()) -> Schema:
     return {**table, "required": needed} if needed else table
 
 
-def _kind(kind: Kind) -> Schema:
+def _kind(kind: kinds.Kind) -> Schema:
     match kind:
-        case Choice(words):
+        case kinds.Choice(words):
             return {"enum": [*words, *(_BOOLEANS[word] for word in words if word in _BOOLEANS)]}
-        case Character(none):
+        case kinds.Character(none):
             return {"anyOf": [*([{"enum": [none]}] if none else []), *_CHARACTER]}
-        case Json():
+        case kinds.Json():
             return {"type": "string", "contentMediaType": "application/json"}
-        case ListOf(item, most, least):
+        case kinds.ListOf(item, most, least):
             one = _kind(item)
             limits = {name: number for name, number in (("minItems", least), ("maxItems", most)) if number}
             return {"anyOf": [one, {"type": "array", "items": one, **limits}]}
-        case TableOf(item):
+        case kinds.TableOf(item):
             return {"type": "object", "additionalProperties": _kind(item)}
-        case Verbs(family):
+        case kinds.Verbs(family):
             return {"$ref": f"#/$defs/{family}"}
-        case Either(words, family):
+        case kinds.Either(words, family):
             return {"anyOf": [{"enum": list(words)}, {"$ref": f"#/$defs/{family}"}]}
-        case Section():
+        case kinds.Section():
             whole = _table(kind.fields)
             if not kind.short:
                 return whole
             return {"anyOf": [_kind(kind.fields[kind.short].kind), whole]}
-        case Text():
+        case kinds.Text():
             return dict(_SCALAR)

@@ -50,12 +50,15 @@ class Files(Keys):
     manifest: str = entry(TEXT, "the kind of manifest that lists which files count", "")
 
     def conflict(self) -> tuple[str, str, str] | None:
-        """The key of a character that has another meaning too, what is wrong with it, and what to write instead."""
+        """The key with a fault, such as a character that has another meaning too, what is wrong, and what to write."""
         delimiter, quotes = self.delimiter or ",", self.quotes or '"'
         try:
             lookup(self.encoding or "utf-8")
         except LookupError:
             return "encoding", f"there is no encoding {self.encoding!r}", "write latin-1, cp1252 or the like"
+        for pair in self.apart:
+            if len(pair) != 2:
+                return "apart", f"`files: apart` has a group of {len(pair)} patterns", "name two in each pair"
         if delimiter == quotes:
             key = "quotes" if self.quotes else "delimiter"
             hint = "write `quotes: none` if the files have no quotes, or another `delimiter`"

@@ -6,11 +6,34 @@ The keys of sections are declared in `pipeline.mapper.language.sections`, the ve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform
 
 import msgspec
 
+from pipeline.errors import MappingError
+
 Factory: TypeAlias = Callable[..., Any]
+
+
+class Place(NamedTuple):
+    """A place in a mapping file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def error(self, message: str, hint: str = "") -> MappingError:
+        """The error of what is written here."""
+        return MappingError(message, file=self.file, line=self.line, column=self.column, hint=hint)
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One verb and its arguments: nested calls, texts, lists and tables as its declaration says."""
+
+    verb: str
+    arguments: Mapping[str, Any]
+    place: Place
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -18,8 +41,6 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One of a few words."""
-
     words: tuple[str, ...]
 
 
@@ -62,13 +83,19 @@ class Either(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One key of a section, or one argument of a verb."""
+    """One key of a section, or one argument of a verb. `default`, which may be a factory, is that of a section's key,
+    and `into` the name of its Python field."""
 
     kind: Kind
     help: str
     required: bool = False
+    default: Any = None
     into: str = ""
-    """The name of the Python field, where it is not the key."""
+
+    @property
+    def empty(self) -> Any:
+        """What the field has if the file does not have the key."""
+        return self.default() if callable(self.default) else self.default
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -88,26 +115,12 @@ class Section(msgspec.Struct, frozen=True):
 Kind: TypeAlias = "Text | Choice | Character | Json | ListOf | TableOf | Verbs | Either | Section"
 
 
-class Entry(NamedTuple):
-    """What `entry` declares. `default` is UNSET where the key is required."""
-
-    kind: Kind
-    help: str
-    default: Any
-    name: str
-
-    @property
-    def empty(self) -> Any:
-        """What the field has where the file does not have the key."""
-        return self.default() if callable(self.default) else self.default
-
-
 def entry(kind: Kind, help: str, default: Any = msgspec.UNSET, *, name: str = "") -> Any:
     """One key of a section, as a field of its class; required without a default, which may be a factory.
 
     `name` is the key in the file, where it is not the field's name.
     """
-    return Entry(kind, help, default, name)
+    return Field(kind, help, default is msgspec.UNSET, default, name)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(entry,))
@@ -115,30 +128,26 @@ class _Declared(msgspec.StructMeta):
     """Takes the entries of a class: a msgspec Struct is made in a thirtieth of the time that a dataclass is."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
-        entries = {key: one for key, one in members.items() if isinstance(one, Entry)}
-        for key, one in entries.items():
+        entries: dict[str, Field] = {}
+        for field, one in [(field, one) for field, one in members.items() if isinstance(one, Field)]:
+            entries[one.into or field] = msgspec.structs.replace(one, into=field)
             if callable(one.default):
-                members[key] = msgspec.field(default_factory=one.default)
+                members[field] = msgspec.field(default_factory=one.default)
             else:
-                members[key] = msgspec.field() if one.default is msgspec.UNSET else one.default
+                members[field] = msgspec.field() if one.required else one.default
         inherited = {key: one for base in bases for key, one in getattr(base, "entries", {}).items()}
         members["entries"] = entries | inherited
         return super().__new__(cls, name, bases, members, frozen=True, kw_only=True)
 
 
 class Keys(msgspec.Struct, metaclass=_Declared):
-    """The keys of a section: each field is an `entry`. `entries` are these by field, own ones before inherited ones."""
+    """The keys of a section: each field is an `entry`. `entries` are these by key, own ones before inherited ones."""
 
-    entries: ClassVar[dict[str, Entry]]
+    entries: ClassVar[dict[str, Field]]
 
 
 def section(name: str, factory: type[Keys], *, short: str = "", either: tuple[tuple[str, ...], ...] = ()) -> Section:
-    """The section that a class of entries declares: its own keys, then inherited ones."""
-    keys = {
-        one.name or field: Field(one.kind, one.help, one.default is msgspec.UNSET, field)
-        for field, one in factory.entries.items()
-    }
-    return Section(name, factory, keys, short, "place" in factory.__struct_fields__, either)
+    return Section(name, factory, factory.entries, short, "place" in factory.__struct_fields__, either)
 
 
 class Verb(msgspec.Struct, frozen=True):
@@ -170,6 +179,10 @@ def verb(family: str, name: str, help: str, **arguments: Field) -> Callable[[Fac
 
     return declare
 
+
+value = partial(verb, "value")
+condition = partial(verb, "condition")
+decoder = partial(verb, "decoder")
 
 TEXT = Text()
 NAMES = ListOf(TEXT)

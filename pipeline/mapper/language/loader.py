@@ -2,7 +2,7 @@
 
 Strict, because YAML guesses: `no` would be false, `1_000` a number, a second key would win silently. Here every
 scalar is its text in the file, and anchors, tags, merges, duplicate and unknown keys are errors. `Reader` reads
-job files too (pipeline.jobs.loading). The only file that imports yaml.
+job files too (pipeline.jobs.loading).
 """
 
 from __future__ import annotations
@@ -18,23 +18,8 @@ from pipeline.errors import MappingError, UsageError, WrongFile
 from pipeline.json_limits import MAX_DEPTH, depth
 from pipeline.mapper import verbs  # noqa: F401  (declares the verbs)
 from pipeline.mapper.codegen.conversions import PLAIN_NUMBER
-from pipeline.mapper.language import plugin_verbs
+from pipeline.mapper.language import kinds, plugin_verbs
 from pipeline.mapper.language.files_section import Files
-from pipeline.mapper.language.kinds import (
-    FAMILIES,
-    Character,
-    Choice,
-    Either,
-    Field,
-    Json,
-    Kind,
-    ListOf,
-    Section,
-    TableOf,
-    Text,
-    Verb,
-    Verbs,
-)
 from pipeline.mapper.language.parsed import Outline
 from pipeline.mapper.language.sections import FORMAT, MAPPING, Call, Mapping, Place
 
@@ -81,8 +66,6 @@ def _check_files(reader: Reader, node: Any, files: Files | None) -> None:
 
 
 def outline(text: str, file: str) -> Outline:
-    """The outline of a mapping file, for `parsed.Places`."""
-
     def of(node: yaml.Node) -> Outline:
         if isinstance(node, yaml.MappingNode):
             return {key.value: (*_at(key), of(value)) for key, value in node.value}
@@ -212,17 +195,17 @@ class Reader:
             entries[key.value] = value
         return entries
 
-    def read(self, node: yaml.Node, kind: Kind, name: str) -> Any:
+    def read(self, node: yaml.Node, kind: kinds.Kind, name: str) -> Any:
         match kind:
-            case Text():
+            case kinds.Text():
                 return self.text(node, name)
-            case Choice(words):
+            case kinds.Choice(words):
                 return self.choice(node, words, name)
-            case Character(none):
+            case kinds.Character(none):
                 return self.character(node, none, name)
-            case Json():
+            case kinds.Json():
                 return self.json(node, name)
-            case ListOf(item, most, least):
+            case kinds.ListOf(item, most, least):
                 if isinstance(node, yaml.SequenceNode):
                     if len(node.value) < least:
                         raise self.wrong(node, f"{name!r} is an empty list", f"name one, or delete {name!r}")
@@ -234,18 +217,18 @@ class Reader:
                         )
                     return tuple(self.read(one, item, name) for one in node.value)
                 return (self.read(node, item, name),)
-            case TableOf(item):
+            case kinds.TableOf(item):
                 table = self.table(node, name)
                 return {key: self.read(value, item, key) for key, value in table.items()}
-            case Verbs(family, numbers):
+            case kinds.Verbs(family, numbers):
                 if numbers and isinstance(node, yaml.ScalarNode) and PLAIN_NUMBER.fullmatch(node.value):
                     return Call("json", {"json": node.value}, self.place(node))
                 return self.call(node, family, name)
-            case Either(words, family):
+            case kinds.Either(words, family):
                 if isinstance(node, yaml.ScalarNode):
                     return self.choice(node, words, name)
                 return self.call(node, family, name)
-            case Section():
+            case kinds.Section():
                 return self.section(node, kind)
 
     def text(self, node: yaml.Node, name: str) -> str:
@@ -302,7 +285,7 @@ class Reader:
             raise self.wrong(node, f"{name!r} takes a table (name: value)", "")
         return self.entries(node)
 
-    def section(self, node: yaml.Node, section: Section) -> Any:
+    def section(self, node: yaml.Node, section: kinds.Section) -> Any:
         if section.short and not isinstance(node, yaml.MappingNode):
             field = section.fields[section.short]
             return section.factory(**{field.into or section.short: self.read(node, field.kind, section.short)})
@@ -315,7 +298,7 @@ class Reader:
     def fields(self, node: yaml.Node, name: str, fields: Any, entries: dict[str, yaml.Node]) -> dict[str, Any]:
         given: dict[str, Any] = {}
         for key, value in entries.items():
-            field: Field | None = fields.get(key)
+            field: kinds.Field | None = fields.get(key)
             if field is None:
                 raise self.wrong(self.key(node, key), f"{name} has no key {key!r}", nearest(key, fields))
             given[field.into or key] = self.read(value, field.kind, key)
@@ -324,18 +307,16 @@ class Reader:
                 raise self.wrong(node, f"{name} lacks {key!r}", f"{key}: {field.help}")
         return given
 
-    def either(self, node: yaml.Node, section: Section, given: dict[str, Any]) -> None:
+    def either(self, node: yaml.Node, section: kinds.Section, given: dict[str, Any]) -> None:
         present = {key for group in section.either for key in group if key in given}
         if section.either and present not in map(set, section.either):
             wanted = " or ".join(" and ".join(map(repr, group)) for group in section.either)
             raise self.wrong(node, f"{section.name} takes either {wanted}", "")
 
     def key(self, node: yaml.Node, name: str) -> yaml.Node:
-        """The node of a key of a table."""
         return next((key for key, _ in node.value if key.value == name), node)
 
     def call(self, node: yaml.Node, family: str, name: str) -> Call:
-        known = FAMILIES[family]
         if isinstance(node, yaml.ScalarNode) and family == "value":
             if not node.value:
                 raise self.wrong(node, f"{name!r} is empty", "name a property, or use {const: text}")
@@ -343,13 +324,14 @@ class Reader:
                 raise self.wrong(node, f"{name!r} has more than {MOST_STEPS} steps, and no row has as many levels", "")
             return Call("ref", {"ref": node.value}, self.place(node))
         if not isinstance(node, yaml.MappingNode):
-            raise self.wrong(node, f"{name!r} takes a {family}", f"a table with one of: {', '.join(known)}")
+            raise self.wrong(
+                node, f"{name!r} takes a {family}", f"a table with one of: {', '.join(kinds.FAMILIES[family])}"
+            )
         entries = self.entries(node)
         from_packages = [key for key in entries if key in plugin_verbs.names()]
         for key in from_packages:
             self._load(key, node)
-        named = [key for key in entries if key in known]
-        verb = self._verb(node, named, entries, known, family)
+        verb = self._verb(node, entries, family)
         if verb.name in from_packages:
             self.verbs.add(verb.name)
         return Call(verb.name, self.fields(node, verb.name, verb.arguments, entries), self.place(node))
@@ -360,14 +342,12 @@ class Reader:
         except UsageError as error:
             raise self.wrong(self.key(node, name), error.message, error.hint) from None
 
-    def _verb(
-        self, node: yaml.Node, named: list[str], entries: dict[str, yaml.Node], known: dict[str, Verb], family: str
-    ) -> Verb:
+    def _verb(self, node: yaml.Node, entries: dict[str, yaml.Node], family: str) -> kinds.Verb:
+        known = kinds.FAMILIES[family]
+        named = [key for key in entries if key in known]
         fitting = [key for key in named if all(other in known[key].arguments for other in entries)]
-        if len(fitting) == 1:
-            return known[fitting[0]]
         if named:
-            return known[named[0]]
+            return known[fitting[0] if len(fitting) == 1 else named[0]]
         first = next(iter(entries), "")
         place = self.key(node, first) if first else node
         raise self.wrong(place, f"there is no {family} {first!r}", nearest(first, known))

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from pipeline import plugins
-from pipeline.mapper.language.call import Place
+from pipeline.mapper.language.kinds import Place
 from pipeline.mapper.language.sections import Mapping
 
 INDEX = Path(__file__).with_name("parsed.pickle")
@@ -77,7 +77,6 @@ def place_of(mapping: Mapping, *path: str | int) -> Place:
 
 
 def write_index(path: Path, texts: Iterable[str]) -> None:
-    """Write the index of these mappings."""
     from pipeline.mapper.language import loader
 
     entries = {}

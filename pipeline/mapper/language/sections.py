@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Map
 
-from pipeline.mapper.language.call import Call as Call
-from pipeline.mapper.language.call import Place as Place
 from pipeline.mapper.language.case_section import Case as Case
 from pipeline.mapper.language.files_section import Files, LookupFile
 from pipeline.mapper.language.kinds import (
@@ -35,6 +33,8 @@ from pipeline.mapper.language.kinds import (
     entry,
     section,
 )
+from pipeline.mapper.language.kinds import Call as Call
+from pipeline.mapper.language.kinds import Place as Place
 from pipeline.models import OwnCode
 
 FORMAT = "backcast.mapping/1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from msgspec import Raw
 
@@ -21,9 +21,8 @@ class BlankRemover:
     `json` are such texts of JSON values, `cells` those of texts of CSV, Parquet and Avro.
     """
 
-    def __init__(self, step: LeaveOutBlanks) -> None:
-        self._json, self._cells = frozenset(step.json), frozenset(step.cells)
-        self._names = step.names
+    def __init__(self, json: Iterable[str], cells: Iterable[str], names: Collection[str]) -> None:
+        self._json, self._cells, self._names = frozenset(json), frozenset(cells), names
         self._literals = literals(self._json)
 
     def __call__(self, row: Record) -> None:
@@ -68,4 +67,4 @@ def blanks_of_opened(mapping: Mapping, source: expressions.Value | None) -> tupl
 def blank_remover(mapping: Mapping) -> Callable[[Record], None] | None:
     """What removes the blanks of a row as the mapper does; None where it removes none."""
     step = leave_out_blanks(mapping)
-    return None if step is None else BlankRemover(step)
+    return None if step is None else BlankRemover(step.json, step.cells, step.names)

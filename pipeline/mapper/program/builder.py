@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from pipeline import uuids
-from pipeline.errors import MappingError, UsageError
+from pipeline.errors import UsageError
 from pipeline.mapper.language import sections as language
 from pipeline.mapper.language.kinds import FAMILIES
 from pipeline.mapper.language.sections import Call, EventRule, LinkRule, Mapping
@@ -18,12 +18,10 @@ from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
 from pipeline.mapper.program.blanks import blanks_of_opened, leave_out_blanks
 from pipeline.mapper.program.expressions import Condition, Missing, NamedValues, Value, Variable
-from pipeline.mapper.program.importer_keys import is_importer_key
 from pipeline.mapper.program.lookup_table import StoredTable, in_memory
-from pipeline.mapper.program.opened_object import opened_object
 from pipeline.mapper.program.operations import Let, Program, Step
 from pipeline.mapper.program.references import definition_of, path_steps, references_in
-from pipeline.mapper.program.renaming import in_order, kept_properties, rename_properties, unread_columns
+from pipeline.mapper.program.renaming import in_order, kept_properties, opened_object, rename_properties, unread_columns
 from pipeline.models import SealedOptions
 
 HASH_KEY = "BACKCAST_HASH_KEY"
@@ -49,7 +47,6 @@ class Builder:
         self._mapping = mapping
         self._tables = {**mapping.tables, **{name: lookups.get(name, {}) for name in mapping.lookup_files}}
         self.flat = mapping.properties.open is None
-        self._opened_column: str | None = None
         self._variables = 0
         self._blanks = leave_out_blanks(mapping)
         self._defined: dict[str, Value] = {}
@@ -59,7 +56,6 @@ class Builder:
     # --- values and conditions
 
     def value(self, call: Call) -> Value:
-        """The operation of a value."""
         built: Value = FAMILIES["value"][call.verb].build(self, call)
         return built
 
@@ -72,7 +68,6 @@ class Builder:
         return expressions.as_text(self.value(call))
 
     def condition(self, call: Call) -> Condition:
-        """The operation of a condition."""
         built: Condition = FAMILIES["condition"][call.verb].build(self, call)
         return built
 
@@ -81,10 +76,9 @@ class Builder:
         name = definition_of(text, self._mapping)
         if name is not None:
             if name not in self._defined:
-                raise wrong_call(
-                    self._mapping.define[name], f"@{name} is used before it is defined",
-                    "a definition may use those above it",
-                )  # fmt: skip
+                raise self._mapping.define[name].place.error(
+                    f"@{name} is used before it is defined", "a definition may use those above it"
+                )
             return self.member(self._defined[name], path_steps(text)[1:])
         if not text.startswith("/"):
             return expressions.Property(text)
@@ -120,7 +114,7 @@ class Builder:
         if table is None:
             if (table := self._tables.get(name)) is None:
                 known = f"tables: {', '.join(self._tables) or 'none'}"
-                raise wrong_call(call, f"there is no table {name!r}", known)
+                raise call.place.error(f"there is no table {name!r}", known)
         else:
             name = f"line {call.place.line}, column {call.place.column}"
         if any_case:
@@ -154,7 +148,7 @@ class Builder:
     def build(self) -> Program:
         mapping = self._mapping
         source = self.value(mapping.properties.open) if mapping.properties.open is not None else None
-        self._opened_column = source.name if isinstance(source, expressions.Column) else None
+        opened_column = source.name if isinstance(source, expressions.Column) else None
         opening = program.OpenProperties(source, blanks=blanks_of_opened(mapping, source))
         steps: list[Step] = [opening, self._blanks] if self._blanks is not None else [opening]
         # Computed first, so that every use of a definition finds its value.
@@ -186,7 +180,7 @@ class Builder:
             steps.append(program.KeepProperties(tuple(sorted(kept_properties(mapping)))))
         steps += [names, *changes]
         steps += [*self._columns(steps), program.GiveEvent()]
-        opened, steps[0] = opened_object(opening, self._opened_column, tuple(steps[1:]))
+        opened, steps[0] = opened_object(opening, opened_column, tuple(steps[1:]))
         decode = self.decode()
         unread = unread_columns(self._dropped_references(mapping.properties.drop), self.flat, tuple(steps))
         return Program(mapping.tool, decode, None if decode else opened, tuple(steps), self.tables, unread)
@@ -216,8 +210,8 @@ class Builder:
         drops = [*mapping.properties.drop, *(call for rule in mapping.events.values() for call in rule.drop)]
         used = {name[1:] for name in self._dropped_references(drops) if name.startswith("/")}
         for operation in expressions.operations(tuple(steps)):
-            if isinstance(operation, expressions.Column | program.CopyColumn):
-                used.add(operation.name if isinstance(operation, expressions.Column) else operation.column)
+            if isinstance(operation, expressions.Column):
+                used.add(operation.name)
         yield program.KeepColumns(tuple(sorted(used)), {"keep": "", "": f"{self.tool}_"}.get(rest, rest), self.loaders)
 
     def _clock(self, clock: language.Clock, is_time: bool) -> program.Clock:
@@ -257,7 +251,7 @@ class Builder:
             yield program.SetUuid(self.text(self._mapping.uuid))
         if key is None:
             return
-        if is_importer_key(self._mapping, self.options) and key.posthog is not None:
+        if key.posthog is not None and is_importer_key(self._mapping, self.options):
             whole = self.text(key.posthog)
             yield program.SetKey((whole,), (whole,))
         else:
@@ -347,22 +341,15 @@ class Builder:
         """Add the steps that evaluate the values of the changes; returns the steps that change, without the renames."""
         properties, groups = self._mapping.properties, self._mapping.groups
         sets: list[Step] = []
-        replaced = {name for rule in self._mapping.events.values() for name in rule.set}
         values: dict[str, Variable] = {}
         for name, call in properties.set.items():
             value = self.present(call)
-            match value:
-                case Missing():
-                    continue
-                case expressions.NotNull(expressions.Column(column)) if (
-                    column != self._opened_column and name not in replaced
-                ):
-                    sets.append(program.CopyColumn(name, column))
-                case _:
-                    values[name] = self._let(steps, "set", value)
-                    sets.append(program.SetProperty(name, values[name], name in references_in(call)))
+            if not isinstance(value, Missing):
+                values[name] = self._let(steps, "set", value)
+                how = "replace" if name in references_in(call) else "set"
+                sets.append(program.SetProperty(name, values[name], how))
         fills = [
-            program.FillProperty(name, self._let(steps, "fill", self.present(call)))
+            program.SetProperty(name, self._let(steps, "fill", self.present(call)), "fill")
             for name, call in properties.fill.items()
         ]
         spreads = [
@@ -405,10 +392,10 @@ class Builder:
         )
 
 
-def wrong_call(call: Call, message: str, hint: str) -> MappingError:
-    """The error of a verb that cannot be built, with the verb's place in the file."""
-    file, line, column = call.place
-    return MappingError(message, file=file, line=line, column=column, hint=hint)
+def is_importer_key(mapping: Mapping, options: SealedOptions) -> bool:
+    """Whether keys are those of the service's own importer, which a mapping may have besides those of the tool
+    (`--set uuid=posthog`)."""
+    return mapping.key is not None and mapping.key.posthog is not None and options.settings.get("uuid") == "posthog"
 
 
 def _event_cases(mapping: Mapping) -> Iterator[program.EventCase]:

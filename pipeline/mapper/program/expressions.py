@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -148,13 +149,6 @@ class Part(Operation, frozen=True):
     name: str
 
 
-class Refuse(Operation, frozen=True):
-    """The row is rejected (`bad_value`) with a sentence and, after it, the text that shows why."""
-
-    sentence: str
-    shown: Value
-
-
 class Spread(Operation, frozen=True):
     """The members of an object under new names; missing without an object. A value that is no object rejects the row.
 
@@ -173,7 +167,7 @@ class Spread(Operation, frozen=True):
 
 Value: TypeAlias = (
     Property | Column | Member | AllProperties | RowTime | Variable | Constant | Json | Missing | AsText | NotNull
-    | First | Choose | Template | Join | Lookup | Convert | Hash | Apply | Part | Refuse | Spread
+    | First | Choose | Template | Join | Lookup | Convert | Hash | Apply | Part | Spread
 )  # fmt: skip
 NamedValues: TypeAlias = tuple[tuple[str, Value], ...]
 
@@ -187,30 +181,17 @@ class Present(Operation, frozen=True):
     value: Value
 
 
-class Equals(Operation, frozen=True):
-    """The text is this one."""
-
-    value: Value
-    text: str
-
-
 class OneOf(Operation, frozen=True):
-    """The text is one of these."""
-
     value: Value
     texts: tuple[str, ...]
 
 
 class StartsWith(Operation, frozen=True):
-    """The text begins with this one."""
-
     value: Value
     text: str
 
 
 class Contains(Operation, frozen=True):
-    """The text contains this one."""
-
     value: Value
     text: str
 
@@ -222,24 +203,27 @@ class Same(Operation, frozen=True):
 
 
 class All(Operation, frozen=True):
-    """Every condition is true."""
-
     conditions: tuple[Condition, ...]
 
 
 class Any_(Operation, frozen=True):
-    """At least one condition is true."""
-
     conditions: tuple[Condition, ...]
 
 
 class Not(Operation, frozen=True):
-    """The condition is false."""
-
     condition: Condition
 
 
-Condition: TypeAlias = Present | Equals | OneOf | StartsWith | Contains | Same | All | Any_ | Not
+Condition: TypeAlias = Present | OneOf | StartsWith | Contains | Same | All | Any_ | Not
+
+
+def children(operation: Operation) -> Iterator[Operation]:
+    """The values and conditions right inside a value or a condition."""
+    for name in operation.__struct_fields__:
+        inside = getattr(operation, name)
+        for one in inside if isinstance(inside, tuple) else (inside,):
+            if isinstance(one, Operation):
+                yield one
 
 
 def operations(found: object) -> Iterator[Any]:
@@ -254,6 +238,16 @@ def operations(found: object) -> Iterator[Any]:
             left += [getattr(one, name) for name in one.__struct_fields__[::-1]]
 
 
+def name_of(operation: Operation) -> str:
+    """The name of a kind of operation: `skip_row` of SkipRow."""
+    return _name_of(type(operation))
+
+
+@lru_cache
+def _name_of(kind: type) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower().strip("_")
+
+
 @lru_cache(8_192)
 def is_reusable(value: Value) -> bool:
     """Whether a value may be computed once for all its uses. A failed conversion warns each time, the dict of a spread
@@ -261,7 +255,7 @@ def is_reusable(value: Value) -> bool:
 
     A value is asked for wherever it is used, and the tables of an export have the same mapping.
     """
-    once = Convert | Refuse | AllProperties | Spread
+    once = Convert | AllProperties | Spread
     return not any(isinstance(operation, once) for operation in operations(value))
 
 

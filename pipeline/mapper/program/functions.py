@@ -17,12 +17,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 class Function(msgspec.Struct, frozen=True):
     """A pure function of values. `needs`: without one of so many first arguments it is not called, and its value is
-    missing. `prepared`: `call` returns the function itself, when a program first needs it. `warns`: where it raises
-    BadValue, its value is missing, with the warning `bad_value`; of any other function the row is rejected."""
+    missing. `warns`: where it raises BadValue, its value is missing, with the warning `bad_value`; of any other
+    function the row is rejected."""
 
     call: Callable[..., Any]
     needs: int = 0
-    prepared: bool = False
     warns: bool = False
 
 
@@ -36,11 +35,9 @@ LAYOUTS: dict[str, Callable[..., Layout | None]] = {}
 """By name of a decoder: what it makes of every row of a table, by the table's columns and the decoder's arguments."""
 
 
-def function(needs: int = 0, prepared: bool = False, warns: bool = False) -> Callable[[F], F]:
-    """Declare a function of a program under its own name."""
-
+def function(needs: int = 0, warns: bool = False) -> Callable[[F], F]:
     def declare(call: F) -> F:
-        FUNCTIONS[call.__name__] = Function(call, needs, prepared, warns)
+        FUNCTIONS[call.__name__] = Function(call, needs, warns)
         return call
 
     return declare
@@ -52,7 +49,6 @@ def decode_row(decode: program.Decode, row: Record) -> list[Record | RejectReaso
 
 
 def decoding(call: F) -> F:
-    """Declare the function of a decoder under its own name."""
     DECODERS[call.__name__] = call
     return call
 

@@ -81,7 +81,6 @@ class StoredTable(Mapping[str, str]):
                 raise KeyError(key)
 
     def _entry(self, place: int) -> tuple[bytes, bytes]:
-        """The key and the value of the entry at a place."""
         start = os.pread(self._entries, _ENTRY_AT_ONCE, place)
         key, value = LENGTHS.unpack_from(start)
         end = LENGTHS.size + key + value

@@ -63,8 +63,6 @@ class WarnRow(Operation, frozen=True):
 
 
 class SetEvent(Operation, frozen=True):
-    """Set the event's name."""
-
     name: Value
 
 
@@ -170,8 +168,6 @@ class OverrideProperties(Operation, frozen=True):
 
 
 class RuleSteps(Operation, frozen=True):
-    """The steps of the rule with a number."""
-
     rule: int
     steps: tuple[Step, ...]
 
@@ -241,18 +237,16 @@ class KeepProperties(Operation, frozen=True):
 
 
 class RenameProperty(Operation, frozen=True):
-    """A new name, or None to leave the property out. `read`: it was taken out when it was read; `first`: it is taken
-    out before the others; `kept`: it never keeps its name, which the service reads."""
+    """A new name, or None to leave the property out. `kept`: it never keeps its name, which the service reads."""
 
     old: str
     new: str | None
-    read: bool = False
-    first: bool = False
     kept: bool = False
 
 
 class RenameProperties(Operation, frozen=True):
-    """Leave out properties with a blank text, then rename or leave out others, `rare` ones first; in this order.
+    """Leave out properties with a blank text, then rename or leave out others: all are taken out, and get their new
+    names in this order, `rare` ones first.
 
     Where the new name is taken, the old one stays, with a warning. Most rows have none of the `rare` ones. `loaders`:
     columns of a loader are left out first, unless they have a new name.
@@ -262,10 +256,6 @@ class RenameProperties(Operation, frozen=True):
     rare: tuple[RenameProperty, ...]
     common: tuple[RenameProperty, ...]
     loaders: bool = False
-
-    def old_names(self) -> frozenset[str]:
-        """The names that change."""
-        return frozenset(change.old for change in (*self.rare, *self.common))
 
     def reserved(self) -> frozenset[str]:
         """The names that never stay."""
@@ -278,26 +268,13 @@ class SpreadProperties(Operation, frozen=True):
     members: Variable
 
 
-class FillProperty(Operation, frozen=True):
-    """Set a property that the row does not have."""
-
-    name: str
-    value: Variable
-
-
 class SetProperty(Operation, frozen=True):
-    """Set a property; the row's own moves to TOOL_name, with a warning, unless the value was made of it (`replace`)."""
+    """Set a property: `fill` only if the row does not have it; `replace` whatever the row has, because the value was
+    made of it; `set` so that the row's own moves to TOOL_name, with a warning."""
 
     name: str
     value: Variable
-    replace: bool
-
-
-class CopyColumn(Operation, frozen=True):
-    """Set a property to a column of the row as it stands."""
-
-    name: str
-    column: str
+    how: str
 
 
 class ApplyOverrides(Operation, frozen=True):
@@ -312,8 +289,6 @@ class ConvertProperty(Operation, frozen=True):
 
 
 class HashProperty(Operation, frozen=True):
-    """Replace the text of a property by its keyed hash."""
-
     name: str
     purpose: str
 
@@ -348,8 +323,8 @@ Step: TypeAlias = (
     OpenProperties | LeaveOutBlanks | Let | SkipRow | WarnRow | SetEvent | MatchEvent | ReadTime | SetUuid | SetKey
     | SetDistinctId | AddLinks | GiveLinks
     | OverrideProperties | ByRule | ObservePerson | ObserveGroups | GivePersonUpdate | GiveGroupUpdates
-    | GiveProfiles | ReadExtraEvent | KeepProperties | RenameProperties | SpreadProperties | FillProperty | SetProperty
-    | CopyColumn | ApplyOverrides | ConvertProperty | HashProperty | KeepGroups | SetGroups | KeepColumns | GiveEvent
+    | GiveProfiles | ReadExtraEvent | KeepProperties | RenameProperties | SpreadProperties | SetProperty
+    | ApplyOverrides | ConvertProperty | HashProperty | KeepGroups | SetGroups | KeepColumns | GiveEvent
 )  # fmt: skip
 
 

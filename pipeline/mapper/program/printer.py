@@ -7,7 +7,6 @@ name of its operation.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,11 +42,16 @@ def _lines(operation: Any, indent: str) -> Iterator[str]:
         yield f"{indent}let {operation.name} = {spelt(operation.value)}"
         return
     parts = [(name, getattr(operation, name)) for name in operation.__struct_fields__]
-    line = " ".join([_name(operation), *(f"{name}={spelt(value)}" for name, value in parts if not _is_left_out(value))])
+    line = " ".join(
+        [
+            expressions.name_of(operation),
+            *(f"{name}={spelt(value)}" for name, value in parts if not _is_left_out(value)),
+        ]
+    )
     if len(indent + line) <= LONGEST_LINE:
         yield indent + line
         return
-    yield indent + _name(operation)
+    yield indent + expressions.name_of(operation)
     for name, value in parts:
         if isinstance(value, tuple) and value:
             yield f"{indent}  {name}"
@@ -57,7 +61,6 @@ def _lines(operation: Any, indent: str) -> Iterator[str]:
 
 
 def _is_left_out(value: Any) -> bool:
-    """Whether a field says nothing."""
     return value is None or value is False or value in ("", ())
 
 
@@ -84,9 +87,8 @@ def spelt(value: Any) -> str:
             return f"present({spelt(inner)})"
         case expressions.Apply(function, arguments):
             return f"{function}({', '.join(map(spelt, arguments))})"
-        case program.RenameProperty(old, new, read, first):
-            when = " when read" if read else " at once" if first else ""
-            return f"{_quoted(old)} -> {_quoted(new) if new is not None else 'nothing'}{when}"
+        case program.RenameProperty(old, new):
+            return f"{_quoted(old)} -> {_quoted(new) if new is not None else 'nothing'}"
         case program.EventCase(event, _, _, skip, warning) if skip:
             return f"{_quoted(event)} -> skip {_quoted(skip)}{' with a warning' if warning else ''}"
         case program.EventCase(event, rename, rule):
@@ -100,7 +102,7 @@ def spelt(value: Any) -> str:
         case bool() | int() | None:
             return json.dumps(value)
         case _:
-            return f"{_name(value)}({', '.join(_arguments(value))})"
+            return f"{expressions.name_of(value)}({', '.join(_arguments(value))})"
 
 
 def _arguments(operation: Any) -> Iterator[str]:
@@ -111,11 +113,6 @@ def _arguments(operation: Any) -> Iterator[str]:
         yield from map(spelt, parts[0][1])
     else:
         yield from (spelt(value) for _, value in parts)
-
-
-def _name(operation: Any) -> str:
-    """`SkipRow` as `skip_row`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(operation).__name__).lower().strip("_")
 
 
 def _quoted(text: str) -> str:

@@ -2,6 +2,8 @@
 
 Testing a row for each of a hundred names would cost more than all other steps. So the names that few rows have (those
 that are neither read anyway nor listed as `common`) come first, behind one test. The order affects the bytes sent.
+
+No section of a mapping sees what another did, so nobody else may read the object that the properties are changed in.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Map
 
+import msgspec
+
 from pipeline.mapper.language.sections import Mapping
 from pipeline.mapper.program import expressions
 from pipeline.mapper.program import operations as program
-from pipeline.mapper.program.operations import CopyColumn, RenameProperty, Step
+from pipeline.mapper.program.operations import OpenProperties, RenameProperty, Step
 from pipeline.mapper.program.references import references_in
 
 RESERVED = (
@@ -62,10 +66,6 @@ def rename_properties(
     leaving.update(properties.rename)
     read = leaving.keys() & set(always_read(steps))
     blanks = {name: blank.values for blank in properties.blank for name in blank.within}
-    # What is taken out when it is read would be missing from all properties, or not, by the order of the steps; and a
-    # blank text of it would not be looked for.
-    whole = any(isinstance(one, expressions.AllProperties) for one in expressions.operations(steps))
-    taken_out = set() if whole else read - blanks.keys()
     reserved = RESERVED if properties.reserved is None else properties.reserved
     rare: dict[str, str | None] = {name: f"{mapping.tool}_{name}" for name in reserved if name not in leaving}
     waiting = [name for name in leaving if name not in read]
@@ -80,10 +80,7 @@ def rename_properties(
     return program.RenameProperties(
         blanks=tuple(blanks.items()),
         rare=tuple(RenameProperty(old, new, kept=old in reserved) for old, new in changes.items() if old not in late),
-        common=tuple(
-            RenameProperty(old, changes[old], old in taken_out, old in swapped - taken_out, old in reserved)
-            for old in late
-        ),
+        common=tuple(RenameProperty(old, changes[old], kept=old in reserved) for old in late),
         loaders=loaders and properties.open is None,
     )
 
@@ -144,7 +141,7 @@ def unread_columns(dropped: Iterable[str], flat: bool, steps: tuple[Step, ...]) 
         match operation:
             case expressions.Property(name) if flat:
                 read.add(name)
-            case expressions.Column(name) | CopyColumn(column=name):
+            case expressions.Column(name):
                 read.add(name)
             case expressions.AllProperties() if flat:
                 return frozenset()
@@ -159,3 +156,32 @@ def kept_properties(mapping: Mapping) -> set[str]:
     if mapping.groups is not None and mapping.groups.open is not None:
         kept |= {"$groups"} & references_in(mapping.groups.open)
     return kept
+
+
+def opened_object(
+    opening: OpenProperties, column: str | None, others: tuple[Step, ...]
+) -> tuple[str | None, OpenProperties]:
+    """The column whose object a reader may open with the row, and the step that takes the properties from it. `column`
+    is that of `properties: open` if it is one, and `others` are all other steps."""
+    shared = not _columns(opening.source).isdisjoint(_columns(others))
+    whole = column is None or _is_read_whole(column, others)
+    return None if whole else column, msgspec.structs.replace(opening, shared=shared)
+
+
+def _is_read_whole(column: str, others: tuple[Step, ...]) -> bool:
+    """Whether a step reads a column as a value, and not only members of its object. The text of an object that a reader
+    opened is lost: its white space, and all but the last of the members with one name."""
+    whole = expressions.Column(column)
+    present = expressions.NotNull(whole)
+    reads = members = 0
+    for one in expressions.operations(others):
+        match one:
+            case expressions.Column():
+                reads += one == whole
+            case expressions.Member(of) | expressions.Spread(of) | expressions.Present(of):
+                members += of in (whole, present)
+    return reads > members
+
+
+def _columns(found: object) -> set[str]:
+    return {one.name for one in expressions.operations(found) if isinstance(one, expressions.Column)}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow, Underflow
 from fractions import Fraction
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 from operator import add, mul, sub
 
 from msgspec import Raw
@@ -16,14 +16,11 @@ from pipeline import values
 from pipeline.json_limits import unsendable
 from pipeline.mapper.codegen.conversions import as_number
 from pipeline.mapper.codegen.runtime import member_at
-from pipeline.mapper.language.kinds import NUMBER, NUMBERS, TEXT, VALUE, Field, verb
-from pipeline.mapper.language.sections import Call
-from pipeline.mapper.program.builder import Builder, wrong_call
+from pipeline.mapper.language.kinds import NUMBER, NUMBERS, TEXT, VALUE, Call, Field, value
+from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.expressions import Apply, Constant, Value
 from pipeline.mapper.program.functions import function
 from pipeline.values import BadValue
-
-value = partial(verb, "value")
 
 MOST_DIGITS = 60
 """Digits of a number and of an exact result; a source with more of them holds no amounts."""
@@ -36,16 +33,12 @@ _SMALLEST = Decimal(1).scaleb(-PLACES)
 
 
 def _several(name: str, help: str, argument: str, exactly: int = 0) -> None:
-    """Declare a verb over a list of numbers."""
-
     @value(name, help, **{name: Field(NUMBERS, argument, True)})
     def build_arithmetic(build: Builder, call: Call) -> Value:
         given = call.arguments[name]
         if len(given) < 2 or (exactly and len(given) != exactly):
-            raise wrong_call(
-                call, f"{name} takes {'two' if exactly else 'two or more'} numbers, not {len(given)}",
-                f"write {name}: [/price, /tax]",
-            )  # fmt: skip
+            wanted = "two" if exactly else "two or more"
+            raise call.place.error(f"{name} takes {wanted} numbers, not {len(given)}", f"write {name}: [/price, /tax]")
         return Apply("calculated", (Constant(name), *map(build.present, given)))
 
 
@@ -67,9 +60,9 @@ def divide(build: Builder, call: Call) -> Value:
         try:
             divisor = _decimal(by.arguments["json"])
         except BadValue as error:
-            raise wrong_call(call, str(error), "write a number, or a reference to one") from None
+            raise call.place.error(str(error), "write a number, or a reference to one") from None
         if not divisor:
-            raise wrong_call(call, "a division by 0 has no result", "write another number")
+            raise call.place.error("a division by 0 has no result", "write another number")
     numbers = (build.present(call.arguments["divide"]), build.present(by))
     return Apply("calculated", (Constant("divide"), *numbers))
 
@@ -93,7 +86,7 @@ def total(build: Builder, call: Call) -> Value:
 def round_(build: Builder, call: Call) -> Value:
     digits = call.arguments.get("digits", "0")
     if not (digits.isascii() and digits.isdecimal() and int(digits) <= PLACES):
-        raise wrong_call(call, f"digits: {digits!r} is no number from 0 to {PLACES}", "write digits: 2")
+        raise call.place.error(f"digits: {digits!r} is no number from 0 to {PLACES}", "write digits: 2")
     return Apply("rounded", (build.present(call.arguments["round"]), Constant(int(digits))))
 
 

@@ -20,13 +20,12 @@ once a cell of CSV, and would overwrite properties of a person or a group.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.language.kinds import TEXT, YES, Field, verb
-from pipeline.mapper.language.sections import Call
+from pipeline.mapper.language.kinds import TEXT, YES, Call, Field, decoder
 from pipeline.mapper.loader_columns import is_loader_column
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.functions import decoding
@@ -60,8 +59,6 @@ _CALLS = frozenset(("tracks", "pages", "screens"))
 _TRAITS = "context_traits_"
 _GROUP = "context_group_"
 _BLANK = Raw(b'""')
-
-decoder = partial(verb, "decoder")
 
 
 @decoder(

@@ -10,8 +10,7 @@ import re
 import unicodedata
 from functools import cache, lru_cache
 
-from pipeline.mapper.language.kinds import VALUE, Field, verb
-from pipeline.mapper.language.sections import Call
+from pipeline.mapper.language.kinds import VALUE, Call, Field, value
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.expressions import Apply, Value
 from pipeline.mapper.program.functions import function
@@ -85,8 +84,7 @@ _CODE = re.compile(r"[A-Z]{2}")
 _SMALL_WORDS = frozenset(("the", "and", "of"))
 
 
-@verb(
-    "value",
+@value(
     "country",
     "the ISO 3166-1 alpha-2 code of a country: of its English name, or its code of two or three letters, in any case;"
     " missing for any other text",

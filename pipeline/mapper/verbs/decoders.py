@@ -1,22 +1,26 @@
 """The verbs of decoders, which turn one row of an unusual shape into plain rows before any other section reads it.
 
-A decoder is two functions: the verb, which returns the decoder's name and arguments, and the decoder itself.
+A decoder is two functions: the verb, which returns the decoder's name and arguments, and the decoder itself. Those for
+one tool alone are in modules of their own, but for the sessions of Universal Analytics, whose hits are a list in each
+row (docs/know/exports.md#universal-analytics). What loaders add to rows is in docs/know/exports.md#warehouse-copies.
 """
 
 from __future__ import annotations
 
-from functools import partial
+import re
+from functools import lru_cache
+
+from msgspec import Raw
 
 from pipeline import values
-from pipeline.mapper.language.kinds import NAMES, TEXT, Field, verb
-from pipeline.mapper.language.sections import Call
+from pipeline.mapper.codegen.runtime import encode
+from pipeline.mapper.language.kinds import NAMES, TEXT, YES, Call, Field, decoder
+from pipeline.mapper.loader_columns import RAW, is_loader_column
 from pipeline.mapper.program.builder import Builder
-from pipeline.mapper.program.functions import decoding, only_with
+from pipeline.mapper.program.functions import decoding, of_table, only_with
 from pipeline.mapper.program.operations import Decode
-from pipeline.models import RejectReason
+from pipeline.models import Layout, RejectReason
 from pipeline.values import BadValue, Record
-
-decoder = partial(verb, "decoder")
 
 
 @decoder(
@@ -75,3 +79,255 @@ def with_lower_names(row: Record, *columns: str) -> list[Record]:
         elif value is not None:
             values.put(lowered, name.lower(), value)
     return [lowered]
+
+
+@decoder(
+    "lift",
+    "members of objects become columns, unless the row has a column of that name",
+    lift=Field(NAMES, "the columns with the objects; the earlier one wins", True),
+    where=Field(TEXT, "only rows with this column"),
+)
+def lift(_build: Builder, call: Call) -> Decode:
+    return Decode("lifted", (call.arguments.get("where", ""), *call.arguments["lift"]))
+
+
+@decoding
+@only_with(lambda where, *columns: (where,) if where else columns)
+def lifted(row: Record, where: str, *columns: str) -> list[Record]:
+    """The row, with the members of the objects in `columns` in addition to its own columns. Raises BadValue if one is
+    not an object."""
+    if where and values.is_absent(row.get(where)):
+        return [row]
+    inside: Record = {}
+    for column in columns:
+        members = values.opened(row.get(column))
+        if members is not None:
+            del row[column]
+            inside = {**members, **inside}
+    return [{**inside, **row}]
+
+
+@decoder(
+    "nest",
+    "columns such as properties.plan become members of one column; if a name has several dots, the first one counts",
+    nest=Field(NAMES, "the columns, without the dot", True),
+)
+def nest(_build: Builder, call: Call) -> Decode:
+    return Decode("nested", tuple(call.arguments["nest"]))
+
+
+def _nested_cells(names: tuple[str, ...], *columns: str) -> Layout | None:
+    """`nested` for a table; None if it has one of the objects as a column of its own."""
+    if not set(columns).isdisjoint(names):
+        return None
+    inside = {name: (columns.index(column), member) for name, column, member in _nested_members(names, columns)}
+    return Layout(tuple((number, *inside.get(name, (-1, name))) for number, name in enumerate(names)), columns)
+
+
+@decoding
+@of_table(_nested_cells)
+def nested(row: Record, *columns: str) -> list[Record]:
+    """The row, with the columns that begin with one of these and a dot as members of an object of its name. Raises
+    BadValue if a column of that name is something else."""
+    found: dict[str, Record] = {}
+    for name, column, member in _nested_members(tuple(row), columns):
+        value = row.pop(name)
+        # A string stays a string: encoded as JSON it would be read again.
+        kept = value.__class__ is str or value.__class__ is Raw
+        found.setdefault(column, {})[member] = value if kept else Raw(encode(value))
+    for column, members in found.items():
+        whole = {**members, **(own := values.opened(row.get(column)) or {})}
+        for member in [] if members.keys().isdisjoint(own) else members:
+            values.put(whole, member, members[member])
+        row[column] = whole  # type: ignore[assignment]
+    return [row]
+
+
+@lru_cache(256)
+def _nested_members(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[tuple[str, str, str], ...]:
+    """The names of a row that are members of one of the columns, each with the column and the member."""
+    pieces = [(name, *name.partition(".")) for name in names]
+    return tuple((name, column, member) for name, column, dot, member in pieces if dot and column in columns)
+
+
+SESSION = "session_"
+IN_ORDER = "in_order"
+"""The column of an ITEM that is among the items of its transaction."""
+
+
+@decoder(
+    "session_hits",
+    "one row for each object in the column `hits`, with the other columns as session_NAME, but for a loader's; a hit of"
+    " the type TRANSACTION gets the ITEM hits with its transaction's id as the list `items`, and those get `in_order`",
+    session_hits=Field(YES, "yes", True),
+)
+def session_hits(_build: Builder, _call: Call) -> Decode:
+    return Decode("hits_of_session", ())
+
+
+@decoding
+def hits_of_session(row: Record) -> list[Record]:
+    """A row for each hit of a session, in their order, without its nulls.
+
+    Raises BadValue if a hit is not an object.
+    """
+    hits: list[Record] = []
+    for member in values.items(row.pop("hits", None)) or []:
+        hit = values.opened(member)
+        if hit is None:
+            raise BadValue("column 'hits': a list of objects was expected")
+        hits.append({name: value for name, value in hit.items() if not values.is_absent(value)})
+    shared: Record = {
+        name if is_loader_column(name) else SESSION + name: value
+        for name, value in row.items()
+        if not values.is_absent(value)
+    }
+    orders = {id: hit for hit in hits if (id := _transaction(hit, "TRANSACTION", "transaction"))}
+    items: dict[str, list[Record]] = {}
+    for hit in hits:
+        id = _transaction(hit, "ITEM", "item")
+        if id in orders:
+            items.setdefault(id, []).append(values.opened(hit["item"]) or {})
+            hit[IN_ORDER] = values.TRUE
+    for id, listed in items.items():
+        orders[id]["items"] = Raw(encode(listed))
+    return [{**shared, **hit} for hit in hits]
+
+
+def _transaction(hit: Record, kind: str, column: str) -> str:
+    """The transaction's id in a hit of a type; "" for other hits, and without one."""
+    if values.text(hit.get("type")) != kind:
+        return ""
+    return values.text((values.opened(hit.get(column)) or {}).get("transactionId")) or ""
+
+
+_PREFIX = "mp_reserved_"
+"""What Singer's tap writes for a dollar sign."""
+_NOT_A_WORD = re.compile(r"[^a-z0-9]+")
+
+
+@decoder(
+    "loaded",
+    "a row that Fivetran, Airbyte, dlt or Stitch copied: Airbyte's raw record opened, names in capitals in small"
+    " letters, and the columns in one object, but for the loader's own, which are next to it",
+    loaded=Field(YES, "yes", True),
+    into=Field(TEXT, "the object that the columns become members of, beside its own", True),
+    stay=Field(NAMES, "columns that stay columns"),
+    names=Field(NAMES, "names of the tool: $browser for a column browser, _browser or mp_reserved_browser"),
+    strip=Field(
+        NAMES,
+        "prefixes that names lose, where no column has the rest for its name; a dot in a name becomes an underscore",
+    ),
+)
+def loaded(_build: Builder, call: Call) -> Decode:
+    stay, strip = call.arguments.get("stay", ()), call.arguments.get("strip", ())
+    names = call.arguments.get("names", ())
+    counts = (str(len(stay)), str(len(strip)))
+    return Decode("loaded_row", (call.arguments["into"], *counts, *stay, *strip, *names))
+
+
+def _loaded_cells(columns: tuple[str, ...], into: str, staying: str, stripped: str, *words: str) -> Layout | None:
+    """`loaded_row`, of a table in which no name depends on which other columns a row has."""
+    stay, strip, names = _split(words, staying, stripped)
+    plain = columns
+    if _in_capitals(columns):
+        plain = tuple(name.lower() for name in columns)
+    elif any(name == name.upper() != name.lower() for name in columns):
+        return None
+    if strip:
+        renamed = _plain_names(plain, strip)
+        if any(renamed[name] != _plain_names((name,), strip)[name] for name in plain):
+            return None
+        plain = tuple(renamed[name] for name in plain)
+    number_of = {name: number for number, name in enumerate(plain)}
+    members = _members(plain, into, stay, names)
+    if not members or RAW in plain or into in plain or len(number_of) < len(plain):
+        return None
+    if len({tools for _, tools in members}) < len(members):
+        return None
+    if any(_members((name,), into, stay, names) != ((name, tools),) for name, tools in members):
+        return None
+    beside = sorted(plain, key=lambda name: not is_loader_column(name))
+    kept = tuple((number_of[name], -1, name) for name in beside if name in stay or is_loader_column(name))
+    return Layout((*kept, *((number_of[name], 0, tools) for name, tools in members)), (into,), always=True)
+
+
+@decoding
+@of_table(_loaded_cells)
+def loaded_row(row: Record, into: str, staying: str, stripped: str, *words: str) -> list[Record]:
+    """The one row that a loaded row becomes: `words` are so many columns that stay, so many prefixes, then the names.
+    Raises BadValue for a record or an object that is none."""
+    stay, strip, names = _split(words, staying, stripped)
+    columns = tuple(row)
+    if _in_capitals(columns):
+        row = {name.lower(): value for name, value in row.items()}
+        columns = tuple(row)
+    if strip:
+        renamed = _plain_names(columns, strip)
+        row = {renamed[name]: value for name, value in row.items()}
+        columns = tuple(row)
+    beside = {name: row[name] for name in columns if is_loader_column(name)}
+    if RAW in row:
+        row = values.opened(row[RAW]) or {}
+        columns = tuple(row)
+    members: Record = dict(values.opened(row[into]) or {}) if into in row else {}
+    for name, tools in _members(columns, into, stay, names):
+        value = row[name]
+        # A text stays one: as JSON it would be read again.
+        kept = value if value.__class__ is str or value.__class__ is Raw else values.raw(value)
+        values.put(members, name if tools in members else tools, kept)
+    beside |= {name: row[name] for name in columns if name in stay}
+    return [{**beside, into: members}]  # type: ignore[dict-item]
+
+
+@lru_cache(256)
+def _in_capitals(columns: tuple[str, ...]) -> bool:
+    return not any(name != name.upper() for name in columns)
+
+
+def _split(words: tuple[str, ...], staying: str, stripped: str) -> tuple[tuple[str, ...], ...]:
+    prefixes = int(staying) + int(stripped)
+    return words[: int(staying)], words[int(staying) : prefixes], words[prefixes:]
+
+
+@lru_cache(256)
+def _plain_names(names: tuple[str, ...], prefixes: tuple[str, ...]) -> dict[str, str]:
+    """The name of each column without the first prefix that it has; it keeps its name where two would have one."""
+    found: dict[str, str] = {}
+    taken = set(names)
+    for name in names:
+        text = name.replace(".", "_")
+        text = next((text.removeprefix(prefix) for prefix in prefixes if text.startswith(prefix)), text)
+        if not text or text in taken:
+            text = name
+        taken.add(text)
+        found[name] = text
+    return found
+
+
+@lru_cache(256)
+def _members(
+    columns: tuple[str, ...], into: str, stay: tuple[str, ...], names: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """The columns of a row that become members, each with the name that it gets unless another member has that.
+
+    The rows of a table have the same columns.
+    """
+    own = {_word(name): name for name in names}
+    found = []
+    # Of several spellings the plainest is the tool's; the others are of properties that somebody made up.
+    for name in sorted(columns, key=_underscores):
+        if name not in stay and name != into and not is_loader_column(name):
+            tools = own.get(_word(name.removeprefix(_PREFIX)), name)
+            found.append((name, name if tools in columns else tools))
+    return tuple(found)
+
+
+@lru_cache(4_096)
+def _underscores(name: str) -> int:
+    return len(name) - len(name.lstrip("_"))
+
+
+@lru_cache(4_096)
+def _word(name: str) -> str:
+    return _NOT_A_WORD.sub("_", name.lower()).strip("_")

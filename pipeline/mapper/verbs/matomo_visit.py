@@ -16,11 +16,9 @@ that are there.
 from __future__ import annotations
 
 import re
-from functools import partial
 
 from pipeline import values
-from pipeline.mapper.language.kinds import YES, Field, verb
-from pipeline.mapper.language.sections import Call
+from pipeline.mapper.language.kinds import YES, Call, Field, decoder
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.functions import decoding
 from pipeline.mapper.program.operations import Decode
@@ -35,8 +33,6 @@ QUARTER, WEST, EAST = 900, -12 * 3600, 14 * 3600
 _NUMBERED = re.compile(ACTIONS + r"_([0-9]+)_(.+)")
 _ITEM = re.compile(r"itemDetails_([0-9]+)_(.+)")
 _SECONDS = re.compile(r"[0-9]{1,10}")
-
-decoder = partial(verb, "decoder")
 
 
 @decoder(

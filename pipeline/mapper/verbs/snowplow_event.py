@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -16,8 +16,7 @@ from pipeline import values
 from pipeline.json_limits import unsendable
 from pipeline.mapper.codegen.conversions import as_boolean, as_number
 from pipeline.mapper.codegen.runtime import encode
-from pipeline.mapper.language.kinds import TEXTS, Field, verb
-from pipeline.mapper.language.sections import Call
+from pipeline.mapper.language.kinds import TEXTS, Call, Field, decoder
 from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.functions import decoding
 from pipeline.mapper.program.operations import Decode
@@ -69,8 +68,6 @@ class _Payload(msgspec.Struct, gc=False):
 
 _decode_entities = msgspec.json.Decoder(_Entities).decode
 _decode_payload = msgspec.json.Decoder(_Payload).decode
-
-decoder = partial(verb, "decoder")
 
 
 @decoder(

@@ -1,8 +1,15 @@
-"""The verbs for times that are values: one time in another form, and the seconds between two."""
+"""The verbs for times that are values: one time in another form, the seconds between two, and the start of a session
+whose id is its start: seconds or milliseconds since 1970.
+
+The service leaves a `$session_id` out of its metrics whose time is after the session's first event or more than a
+day before its last (docs/know/exports.md#session-ids). So only a number within the day before the row's time is a
+start.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+import re
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Raw
@@ -11,16 +18,14 @@ from pipeline import values
 from pipeline.errors import UsageError
 from pipeline.mapper.codegen.runtime import read_time
 from pipeline.mapper.codegen.timeformat import TimeFormat
-from pipeline.mapper.language.kinds import TEXT, VALUE, Choice, Field, Section, verb
-from pipeline.mapper.language.sections import UNITS, Call
-from pipeline.mapper.program.builder import Builder, wrong_call
-from pipeline.mapper.program.expressions import Apply, Constant, Value
+from pipeline.mapper.language.kinds import TEXT, VALUE, Call, Choice, Field, Section, value
+from pipeline.mapper.language.sections import UNITS
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.expressions import Apply, Constant, Missing, RowTime, Value
 from pipeline.mapper.program.functions import function
 from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY, SECOND, BadTime, format_utc, read_iso
 from pipeline.values import BadValue
-
-value = partial(verb, "value")
 
 UNIT = Field(Choice(UNITS), "how it is written; iso, with T or a space, when left out; auto finds s, ms or us by size")
 FORMAT = Field(TEXT, "for unit format: a form such as %d/%m/%Y %H:%M")
@@ -77,11 +82,11 @@ def _written(call: Call, given: Any) -> tuple[Value, Value]:
     unit = given.get("unit", "format" if form else "iso")
     if (unit == "format") != bool(form):
         hint = "write unit: format, format: '%d/%m/%Y %H:%M'"
-        raise wrong_call(call, "unit format and a format belong together", hint)
+        raise call.place.error("unit format and a format belong together", hint)
     try:
         _format(form)
     except UsageError as error:
-        raise wrong_call(call, str(error), error.hint) from None
+        raise call.place.error(str(error), error.hint) from None
     return Constant(unit), Constant(form)
 
 
@@ -154,3 +159,34 @@ def _number(us: int, unit: int) -> Raw:
         return Raw(b"%d" % (whole if us >= 0 else -whole))
     fraction = f".{rest:0{len(str(unit)) - 1}d}".rstrip("0").rstrip(".")
     return Raw(f"{'-' if us < 0 else ''}{whole}{fraction}".encode())
+
+
+_START = re.compile(r"[0-9]{10}|[0-9]{13}")
+"""Ten digits are seconds, thirteen milliseconds, from 2001 to 2286."""
+
+
+@function()
+def start_of(text: str | None, time: object, otherwise: str = "") -> str | None:
+    """Milliseconds since 1970 as text; None if it is not a time within the day before `time` (µs; None if that is not a
+    number). If `otherwise` is `day`, any other text that is not blank starts with the UTC day of `time`."""
+    if text is None or not isinstance(time, int):
+        return None
+    start = int(text) * (1_000 if len(text) == 10 else 1) if _START.fullmatch(text) else 0
+    if start and 0 <= time - start * 1_000 <= DAY:
+        return str(start)
+    return str((time - time % DAY) // 1_000) if otherwise == "day" and text.strip() else None
+
+
+@value(
+    "session_start",
+    "a session's start in milliseconds, for `session`; missing if it is not within the day before the row's time",
+    session_start=Field(VALUE, "seconds or milliseconds since 1970, by the number of digits", True),
+    else_=Field(Choice(("day",)), "the start of the row's day in UTC, for a session whose id is not its start"),
+)
+def session_start(build: Builder, call: Call) -> Value:
+    if not build.time_is_set:
+        hint = "use it under `properties`, `person`, `groups` or in an event's own rule"
+        raise call.place.error("session_start needs the row's time, which is not set here", hint)
+    start = build.text(call.arguments["session_start"])
+    otherwise = [Constant(call.arguments["else"])] if "else" in call.arguments else []
+    return start if start == Missing() else Apply("start_of", (start, RowTime(), *otherwise))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache, partial
+from functools import lru_cache
 from urllib.parse import unquote_plus, urlsplit
 
-from pipeline.mapper.language.kinds import TEXT, VALUE, Field, verb
-from pipeline.mapper.language.sections import Call
-from pipeline.mapper.program.builder import Builder, wrong_call
+from pipeline.mapper.language.kinds import TEXT, VALUE, Call, Field, value
+from pipeline.mapper.program.builder import Builder
 from pipeline.mapper.program.expressions import Apply, Constant, Value
 from pipeline.mapper.program.functions import function
-
-value = partial(verb, "value")
 
 PARTS = ("host", "path", "query", "scheme")
 PARAMETER = "query:"
@@ -35,7 +32,7 @@ def url(build: Builder, call: Call) -> Value:
     if part in PARTS:
         return Apply("url_part", (of, Constant(part)))
     if not part.startswith(PARAMETER) or part == PARAMETER:
-        raise wrong_call(call, f"a URL has no part {part!r}", f"use {', '.join(PARTS)} or query:NAME")
+        raise call.place.error(f"a URL has no part {part!r}", f"use {', '.join(PARTS)} or query:NAME")
     return Apply("query_parameter", (of, Constant(part.removeprefix(PARAMETER))))
 
 

@@ -1,32 +1,33 @@
-"""The verbs of values. To add one, add a function here or in any module of this folder."""
+"""The verbs of conditions, and general ones of values. To add one, add a function to any module of this folder."""
 
 from __future__ import annotations
 
-import re
-from functools import partial
+from collections.abc import Callable
 
 from pipeline.json_limits import unsendable
 from pipeline.mapper.language.kinds import (
     CONDITION,
+    CONDITIONS,
     NAMES,
     TEXT,
     VALUE,
     VALUES,
     YES,
+    Call,
     Choice,
     Either,
     Field,
     Json,
     TableOf,
-    verb,
+    condition,
+    value,
 )
-from pipeline.mapper.language.sections import TYPES, Call
+from pipeline.mapper.language.sections import TYPES
 from pipeline.mapper.program import expressions
-from pipeline.mapper.program.builder import Builder, wrong_call
-from pipeline.mapper.program.expressions import Apply, Choose, Constant, Missing, Value
+from pipeline.mapper.program.builder import Builder
+from pipeline.mapper.program.expressions import Apply, Choose, Condition, Constant, Missing, Value
 from pipeline.mapper.program.functions import FUNCTIONS, Function
-
-value = partial(verb, "value")
+from pipeline.mapper.program.references import HOLE
 
 
 @value(
@@ -46,7 +47,7 @@ def const(build: Builder, call: Call) -> Value:
 @value("json", "a fixed JSON value", json=Field(Json(), "JSON text, such as '12.50' or 'true'", True))
 def json(build: Builder, call: Call) -> Value:
     if problem := unsendable(call.arguments["json"].encode()):
-        raise wrong_call(call, f"json: {problem}", "the service would refuse every event with it")
+        raise call.place.error(f"json: {problem}", "the service would refuse every event with it")
     return expressions.Json(call.arguments["json"])
 
 
@@ -69,9 +70,6 @@ def first(build: Builder, call: Call) -> Value:
     return expressions.First(tuple(map(build.present, call.arguments["first"])))
 
 
-HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
-
-
 @value(
     "template",
     "a text with {references} in it; missing when one of them is",
@@ -89,7 +87,7 @@ def template(build: Builder, call: Call) -> Value:
         elif len(hole.group()) == 2:
             parts.append(hole.group()[0])
         else:
-            raise wrong_call(call, "a single brace in a template", "write {{ or }} for a brace")
+            raise call.place.error("a single brace in a template", "write {{ or }} for a brace")
     parts.append(text[end:])
     return expressions.Template(tuple(part for part in parts if part != ""))
 
@@ -214,3 +212,47 @@ FUNCTIONS["lower_case"] = Function(str.lower, needs=1)
 FUNCTIONS["upper_case"] = Function(str.upper, needs=1)
 FUNCTIONS["without_prefix"] = Function(str.removeprefix, needs=1)
 FUNCTIONS["without_suffix"] = Function(str.removesuffix, needs=1)
+
+
+@condition("present", "the row has the value, and it is not null", present=Field(VALUE, "the value", True))
+def present(build: Builder, call: Call) -> Condition:
+    return expressions.Present(build.present(call.arguments["present"]))
+
+
+@condition("absent", "the row does not have the value, or it is null", absent=Field(VALUE, "the value", True))
+def absent(build: Builder, call: Call) -> Condition:
+    return expressions.Not(expressions.Present(build.present(call.arguments["absent"])))
+
+
+def _text_condition(name: str, help: str, argument: Field, operation: Callable[..., Condition]) -> None:
+    @condition(name, help, **{name: argument}, of=Field(VALUE, "the value", True))
+    def build_condition(build: Builder, call: Call) -> Condition:
+        return operation(build.text(call.arguments["of"]), call.arguments[name])
+
+
+_text_condition(
+    "is", "the text is this one", Field(TEXT, "the text", True), lambda value, text: expressions.OneOf(value, (text,))
+)
+_text_condition("one_of", "the text is one of these", Field(NAMES, "texts", True), expressions.OneOf)
+_text_condition("starts", "the text has this prefix", Field(TEXT, "the prefix", True), expressions.StartsWith)
+_text_condition("contains", "the text contains this one", Field(TEXT, "the text", True), expressions.Contains)
+
+
+@condition("same", "the texts are equal, and none is missing", same=Field(VALUES, "two or more values", True))
+def same(build: Builder, call: Call) -> Condition:
+    return expressions.Same(tuple(map(build.text, call.arguments["same"])))
+
+
+@condition("all", "all of these are true", all=Field(CONDITIONS, "conditions", True))
+def all_(build: Builder, call: Call) -> Condition:
+    return expressions.All(tuple(map(build.condition, call.arguments["all"])))
+
+
+@condition("any", "at least one of these is true", any=Field(CONDITIONS, "conditions", True))
+def any_(build: Builder, call: Call) -> Condition:
+    return expressions.Any_(tuple(map(build.condition, call.arguments["any"])))
+
+
+@condition("not", "this is false", not_=Field(CONDITION, "a condition", True))
+def not_(build: Builder, call: Call) -> Condition:
+    return expressions.Not(build.condition(call.arguments["not"]))

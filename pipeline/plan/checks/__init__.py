@@ -2,9 +2,9 @@
 
 Checks run once everything is counted and decided. Those of every module of this package are found by themselves. To
 add one, write a function with `@check(name, level)`: it takes `PlanFacts` and returns the sentence that people read,
-the same with a count and examples (`finding_of`), or None where there is nothing to report. What the checks found is
-listed in plan.json under `gates`. A plan with a finding of the level `stop` is written all the same: it can be read and
-rehearsed, but never applied.
+the same with a count and examples (`finding_of`, `stated`), or None if there is nothing to report. What the checks
+found is listed in plan.json under `gates`. A plan with a finding of the level `stop` is written all the same: it can be
+read and rehearsed, but never applied.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from pipeline.errors import UsageError
-from pipeline.identity.float_ids import FloatIds
+from pipeline.identity.event_ids import FloatIds
 from pipeline.models import Finding, SealedOptions
 from pipeline.options import PlanOptions
-from pipeline.plan.replay import ReplayFacts
 from pipeline.plan.sealed.facts import Coverage
 from pipeline.plan.sealed.manifest import PeopleSeal, RowCounts
 from pipeline.plan.statistics.activity_facts import ActivityFacts
@@ -34,6 +33,9 @@ from pipeline.plan.statistics.history import History
 from pipeline.plan.statistics.hours import HourHistory
 from pipeline.plan.statistics.unmatched import MissingReferences
 from pipeline.plan.zone import ZoneVerdict
+
+if TYPE_CHECKING:
+    from pipeline.plan.replay import ReplayFacts
 
 Level = Literal["stop", "warning", "notice"]
 _LEVELS = get_args(Level)
@@ -69,14 +71,10 @@ def parse_limit(text: str, flag: str = "--max-rejects") -> CountLimit:
 
 
 class KeyConflicts(NamedTuple):
-    """Rows left out for another row of the same source key that is a different event.
+    """Rows left out for another row of the same source key that is a different event, and some of them in words."""
 
-    `examples` are some of them, in words; `accepted` says that a person declared such rows to be one event.
-    """
-
-    rows: int
-    examples: Sequence[str]
-    accepted: bool
+    rows: int = 0
+    examples: Sequence[str] = ()
 
 
 class CopiedRows(NamedTuple):
@@ -95,20 +93,20 @@ class PlanFacts:
     the data have no evidence of their time zone. `in_series` says that the plan is one window of a job, and
     `max_merges` is the job's limit, None without one. `float_ids` are the ids that went through floats. `open_choices`
     are those that the mapping lists under `open`.
-    `coverage` is None where no mapping file decides, and `unmapped_limit` where any number is allowed.
+    `coverage` is None if no mapping file decides.
     `rejects` are the rows and the items of rows that were rejected; the items of a row count one by one. `codes` are
     their codes, with the file and row of the first of each, in words; `rejected_bytes` of `bytes_read` are theirs.
     `history` are the events to send by day, `hours` by quarter of an hour, and `paths` the files, as people see them;
     `unread` are files that are left out although they are named like these.
-    `drift` has the properties by month, and `row_at` the file and row of a place in it, in words. `activity` is what
-    the events of each person show. `copies` has the rows that are duplicates, by the path of their file. `thresholds`
-    has the options from which on a check reports something. `replay` is what a replay met of the earlier plan.
+    `drift` has the properties by month, `unsafe` counts the events with large integers by event name and property, with
+    the place of the first, and `row_at` has the file and row of a place in words. `activity` is what the events of each
+    person show. `copies` has the rows that are duplicates, by the path of their file. `thresholds` has the options with
+    limits, and those from which on a check reports something. `replay` is what a replay met of the earlier plan.
     """
 
     rows: RowCounts
     phases: Mapping[str, int]
     options: SealedOptions
-    reject_limit: CountLimit
     remedies: Mapping[str, int]
     skips: Counter[str]
     keyless: int
@@ -124,9 +122,9 @@ class PlanFacts:
     rejected_bytes: int = 0
     bytes_read: int = 0
     codes: Sequence[str] = ()
-    unmapped_limit: CountLimit | None = None
     coverage: Coverage | None = None
     drift: DriftFacts = field(default_factory=DriftFacts)
+    unsafe: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     row_at: Callable[[int], str] = str
     copies: Mapping[str, CopiedRows] = field(default_factory=dict)
     history: History = field(default_factory=History)
@@ -143,7 +141,8 @@ F = TypeVar("F", bound=Find)
 
 
 class Check(NamedTuple):
-    """A registered check: `find` returns the sentence of its finding, the finding of `finding_of`, or None."""
+    """A registered check: `find` returns the sentence of its finding, a finding, which may have a level of its own, or
+    None."""
 
     name: str
     level: Level
@@ -154,7 +153,7 @@ CHECKS: list[Check] = []
 
 
 def check(name: str, level: Level) -> Callable[[F], F]:
-    """Register a function as a check. Two checks may share a name where one situation has two levels."""
+    """Register a function as a check."""
 
     def register(find: F) -> F:
         CHECKS.append(Check(name, level, find))
@@ -163,19 +162,28 @@ def check(name: str, level: Level) -> Callable[[F], F]:
     return register
 
 
-def finding_of(sentence: str, examples: Sequence[str], count: int, most: int = _EXAMPLES_SHOWN) -> Finding:
-    """A finding of so many places, of which `examples` are the first in words, the worst ones first.
+def finding_of(
+    sentence: str, examples: Sequence[str], count: int | None = None, most: int = _EXAMPLES_SHOWN, level: str = ""
+) -> Finding | None:
+    """A finding of as many places as `count` says; `examples` has all or the first of them in words, the worst ones
+    first. None without any.
 
-    The sentence has `most` of them. Its name and level are those of the check that returns it.
+    The sentence has `most` of them. Its name is that of the check that returns it, and so is its level unless it has
+    one.
     """
+    count = len(examples) if count is None else count
     more = f"; and {count - most:,} more" if count > most else ""
-    shown = f"{sentence}: {'; '.join(examples[:most])}{more}"
-    return Finding("", "", shown, count, list(examples[:_EXAMPLES]))
+    return stated(f"{sentence}: {'; '.join(examples[:most])}{more}", count, examples, level)
 
 
-def stated(sentence: str, count: int, examples: Sequence[str] = ()) -> Finding:
-    """A finding of so many places whose sentence has what it needs of the examples."""
-    return Finding("", "", sentence, count, list(examples[:_EXAMPLES]))
+def found_in_values(facts: PlanFacts, sentence: str, examples: Sequence[str]) -> Finding | None:
+    """A finding in the values of properties, whose sentence says so if they are those of a sample."""
+    return finding_of(f"{sentence}{facts.drift.in_sample}", examples)
+
+
+def stated(sentence: str, count: int, examples: Sequence[str] = (), level: str = "") -> Finding | None:
+    """A finding of `count` places whose sentence has what it needs of the examples; None without any."""
+    return Finding("", level, sentence, count, list(examples[:_EXAMPLES])) if count else None
 
 
 def days_named(first: int, last: int) -> str:
@@ -193,7 +201,7 @@ def run_checks(facts: PlanFacts) -> list[Finding]:
         if isinstance(result, str):
             found.append(Finding(one.name, one.level, result))
         elif result is not None:
-            found.append(msgspec.structs.replace(result, name=one.name, level=one.level))
+            found.append(msgspec.structs.replace(result, name=one.name, level=result.level or one.level))
     weights = {name: weight for weight, name in enumerate(_WEIGHTIEST)}
     return sorted(found, key=lambda one: (_LEVELS.index(one.level), weights.get(one.name, len(weights))))
 

@@ -15,8 +15,6 @@ _LEAST_LATE = 10
 def inhuman_rate(facts: PlanFacts) -> Finding | None:
     """One id has more events within a second, a minute or a day than a person makes: a bot, a test, a shared id."""
     found, limits = facts.activity, facts.thresholds
-    if not found.fast_ids:
-        return None
     return finding_of(
         f"{pluralize(found.fast_ids, 'id')} with more events than a person makes (over {limits.per_second:,} in a"
         f" second, {limits.per_minute:,} in a minute or {limits.per_day:,} in a day)",

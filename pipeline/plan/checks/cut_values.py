@@ -5,43 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 
 from pipeline.models import Finding
-from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.plan.checks import PlanFacts, check, found_in_values
 from pipeline.plan.statistics.drift import PropertyDrift
+from pipeline.plan.statistics.values import MOST_LONG
 from pipeline.text import pluralize, printable
-from pipeline.transform.drift import MOST_LONG
 
-_LENGTHS = frozenset(
-    {
-        *(
-            100,
-            120,
-            127,
-            128,
-            140,
-            150,
-            160,
-            180,
-            191,
-            199,
-            200,
-            240,
-            250,
-            254,
-            255,
-            256,
-            280,
-            300,
-            400,
-            499,
-            500,
-            511,
-            512,
-        ),
-        *(600, 750, 768, 800, 900, 999, 1000, 1023, 1024, 1200, 1500, 1999, 2000, 2047, 2048, 2500, 3000, 4000, 4095),
-        *(4096, 5000, 6000, 8000, 8191, 8192, 10000, 16000, 16383, 16384, 20000, 32000, 32767, 32768, 50000, 65534),
-        *(65535, 65536, 100000),
-    }
-)
+_PLACES = """
+100 120 127 128 140 150 160 180 191 199 200 240 250 254 255 256 280 300 400 499 500 511 512 600 750 768 800 900 999
+1000 1023 1024 1200 1500 1999 2000 2047 2048 2500 3000 4000 4095 4096 5000 6000 8000 8191 8192 10000 16000 16383 16384
+20000 32000 32767 32768 50000 65534 65535 65536 100000
+"""
+_LENGTHS = frozenset(map(int, _PLACES.split()))
 """Where programs and columns of databases cut, in characters."""
 _DIFFERENT = 5
 _ALL = 0.98
@@ -65,16 +39,14 @@ def cut_values(facts: PlanFacts) -> Finding | None:
     for one in facts.drift.properties:
         if _is_cut(one, facts.thresholds.cut_values):
             by_name[one.name, one.whole.long.longest].append(one)
-    if not by_name:
-        return None
     found = sorted(
         (-sum(one.whole.long.at_longest for one in same), name, length, same)
         for (name, length), same in by_name.items()
     )
-    return finding_of(
+    return found_in_values(
+        facts,
         f"{pluralize(len(found), 'property')} with texts that seem to be cut",
         [_described(facts, name, length, -count, same) for count, name, length, same in found],
-        len(found),
     )
 
 

@@ -23,28 +23,17 @@ def days_of_source(facts: PlanFacts) -> Series:
 
 @check("ignored_files", "stop")
 def ignored_files(facts: PlanFacts) -> Finding | None:
-    """More files are left out that are named like files that are read than --allow-ignored allows."""
-    return _ignored(facts) if len(facts.unread) > facts.thresholds.allow_ignored else None
-
-
-@check("ignored_files", "warning")
-def allowed_ignored_files(facts: PlanFacts) -> Finding | None:
-    """Such files are left out, and no more than may be."""
-    return _ignored(facts) if 0 < len(facts.unread) <= facts.thresholds.allow_ignored else None
-
-
-def _ignored(facts: PlanFacts) -> Finding:
+    """Files are left out that are named like files that are read; no more than --allow-ignored are a warning."""
     count = len(facts.unread)
     sentence = f"{pluralize(count, 'file')} {are(count)} left out, named like files that are read"
-    return finding_of(sentence, [printable(path, 80) for path in facts.unread[:20]], count)
+    level = "stop" if count > facts.thresholds.allow_ignored else "warning"
+    return finding_of(sentence, [printable(path, 80) for path in facts.unread], level=level)
 
 
 @check("missing_files", "warning")
 def missing_files(facts: PlanFacts) -> Finding | None:
     """The dates in the names of files leave days out."""
     found = lacking_files(facts)
-    if not found:
-        return None
     days = sum(last - first + 1 for first, last, _ in found)
     found.sort(key=lambda one: (one[0] - one[1], one))
     series = days_of_source(facts)
@@ -53,9 +42,7 @@ def missing_files(facts: PlanFacts) -> Finding | None:
         events = series.between(first, last + 1)
         none = "" if events or not len(series.counts) else "; no event of another file has a time there"
         examples.append(f"{days_named(first, last)} before {printable(path, 80)}{none}")
-    return finding_of(
-        f"by the dates in the names of its files, the export lacks {pluralize(days, 'day')}", examples, len(found)
-    )
+    return finding_of(f"by the dates in the names of its files, the export lacks {pluralize(days, 'day')}", examples)
 
 
 @check("overlapping_files", "warning")
@@ -73,8 +60,6 @@ def overlapping_files(facts: PlanFacts) -> Finding | None:
 
     found = [pair for pair in overlapping(facts.paths) if open_(*pair[2:])]
     copied = [pair for pair in copied_files(facts.paths) if open_(*pair)]
-    if not found and not copied:
-        return None
     examples = [
         f"{days_named(first, last)} in {printable(one, 80)} and {printable(other, 80)}{_left_out(facts, one, other)}"
         for first, last, one, other in found
@@ -82,9 +67,7 @@ def overlapping_files(facts: PlanFacts) -> Finding | None:
     examples += [
         f"{printable(copy, 80)} beside {printable(path, 80)}{_left_out(facts, path, copy)}" for path, copy in copied
     ]
-    return finding_of(
-        f"by their names, {pluralize(len(examples), 'file')} may contain rows of another file", examples, len(examples)
-    )
+    return finding_of(f"by their names, {pluralize(len(examples), 'file')} may contain rows of another file", examples)
 
 
 def _left_out(facts: PlanFacts, *paths: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.identity.accumulators import NEVER
+from pipeline.identity.kinds import NEVER
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, finding_of
 from pipeline.text import are, pluralize
@@ -12,7 +12,7 @@ from pipeline.text import are, pluralize
 def ids_in_two_spellings(facts: PlanFacts) -> Finding | None:
     """Some ids are there as `42` and as `42.0`: each would be two people."""
     found = facts.float_ids
-    if found is None or not found.split:
+    if found is None:
         return None
     return finding_of(
         f"{pluralize(found.split, 'id')} of persons {are(found.split)} written both as an integer and with .0, such as"
@@ -37,9 +37,7 @@ def ids_written_as_floats(facts: PlanFacts) -> Finding | None:
         )
     if found.written > found.split:
         examples.append(f"{pluralize(found.written, 'id')} with .0, {_first(facts, found.places[0])}")
-    if not examples:
-        return None
-    count = found.rounded + found.written
+    count = found.rounded + found.written if examples else 0
     return finding_of("some ids of persons are written as floating-point numbers", examples, count, most=count)
 
 

@@ -99,14 +99,11 @@ def empty_days(facts: PlanFacts) -> Finding | None:
         for gap in gaps_of(days_of_source(facts), facts.thresholds.gap)
         if not any(first - 1 <= gap.first and gap.last <= last + 1 for first, last, _ in missing)
     ]
-    if not gaps:
-        return None
     worst = sorted(gaps, key=lambda gap: (-gap.usual, gap.first))
     return finding_of(
         f"{pluralize(len(gaps), 'gap')} inside the range without any event, where events are usual",
         [f"{_in_both_clocks(facts, gap)} (at least {gap.usual:,} events are usual)" for gap in worst],
-        len(gaps),
-        _MOST_NAMED,
+        most=_MOST_NAMED,
     )
 
 
@@ -132,11 +129,10 @@ def empty_days_of_a_name(facts: PlanFacts) -> Finding | None:
         for gap in gaps_of_name(series, least)
         if gap.days - sum(max(0, min(gap.last, end) - max(gap.first, start) + 1) for start, end in without) >= least
     ]
-    if len(facts.history.names) < 2 or not found:
+    if len(facts.history.names) < 2:
         return None
     found.sort(key=lambda one: (-one[1].usual, one))
     return finding_of(
         f"{pluralize(len({name for name, _ in found}), 'event name')} without events for days, where they are usual",
         [f"{printable(name, 60)} {days_named(gap.first, gap.last)}" for name, gap in found],
-        len(found),
     )

@@ -63,7 +63,6 @@ def night_by_day(facts: PlanFacts) -> Finding | None:
             f"{night.share:.1%} of {int(hours.sum()):,} events lie there, and"
             f" {hours[:5].sum() / hours.sum():.1%} between 00:00 and 05:00"
         ],
-        1,
     )
 
 
@@ -89,7 +88,6 @@ def clock_jump(facts: PlanFacts) -> Finding | None:
             " time"
             for jump in jumps
         ],
-        len(jumps),
     )
 
 
@@ -114,7 +112,6 @@ def clock_change(facts: PlanFacts) -> Finding | None:
         f" where {pluralize(skipped.usual, 'event')} are usual; the clock of the source skips that hour, that of"
         f" {_zone(facts)} does not (--timezone {skipped.zone}, or another zone that does)",
         skipped.days,
-        len(skipped.days),
     )
 
 

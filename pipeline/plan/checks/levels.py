@@ -106,13 +106,10 @@ def _sharpest(counts: Counts, group: list[tuple[int, Change]]) -> Change:
 def levels(facts: PlanFacts) -> Finding | None:
     """All events together change their level, and no launch is the reason."""
     found = [change for change in _of_total(facts) if not _is_launch(change, facts.history)]
-    if not found:
-        return None
     found.sort(key=lambda one: (-one.times, one.day))
     return finding_of(
         f"the number of events a day changes suddenly and stays so, {pluralize(len(found), 'time')}",
         [_described(one) for one in found],
-        len(found),
     )
 
 
@@ -129,14 +126,11 @@ def levels_of_names(facts: PlanFacts) -> Finding | None:
         and one.times <= _LAUNCH
         and not any(abs(one.day - day) <= _WEEK for day in known)
     ]
-    if not found:
-        return None
     found.sort(key=lambda pair: (-pair[1].times, pair))
     return finding_of(
         f"{pluralize(len({name for name, _ in found}), 'event name')} of which the number a day changes suddenly"
         " and stays so",
         [f"{printable(name, 60)} {_described(one)}" for name, one in found],
-        len(found),
     )
 
 

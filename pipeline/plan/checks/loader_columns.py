@@ -13,7 +13,5 @@ def loader_columns(facts: PlanFacts) -> Finding | None:
     """Columns of a loader have values in rows that are sent."""
     fields = facts.coverage.fields if facts.coverage is not None else []
     found = [(one.field, one.by[LOADER]) for one in fields if LOADER in one.by]
-    if not found:
-        return None
     sentence = f"{pluralize(len(found), 'column')} of a loader {are(len(found))} left out"
-    return finding_of(sentence, [f"{name} ({pluralize(rows, 'row')})" for name, rows in found], len(found), 10)
+    return finding_of(sentence, [f"{name} ({pluralize(rows, 'row')})" for name, rows in found], most=10)

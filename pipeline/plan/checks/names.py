@@ -51,8 +51,6 @@ def _is_renamed(group: Sequence[tuple[str, Span]]) -> bool:
 def renamed_events(facts: PlanFacts) -> Finding | None:
     """A name ends as a variant of it begins: charts of either lack half of the history."""
     found = [group for group in _variants(facts) if _is_renamed(group)]
-    if not found:
-        return None
     return finding_of(
         f"{pluralize(len(found), 'event name')} continued in another spelling",
         [
@@ -62,7 +60,6 @@ def renamed_events(facts: PlanFacts) -> Finding | None:
             )
             for group in found
         ],
-        len(found),
     )
 
 
@@ -70,11 +67,8 @@ def renamed_events(facts: PlanFacts) -> Finding | None:
 def similar_names(facts: PlanFacts) -> Finding | None:
     """Names in use at one time differ only by case, spaces, `_`, `-` or a plural."""
     found = [group for group in _variants(facts) if not _is_renamed(group)]
-    if not found:
-        return None
     names = sum(len(group) for group in found)
     return finding_of(
         f"{pluralize(names, 'event name')} that differ only by case, spaces, _, - or a plural",
         [", ".join(f"{printable(name, 60)} ({span.events:,})" for name, span in group) for group in found],
-        len(found),
     )

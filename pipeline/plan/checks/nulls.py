@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from pipeline.clock_offsets import month_name
 from pipeline.models import Finding
-from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.plan.checks import PlanFacts, check, found_in_values
 from pipeline.plan.statistics.drift import PropertyDrift
+from pipeline.plan.statistics.values import NO_PLACE
 from pipeline.text import pluralize, printable
-from pipeline.transform.drift import NO_PLACE
 
 _LEAST_EVENTS = 50
 _DEVIATIONS = 6
@@ -35,17 +35,18 @@ def jumps_of(one: PropertyDrift, points: float) -> list[Jump]:
     events that the rise may be chance are left out, and properties that are rarely sent.
     """
     missing = one.events - one.counts.sum(axis=1)
-    kept = one.events >= _LEAST_EVENTS
+    kept = one.sampled >= _LEAST_EVENTS
     for at in (0, -1):
         kept[at] &= missing[at] == 0 or len(kept) == 1
     events, empty, months = one.events[kept], one.empty[kept], one.months[kept]
+    sampled = one.sampled[kept]
     found = []
     for before, after in pairwise(range(len(events))):
         if empty[: before + 1].sum() > _RARE * events[: before + 1].sum():
             continue
         was, now = empty[before] / events[before], empty[after] / events[after]
         share = (empty[before] + empty[after]) / (events[before] + events[after])
-        deviation = sqrt(share * (1 - share) * (1 / events[before] + 1 / events[after]))
+        deviation = sqrt(share * (1 - share) * (1 / sampled[before] + 1 / sampled[after]))
         if (now - was) * 100 > points and now - was > _DEVIATIONS * deviation:
             found.append(Jump(int(months[after]), float(was), float(now)))
     return found
@@ -59,13 +60,11 @@ def null_rates(facts: PlanFacts) -> Finding | None:
         for one in facts.drift.properties
         if (jumps := jumps_of(one, facts.thresholds.null_jump))
     ]
-    if not found:
-        return None
     found.sort(key=lambda pair: (pair[1].before - pair[1].after, pair[0].event, pair[0].name))
-    return finding_of(
+    return found_in_values(
+        facts,
         f"{pluralize(len(found), 'property')} without a value in many more events than in the month before",
         [_described(facts, one, jump) for one, jump in found],
-        len(found),
     )
 
 

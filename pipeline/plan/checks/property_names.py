@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.models import Finding
-from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.plan.checks import PlanFacts, check, found_in_values
 from pipeline.plan.statistics.drift import FEW, EventNames
 from pipeline.text import pluralize, printable
 
@@ -12,12 +12,10 @@ from pipeline.text import pluralize, printable
 def exploding_names(facts: PlanFacts) -> Finding | None:
     """An event has many properties that hardly any event has, as where ids are used as names."""
     found = [one for one in facts.drift.names if one.rare >= facts.thresholds.property_names]
-    if not found:
-        return None
-    return finding_of(
+    return found_in_values(
+        facts,
         f"{pluralize(len(found), 'event name')} with more and more property names",
         [_described(facts, one) for one in found],
-        len(found),
     )
 
 

@@ -11,7 +11,7 @@ from pipeline.text import are, pluralize
 def settled_events_have_other_uuids(facts: PlanFacts) -> Finding | None:
     """Events that the earlier plan settled are not met again, so their rows may be sent a second time."""
     replay = facts.replay
-    if replay is None or not replay.unmet:
+    if replay is None:
         return None
     return finding_of(
         f"{pluralize(replay.unmet, 'event')} of the {replay.settled:,} that the service has from the earlier plan"

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from pipeline.json_limits import NAN_IS_NULL
 from pipeline.models import Finding
-from pipeline.plan.checks import KeyConflicts, PlanFacts, check, stated
+from pipeline.plan.checks import PlanFacts, check, parse_limit, stated
 from pipeline.text import are, pluralize, printable
 from pipeline.timestamps import WITHOUT_OFFSET
 
@@ -16,12 +16,14 @@ _NAMES_SHOWN, _NAME_CHARACTERS = 10, 60
 
 _NOT_ISO = re.compile(r"not an ISO 8601 time: '(.*)'")
 _FORM = re.compile("timestamp_format='([^']*)'")
+_UNIT = re.compile("plan with --set timestamp_unit=.*")
 _NAN = "plan with --set nan=null, which reads NaN and infinity as null"
 CUT_OFF = "the tool ended the export before its end; fetch it again"
 REMEDIES = {
     "cut_off": CUT_OFF,
-    "junk_distinct_id": "their id looks like a placeholder; if it is a person's, list it in a mapping of your own,"
-    " under `distinct_id`: `{first: [...], allow: ['0']}`",
+    "junk_distinct_id": "their id is a placeholder such as null or anonymous, under which strangers would become one"
+    " person for good; if it is the id of one person, allow it in a mapping of your own: `distinct_id: {first: [...],"
+    " allow: ['0']}`",
     "rounded_number": "a spreadsheet rounded their ids or times; export them again and leave that file out of it, since"
     " the digits are lost",
     WITHOUT_OFFSET: "their times have no offset; name the zone of that clock with --timezone Area/City",
@@ -33,6 +35,8 @@ REMEDIES = {
 
 def remedy_of(code: str, detail: str) -> str:
     """What would help a row that was rejected with this code and text, "" where no remedy is declared."""
+    if counted := _UNIT.search(detail):
+        return counted[0]
     written = _NOT_ISO.match(detail)
     if written:
         return _format_of(written[1])
@@ -64,9 +68,13 @@ def too_many_rejects(facts: PlanFacts) -> Finding | None:
 
 def _permitted(facts: PlanFacts) -> bool:
     """Whether the limit permits the rejects. A percentage is of rows and of bytes: one row may be half of a file."""
-    limit = facts.reject_limit
-    rows = limit.permits(_rejected(facts), facts.rows.read)
-    return rows and (limit.percent is None or limit.permits(facts.rejected_bytes, facts.bytes_read))
+    limit = parse_limit(facts.thresholds.max_rejects)
+    return limit.permits(_rejected(facts), facts.rows.read) and _bytes_permitted(facts)
+
+
+def _bytes_permitted(facts: PlanFacts) -> bool:
+    limit = parse_limit(facts.thresholds.max_rejects)
+    return limit.percent is None or limit.permits(facts.rejected_bytes, facts.bytes_read)
 
 
 def _rejected(facts: PlanFacts) -> int:
@@ -79,18 +87,22 @@ def _rejects(facts: PlanFacts) -> Finding | None:
     rejected, read = _rejected(facts), facts.rows.read
     if not rejected:
         return None
-    detail = f"{rejected:,} of {pluralize(read, 'row')} ({rejected / read:.2%}) rejected (limit {facts.reject_limit})"
+    limit = f"(limit {parse_limit(facts.thresholds.max_rejects)})"
+    if not _bytes_permitted(facts):
+        limit = f"with {facts.rejected_bytes / facts.bytes_read:.2%} of the bytes {limit[:-1]} of rows and of bytes)"
+    detail = f"{rejected:,} of {pluralize(read, 'row')} ({rejected / read:.2%}) rejected {limit}"
     if rejected > facts.rows.rejected:
         items = f"{pluralize(rejected, 'row')} or items of rows rejected, of {pluralize(read, 'row')}"
-        detail = f"{items} (limit {facts.reject_limit}); of {facts.rows.rejected:,} of these rows, nothing is sent"
-    if facts.rejected_bytes * facts.rows.read > 10 * rejected * facts.bytes_read:
+        detail = f"{items} {limit}; of {facts.rows.rejected:,} of these rows, nothing is sent"
+    if _bytes_permitted(facts) and facts.rejected_bytes * facts.rows.read > 10 * rejected * facts.bytes_read:
         detail = f"{detail}; they have {facts.rejected_bytes / facts.bytes_read:.0%} of the bytes"
     remedies = {remedy: rows for remedy, rows in facts.remedies.items() if remedy != CUT_OFF}
     helped = {one: sum(rows for other, rows in remedies.items() if _helps(one, other)) for one in remedies}
     remedy, rows = max(helped.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
     if rows * 3 >= rejected:
         sendable = "cannot" if remedy == REMEDIES["rounded_number"] else "can"
-        detail = f"{detail}. {rows:,} of them {sendable} be sent: {remedy}"
+        first = next((one.partition("), ")[2] for one in facts.codes if REMEDIES.get(one.split()[0]) == remedy), "")
+        detail = f"{detail}. {rows:,} of them{first and f', {first},'} {sendable} be sent: {remedy}"
     return stated(detail, rejected, facts.codes)
 
 
@@ -105,17 +117,15 @@ def export_that_the_tool_ended(facts: PlanFacts) -> Finding | None:
     """The tool wrote that it gave up: rows are missing that no limit of rejected rows is about."""
     files = facts.remedies.get(CUT_OFF, 0)
     detail = f"{pluralize(files, 'file')} of the export {are(files)} not whole: {CUT_OFF}"
-    return stated(detail, files) if files else None
+    return stated(detail, files)
 
 
 @check("open_choices", "stop")
 def undecided_mapping(facts: PlanFacts) -> Finding | None:
-    """The mapping is a draft: it lists choices that a person has to make, under `open`."""
-    if not facts.open_choices:
-        return None
-    choices = [f"{name}: {evidence}" for name, evidence in facts.open_choices.items()]
+    """The mapping is a draft: it lists choices that a person has to make. Their evidence quotes values."""
+    choices = list(facts.open_choices)
     return stated(
-        f"the mapping has {pluralize(len(choices), 'open choice')}: {'; '.join(choices)}", len(choices), choices
+        f"the mapping has {pluralize(len(choices), 'open choice')}: {', '.join(choices)}", len(choices), choices
     )
 
 
@@ -128,7 +138,7 @@ def nothing_to_send(facts: PlanFacts) -> str | None:
 @check("keyless", "stop")
 def keyless_rows_in_a_series(facts: PlanFacts) -> Finding | None:
     """Identical rows without a source key are numbered, which the windows of a job cannot do together."""
-    if not facts.in_series or not facts.keyless or facts.options.collapse_identical:
+    if not facts.in_series or facts.options.collapse_identical:
         return None
     events = pluralize(facts.keyless, "event")
     sentence = f"{events} without a source key, so identical ones cannot be distinguished across windows"
@@ -146,44 +156,32 @@ def too_many_merges(facts: PlanFacts) -> Finding | None:
 
 @check("key_not_unique", "stop")
 def conflicting_keys(facts: PlanFacts) -> Finding | None:
-    """Rows of one source key that differ in event name, UTC day or person: only one of them would be sent."""
-    return None if facts.key_conflicts.accepted else _key_conflicts(facts.key_conflicts)
-
-
-@check("key_not_unique", "warning")
-def accepted_conflicting_keys(facts: PlanFacts) -> Finding | None:
-    """The same where a person declared such rows to be one event."""
-    return _key_conflicts(facts.key_conflicts) if facts.key_conflicts.accepted else None
-
-
-def _key_conflicts(conflicts: KeyConflicts) -> Finding | None:
-    if not conflicts.rows:
-        return None
+    """Rows of one source key that differ in event name, UTC day or person: only one of them would be sent. They are a
+    warning if a person declared such rows to be one event."""
+    conflicts = facts.key_conflicts
     more = "; …" if conflicts.rows > len(conflicts.examples) else ""
     return stated(
         f"{pluralize(conflicts.rows, 'row')} {are(conflicts.rows)} left out for another row of the same key that is a"
         f" different event: {'; '.join(conflicts.examples)}{more}",
         conflicts.rows,
         conflicts.examples,
+        "warning" if facts.thresholds.allow_key_conflicts else "stop",
     )
 
 
 @check("unmatched_reference", "stop")
-def missing_required_references(facts: PlanFacts) -> str | None:
-    """The mapping names a field that no row has, and without it no row has an event name, person, time or key."""
-    return facts.references.detail if facts.references is not None and facts.references.required else None
-
-
-@check("unmatched_reference", "warning")
-def missing_references(facts: PlanFacts) -> str | None:
-    """The mapping names a field that no row has."""
-    return facts.references.detail if facts.references is not None and not facts.references.required else None
+def missing_references(facts: PlanFacts) -> Finding | None:
+    """The mapping names a field that no row has; without a required one no row has an event name, person, time or
+    key."""
+    missing = facts.references
+    return None if missing is None else Finding("", "stop" if missing.required else "warning", missing.detail)
 
 
 @check("max_unmapped", "stop")
 def too_many_unmapped(facts: PlanFacts) -> Finding | None:
     """More fields and event names are kept without the mapping naming them than --max-unmapped allows."""
-    limit, coverage = facts.unmapped_limit, facts.coverage
+    coverage, allowed = facts.coverage, facts.thresholds.max_unmapped
+    limit = None if allowed is None else parse_limit(allowed, "--max-unmapped")
     if limit is None or coverage is None or limit.permits(coverage.unmapped, coverage.met):
         return None
     fields = [one.field for one in coverage.fields if one.unmapped]

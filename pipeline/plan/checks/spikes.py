@@ -62,8 +62,6 @@ def spikes(facts: PlanFacts) -> Finding | None:
     """A day has several times the events of the days around it."""
     times = facts.thresholds.spike
     found = spikes_of(facts.history.total, times)
-    if not found:
-        return None
     found.sort(key=lambda one: (-one.events / one.median, one.day))
     examples = []
     for one in found[:3]:
@@ -88,14 +86,11 @@ def spikes_of_names(facts: PlanFacts) -> Finding | None:
         for one in spikes_of(series, times)
         if one.day not in known
     ]
-    if not found:
-        return None
     found.sort(key=lambda pair: (-pair[1].events / pair[1].median, pair))
     return finding_of(
         f"{pluralize(len({name for name, _ in found}), 'event name')} with more than {times:g} times"
         " the usual events on a day",
         [f"{printable(name, 60)} {_described(one)}" for name, one in found],
-        len(found),
     )
 
 

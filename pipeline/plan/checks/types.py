@@ -6,10 +6,10 @@ import re
 
 from pipeline.clock_offsets import month_name
 from pipeline.models import Finding
-from pipeline.plan.checks import PlanFacts, check, finding_of
+from pipeline.plan.checks import PlanFacts, check, found_in_values
 from pipeline.plan.statistics.drift import PropertyDrift
+from pipeline.plan.statistics.values import COMMA, NUMERIC
 from pipeline.text import pluralize, printable
-from pipeline.transform.drift import COMMA, NUMERIC
 
 _LEAST = 10
 """So few values of another type say nothing yet."""
@@ -43,7 +43,7 @@ def _changed(one: PropertyDrift, percent: float) -> bool:
 
 
 def _counts(values: int, one: PropertyDrift, percent: float) -> bool:
-    return values >= _LEAST and values * 100 > percent * one.filled
+    return one.seen(values) >= _LEAST and values * 100 > percent * one.filled
 
 
 @check("mixed_types", "warning")
@@ -57,13 +57,11 @@ def mixed_types(facts: PlanFacts) -> Finding | None:
         and not _changed(one, percent)
         and not one.name.startswith(_OF_FLAGS)
     ]
-    if not found:
-        return None
     found.sort(key=lambda pair: (-sum(pair[1].values()), pair[0].event, pair[0].name))
-    return finding_of(
+    return found_in_values(
+        facts,
         f"{pluralize(len(found), 'property')} with values of several types",
         [f"{_named(one)}: {_shares(one)}; the first {_first(facts, one, others)}" for one, others in found],
-        len(found),
     )
 
 
@@ -83,17 +81,15 @@ def _first(facts: PlanFacts, one: PropertyDrift, others: dict[str, int]) -> str:
 def numbers_and_texts(facts: PlanFacts) -> Finding | None:
     """A property is a number in some events, and the same as a text in others."""
     found = [one for one in facts.drift.properties if _changed(one, facts.thresholds.mixed_types)]
-    if not found:
-        return None
     found.sort(key=lambda one: (-one.filled, one.event, one.name))
-    return finding_of(
+    return found_in_values(
+        facts,
         f"{pluralize(len(found), 'property')} with numbers in some events and numbers as texts in others",
         [
             f"{_named(one)}: {one.of('number'):,} numbers ({_months(one, 'number')}), {one.of('number as text'):,}"
             f" texts ({_months(one, 'number as text')}), the first in {facts.row_at(one.place('number as text'))}"
             for one in found
         ],
-        len(found),
     )
 
 
@@ -111,22 +107,24 @@ def amounts_as_text(facts: PlanFacts) -> Finding | None:
     found = [
         (one, comma)
         for one in facts.drift.properties
-        if (comma := one.whole.counts[COMMA] >= max(_LEAST_TEXTS, 0.99 * one.filled))
-        or (one.of("number as text") >= max(_LEAST_TEXTS, 0.99 * one.filled) and _is_amount(one.name)
+        if (comma := _nearly_all(one.whole.counts[COMMA], one))
+        or (_nearly_all(one.of("number as text"), one) and _is_amount(one.name)
             and not _changed(one, facts.thresholds.mixed_types))
     ]  # fmt: skip
-    if not found:
-        return None
     found.sort(key=lambda pair: (-pair[0].filled, pair[0].event, pair[0].name))
-    return finding_of(
+    return found_in_values(
+        facts,
         f"{pluralize(len(found), 'property')} with amounts as texts",
         [
             f"{_named(one)} ({pluralize(one.filled, 'row')}{', with a decimal comma' if comma else ''}), the first in"
             f" {facts.row_at(one.whole.places[COMMA if comma else NUMERIC])}"
             for one, comma in found
         ],
-        len(found),
     )
+
+
+def _nearly_all(values: int, one: PropertyDrift) -> bool:
+    return one.seen(values) >= _LEAST_TEXTS and values >= 0.99 * one.filled
 
 
 def _is_amount(name: str) -> bool:

@@ -8,6 +8,8 @@ import msgspec
 
 FORMAT = "backcast.diff/1"
 KINDS = ("changed", "only_a", "only_b")
+WHAT = ("event", "distinct_id", "timestamp", "day", "properties", "order")
+"""What changed events differ in."""
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -132,7 +134,8 @@ class Consequences(msgspec.Struct, frozen=True):
     `collapse`: the service takes them for copies of what is there, since uuid, event, distinct_id and UTC day are
     equal; of those, `replaced` have another content. `duplicated`: the uuid is there with another event name,
     distinct_id or UTC day, so both stay. `rekeyed`: the row's event is there with another uuid, so both stay. `new`:
-    nothing of them is there. `left`: they stay there although B does not have them.
+    nothing of them is there. `left`: they stay there although B does not have them. `merged`: merges of A alone that B
+    leaves out because an earlier plan, such as A itself, sent them.
     """
 
     collapse: int
@@ -141,6 +144,7 @@ class Consequences(msgspec.Struct, frozen=True):
     rekeyed: int
     new: int
     left: int
+    merged: int = 0
 
 
 class Diff(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,13 +165,13 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
     skips: list[CodeChange]
     rejects: list[CodeChange]
     phases: dict[str, PhaseChange]
-    changed: dict[str, int]
-    properties: list[PropertyChange]
-    names: list[NameChange]
-    days: list[DayChange]
-    renamed: list[Renamed]
-    shifts: list[Shift]
-    persons: Persons
-    examples: list[EventExample]
-    consequences: Consequences | None
+    changed: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(WHAT, 0))
+    properties: list[PropertyChange] = []
+    names: list[NameChange] = []
+    days: list[DayChange] = []
+    renamed: list[Renamed] = []
+    shifts: list[Shift] = []
+    persons: Persons = Persons(0, [])
+    examples: list[EventExample] = []
+    consequences: Consequences | None = None
     totals: dict[str, int]

@@ -13,9 +13,17 @@ The ledger stays in the working copy. It has to be durable before and after each
 and a store neither appends nor locks.
 """
 
-from pipeline.plan.in_bucket.claim import claim
-from pipeline.plan.in_bucket.publish import published_plan
-from pipeline.plan.in_bucket.results import copy_results
-from pipeline.plan.in_bucket.working_copy import directory_at, file_here, named
+from pipeline.plan.in_bucket.discarding import publish_discarded, remove_objects
+from pipeline.plan.in_bucket.publish import claim, published_plan
+from pipeline.plan.in_bucket.working_copy import copy_results, directory_at, file_here, named
 
-__all__ = ["claim", "copy_results", "directory_at", "file_here", "named", "published_plan"]
+__all__ = [
+    "claim",
+    "copy_results",
+    "directory_at",
+    "file_here",
+    "named",
+    "publish_discarded",
+    "published_plan",
+    "remove_objects",
+]

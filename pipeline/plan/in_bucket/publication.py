@@ -11,6 +11,7 @@ import msgspec
 
 from pipeline import storage
 from pipeline.errors import Unfinished, UnsafePlan, UsageError
+from pipeline.plan.sealed.discarded import Discarded
 
 FORMAT = "backcast.published-plan/1"
 MARK = "plan.json"
@@ -42,12 +43,14 @@ class Sender(msgspec.Struct, frozen=True):
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """The plan that counts: the prefix of its `files`, when it was published, and who sends it."""
+    """The plan that counts: the prefix of its `files`, when it was published, who sends it, and when its events were
+    discarded."""
 
     folder: str
     files: Mapping[str, SealedFile]
     published: str
     sender: Sender | None = None
+    discarded: Discarded | None = None
     format: str = FORMAT
 
 

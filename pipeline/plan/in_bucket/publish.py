@@ -1,23 +1,29 @@
-"""Publishing a plan into a bucket: uploaded under a prefix of its own, and then made the one that counts at once."""
+"""Publishing a plan into a bucket: uploaded under a prefix of its own, and then made the one that counts at once. And
+its claim: only one ledger may send it, whichever machines have a working copy."""
 
 from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 
+import msgspec
+
 from pipeline import storage
-from pipeline.errors import BackcastError, Busy, UsageError
+from pipeline.errors import BackcastError, BrokenLedger, Busy, UnsafePlan, UsageError
 from pipeline.files import private
+from pipeline.ledger import read_marker
 from pipeline.ledger.schema import now
 from pipeline.plan.in_bucket.publication import (
     MARK,
     Latest,
     Publication,
     SealedFile,
+    Sender,
     advance,
     answering,
     latest,
@@ -26,14 +32,15 @@ from pipeline.plan.in_bucket.publication import (
     number_of,
     object_of,
 )
-from pipeline.plan.in_bucket.results import upload_results
 from pipeline.plan.in_bucket.working_copy import (
-    Locked,
     Origin,
     copy_of,
     forget_stand_in,
+    locked,
     named,
+    origin_of,
     sealed_in,
+    upload_results,
     write_origin,
 )
 from pipeline.plan.sealed.directory import Directory, digest_file
@@ -57,7 +64,7 @@ def published_plan(path: str | PathLike[str]) -> Iterator[Directory]:
     mark(text)  # what may not be written is noticed before hours of planning
     with private():
         directory = copy_of(text)
-    with Locked(directory):
+    with locked(directory):
         forget_stand_in(directory)
         yield directory
         with private():
@@ -106,14 +113,14 @@ def _leftovers(url: str, before: Latest) -> list[str]:
 
 def _publish(directory: Directory, before: Latest) -> None:
     url, folder = directory.url, f"plan-{os.urandom(16).hex()}"
-    files = [file for file in sealed_in(directory) if file.exists()]
+    files = sealed_in(directory)
     publication = Publication(
-        folder, {file.name: SealedFile(file.stat().st_size, digest_file(file)) for file in files}, now()
+        folder, {name: SealedFile(file.stat().st_size, digest_file(file)) for name, file in files.items()}, now()
     )
     try:
         with answering(url):
-            for file in files:
-                storage.upload(str(file), f"{url}/{folder}/{file.name}")
+            for name, file in files.items():
+                storage.upload(str(file), f"{url}/{folder}/{name}")
         origin = upload_results(directory, Origin(url, folder))
         if not advance(url, before, publication):
             raise Busy(
@@ -128,3 +135,39 @@ def _publish(directory: Directory, before: Latest) -> None:
                 storage.remove(list(storage.below(f"{url}/{folder}")))
         raise
     write_origin(directory, origin)
+
+
+def claim(directory: Directory) -> None:
+    """Claim the plan for the ledger of its working copy, which is open; nothing for a plan that is not in a bucket.
+
+    To be called before a byte leaves. Raises BrokenLedger if another ledger sends it, UnsafePlan if another plan
+    took its place, UsageError, Unfinished.
+    """
+    origin = origin_of(directory)
+    if origin is None:
+        return
+    marker = read_marker(directory.ledger)
+    assert marker is not None
+    url = origin.url
+    found = latest(url)
+    if found.publication is None or found.publication.folder != origin.folder:
+        raise UnsafePlan(
+            f"the plan in {url} is not the one that was opened here; nothing was sent",
+            hint="somebody published another one meanwhile: look at it, then run the same command again",
+        )
+    sender = found.publication.sender
+    if sender is None or (sender.ledger == marker.ledger and sender.target != marker.target):
+        place = str(Path(directory.path).absolute())
+        mine = Sender(marker.ledger, marker.plan, marker.target, socket.gethostname(), place, now())
+        mark(url)
+        if advance(url, found, msgspec.structs.replace(found.publication, sender=mine)):
+            return
+        found = latest(url)
+        sender = found.publication.sender if found.publication is not None else None
+    if sender is None or sender.ledger != marker.ledger:
+        where = "another ledger" if sender is None else f"the ledger on {sender.host} in {sender.directory}"
+        raise BrokenLedger(
+            f"the plan in {url} is sent with {where}, not with the one here; nothing was sent",
+            hint="run the command there. A new ledger would send everything again; if you want that, delete the"
+            f" object {object_of(url, found.number)}",
+        )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import NamedTuple
@@ -17,13 +17,14 @@ from typing import NamedTuple
 import msgspec
 
 from pipeline import storage
-from pipeline.errors import Unfinished, UnsafePlan, UsageError
+from pipeline.errors import BackcastError, Unfinished, UnsafePlan, UsageError
 from pipeline.files import private, write_atomically
 from pipeline.ledger import Marker, discard, lock_file, marker_of, read_marker, unlock, write_marker
 from pipeline.plan.in_bucket.publication import (
     Latest,
     Publication,
     SealedFile,
+    Sender,
     answering,
     latest,
     object_of,
@@ -31,9 +32,10 @@ from pipeline.plan.in_bucket.publication import (
 )
 from pipeline.plan.sealed.commit import finish_commit
 from pipeline.plan.sealed.directory import Directory, digest_file
+from pipeline.plan.sealed.discarded import remove_people, write_discarded
+from pipeline.plan.sealed.manifest import read_plan
 from pipeline.state_folder import VARIABLE, state_folder
 
-"""The environment variable that names the state folder."""
 _LOCK = ".bucket"
 """What is locked while the files of the copy are replaced; a hidden name, which a plan may be written beside."""
 
@@ -109,23 +111,29 @@ def write_origin(directory: Directory, origin: Origin) -> None:
     write_atomically(directory.bucket, msgspec.json.format(msgspec.json.encode(origin), indent=1))
 
 
-class Locked:
+@contextmanager
+def locked(directory: Directory) -> Iterator[None]:
     """Inside, no other process of this machine replaces the files of a working copy. Raises Busy."""
-
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
-
-    def __enter__(self) -> None:
-        self._lock = lock_file(self._directory.path / _LOCK, f"the working copy of {self._directory.url}")
-
-    def __exit__(self, *_: object) -> None:
-        unlock(self._lock)
+    lock = lock_file(directory.path / _LOCK, f"the working copy of {directory.url}")
+    try:
+        yield
+    finally:
+        unlock(lock)
 
 
-def sealed_in(directory: Directory) -> tuple[Path, ...]:
-    """The files that make a plan, plan.json first; not each plan has all of them."""
+def sealed_in(directory: Directory) -> dict[str, Path]:
+    """The files here that make a plan, by their names below the directory, plan.json first."""
     results = (directory.report_json, directory.report_html)
-    return (directory.plan, *(file for file in directory.replaced if file not in results), directory.stdin)
+    found = (directory.plan, *(one for one in directory.replaced if one not in results), directory.stdin)
+    files = [file for one in found for file in (sorted(one.iterdir()) if one.is_dir() else [one]) if file.exists()]
+    return {file.relative_to(directory.path).as_posix(): file for file in files}
+
+
+def _is_known(directory: Directory, name: str) -> bool:
+    """Whether a file of this name can be one of a plan."""
+    own = (directory.plan, *directory.replaced, directory.stdin)
+    folder, _, file = name.rpartition("/")
+    return (folder or file) in {one.name for one in own} and file not in ("", ".", "..") and "\\" not in file
 
 
 def results_in(directory: Directory) -> tuple[Path, ...]:
@@ -146,9 +154,13 @@ def _opened(url: str) -> Directory:
     finish_commit(directory)  # of a plan that was finished here and not published: it must not take its place later
     forget_stand_in(directory)
     _bring_files(directory, publication)
+    if publication.discarded is not None:
+        write_discarded(directory, publication.discarded)
+        remove_people(read_plan(directory), directory, publication.discarded)
+    else:
+        directory.discarded.unlink(missing_ok=True)  # of the same plan, which was published again since
     _bring_results(directory, publication)
-    if publication.sender is not None:
-        _stand_in(directory, found)
+    _stand_in(directory, found)
     return directory
 
 
@@ -158,14 +170,15 @@ def _bring_files(directory: Directory, publication: Publication) -> None:
     known = origin is not None and origin.folder == publication.folder
     if known and not _to_bring(directory, publication.files, known=True):
         return
-    with Locked(directory):
+    with locked(directory):
         old = digest_file(directory.plan) if directory.plan.exists() else ""
         if old != publication.files["plan.json"].sha256:
             discard(directory.ledger)
             shutil.rmtree(directory.rehearsal, ignore_errors=True)
             shutil.rmtree(directory.verification, ignore_errors=True)
-            for file in (*sealed_in(directory), *results_in(directory)):
-                if file.name not in publication.files and file.name != "plan.json":
+            results = {file.name: file for file in results_in(directory)}
+            for name, file in (sealed_in(directory) | results).items():
+                if name not in publication.files and name != "plan.json":
                     file.unlink(missing_ok=True)
         for name in _to_bring(directory, publication.files, known=False):
             _download(directory, publication, name)
@@ -178,17 +191,14 @@ def _to_bring(directory: Directory, files: Mapping[str, SealedFile], *, known: b
     Of a copy that is `known` to be that of the plan, plan.json is compared by its digest, and the others by size: it
     has their digests, which are compared when they are used.
     """
-    ours = {file.name: file for file in sealed_in(directory)}
-    if not {"plan.json"} <= files.keys() <= ours.keys():
+    if "plan.json" not in files or not all(_is_known(directory, name) for name in files):
         raise UnsafePlan(
             f"what was published in {directory.url} is no plan that this version reads",
             hint="use the version of backcast that published it, or plan again",
         )
     wanted = []
-    for name, path in ours.items():
-        sealed = files.get(name)
-        if sealed is None:
-            continue
+    for name, sealed in sorted(files.items(), key=lambda one: one[0] != "plan.json"):
+        path = directory.path / name
         by_digest = not known or name == "plan.json"
         same = path.exists() and path.stat().st_size == sealed.bytes
         if not same or (by_digest and digest_file(path) != sealed.sha256):
@@ -200,20 +210,35 @@ def _download(directory: Directory, publication: Publication, name: str) -> None
     """Download a file of the plan. Raises UnsafePlan where it is gone, or is not as it was sealed."""
     place = f"{directory.url}/{publication.folder}/{name}"
     hint = "restore the object, which the bucket may have a version of; or plan again"
-    aside = directory.path / f"{name}.new"
     try:
+        with _downloaded(directory, place, name) as aside:
+            if digest_file(aside) != publication.files[name].sha256:
+                raise UnsafePlan(f"{place} is not as it was published", hint=hint)
+    except FileNotFoundError:
+        if latest(directory.url).publication != publication:
+            raise Unfinished(
+                f"another plan was published in {directory.url} while this one was downloaded",
+                hint="run the same command again",
+            ) from None
+        raise UnsafePlan(f"{place} is missing", hint=hint) from None
+
+
+@contextmanager
+def _downloaded(directory: Directory, place: str, name: str) -> Iterator[Path]:
+    """Download an object next to the file that it replaces. Left without an error, it takes the file's place. Raises
+    FileNotFoundError."""
+    aside = directory.path / f"{name}.new"
+    aside.parent.mkdir(exist_ok=True)
+    try:
+        gone = False
         with answering(directory.url):
             try:
                 storage.download(place, str(aside))
             except FileNotFoundError:
-                if latest(directory.url).publication != publication:
-                    raise Unfinished(
-                        f"another plan was published in {directory.url} while this one was downloaded",
-                        hint="run the same command again",
-                    ) from None
-                raise UnsafePlan(f"{place} is missing", hint=hint) from None
-        if digest_file(aside) != publication.files[name].sha256:
-            raise UnsafePlan(f"{place} is not as it was published", hint=hint)
+                gone = True
+        if gone:
+            raise FileNotFoundError(place)
+        yield aside
         aside.replace(directory.path / name)
     finally:
         aside.unlink(missing_ok=True)
@@ -221,9 +246,7 @@ def _download(directory: Directory, publication: Publication, name: str) -> None
 
 def _bring_results(directory: Directory, publication: Publication) -> None:
     """Download what another machine wrote for people to read. Who sends a plan is the only one to write of it."""
-    marker = read_marker(directory.ledger)
-    sender = publication.sender
-    if sender is not None and marker is not None and marker.ledger == sender.ledger:
+    if publication.sender is not None and _is_sender(directory, publication.sender):
         return
     origin = origin_of(directory)
     assert origin is not None
@@ -235,13 +258,8 @@ def _bring_results(directory: Directory, publication: Publication) -> None:
         status, known = there.get(f"{folder}/{path.name}"), origin.results.get(path.name)
         if status is None or (known is not None and known.there == status and path.exists()):
             continue
-        aside = path.with_name(path.name + ".new")
-        try:
-            with answering(directory.url):
-                storage.download(f"{folder}/{path.name}", str(aside))
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
+        with _downloaded(directory, f"{folder}/{path.name}", path.name):
+            pass
         here = path.stat()
         origin.results[path.name] = Copied(here.st_size, here.st_mtime_ns, status)
         changed = True
@@ -249,12 +267,17 @@ def _bring_results(directory: Directory, publication: Publication) -> None:
         write_origin(directory, origin)
 
 
+def _is_sender(directory: Directory, sender: Sender) -> bool:
+    """Whether the ledger of a working copy is the one that sends the plan."""
+    marker = read_marker(directory.ledger)
+    return marker is not None and marker.ledger == sender.ledger
+
+
 def _stand_in(directory: Directory, found: Latest) -> None:
     """Write the marker of the ledger that sends the plan, where that is not here: so its absence is noticed."""
     assert found.publication is not None
     sender = found.publication.sender
-    marker = read_marker(directory.ledger)
-    if sender is None or (marker is not None and marker.ledger == sender.ledger):
+    if sender is None or _is_sender(directory, sender):
         return
     write_marker(
         directory.ledger,
@@ -271,3 +294,43 @@ def forget_stand_in(directory: Directory) -> None:
     if marker is not None and marker.elsewhere:
         with suppress(FileNotFoundError):
             marker_of(directory.ledger).unlink()
+
+
+def copy_results(directory: Directory, warn: Callable[[str], None]) -> None:
+    """Copy results that changed here into the bucket of a plan; nothing for a plan that is not in one.
+
+    If that fails, `warn` gets a line: the step itself did not fail.
+    """
+    try:
+        origin = origin_of(directory)
+        if origin is None:
+            return
+        found = latest(origin.url).publication
+        if found is None or found.folder != origin.folder:
+            warn(f"the results are in {directory.path} alone: {origin.url} has another plan by now")
+        elif found.sender is not None and not _is_sender(directory, found.sender):
+            warn(f"the results are in {directory.path} alone: the plan in {origin.url} is sent elsewhere")
+        else:
+            write_origin(directory, upload_results(directory, origin))
+    except (OSError, BackcastError) as error:
+        warn(
+            f"the results are in {directory.path} and could not be copied to the bucket: {error}; the next rehearse,"
+            " apply or verify copies them"
+        )
+
+
+def upload_results(directory: Directory, origin: Origin) -> Origin:
+    """Upload the results that are not the same there. Returns what is the same then. Raises UsageError, Unfinished."""
+    lists = sorted(directory.undo_list.glob("*")) if directory.undo_list.is_dir() else []
+    for file in (*results_in(directory), *lists):
+        if not file.is_file():
+            continue
+        name = file.relative_to(directory.path).as_posix()
+        here, known = file.stat(), origin.results.get(name)
+        if known is not None and (known.size, known.mtime_ns) == (here.st_size, here.st_mtime_ns):
+            continue
+        place = f"{origin.url}/{origin.folder}/{name}"
+        with answering(origin.url):
+            storage.upload(str(file), place)
+            origin.results[name] = Copied(here.st_size, here.st_mtime_ns, storage.status(place))
+    return origin

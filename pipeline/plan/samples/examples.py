@@ -1,88 +1,91 @@
-"""Examples for warnings and checks: the file and row in which a row of a block lies, found after the walk."""
+"""Examples for warnings and checks: the file and row of an event, its id, and how two events differ.
+
+They are looked up once every block was mapped, in what the workers left of the blocks.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import groupby, islice
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.extractors import blocks as read_blocks
-from pipeline.identity.aggregator import PLACE_SHIFT
+from pipeline.encoder.encoded import DecodedEvent, decode_event
+from pipeline.identity.kinds import PLACE_SHIFT
+from pipeline.mask import IDS
+from pipeline.plan.blocks import read_blocks
 from pipeline.plan.duplicates import EARLIER, Clash
+from pipeline.plan.samples.source_pairs import Shown
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.manifest import Example, SealedBlock
+from pipeline.plan.sealed.manifest import Example
 from pipeline.plan.statistics.daily_counts import day_name
-from pipeline.text import printable
+from pipeline.text import pluralize, printable
 from pipeline.timestamps import DAY
-from pipeline.transform.block import BlockTransformer
-from pipeline.transform.event_keys import UPDATE
-from pipeline.transform.tasks import Task, TransformConfig
+from pipeline.transform.staged import events_file, unstage
 
+ID_PROPERTIES = IDS | {"$anon_distinct_id", "alias", "$alias"}
 _NAME_CHARACTERS = 60
-_block = msgspec.json.Decoder(SealedBlock).decode
+_MOST_DIFFERENCES = 2
+_text = msgspec.json.Decoder(str).decode
 
 
-class _Properties(msgspec.Struct):
-    distinct_id: str
+class Place(NamedTuple):
+    """Where an event is: block of the source, row and position in it, all from 0."""
+
+    block: int
+    row: int
+    position: int
 
 
-class _Event(msgspec.Struct):
-    properties: _Properties
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
+def events_of(directory: Directory, block: int) -> Iterator[tuple[Place, bytes]]:
+    """The events of a block as they were mapped, copies among them, in their order."""
+    staged = unstage(events_file(directory.staged, block).read_bytes())
+    for event, row, position in zip(staged.events, staged.row_of, staged.positions, strict=True):
+        yield Place(block, row, position), event
 
 
 class SourceExamples:
-    """Rows of the source as examples, found through blocks.jsonl. `paths` are those of the parts."""
+    """Rows of the source as examples. `paths` are those of the parts."""
 
     def __init__(self, directory: Directory, paths: Sequence[str]) -> None:
         self._directory = directory
         self._paths = paths
-        self._blocks: NDArray[np.int64] | None = None
+        self._found: NDArray[np.int64] | None = None
+
+    @property
+    def _blocks(self) -> NDArray[np.int64]:
+        """The part, the first row and the offset of each block."""
+        if self._found is None:
+            blocks = ((block.part, block.first_row, block.offset) for block in read_blocks(self._directory))
+            self._found = np.fromiter(blocks, np.dtype((np.int64, 3)))
+        return self._found
 
     def at(self, number: int, row: int, detail: str) -> Example:
         """A row of a block, both counted from 0, as an example. Its offset is that of the block."""
-        with self._directory.blocks.open("rb") as lines:
-            block = next(block for block in map(_block, lines) if block.number == number)
-        return Example(self._paths[block.part], block.first_row + row, block.offset, detail)
+        part, first_row, offset = self._blocks[number].tolist()
+        return Example(self._paths[part], first_row + row, offset, detail)
 
     def row_at(self, place: int) -> str:
-        """`row 12 of export.jsonl`: where a place (`pipeline.identity.aggregator.PLACE_SHIFT`) is."""
-        if self._blocks is None:
-            with self._directory.blocks.open("rb") as lines:
-                blocks = ((block.part, block.first_row) for block in map(_block, lines))
-                self._blocks = np.fromiter(blocks, np.dtype((np.int64, 2)))
-        part, first_row = self._blocks[place >> PLACE_SHIFT].tolist()
-        return f"row {first_row + (place & ((1 << PLACE_SHIFT) - 1)):,} of {self._paths[part]}"
+        """`row 12 of export.jsonl`: where a place (`pipeline.identity.kinds.PLACE_SHIFT`) is."""
+        example = self.at(place >> PLACE_SHIFT, place & ((1 << PLACE_SHIFT) - 1), "")
+        return f"row {example.row:,} of {example.part}"
 
-    def ids(self, config: TransformConfig, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], str]:
-        """The distinct_ids of events at (block, row), for which their blocks are read again."""
+    def ids(self, places: Iterable[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        """The distinct_id of the first event of each (block, row)."""
         wanted: dict[int, set[int]] = defaultdict(set)
-        for number, row in places:
-            wanted[number].add(row)
+        for block, row in places:
+            wanted[block].add(row)
         ids: dict[tuple[int, int], str] = {}
-        transformer = BlockTransformer(config)
-        with self._directory.blocks.open("rb") as lines:
-            sealed = [block for block in map(_block, lines) if block.number in wanted]
-        for index, of_part in groupby(sealed, key=attrgetter("part")):
-            blocks = read_blocks(config.parts[index])
-            passed = 0
-            for one in of_part:
-                block = next(islice(blocks, one.index - passed, None))
-                passed = one.index + 1
-                for row in wanted[one.number]:
-                    events = transformer.transform(Task(one.number, block, row + 1, first=row), observe=False)
-                    if events.count:
-                        ids[one.number, row] = _decode_event(events.events[0]).properties.distinct_id
+        for block, rows in wanted.items():
+            for place, event in events_of(self._directory, block):
+                if place.row in rows and place[:2] not in ids:
+                    ids[place[:2]] = _text(decode_event(event).properties["distinct_id"])
         return ids
 
-    def pairs(self, clashes: Iterable[Clash], names: Sequence[str]) -> list[str]:
+    def pairs(self, clashes: Iterable[Clash]) -> list[str]:
         """Each clash in words: where the two rows with one key lie, their event names and UTC days, or else that they
         are of different persons."""
 
@@ -91,9 +94,9 @@ class SourceExamples:
                 return "an event that an earlier plan sent"
             return row(clash.winner, clash.winner_name, clash.winner_time)
 
-        def row(block_row: tuple[int, int], name: int, time: int) -> str:
+        def row(block_row: tuple[int, int], name: str | None, time: int) -> str:
             example = self.at(*block_row, "")
-            event = "no event" if name & int(UPDATE) else printable(names[name], _NAME_CHARACTERS)
+            event = "no event" if name is None else printable(name, _NAME_CHARACTERS)
             return f"row {example.row:,} of {example.part} ({event}, {day_name(time // DAY)})"
 
         def of(clash: Clash) -> str:
@@ -101,3 +104,44 @@ class SourceExamples:
             return " of another person" if alike else ""
 
         return [f"{row(clash.row, clash.name, clash.time)} and {winner(clash)}" + of(clash) for clash in clashes]
+
+    def differences(self, left_out: Place, sent: Place, shown: Shown) -> str:
+        """The first properties and members in which two events differ, with both values, masked unless `shown` says
+        so. "" if either row is not sent as an event."""
+        events = [dict(events_of(self._directory, place.block)).get(place) for place in (left_out, sent)]
+        if None in events:
+            return ""
+        one, other = (decode_event(event) for event in events if event is not None)
+        names = {name: None for event in (one, other) for name in event.properties}
+        found = [
+            f"{name} ({before} here, {after} sent)"
+            for name, before, after in (
+                ("event", printable(one.event, _NAME_CHARACTERS), printable(other.event, _NAME_CHARACTERS)),
+                ("timestamp", one.timestamp, other.timestamp),
+            )
+            if before != after
+        ]
+        found += [
+            f"{printable(name, _NAME_CHARACTERS)} ({_value(one, name, shown)} here, {_value(other, name, shown)} sent)"
+            for name in names
+            if one.properties.get(name) != other.properties.get(name)
+        ]
+        if not found:
+            return "they differ only in the order of their properties"
+        more = f" and {pluralize(len(found) - _MOST_DIFFERENCES, 'more place')}" if found[_MOST_DIFFERENCES:] else ""
+        return f"they differ in {', '.join(found[:_MOST_DIFFERENCES])}{more}"
+
+
+def _value(event: DecodedEvent, name: str, shown: Shown) -> str:
+    value = event.properties.get(name)
+    if value is None:
+        return "no value"
+    # A value may contain an id, which is shown only where both are.
+    is_id = name in ID_PROPERTIES
+    hidden = () if shown.ids or is_id else _ids_of(event)
+    return shown.text(value, frozenset(hidden), is_id=is_id)
+
+
+def _ids_of(event: DecodedEvent) -> list[str]:
+    ids = (bytes(event.properties[name]).decode() for name in ID_PROPERTIES if name in event.properties)
+    return [one.strip('"') for one in ids if len(one) > 5]

@@ -9,25 +9,27 @@ of those are left out when they would cost more than a tenth of the export.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from pipeline.encoder.encoded import without_profiles
+from pipeline.encoder.encoded import DecodedEvent, decode_event, without_profiles
 from pipeline.encoder.event import RESERVED
 from pipeline.encoder.identified_ids import IdentifiedIds
+from pipeline.extractors import Rows
+from pipeline.extractors import blocks as read_part
 from pipeline.extractors import rows as read_rows
 from pipeline.mapper.codegen.runtime import members_of
 from pipeline.mapper.inspection.field_uses import PROPERTIES, FieldUses
 from pipeline.mapper.inspection.origins import Origins
 from pipeline.mapper.language.sections import Mapping as MappingFile
-from pipeline.mapper.program.required_fields import Level
-from pipeline.mask import IDS
+from pipeline.mapper.program.references import Level
 from pipeline.models import Block, BrokenRow, ItemOutcomes, UnvalidatedEvent
-from pipeline.plan.samples.events import DecodedEvent, Place, decode_event, event_at, wanted_blocks
+from pipeline.plan.blocks import PlannedBlock, read_blocks, read_copies
+from pipeline.plan.fact_tables import FactTables
+from pipeline.plan.samples.examples import ID_PROPERTIES, Place, events_of
 from pipeline.plan.samples.source_pairs import (
     MOST_FIELDS,
     NAME_CHARACTERS,
@@ -37,101 +39,71 @@ from pipeline.plan.samples.source_pairs import (
     SourcePair,
     characters,
 )
-from pipeline.plan.sealed.directory import Directory, read_lines
-from pipeline.plan.sealed.manifest import SealedBlock
+from pipeline.plan.sealed.directory import Directory
 from pipeline.text import printable
-from pipeline.timestamps import DAY
 from pipeline.transform.block import BlockTransformer
-from pipeline.transform.event_keys import NAME
 from pipeline.transform.field_counts import OPENED, ROW
 from pipeline.transform.tasks import TransformConfig
 
 MOST_PAIRS = 24
 MOST_RULES = 8
 """Pairs that are added for entries of `events` that no other pair shows."""
-MOST_NAMES = 4_096
-"""Event names of which events are counted: the first of the source."""
-_FIRST_YEAR, _YEARS = 1970, 128
-_FIRST_DAYS = np.array([f"{_FIRST_YEAR + year}-01-01" for year in range(_YEARS)], "datetime64[D]").astype(np.int64)
-_NEVER = np.uint64(2**64 - 1)
+_FREE_BLOCKS = 64
+_YEARS = 128
+_KINDS = f"""
+CREATE TABLE kinds AS
+SELECT name, greatest(least(year(epoch_ms(day * 86400000)), {1970 + _YEARS - 1}), 1970) AS year,
+    sum(different) AS events, min(place) AS place
+FROM days WHERE different > 0 GROUP BY ALL
+"""
+_CHOSEN = f"""
+WITH frequent AS (
+    SELECT name, row_number() OVER (ORDER BY sum(events) DESC, name) AS nth
+    FROM kinds GROUP BY name ORDER BY nth LIMIT {MOST_PAIRS}
+), ranked AS (
+    SELECT name, nth, year, place, row_number() OVER years - 1 AS rank, count(*) OVER (PARTITION BY name) AS count
+    FROM kinds JOIN frequent USING (name) WINDOW years AS (PARTITION BY name ORDER BY year)
+)
+SELECT name, year, place FROM (
+    SELECT * FROM ranked ORDER BY least(2 * rank, 2 * (count - rank) - 1), nth LIMIT {MOST_PAIRS}
+) ORDER BY nth, year
+"""
+"""One of each of the names, then their further years: the first, the last, then those between."""
 _ID_PLACES = frozenset(("(distinct_id)", "(merge)", "(person)"))
 _NO_ID_PLACES = frozenset(("(event)", "(time)", "(receive time)"))
 _SHORTEST_ID = 4
 """Characters of an id that is looked for in other values; a shorter one would mask half of the numbers."""
-_ID_PROPERTIES = IDS | {"$anon_distinct_id", "alias", "$alias"}
 _OWN = RESERVED | {"$ip", "$process_person_profile"}
 _TIME_LIKE = frozenset("0123456789-:.+/TZUC ")
 _MEMBERS = {"event": "(event)", "distinct_id": "(distinct_id)", "timestamp": "(time)", "uuid": "(uuid)"}
 
 
-class Kinds(NamedTuple):
-    """Kinds of events, which are pairs of name and year: how many events there are of each, and the place of the
-    first."""
+class ChosenPair(NamedTuple):
+    """The place of the first event of a name that is sent in a UTC year. The first of identical rows stands for all:
+    its uuid depends on the row alone."""
 
-    kinds: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    first: NDArray[np.uint64]
-
-
-def kinds_of(sent: NDArray[np.void], ordinals: NDArray[np.uint32]) -> Kinds:
-    """The kinds of key records. Of identical rows the first stands for all, whose uuid the row alone gives."""
-    names = sent["name"] & NAME
-    some = np.flatnonzero((ordinals == 0) & (names < MOST_NAMES))
-    years = np.searchsorted(_FIRST_DAYS, sent["time"][some] // DAY, side="right") - 1
-    kinds = names[some].astype(np.int64) * _YEARS + np.clip(years, 0, _YEARS - 1)
-    found, counts = np.unique(kinds, return_counts=True)
-    block, row = sent["block"][some].astype(np.uint64), sent["row"][some].astype(np.uint64)
-    position = sent["position"][some].astype(np.uint64)
-    place = (block << np.uint64(40)) | (row << np.uint64(16)) | position
-    first = np.full(len(found), _NEVER)
-    np.minimum.at(first, np.searchsorted(found, kinds), place)
-    return Kinds(found, counts, first)
+    name: str
+    year: int
+    place: Place
 
 
-class PairSample:
-    """Counts the events that are sent by name and year, and keeps the first of each."""
+class PairSample(NamedTuple):
+    """The events that are shown, those of the most frequent names first, and how many pairs of name and year there
+    are."""
 
-    def __init__(self) -> None:
-        self._counts = np.zeros(MOST_NAMES * _YEARS, np.int64)
-        self._first = np.full(MOST_NAMES * _YEARS, _NEVER)
-
-    def add(self, some: Kinds) -> None:
-        """Add the kinds of some events."""
-        self._counts[some.kinds] += some.counts
-        self._first[some.kinds] = np.minimum(self._first[some.kinds], some.first)
-
-    @property
-    def kinds(self) -> int:
-        """How many pairs of name and year there are."""
-        return int(np.count_nonzero(self._counts))
-
-    def choose(self, names: Sequence[str]) -> list[tuple[str, int, Place]]:
-        """(event name, year, place): one of each of the most frequent names, then their further years, evenly from the
-        first to the last, most frequent names first."""
-        counts = self._counts.reshape(MOST_NAMES, _YEARS)
-        of_name = counts.sum(axis=1)
-        most = sorted(np.flatnonzero(of_name).tolist(), key=lambda name: (-of_name[name], names[name]))[:MOST_PAIRS]
-        turns = {name: list(_spread(np.flatnonzero(counts[name]).tolist())) for name in most}
-        chosen = [(name, turns[name][turn]) for turn in range(_YEARS) for name in most if turn < len(turns[name])][
-            :MOST_PAIRS
-        ]
-        order = {name: number for number, name in enumerate(most)}
-        return [
-            (names[name], _FIRST_YEAR + year, _place(int(self._first[name * _YEARS + year])))
-            for name, year in sorted(chosen, key=lambda one: (order[one[0]], one[1]))
-        ]
+    chosen: list[ChosenPair]
+    kinds: int
 
 
-def _spread(years: list[int]) -> Iterator[int]:
-    """The years, first the first, then the last, then those between."""
-    while years:
-        yield years.pop(0)
-        if years:
-            yield years.pop()
-
-
-def _place(number: int) -> Place:
-    return Place(number >> 40, number >> 16 & 0xFFFFFF, number & 0xFFFF)
+def choose_pairs(tables: FactTables) -> PairSample:
+    tables.run(_KINDS)
+    chosen = [
+        ChosenPair(name, year, Place(place >> 40, place >> 16 & 0xFFFFFF, place & 0xFFFF))
+        for name, year, place in tables.rows(_CHOSEN)
+    ]
+    kinds = tables.number("SELECT count(*) FROM kinds")
+    tables.drop("kinds")
+    return PairSample(chosen, kinds)
 
 
 _decode_text = msgspec.json.Decoder(str).decode
@@ -192,7 +164,6 @@ class _Scan:
 
 def read_pairs(
     sample: PairSample,
-    names: Sequence[str],
     rules: Mapping[str, int],
     directory: Directory,
     config: TransformConfig,
@@ -204,32 +175,62 @@ def read_pairs(
 
     `rules` are the entries of `events` in the mapping of which some row is an event, with the first block that has one.
     """
-    chosen = sample.choose(names)
+    places = [one.place for one in sample.chosen]
     reader = _PairReader(directory, config, mapping, uses, shown)
     pairs: dict[Place, SourcePair] = {}
-    for sealed, block in wanted_blocks(directory, config, {place.block for _, _, place in chosen}):
-        for _, _, place in chosen:
-            if place.block == sealed.number:
-                pairs[place] = reader.pair(sealed, block, place)
-    found = [pairs[place] for _, _, place in chosen if place in pairs]
+    for one, block in _wanted_blocks(directory, config, {place.block for place in places}):
+        for place in places:
+            if place.block == one.number:
+                pairs[place] = reader.pair(one, block, place)
+    found = [pairs[place] for place in places if place in pairs]
     seen = {pair.event_rule for pair in found}
     missing = {name: block for name, block in rules.items() if printable(name, NAME_CHARACTERS) not in seen}
     blocks = sorted(set(missing.values()))[:MOST_RULES]
     dropped = _dropped(directory, frozenset(blocks)) if blocks else set()
-    for sealed, block in wanted_blocks(directory, config, set(blocks)):
-        wanted = {name for name, number in missing.items() if number == sealed.number}
-        places = reader.first_of(sealed, block, wanted, dropped)
-        for place in islice(places, MOST_PAIRS + MOST_RULES - len(found)):
-            found.append(reader.pair(sealed, block, place))
+    for one, block in _wanted_blocks(directory, config, set(blocks)):
+        wanted = {name for name, number in missing.items() if number == one.number}
+        firsts = reader.first_of(one.number, block, wanted, dropped)
+        for place in islice(firsts, MOST_PAIRS + MOST_RULES - len(found)):
+            found.append(reader.pair(one, block, place))
     return found
+
+
+def _wanted_blocks(
+    directory: Directory, config: TransformConfig, wanted: set[int]
+) -> Iterator[tuple[PlannedBlock, Block]]:
+    """The wanted blocks with their content, unless reading up to them would take too long.
+
+    A file that cannot be entered in the middle is read from its beginning, at most a tenth of the export in all.
+    """
+    some = []
+    total = 0
+    for one in read_blocks(directory):
+        total += 1
+        if one.number in wanted:
+            some.append(one)
+    budget = max(_FREE_BLOCKS, total // 10)
+    for part, of_part in groupby(some, key=attrgetter("part")):
+        fresh = read_part(config.parts[part])
+        block, at = next(fresh, None), 0
+        free = block is not None and block.content is None
+        for one in of_part:
+            if free:
+                yield one, one.block
+                continue
+            steps = one.index - at
+            if steps > budget:
+                break
+            budget -= steps
+            if steps:
+                block, at = next(islice(fresh, steps - 1, steps), None), one.index
+            if block is not None:
+                yield one, block
 
 
 def _dropped(directory: Directory, blocks: frozenset[int]) -> set[Place]:
     """The events of some blocks that are copies of others and are not sent."""
     return {
-        Place(block, row, position)
-        for block, row, position, _, code in read_lines(directory.copies, tuple[int, int, int, int, str])
-        if code and block in blocks
+        Place(block, copy.row, copy.position) for block, copy in read_copies(directory) if copy.code and block in blocks
     }
 
 
@@ -237,8 +238,10 @@ class _PairReader:
     def __init__(
         self, directory: Directory, config: TransformConfig, mapping: MappingFile, uses: FieldUses, shown: Shown
     ) -> None:
+        self._directory = directory
         self._transformer = BlockTransformer(config)
-        self._paths = [part.path for part in config.parts]
+        self._block = -1
+        self._events: dict[Place, bytes] = {}
         self._parts = config.parts
         self._mapping = mapping
         self._rules = dict(enumerate(mapping.events, 1))
@@ -249,29 +252,27 @@ class _PairReader:
         some_without = config.options.persons == "identified" and directory.identified.exists()
         self._identified = IdentifiedIds(directory.identified) if some_without else None
 
-    def first_of(self, sealed: SealedBlock, block: Block, names: set[str], dropped: set[Place]) -> Iterator[Place]:
+    def first_of(self, number: int, block: Block, names: set[str], dropped: set[Place]) -> Iterator[Place]:
         """The first event of a block that is sent by each of these entries of `events`."""
-        part = self._parts[block.part]
-        mapper = self._transformer.mapper_of(part)
-        rows = read_rows(part, block, observe=False, opens=mapper.opens, blanks=mapper.blanks, unread=mapper.unread)
-        wanted = {number for number, name in self._rules.items() if name in names}
-        for number, record in enumerate(rows):
+        wanted = {rule for rule, name in self._rules.items() if name in names}
+        map_row = self._transformer.mapper_of(self._parts[block.part]).map_row
+        for row, record in enumerate(self._rows(block)):
             if not wanted:
                 break
             if isinstance(record, BrokenRow):
                 continue
-            result: Any = mapper.map_row(record, False, _Scan(self._nested))
+            result: Any = map_row(record, False, _Scan(self._nested))
             for position, outcome in enumerate(result if isinstance(result, list) else [result]):
-                place = Place(sealed.number, number, position)
+                place = Place(number, row, position)
                 if not isinstance(outcome, UnvalidatedEvent) or outcome.rule not in wanted or place in dropped:
                     continue
-                if self._event(block, place) is not None:
+                if self._event(place) is not None:
                     yield place
                     wanted.discard(outcome.rule)
 
-    def pair(self, sealed: SealedBlock, block: Block, place: Place) -> SourcePair:
+    def pair(self, planned: PlannedBlock, block: Block, place: Place) -> SourcePair:
         """The row at a place and its event."""
-        event = self._event(block, place)
+        event = self._event(place)
         if event is None:
             raise AssertionError(f"no event at {place}")
         scan = _Scan(self._nested)
@@ -308,7 +309,7 @@ class _PairReader:
             )
             for name, value in given.items()
         ]
-        ids = _ID_PROPERTIES.union(*(fate.to for key, fate in targets.items() if self._is_id(key[1], fate.to)))
+        ids = ID_PROPERTIES.union(*(fate.to for key, fate in targets.items() if self._is_id(key[1], fate.to)))
         properties = []
         for name, raw in event.properties.items():
             found = sources.get(name, [])
@@ -323,8 +324,8 @@ class _PairReader:
         return SourcePair(
             event.event,
             int(event.timestamp[:4]),
-            self._paths[sealed.part],
-            sealed.first_row + place.row,
+            self._parts[planned.part].path,
+            planned.first_row + place.row,
             printable(self._rules.get(rule, ""), NAME_CHARACTERS),
             listed[:MOST_FIELDS],
             max(0, len(listed) - MOST_FIELDS),
@@ -333,20 +334,19 @@ class _PairReader:
             max(0, len(properties) - MOST_FIELDS),
         )
 
-    def _event(self, block: Block, place: Place) -> DecodedEvent | None:
-        """The event at a place; None where the row is rejected."""
-        encoded = event_at(self._transformer, block, place)
+    def _event(self, place: Place) -> DecodedEvent | None:
+        """The event at a place; None if the row is rejected."""
+        if place.block != self._block:
+            self._block, self._events = place.block, dict(events_of(self._directory, place.block))
+        encoded = self._events.get(place)
         if encoded is not None and self._identified is not None:
             (encoded,) = without_profiles([encoded], self._identified)
         return None if encoded is None else decode_event(encoded)
 
     def _map(self, block: Block, place: Place, scan: _Scan) -> tuple[int, int]:
         """Show a row to the scan. Returns the number of its event's rule, and of the plain row that is the event."""
-        part = self._parts[block.part]
-        mapper = self._transformer.mapper_of(part)
-        rows = read_rows(part, block, observe=False, opens=mapper.opens, blanks=mapper.blanks, unread=mapper.unread)
-        record: Any = next(islice(iter(rows), place.row, None))
-        result = mapper.map_row(record, False, scan)
+        record: Any = next(islice(iter(self._rows(block)), place.row, None))
+        result: Any = self._transformer.mapper_of(self._parts[block.part]).map_row(record, False, scan)
         outcomes = result if isinstance(result, list) else [result]
         outcome = outcomes[place.position] if place.position < len(outcomes) else None
         item = 0
@@ -354,9 +354,14 @@ class _PairReader:
             item = next((number for number, end in enumerate(result.ends) if end > place.position), 0)
         return (outcome.rule if isinstance(outcome, UnvalidatedEvent) else 0), item
 
+    def _rows(self, block: Block) -> Rows:
+        part = self._parts[block.part]
+        mapper = self._transformer.mapper_of(part)
+        return read_rows(part, block, observe=False, opens=mapper.opens, blanks=mapper.blanks, unread=mapper.unread)
+
     @staticmethod
     def _is_id(name: str, to: Sequence[str]) -> bool:
-        if name in _ID_PROPERTIES:
+        if name in ID_PROPERTIES:
             return True
         if not _NO_ID_PLACES.isdisjoint(to):
             return False

@@ -13,15 +13,16 @@ import os
 import shutil
 from collections.abc import Iterator
 
-from pipeline.errors import UsageError
+from pipeline.errors import Unfinished, UsageError
 from pipeline.extractors.plan_detection import FINISHED, MARK, UNFINISHED, is_plan
 from pipeline.files import OTHERS, sync_folder
 from pipeline.ledger import check_nothing_sent, discard, lock_file, unlock
 from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.unfinished import clear
 
 NOTE = (
-    b"backcast is writing a plan here, or was stopped while it did. The files in this folder are of no use:\n"
-    b"plan again with the same -o DIR, or remove this folder.\n"
+    b"backcast is writing a plan here, or was stopped while it did. The same command goes on with the blocks\n"
+    b"that are finished; another plan with this -o DIR begins anew, and this folder may be removed.\n"
 )
 LOCK = "plan.lock"
 
@@ -44,8 +45,8 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
         lock = lock_file(directory.path / "plan", str(directory.path))
         _settle(directory)
         work = Directory(directory.path / UNFINISHED)
-        shutil.rmtree(work.path, ignore_errors=True)
-        work.path.mkdir()
+        clear(work)
+        work.path.mkdir(exist_ok=True)
         (work.path / MARK).write_bytes(NOTE)
     except OSError as error:
         if lock is not None:
@@ -59,8 +60,15 @@ def staged_plan(directory: Directory) -> Iterator[Directory]:
         work.path.rename(directory.path / FINISHED)
         sync_folder(directory.path)
         _settle(directory)
-    finally:
+    except (Unfinished, KeyboardInterrupt):
+        with contextlib.suppress(OSError):
+            clear(work)
+            (work.path / MARK).write_bytes(NOTE)
+        raise
+    except BaseException:
         shutil.rmtree(work.path, ignore_errors=True)
+        raise
+    finally:
         unlock(lock)
         if new and [one.name for one in directory.path.iterdir()] == [LOCK]:
             shutil.rmtree(directory.path, ignore_errors=True)
@@ -88,8 +96,12 @@ def _settle(directory: Directory) -> None:
     if (finished / directory.plan.name).exists():
         if directory.plan.exists():  # the older plan: plan.json goes last, after all its other files
             shutil.rmtree(directory.rehearsal, ignore_errors=True)
+            directory.discarded.unlink(missing_ok=True)
             for older in directory.replaced:
-                older.unlink(missing_ok=True)
+                if older.is_dir():
+                    shutil.rmtree(older)
+                else:
+                    older.unlink(missing_ok=True)
             sync_folder(directory.path)
             directory.plan.unlink()
             sync_folder(directory.path)

@@ -1,38 +1,29 @@
-"""Read a sealed plan back as work: its config, its blocks with their tables, its links."""
+"""Whether the files of a plan are as they were sealed, and the lines of some of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TypeVar
 
 import msgspec
 
-from pipeline.errors import StalePlan
-from pipeline.models import Block, Part, SealedOptions
+from pipeline.errors import StalePlan, UnsafePlan
 from pipeline.plan.sealed.directory import Directory, digest_file, read_lines
-from pipeline.plan.sealed.manifest import Plan, SealedBlock
-from pipeline.transform.events import Mapper
-from pipeline.transform.tasks import DuplicateDecision, Task, TransformConfig
+from pipeline.plan.sealed.manifest import Plan
 
-
-class PlannedBlock(msgspec.Struct, frozen=True):
-    """A sealed block with the decisions on its duplicates. `events` counts the events that are sent."""
-
-    sealed: SealedBlock
-    copies: tuple[DuplicateDecision, ...]
-
-    @property
-    def events(self) -> int:
-        return self.sealed.events - sum(bool(copy.code) for copy in self.copies)
+T = TypeVar("T")
 
 
 def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None = None) -> None:
-    """Raise StalePlan if a file of the plan (or one of these names) is not the one that was sealed."""
+    """Raise StalePlan if a file of the plan (or one of these names) is not the one that was sealed.
+
+    The facts are checked by `pipeline.plan.requests.query.add_facts` when they are opened next to their plan.json, and
+    here otherwise.
+    """
+    checked = "facts/" if directory.plan.exists() else None
     for name, digest in plan.files.items():
-        if names is not None and name not in names:
+        if name not in names if names is not None else checked is not None and name.startswith(checked):
             continue
         path = directory.path / name
         try:
@@ -40,71 +31,36 @@ def check_tables(plan: Plan, directory: Directory, names: Collection[str] | None
         except FileNotFoundError:
             raise StalePlan(
                 f"{path} is missing from the plan", differences=[f"{name}: missing"],
-                hint="plan again, or copy the whole directory",
+                hint="copy the whole directory; plan again only if nothing was sent",
             ) from None  # fmt: skip
         if current != digest:
             raise StalePlan(
                 f"{path} was changed after it was sealed",
                 differences=[f"{name}: sealed {digest[:12]}, now {current[:12]}"],
-                hint="plan again; a plan is never edited",
+                hint="bring the plan's directory back as it was; plan again only if nothing was sent",
             )
 
 
-def planned_blocks(directory: Directory) -> Iterator[PlannedBlock]:
-    """Every block in order, with the decisions on its duplicates; two files are read side by side."""
-    tables = groupby(read_lines(directory.copies, tuple[int, int, int, int, str]), key=itemgetter(0))
-    pending = next(tables, None)
-    for sealed in read_lines(directory.blocks, SealedBlock):
-        copies: tuple[DuplicateDecision, ...] = ()
-        if pending is not None and pending[0] == sealed.number:
-            copies = tuple(DuplicateDecision(*line[1:]) for line in pending[1])
-            pending = next(tables, None)
-        yield PlannedBlock(sealed, copies)
+def sealed_lines(path: Path, kind: type[T]) -> Iterator[T]:
+    """The records of a file of a plan, none if it is not there. Raises UnsafePlan for one that is damaged."""
+    try:
+        yield from read_lines(path, kind) if path.exists() else ()
+    except msgspec.MsgspecError as error:
+        raise UnsafePlan(
+            f"{path.name} of the plan cannot be read: {error}",
+            hint="bring it back as it was; plan again only if nothing was sent",
+        ) from None
 
 
-def tasks(directory: Directory, choose: Callable[[PlannedBlock], Task | None]) -> Iterator[Task]:
-    """The tasks of the events phase, each with the block's events. `choose` returns the task of a planned block, None
-    where nothing is left to do."""
-    with directory.events.open("rb") as events:
-        for planned in planned_blocks(directory):
-            task = choose(planned)
-            if task is not None:
-                yield with_events(task, planned.sealed, events)
+class _DailyCount(msgspec.Struct):
+    event: str
+    day: str
+    outcome: str
+    count: int
 
 
-def with_events(task: Task, sealed: SealedBlock, events: BinaryIO) -> Task:
-    """The task with the events of its block, from the open events.pack."""
-    offset, length = sealed.packed
-    events.seek(offset)
-    return task._replace(block=msgspec.structs.replace(task.block, content=events.read(length)))
-
-
-def task_of(plan: Plan, planned: PlannedBlock) -> Task:
-    """A block as a task, without its content."""
-    sealed = planned.sealed
-    return Task(
-        sealed.number,
-        Block(sealed.part, sealed.index, sealed.offset, sealed.length),
-        sealed.rows if plan.options.limit is not None else None,
-        sealed.digest,
-        planned.copies,
-    )
-
-
-def config_of(
-    plan: Plan,
-    parts: tuple[Part, ...],
-    compile_: Callable[[SealedOptions], Mapper],
-    excluded: frozenset[str],
-    directory: Directory,
-) -> TransformConfig:
-    """The config that the plan was built with, and its table of identified persons."""
-    identified = directory.identified if plan.options.persons == "identified" else None
-    tables = opened_tables(directory, plan.files)
-    return TransformConfig(compile_, plan.options, plan.limits, parts, excluded, identified, tables=tables)
-
-
-def opened_tables(directory: Directory, files: Mapping[str, str]) -> dict[Path, str]:
-    """Of the files of a plan, with their digests by name, those that a process opens when it makes events."""
-    paths = (directory.identified, directory.lookup_entries, directory.lookup_slots)
-    return {path: files[path.name] for path in paths if path.name in files}
+def planned_days(directory: Directory) -> Iterator[tuple[str, str, int]]:
+    """Events to send by name and UTC day (`2021-03-01`): name, day, count. Raises UnsafePlan."""
+    for one in sealed_lines(directory.cells, _DailyCount):
+        if one.outcome == "mapped" and one.count:
+            yield one.event, one.day, one.count

@@ -1,8 +1,7 @@
 """The files of a plan directory. Each can be read by a person, and `ls` shows the state of the plan.
 
 `Directory` names the files of a plan. Beside them there may be `sent-to.json`, the target that something was sent to,
-which reveals a lost ledger (`pipeline.ledger.marker`); `senders/`, the ledgers of several processes that send
-(`pipeline.ledger.sender_ledgers`); `plan.lock`, the process that writes, or last wrote, a plan
+which reveals a lost ledger (`pipeline.ledger.marker`); `plan.lock`, the process that writes, or last wrote, a plan
 here; and `unfinished-plan/`, a plan being written, or left by a program that was stopped
 (`pipeline.plan.sealed.commit`).
 """
@@ -50,12 +49,12 @@ class Directory:
     """The same for programs, with the results of rehearsal and verification."""
     report_html = _File("report.html")
     """The same for people."""
-    blocks = _File("blocks.jsonl")
-    """A line for each block: its part and offset, its rows, its digest."""
-    events = _File("events.pack")
-    """The events of each block, deflated (`pipeline.transform.staged`)."""
-    copies = _File("copies.jsonl")
-    """The decisions on duplicates, by block."""
+    requests = _File("requests.jsonl")
+    """A line for each request, in the order of sending (`pipeline.plan.requests.store`)."""
+    packs = _File("requests")
+    """The events of the requests, deflated."""
+    facts = _File("facts")
+    """A row for each event, as Parquet."""
     identities = _File("identities.jsonl")
     """The merges to send, which come first."""
     pairs = _File("identities.parquet")
@@ -66,8 +65,6 @@ class Directory:
     """The profile updates to send, which come last."""
     identified = _File("identified.bin")
     """Under `--persons identified`: the hashes of the ids that get a profile."""
-    uuids = _File("keys.bin")
-    """In a job: the uuid of each event, in the order in which they are sent."""
     cells = _File("cells.jsonl")
     """Counts of event x UTC day x outcome."""
     drift = _File("drift.jsonl")
@@ -106,10 +103,20 @@ class Directory:
     """What was sent, as lists and queries (`backcast undo-list`)."""
     receipt = _File("receipt.json")
     """What was read, planned, sent and found again, with digests (`backcast receipt write`)."""
+    discarded = _File("discarded.json")
+    """When the events of the plan were discarded (`backcast discard`)."""
     bucket = _File("bucket.json")
     """Which plan of which bucket this is the working copy of."""
     scratch = _File("scratch")
     """What planning needs only while it runs."""
+    blocks = _File("scratch/blocks.jsonl")
+    """Among it a line for each block (`pipeline.plan.blocks`)."""
+    copies = _File("scratch/copies.jsonl")
+    """The decisions on duplicates, by block."""
+    staged = _File("scratch/staged")
+    """What workers make of the export's blocks (`pipeline.transform.staged`)."""
+    block_facts = _File("scratch/staged/facts")
+    """The facts of each block (`pipeline.transform.facts`), next to which are tables of what its rows state."""
 
     @property
     def name(self) -> str:
@@ -124,8 +131,8 @@ class Directory:
     def replaced(self) -> tuple[Path, ...]:
         """The files beside plan.json that are removed when another plan replaces this one."""
         return (
-            self.report_json, self.report_html, self.blocks, self.events, self.copies, self.identities,
-            self.pairs, self.groups, self.persons, self.identified, self.uuids, self.cells, self.drift,
+            self.report_json, self.report_html, self.requests, self.packs, self.facts,
+            self.identities, self.pairs, self.groups, self.persons, self.identified, self.cells, self.drift,
             self.source_pairs, self.rejects, self.lookups, self.lookup_entries,
             self.lookup_slots, self.excluded,
         )  # fmt: skip

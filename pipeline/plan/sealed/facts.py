@@ -159,14 +159,25 @@ class LeftOut(msgspec.Struct, frozen=True):
     names: list[str] = []
 
 
+class SampleSize(msgspec.Struct, frozen=True):
+    """At most `of_month` events of each event name and month are in the sample, and `events` in all. With a
+    probability of 95 % a share of a month is within `margin` percentage points."""
+
+    events: int
+    of_month: int
+    margin: float
+
+
 class Drift(msgspec.Struct, frozen=True):
     """The drift of a plan. `properties` are the most notable ones, of `examined` ones, all of which are in drift.jsonl;
-    `left_out` are the others."""
+    `left_out` are the others. `sample` is UNSET if all `events` were examined; else numbers of values are estimates,
+    and different values, the first place and the days are those of the sample."""
 
     events: int = 0
     examined: int = 0
     properties: list[PropertySummary] = []
     left_out: LeftOut = LeftOut()
+    sample: SampleSize | msgspec.UnsetType = msgspec.UNSET
 
 
 class LargePerson(msgspec.Struct, frozen=True):
@@ -175,3 +186,28 @@ class LargePerson(msgspec.Struct, frozen=True):
     id: str
     events: int
     stratum: str
+
+
+class Canary(msgspec.Struct, frozen=True, kw_only=True):
+    """The sample of at most `most` events that comes first. `events` counts it by phase, `persons` whole people.
+
+    It shows `shown` of `strata` different names of events in a year, entries of `events` in the mapping, kinds of
+    merges and kinds of profile updates; `not_shown` names the first 20 others, `more_strata` says that there are more
+    than were counted, and `large` are people with many events. If every person has more events than fit, the sample is
+    empty, and `least` is the size that one with the smallest person would have.
+    """
+
+    most: int
+    events: dict[str, int] = {}
+    persons: int = 0
+    strata: int = 0
+    shown: int = 0
+    not_shown: list[str] = []
+    more_strata: bool = False
+    large: list[LargePerson] = []
+    least: int = 0
+
+    @property
+    def size(self) -> int:
+        """All of its events."""
+        return sum(self.events.values())

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from pipeline.errors import StalePlan, UnsafePlan
 from pipeline.ledger import state_digest
-from pipeline.models import Part
 from pipeline.plan.in_bucket import directory_at
-from pipeline.plan.sealed.directory import EXCLUDED, Directory, digest_file
-from pipeline.plan.sealed.manifest import Plan, as_name, load
-
-if TYPE_CHECKING:
-    from pipeline.transform.tasks import TransformConfig
+from pipeline.plan.sealed.directory import Directory
+from pipeline.plan.sealed.discarded import refuse_discarded
+from pipeline.plan.sealed.manifest import Plan, load
 
 
 def read_ids(path: Path) -> frozenset[str]:
@@ -26,42 +21,17 @@ def read_ids(path: Path) -> frozenset[str]:
     return frozenset(line.removesuffix("\r") for line in lines) - {""}
 
 
-def workers_for(requested: int | None, parts: Sequence[Part]) -> int:
-    """The number of worker processes for these parts: `requested`, or one that fits their size."""
-    from pipeline.engines.local import count_for
+def open_plan(path: str | PathLike[str], *, discarded: bool = False) -> tuple[Plan, Directory]:
+    """A plan and its directory; for a URL, that is its working copy on this machine.
 
-    return count_for(requested, sum(part.bytes for part in parts))
-
-
-def open_plan(path: str | PathLike[str]) -> tuple[Plan, Directory]:
-    """A plan and its directory, which of a URL is its working copy on this machine.
-
-    Raises UsageError, UnsafePlan; for a URL Unfinished too, where the store does not answer.
+    Raises UsageError, also if its events were discarded unless `discarded` allows it; UnsafePlan; for a URL Unfinished
+    too, if the store does not answer.
     """
     directory = directory_at(path)
-    return load(directory), directory
-
-
-def transform_config_for(plan: Plan, directory: Directory) -> TransformConfig:
-    """The plan's config. Raises StalePlan for a missing or changed file of the plan."""
-    from pipeline.mapper import Compile
-    from pipeline.plan.lookups import load_lookups
-    from pipeline.plan.sealed.contents import check_tables, config_of
-
-    check_tables(plan, directory)
-    excluded: frozenset[str] = frozenset()
-    if plan.options.excluded_ids:
-        path = directory.excluded
-        if not path.exists() or digest_file(path) != plan.options.excluded_ids:
-            raise StalePlan(
-                f"{path} is missing or was changed after the plan was sealed",
-                differences=[f"{EXCLUDED}: not as it was sealed"], hint="plan again",
-            )  # fmt: skip
-        excluded = read_ids(path)
-    parts = tuple(sealed.part(index, as_name(sealed.file)) for index, sealed in enumerate(plan.parts))
-    lookups = load_lookups(plan, directory)
-    compile_ = Compile(plan.mapping.name, plan.mapping.text, lookups, plan.mapping.python or None)
-    return config_of(plan, parts, compile_, excluded, directory)
+    plan = load(directory)
+    if not discarded:
+        refuse_discarded(plan, directory)
+    return plan, directory
 
 
 def check_replayed(plan: Plan) -> None:

@@ -13,16 +13,17 @@ from pipeline.errors import UnsafePlan, UsageError
 from pipeline.extractors.plan_detection import is_plan
 from pipeline.files import write_atomically
 from pipeline.identity.summary import MergeSummary
+from pipeline.ledger import is_locked
 from pipeline.models import Dialect, Finding, OwnCode, Part, SealedOptions
 from pipeline.options import Limits
 from pipeline.plan.samples.source_pairs import SourcePairs
 from pipeline.plan.sealed.commit import finish_commit
 from pipeline.plan.sealed.directory import Directory
-from pipeline.plan.sealed.facts import Coverage, Drift, HoursSeal, MonthEvidence, PluginSeal
-from pipeline.storage import FileStatus
+from pipeline.plan.sealed.facts import Canary, Coverage, Drift, HoursSeal, MonthEvidence, PluginSeal
 from pipeline.text import pluralize
 
-FORMAT = "backcast.plan/1"
+FORMAT = "backcast.plan/2"
+_RESTORE = "bring it back as it was; plan again only if nothing was sent"
 _NUL = "\0"
 _LONE = re.compile("[\udc80-\udcff]")
 _ESCAPE = re.compile(f"{_NUL}([89a-f][0-9a-f])")
@@ -44,7 +45,7 @@ def as_name(text: str) -> str:
 
 
 class PartSeal(msgspec.Struct, frozen=True):
-    """One file as it was read: enough to open it again, and to notice that it has changed (`FileStatus`).
+    """One file as it was read: enough to open it again, and to notice that it has changed.
 
     `file` and `member` are names as `as_text` writes them. `etag` is only there for an object of a store.
     """
@@ -65,26 +66,11 @@ class PartSeal(msgspec.Struct, frozen=True):
     table: str = ""
     etag: str | msgspec.UnsetType = msgspec.UNSET
 
-    @property
-    def status(self) -> FileStatus:
-        """The file as it was read."""
-        return FileStatus(self.bytes, self.mtime_ns, self.etag or "")
-
-    def part(self, index: int, file: str | None = None) -> Part:
+    def part(self, index: int) -> Part:
         return Part(
-            index,
-            self.path,
-            file or as_name(self.file),
-            as_name(self.member),
-            self.codecs,
-            self.format,
-            self.dialect,
-            self.bytes,
-            self.mtime_ns,
-            self.digest,
-            self.table,
-            self.etag or "",
-        )
+            index, self.path, as_name(self.file), as_name(self.member), self.codecs, self.format, self.dialect,
+            self.bytes, self.mtime_ns, self.digest, self.table, self.etag or "",
+        )  # fmt: skip
 
 
 class RowCounts(msgspec.Struct, frozen=True):
@@ -198,26 +184,6 @@ class PeopleSeal(msgspec.Struct, frozen=True):
         return 0 if initials is msgspec.UNSET else initials.persons
 
 
-class SealedBlock(msgspec.Struct, frozen=True):
-    """One line of blocks.jsonl. `first_row` counts from 1 in the part; `events` and `digest` are before the tables.
-
-    `days` are the first and the last UTC day of its events; a block without any has none. `packed` is where its events
-    are in events.pack, and their bytes there.
-    """
-
-    number: int
-    part: int
-    index: int
-    offset: int
-    length: int
-    first_row: int
-    rows: int
-    events: int
-    digest: str
-    days: tuple[str, str] | None = None
-    packed: tuple[int, int] = (0, 0)
-
-
 class MappingSeal(msgspec.Struct, frozen=True):
     """The mapping as it was used: its whole text, so that a plan needs no other file. `python` is its own code; a plan
     without any does not have it."""
@@ -248,13 +214,18 @@ class ReplayedPlan(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A sealed plan: what was read, what would be sent, and everything that decides it. `plugins` are what it used of
-    installed packages; a plan that used nothing of any does not have it. Nor has one a `coverage` that was made before
-    there was one, or by no mapping file, and `hours`, `drift` and `source_pairs` that was made before
-    there were any. `replays` is there under `--replay` alone."""
+    """A sealed plan: what was read, what would be sent, and everything that decides it.
+
+    `digest` is that of its content, the same for any engine, number of workers and processor; `seal` covers the digests
+    of all `files`, too. `requests` is `requests.store.digest_of_requests`. `plugins` are what it used of installed
+    packages; a plan that used nothing of any does not have it. A plan by no mapping file has no `coverage` and no
+    `source_pairs`. `replays` is there under `--replay` alone, `canary`, the sample in the first requests, unless
+    nothing is sent or it was turned off.
+    """
 
     format: str = FORMAT
     digest: str = ""
+    seal: str = ""
     verdict: str
     tool: str
     zone: str
@@ -279,6 +250,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int
     event_bytes: int
     files: Mapping[str, str]
+    requests: str
     notices: list[tuple[str, str, str]]
     people: PeopleSeal = PeopleSeal()
     plugins: list[PluginSeal] | msgspec.UnsetType = msgspec.UNSET
@@ -287,6 +259,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     drift: Drift | msgspec.UnsetType = msgspec.UNSET
     source_pairs: SourcePairs | msgspec.UnsetType = msgspec.UNSET
     replays: ReplayedPlan | msgspec.UnsetType = msgspec.UNSET
+    canary: Canary | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def ready(self) -> bool:
@@ -296,8 +269,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def order_decides(self) -> bool:
         """Whether the service makes of a person what depends on the order of its events: they set properties of the
         person, or have such as the service copies (docs/know/service.md#persons) and nothing sends final values."""
-        copied = bool(self.people.profiles.promoted) and not self.people.promotes
-        return copied or bool(self.warnings.get("overwrites_person"))
+        return order_decides(self.people, self.warnings)
 
     @property
     def to_send(self) -> str:
@@ -327,6 +299,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return f"Plan{of}: {sent} to send, {read}; {rows.skipped:,} skipped, {rows.rejected:,} rejected{items}."
 
 
+def order_decides(people: PeopleSeal, warnings: Mapping[str, int]) -> bool:
+    """`Plan.order_decides` of a plan with these people and warnings."""
+    copied = bool(people.profiles.promoted) and not people.promotes
+    return copied or bool(warnings.get("overwrites_person"))
+
+
 class _Format(msgspec.Struct):
     """What every version of plan.json begins with."""
 
@@ -334,19 +312,21 @@ class _Format(msgspec.Struct):
 
 
 def seal(plan: Plan) -> Plan:
-    """The plan with its digest, which `digest_of_plan` defines."""
-    return msgspec.structs.replace(plan, digest=digest_of_plan(plan))
-
-
-def digest_of_plan(plan: Plan) -> str:
-    """A sha256 over all of a plan except the paths and times of its files on this machine."""
+    """The plan with its digest and its seal. Both leave out the paths and times of its files on this machine, and the
+    digest also the bytes of deflated requests."""
     parts = [msgspec.structs.replace(part, file="", mtime_ns=0) for part in plan.parts]
     mapping = msgspec.structs.replace(plan.mapping, name=PurePath(plan.mapping.name).name)
     replays = plan.replays
     if replays is not msgspec.UNSET:
         replays = msgspec.structs.replace(replays, directory="")
-    bare = msgspec.structs.replace(plan, digest="", parts=parts, mapping=mapping, replays=replays)
-    return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
+    bare = msgspec.structs.replace(plan, digest="", seal="", parts=parts, mapping=mapping, replays=replays)
+    files = {name: digest for name, digest in plan.files.items() if not name.startswith("requests")}
+    digest = _sha256(msgspec.structs.replace(bare, files=files))
+    return msgspec.structs.replace(plan, digest=digest, seal=_sha256(msgspec.structs.replace(bare, digest=digest)))
+
+
+def _sha256(plan: Plan) -> str:
+    return hashlib.sha256(msgspec.json.encode(plan, order="sorted")).hexdigest()
 
 
 def save(directory: Directory, plan: Plan) -> None:
@@ -366,16 +346,25 @@ def read_plan(directory: Directory) -> Plan:
     try:
         text = directory.plan.read_bytes()
     except FileNotFoundError:
-        contents = "a plan that was not finished" if is_plan(directory.path) else "no plan.json"
-        hint = "create one with: backcast plan SOURCE -o DIR"
-        raise UsageError(f"{directory.name} contains {contents}", hint=hint) from None
+        if not is_plan(directory.path):
+            hint = "create one with: backcast plan SOURCE -o DIR"
+            raise UsageError(f"{directory.name} contains no plan.json", hint=hint) from None
+        if is_locked(directory.path / "plan"):
+            raise UsageError(f"the plan in {directory.name} is being made now", hint="wait until it is") from None
+        raise UsageError(
+            f"the plan in {directory.name} was stopped before it was finished",
+            hint="run the same `backcast plan` command again; it goes on where it stopped",
+        ) from None
     try:
         version = msgspec.json.decode(text, type=_Format).format
         if version != FORMAT:
-            raise UnsafePlan(f"{directory.plan} has format {version}; this version reads {FORMAT}", hint="plan again")
+            raise UnsafePlan(
+                f"{directory.plan} has format {version}; this version reads {FORMAT}",
+                hint="plan again; if some of it was sent, finish with the version of backcast that made it",
+            )
         plan = msgspec.json.decode(text, type=Plan)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UnsafePlan(f"{directory.plan} is no plan that this version reads: {error}", hint="plan again") from None
-    if digest_of_plan(plan) != plan.digest:
-        raise UnsafePlan(f"{directory.plan} was changed after it was sealed", hint="plan again; a plan is never edited")
+        raise UnsafePlan(f"{directory.plan} is damaged: {error}", hint=_RESTORE) from None
+    if seal(plan) != plan:
+        raise UnsafePlan(f"{directory.plan} was changed after it was sealed", hint=_RESTORE)
     return plan

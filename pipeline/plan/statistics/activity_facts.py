@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pipeline.identity.aggregator import PLACE_SHIFT
+from pipeline.identity.kinds import PLACE_SHIFT
 from pipeline.options import PlanOptions
 from pipeline.plan.samples.examples import SourceExamples
 from pipeline.plan.statistics.activity import UNITS, Activity
 from pipeline.text import printable
 from pipeline.timestamps import SECOND, format_utc
-from pipeline.transform.tasks import TransformConfig
 
 _CHARACTERS = 60
 
@@ -36,11 +35,9 @@ def limits_of(thresholds: PlanOptions) -> dict[str, int]:
     return dict(zip(UNITS, (thresholds.per_second, thresholds.per_minute, thresholds.per_day), strict=True))
 
 
-def activity_facts(
-    activity: Activity, examples: SourceExamples, config: TransformConfig, names: Sequence[str]
-) -> ActivityFacts:
-    """The activity with examples. `names` are the event names by number. Blocks with a busy id are read again."""
-    ids = examples.ids(config, [(one.block, one.row) for one in activity.busy])
+def activity_facts(activity: Activity, examples: SourceExamples) -> ActivityFacts:
+    """The activity with examples."""
+    ids = examples.ids([(one.block, one.row) for one in activity.busy])
     fast = []
     for one in activity.busy:
         moment = format_utc(one.time)[: 10 if one.unit == "day" else 20]
@@ -52,10 +49,8 @@ def activity_facts(
     for two in activity.repeats:
         first, other = (examples.row_at(block << PLACE_SHIFT | row) for block, row in (two.row, two.other))
         repeats.append(
-            f"{printable(names[two.name], _CHARACTERS)} at {format_utc(two.time // SECOND * SECOND)}"
-            f" ({first} and {other})"
+            f"{printable(two.name, _CHARACTERS)} at {format_utc(two.time // SECOND * SECOND)} ({first} and {other})"
         )
-    repeated = {names[name]: count for name, count in activity.repeated.items()}
-    ordered = dict(sorted(repeated.items(), key=lambda one: (-one[1], one[0])))
+    ordered = dict(sorted(activity.repeated.items(), key=lambda one: (-one[1], one[0])))
     late = [examples.row_at(block << PLACE_SHIFT | row) for block, row in activity.late_rows]
     return ActivityFacts(activity.fast_ids, fast, ordered, repeats, activity.late, late)

@@ -13,12 +13,12 @@ from heapq import nlargest
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from pipeline.identity.database import Database, numbers, texts
 from pipeline.mapper.inspection.field_uses import DROPPED, KEPT, MAPPED, Fate, FieldUses
-from pipeline.mapper.program.required_fields import Level
+from pipeline.mapper.program.references import Level
 from pipeline.plan.sealed.facts import Coverage, EventCoverage, FieldCoverage, Totals
-from pipeline.plan.statistics.spilled_counts import SpilledCounts
 from pipeline.plan.statistics.unmatched import ReferenceUsage
 from pipeline.text import printable
 from pipeline.transform.field_counts import COLUMN, EVENT, EXAMPLES, OPENED, OTHER, REJECT, ROW, BlockFields, Counted
@@ -28,6 +28,49 @@ MOST_FIELDS = MOST_EVENTS = 1_000
 MOST_EXAMPLES = 5_000
 """Fields with examples: the first of the source."""
 NAME_CHARACTERS = 200
+MOST_KEYS = 100_000
+"""Counts that are in memory."""
+
+
+class _Counts:
+    """Counts by key: the columns of `key`, which are texts or BIGINT. If there are many, a database adds them up."""
+
+    def __init__(self, scratch: Path, **key: str) -> None:
+        self._scratch = scratch
+        self._key = key
+        self._counts: Counter[tuple[Any, ...]] = Counter()
+        self._database: Database | None = None
+
+    def add(self, counts: Counter[Any]) -> None:
+        self._counts.update(counts)
+        if len(self._counts) > MOST_KEYS:
+            self._append()
+
+    def items(self) -> Iterator[tuple[tuple[Any, ...], int]]:
+        """Every key with its count, ascending. Called once."""
+        if self._database is None:
+            yield from sorted(self._counts.items())
+            return
+        with self._append() as database:
+            for batch in database.stream(
+                "SELECT * EXCLUDE rows, sum(rows)::BIGINT FROM counts GROUP BY ALL ORDER BY ALL"
+            ):
+                for *key, rows in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    yield tuple(key), rows
+
+    def _append(self) -> Database:
+        if self._database is None:
+            self._database = Database(self._scratch)
+            declared = ", ".join(f"{name} {kind}" for name, kind in self._key.items())
+            self._database.run(f"CREATE TABLE counts ({declared}, rows BIGINT)")
+        if self._counts:
+            columns = {
+                name: numbers(values) if kind == "BIGINT" else texts(values)
+                for (name, kind), values in zip(self._key.items(), zip(*self._counts, strict=True), strict=True)
+            }
+            self._database.append("counts", {**columns, "rows": numbers(list(self._counts.values()))})
+            self._counts.clear()
+        return self._database
 
 
 class CoverageCounts:
@@ -35,8 +78,8 @@ class CoverageCounts:
 
     def __init__(self, directory: Path, counted: Counted) -> None:
         self._levels = (ROW, OPENED, *counted.nested)
-        self._fields = SpilledCounts(directory, "fields", tuple[int, str, str])
-        self._events = SpilledCounts(directory, "events", tuple[str, str, str])
+        self._fields = _Counts(directory, level="BIGINT", name="VARCHAR", outcome="VARCHAR")
+        self._events = _Counts(directory, name="VARCHAR", sent="VARCHAR", outcome="VARCHAR")
         self._rows: Counter[str] = Counter()
         self._examples: dict[tuple[int, str], list[str]] = {}
         self._skipped_items: Counter[str] = Counter()

@@ -3,14 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from pipeline.plan.statistics.spilled_counts import MOST_KEYS, SpilledCounts
-from pipeline.timestamps import DAY, format_utc
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.plan.sealed.directory import read_lines
+from pipeline.timestamps import DAY, QUARTER, format_utc
+
+if TYPE_CHECKING:
+    from pipeline.plan.fact_tables import FactTables
 
 Cell: TypeAlias = tuple[str, int, str]
 """(event name, days since 1970, outcome): outcome is `mapped`, or the code of a skip or a reject."""
+MOST_CELLS = 100_000
+"""The most counts of skips and rejects in memory; then they go to a file."""
+_AT_ONCE = 50_000
+_DAYS = f"""
+CREATE TABLE days AS
+SELECT name, time // {DAY} AS day, count(*) AS events, min(time) AS first, max(time) AS last,
+    count(*) FILTER (ordinal = 0) AS different, min(place) FILTER (ordinal = 0) AS place
+FROM sent GROUP BY ALL
+"""
+_CELLS = f"""
+SELECT name, day, outcome, sum(count)::BIGINT AS count FROM (
+    SELECT name, day, 'mapped' AS outcome, events AS count FROM days
+    UNION ALL SELECT name, time // {DAY}, code, count(*) FROM decided WHERE event AND code IS NOT NULL GROUP BY ALL
+    UNION ALL SELECT name, day, outcome, count FROM other_cells
+) GROUP BY name, day, outcome HAVING sum(count) > 0 ORDER BY ALL
+"""
+
+_QUARTERS = f"""
+SELECT quarter, sum(events)::BIGINT AS events FROM (
+    SELECT time // {QUARTER} AS quarter, count(*) AS events FROM facts WHERE event GROUP BY quarter
+    UNION ALL SELECT time // {QUARTER}, -count(*) FROM decided WHERE event AND code IS NOT NULL GROUP BY ALL
+) GROUP BY quarter HAVING sum(events) > 0 ORDER BY quarter
+"""
 
 
 def day_name(day: int) -> str:
@@ -18,17 +50,63 @@ def day_name(day: int) -> str:
     return format_utc(day * DAY)[:10]
 
 
-class DailyCounts(SpilledCounts):
-    """Counts of cells, which are on disk where years times names are many."""
-
-    def __init__(self, directory: Path, most: int = MOST_KEYS) -> None:
-        super().__init__(directory, "cells", Cell, most)
-
-    def move(self, event: str, day: int, outcome: str, count: int) -> None:
-        """Move a number of mapped events of a name and day to another outcome."""
-        self.add({(event, day, "mapped"): -count, (event, day, outcome): count})
-
-
 def sorted_counts(counts: Counter[str]) -> dict[str, int]:
     """Counts, the most frequent first, equal ones by name; counts of 0 are left out."""
     return dict(sorted(((code, n) for code, n in counts.items() if n), key=lambda pair: (-pair[1], pair[0])))
+
+
+class OtherCells:
+    """Counts of skips and rejects. Those of many years and names go to a file, in which a cell may stand again."""
+
+    def __init__(self, scratch: Path, most: int = MOST_CELLS) -> None:
+        self._file = scratch / "other-cells.jsonl"
+        self._most = most
+        self._counts: Counter[Cell] = Counter()
+
+    def add(self, counts: Mapping[Cell, int]) -> None:
+        """Add some counts."""
+        self._counts.update(counts)
+        if len(self._counts) > self._most:
+            self._write()
+
+    def _write(self) -> None:
+        with self._file.open("ab") as file:
+            file.write(msgspec.json.Encoder().encode_lines([(*cell, n) for cell, n in self._counts.items()]))
+        self._counts.clear()
+
+    def lines(self) -> Iterator[tuple[str, int, str, int]]:
+        """The counts, once all were added."""
+        if self._file.exists():
+            yield from read_lines(self._file, tuple[str, int, str, int])
+        yield from ((*cell, count) for cell, count in self._counts.items())
+
+
+class DailyCounts:
+    """The daily counts of a plan, once its duplicates are decided. `events` are sent, from `first` to `last` (µs UTC;
+    None without any)."""
+
+    def __init__(self, tables: FactTables, others: OtherCells) -> None:
+        from pipeline.identity.database import numbers, texts
+
+        self._tables = tables
+        tables.run(_DAYS)
+        tables.run("CREATE TABLE other_cells (name VARCHAR, day BIGINT, outcome VARCHAR, count BIGINT)")
+        lines = others.lines()
+        while some := list(islice(lines, _AT_ONCE)):
+            names, days, outcomes, counts = zip(*some, strict=True)
+            columns = {"name": texts(names), "day": numbers(days), "outcome": texts(outcomes), "count": numbers(counts)}
+            tables.append("other_cells", columns)
+        ((self.events, self.first, self.last),) = tables.rows(
+            "SELECT coalesce(sum(events), 0)::BIGINT, min(first), max(last) FROM days"
+        )
+
+    def cells(self) -> Iterator[tuple[str, int, str, int]]:
+        """Each event name, day, outcome and their count, ascending."""
+        return self._tables.tuples(_CELLS)
+
+    def quarters(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The quarters of an hour since 1970 that have events to send, ascending, and how many each has."""
+        none = np.zeros((2, 0), np.int64)
+        batches = [np.stack((one["quarter"], one["events"])) for one in self._tables.arrays(_QUARTERS)]
+        quarters, events = np.concatenate([none, *batches], axis=1)
+        return quarters, events

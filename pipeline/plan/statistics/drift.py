@@ -1,8 +1,9 @@
 """The drift of a plan: what the properties of its events are from month to month.
 
-All events are counted as they are sent, duplicates included (`pipeline.transform.drift`). The properties with most
-events are examined by the checks and written to drift.jsonl, a line for each event name, property and month; the others
-are counted and named. plan.json has the most notable ones, with the months from which on something is different.
+The events are those of the plan's sample as they are sent, duplicates included. If a month has more events than are
+in the sample, numbers of values are estimates for all of them. The properties with most events are examined by the
+checks and written to drift.jsonl, a line for each event name, property and month; the others are counted and named.
+plan.json has the most notable ones, with the months from which on something is different.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import groupby, pairwise
-from operator import add
+from itertools import pairwise
+from math import sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from pipeline.clock_offsets import month_name
 from pipeline.plan.sealed.directory import LinesWriter
-from pipeline.plan.sealed.facts import Drift, LeftOut, Period, PropertySummary
+from pipeline.plan.sealed.facts import Drift, LeftOut, Period, PropertySummary, SampleSize
 from pipeline.plan.statistics.daily_counts import day_name
-from pipeline.plan.statistics.spilled_counts import SpilledTable
-from pipeline.text import printable
-from pipeline.transform.drift import (
+from pipeline.plan.statistics.sample import EventSample, Month, Size
+from pipeline.plan.statistics.values import (
     BLANK,
     BOOLEAN,
     COMMA,
@@ -42,18 +43,16 @@ from pipeline.transform.drift import (
     OBJECT,
     ROUNDED,
     TEXT,
-    Packed,
-    Taken,
     Values,
     distinct,
-    entries_of,
-    merged,
-    unpacked,
+    values_of,
 )
+from pipeline.text import printable
 
 MOST_MONTHS = 250_000
 """So many entries of event name, property and month are examined, those of the properties with most events."""
-MOST_IN_MEMORY = 20_000
+MOST_PROPERTIES = 100_000
+"""Properties of one event name that are examined: the first."""
 MOST_LISTED = 300
 """Properties in plan.json."""
 MOST_PERIODS = 12
@@ -61,10 +60,10 @@ MOST_NAMED = 20
 NAME_CHARACTERS = 200
 SOME = 3
 FEW = 3
-"""A property in so many events or fewer is rare."""
-_ENOUGH, _TYPED, _STEP, _SHARE = 20, 10, 0.1, 0.01
-"""A period begins where a month of enough events has another share of empty values, by a step, or where enough values
-are of other types, of those that have a share of them."""
+"""A property in at most this number of events of the sample is rare."""
+_ENOUGH, _TYPED, _STEP, _SHARE, _SURE = 20, 10, 0.1, 0.01, 5
+"""A period begins when a month of enough events has another share of empty values, by a step, or when enough values
+are of other types. Types count that have a share of the values; in a sample, those of at least _SURE of its values."""
 
 FAMILIES = {
     "text": (TEXT, COMMA, ROUNDED),
@@ -80,14 +79,15 @@ _Numbers = NDArray[np.int64]
 
 class PropertyDrift(msgspec.Struct, frozen=True):
     """A property of an event name by month: `months` (since January 1970) are those from its first to its last that
-    have events of the name, `events` counts these, `counts` has a row of KINDS for each, `distinct` the different
-    values and `exact` whether they are counted, `empties` has the places of the first null or blank values. `whole` is
-    that of all months."""
+    have events of the name, `events` counts these and `sampled` those in the sample, `counts` has a row of KINDS for
+    each, `distinct` the different values and `exact` whether they are counted, `empties` has the places of the first
+    null or blank values. `whole` is that of all months."""
 
     event: str
     name: str
     months: _Numbers
     events: _Numbers
+    sampled: _Numbers
     counts: _Numbers
     distinct: _Numbers
     exact: NDArray[np.bool_]
@@ -108,6 +108,10 @@ class PropertyDrift(msgspec.Struct, frozen=True):
     def of(self, family: str) -> int:
         """How many values are of one of FAMILIES."""
         return sum(self.whole.counts[kind] for kind in FAMILIES[family])
+
+    def seen(self, values: int) -> int:
+        """How many values there are in the sample, if all events have `values`."""
+        return round(values * self.whole.seen / max(self.present, 1))
 
     @property
     def families(self) -> dict[str, int]:
@@ -133,7 +137,7 @@ class PropertyDrift(msgspec.Struct, frozen=True):
 
 
 class EventNames(NamedTuple):
-    """How many properties an event name has, how many of these are in FEW events or fewer, some of these, and the place
+    """How many properties the sampled events of a name have, how many of these are rare, some of these, and the place
     of one of them."""
 
     event: str
@@ -145,10 +149,12 @@ class EventNames(NamedTuple):
 
 
 class DriftFacts(msgspec.Struct, frozen=True):
-    """What the checks examine: `properties` in the order of their names, and the event names with most rare ones."""
+    """What the checks examine: `properties` in the order of their names, and the event names with most rare ones.
+    `in_sample` says in words that they are those of a sample, "" if all events were examined."""
 
     properties: Sequence[PropertyDrift] = ()
     names: Sequence[EventNames] = ()
+    in_sample: str = ""
 
 
 class _Examined:
@@ -178,70 +184,75 @@ class _Examined:
         return sorted((one for _, _, one in self._heap), key=lambda one: (one.event, one.name))
 
 
-class DriftCollector:
-    """Takes what workers counted, in any order."""
-
-    def __init__(self, directory: Path, most: int = MOST_IN_MEMORY) -> None:
-        self._values: SpilledTable[Packed] = SpilledTable(
-            directory, "drift", tuple[str, str, int], Packed, merged, most
-        )
-        self._events: SpilledTable[int] = SpilledTable(directory, "drift-events", tuple[str, int], int, add)
-
-    def add(self, taken: Sequence[Taken]) -> None:
-        """Add what a worker took from its `Drift`."""
-        for event, month, events, _ in taken:
-            self._events.put((event, month), events)
-        for event, month, name, packed in entries_of(taken):
-            self._values.put((event, name, month), packed)
-
-    def finish(self, path: Path, most: int = MOST_MONTHS) -> tuple[Drift, DriftFacts, str]:
-        """The drift, what checks examine, and the sha256 of the file of all months, which is written. Called once."""
-        examined = _Examined(most)
-        rarest: list[EventNames] = []
-        total = 0
-        values = groupby(self._values.items(), key=lambda pair: pair[0][0])
-        event, of_event = next(values, ("", iter(())))
-        for name, counts in groupby(self._events.items(), key=lambda pair: pair[0][0]):
-            months = {month: count for (_, month), count in counts}
-            total += sum(months.values())
-            if event == name:  # else no event of this name has a property
-                one = _each_property(name, months, of_event, examined)
-                if one.rare:
-                    rarest = heapq.nlargest(MOST_NAMED, [*rarest, one], key=lambda one: one.rare)
-                event, of_event = next(values, ("", iter(())))
-        properties = examined.properties()
-        with LinesWriter(path) as writer:
-            for each in properties:
-                writer.write_all(_lines(each))
-            digest = writer.close()
-        ranked = heapq.nsmallest(MOST_LISTED, map(_ranked, properties), key=lambda one: one[0])
-        left_out = LeftOut(examined.left_out, examined.left_out_events, [name for _, name in examined.some])
-        drift = Drift(total, len(properties), [_summary(each, periods) for _, each, periods in ranked], left_out)
-        return drift, DriftFacts(properties, rarest), digest
+def examine(sample: EventSample, path: Path, most_months: int = MOST_MONTHS) -> tuple[Drift, DriftFacts, str]:
+    """The drift of a sample, what checks examine, and the sha256 of the file of all months, which is written."""
+    examined = _Examined(most_months)
+    rarest: list[EventNames] = []
+    for name, months in sample.names():
+        one = _each_property(name, months, examined)
+        if one.rare:
+            rarest = heapq.nlargest(MOST_NAMED, [*rarest, one], key=lambda one: one.rare)
+    properties = examined.properties()
+    with LinesWriter(path) as writer:
+        for each in properties:
+            writer.write_all(_lines(each))
+        digest = writer.close()
+    ranked = heapq.nsmallest(MOST_LISTED, map(_ranked, properties), key=lambda one: one[0])
+    left_out = LeftOut(examined.left_out, examined.left_out_events, [name for _, name in examined.some])
+    size = sample.size()
+    whole = size.events == size.of
+    drift = Drift(
+        size.of, len(properties), [_summary(each, periods) for _, each, periods in ranked], left_out,
+        UNSET if whole else SampleSize(size.events, size.of_cell, _margin(size.of_cell)),
+    )  # fmt: skip
+    return drift, DriftFacts(properties, rarest, "" if whole else _in_words(size)), digest
 
 
-def _each_property(
-    event: str, months: Mapping[int, int], values: Iterable[tuple[Any, Packed]], examined: _Examined
-) -> EventNames:
-    """Examine each property of an event name, which has so many events in each month."""
-    count = rare = 0
-    some: list[str] = []
+def _margin(events: int) -> float:
+    """The percentage points within which a share of `events` sampled events is that of all, in 95 of 100 cases."""
+    return round(100 * 1.96 * sqrt(0.25 / events), 1)
+
+
+def _in_words(size: Size) -> str:
+    return (
+        f" (in a sample of {size.events:,} of {size.of:,} events; a share of a month is within"
+        f" {_margin(size.of_cell):.1f} percentage points)"
+    )
+
+
+def _each_property(event: str, months: Iterable[Month], examined: _Examined) -> EventNames:
+    """Examine each property of an event name."""
+    sizes: dict[int, tuple[int, int]] = {}
+    found: dict[str, dict[int, Values]] = {}
+    for month, events, sampled, every in months:
+        sizes[month] = events, sampled
+        of_month: dict[str, Values] = {}
+        for some in every:
+            for name, values in values_of(some).items():
+                of_month[name] = of_month[name].merged(values) if name in of_month else values
+        for name in sorted(of_month):
+            if name in found or len(found) < MOST_PROPERTIES:
+                found.setdefault(name, {})[month] = of_month[name].scaled(events, sampled)
+    count, rare = len(found), 0
+    some_names: list[str] = []
     place = NO_PLACE
-    for name, of_name in groupby(values, key=lambda pair: pair[0][1]):
-        one = _property(event, name, months, {month: unpacked(packed) for (_, _, month), packed in of_name})
+    for name in sorted(found):
+        one = _property(event, name, sizes, found.pop(name))
         examined.add(one)
-        count += 1
-        if one.present <= FEW:
+        if one.whole.seen <= FEW:
             rare += 1
             place = min(place, *one.whole.places)
-            if len(some) < SOME:
-                some.append(name)
-    return EventNames(event, sum(months.values()), count, rare, some, place)
+            if len(some_names) < SOME:
+                some_names.append(name)
+    events = sum(events for events, _ in sizes.values())
+    return EventNames(event, events, count, rare, some_names, place)
 
 
-def _property(event: str, name: str, events: Mapping[int, int], of_month: Mapping[int, Values]) -> PropertyDrift:
+def _property(
+    event: str, name: str, sizes: Mapping[int, tuple[int, int]], of_month: Mapping[int, Values]
+) -> PropertyDrift:
     first, last = min(of_month), max(of_month)
-    months = [month for month in sorted(events) if first <= month <= last]
+    months = [month for month in sorted(sizes) if first <= month <= last]
     nothing = (0,) * len(KINDS)
     different = [
         distinct(of_month[month].hashes, sum(of_month[month].counts)) if month in of_month else (0, True)
@@ -251,10 +262,14 @@ def _property(event: str, name: str, events: Mapping[int, int], of_month: Mappin
         event,
         name,
         np.array(months, np.int64),
-        np.array([events[month] for month in months], np.int64),
+        np.array([sizes[month][0] for month in months], np.int64),
+        np.array([sizes[month][1] for month in months], np.int64),
         np.array([of_month[month].counts if month in of_month else nothing for month in months], np.int64),
         np.array([count for count, _ in different], np.int64),
-        np.array([exact for _, exact in different], np.bool_),
+        np.array(
+            [exact and sizes[month][0] == sizes[month][1] for month, (_, exact) in zip(months, different, strict=True)],
+            np.bool_,
+        ),
         np.array([min(of_month[month].places[:2]) if month in of_month else NO_PLACE for month in months], np.uint64),
         reduce(Values.merged, of_month.values()),
     )
@@ -280,17 +295,18 @@ def _lines(one: PropertyDrift) -> Iterator[dict[str, object]]:
 
 def _periods(one: PropertyDrift) -> list[Period]:
     """The months that are alike, together."""
-    empty, total = one.empty, one.events
+    empty, total, sampled = one.empty, one.events, one.sampled
     families = np.stack([one.by_month(family) for family in FAMILIES], axis=1)
     starts = [0]
     for at in range(1, len(total)):
         start = starts[-1]
-        if total[at] < _ENOUGH or total[start:at].sum() < _ENOUGH:
+        if sampled[at] < _ENOUGH or sampled[start:at].sum() < _ENOUGH:
             continue
         step = abs(empty[at] / total[at] - empty[start:at].sum() / total[start:at].sum())
         known, found = families[start:at].sum(axis=0), families[at]
-        retyped = min(known.sum(), found.sum()) >= _TYPED and set(_types(known)) != set(_types(found))
-        if step >= _STEP or retyped:
+        share = max(_SHARE, 0 if sampled[at] == total[at] else _SURE / sampled[at])
+        retyped = one.seen(min(known.sum(), found.sum())) >= _TYPED and _differ(known, found, share)
+        if step >= max(_STEP, _error(one, at)) or retyped:
             starts.append(at)
     starts = starts[:MOST_PERIODS]
     return [
@@ -305,10 +321,24 @@ def _periods(one: PropertyDrift) -> list[Period]:
     ]
 
 
-def _types(counts: _Numbers) -> list[str]:
+def _error(one: PropertyDrift, month: int) -> float:
+    """How much the sample may change the share of empty values in a month; 0 if all events were examined."""
+    events, sampled = int(one.events[month]), int(one.sampled[month])
+    share = float(one.empty[month]) / events
+    return 3 * sqrt(share * (1 - share) / sampled * (1 - sampled / events))
+
+
+def _differ(counts: _Numbers, others: _Numbers, share: float) -> bool:
+    """Whether one has families, with this share of its values, that the other does not have at all, or too few of."""
+    some, more = set(_types(counts)), set(_types(others))
+    sure = set(_types(counts, share)) | set(_types(others, share))
+    return bool((some ^ more) & sure)
+
+
+def _types(counts: _Numbers, share: float = _SHARE) -> list[str]:
     """The families that have a share of these values, the most frequent first."""
     found = [(-count, family) for family, count in zip(FAMILIES, counts.tolist(), strict=True) if count]
-    return [family for count, family in sorted(found) if -count >= _SHARE * counts.sum()]
+    return [family for count, family in sorted(found) if -count >= share * counts.sum()]
 
 
 def _ranked(one: PropertyDrift) -> tuple[tuple[Any, ...], PropertyDrift, list[Period]]:
@@ -325,6 +355,7 @@ def _ranked(one: PropertyDrift) -> tuple[tuple[Any, ...], PropertyDrift, list[Pe
 def _summary(one: PropertyDrift, periods: list[Period]) -> PropertySummary:
     counts, total = one.whole.counts, int(one.events.sum())
     different, exact = distinct(one.whole.hashes, sum(counts))
+    exact = exact and bool((one.sampled == one.events).all())
     return PropertySummary(
         printable(one.event, NAME_CHARACTERS),
         printable(one.name, NAME_CHARACTERS),

@@ -2,8 +2,8 @@
 
 People sleep, so most histories have a night. A wrong time zone moves it into the day, and a clock that is put forward
 in spring, or is not, shows by it (`pipeline.plan.checks.hours`). All of it comes from counts by quarter of an hour,
-because every offset from UTC in use is a multiple of one. They take 8 bytes for each quarter from the first event to
-the last: 3 MB for ten years, and never more than 16 MB, since no event lies before 1970 or in the future.
+because every offset from UTC in use is a multiple of one. They take 16 bytes for each quarter that has events, 6 MB for
+ten years, since no event lies before 1970 or in the future.
 """
 
 from __future__ import annotations
@@ -33,55 +33,17 @@ class ClockChange(NamedTuple):
     by: int
 
 
-class Quarters(NamedTuple):
-    """The numbers of quarters of an hour since 1970 that have events, ascending, and how many each has."""
-
-    quarters: Counts
-    events: Counts
-
-
-def count_quarters(times: NDArray[np.int64]) -> Quarters:
-    """Events by quarter of an hour. Times are µs UTC."""
-    if not len(times):
-        return Quarters(NO_QUARTERS, NO_QUARTERS)
-    numbers = times // QUARTER
-    first = numbers.min()
-    counts = np.bincount(numbers - first)
-    some = np.flatnonzero(counts)
-    return Quarters(some + first, counts[some])
-
-
 class HourHistory:
     """Events by quarter of an hour since 1970 in UTC, and the clock of the source, which `zones` describe."""
 
-    def __init__(self, zones: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, zones: Sequence[tuple[str, str]] = (), quarters: Counts = NO_QUARTERS, events: Counts = NO_QUARTERS
+    ) -> None:
         self.clock = ZoneClock(zones)
-        self._first = 0
-        self._counts = NO_QUARTERS
-
-    def add(self, counted: Quarters) -> None:
-        """Add what `count_quarters` counted."""
-        if not len(counted.quarters):
-            return
-        start, end = int(counted.quarters[0]), int(counted.quarters[-1])
-        if not len(self._counts):
-            self._first = start
-        before = max(self._first - start, 0)
-        after = max(end + 1 - self._first - len(self._counts), 0)
-        if before or after:
-            self._counts = np.pad(self._counts, (before, after))
-            self._first -= before
-        self._counts[counted.quarters - self._first] += counted.events
-
-    @cached_property
-    def quarters(self) -> Counts:
+        self.quarters = quarters
         """The numbers of the quarters that have events, ascending."""
-        return np.flatnonzero(self._counts) + self._first
-
-    @property
-    def events(self) -> Counts:
+        self.events = events
         """The events of each of `quarters`."""
-        return self._counts[self.quarters - self._first]
 
     @cached_property
     def walls(self) -> Counts:
@@ -101,9 +63,7 @@ class HourHistory:
     @property
     def on_first_clock(self) -> Counts:
         """The numbers of `quarters` on the clock of the first zone, as if no other were declared."""
-        first = HourHistory(self.clock.zones[:1])
-        first._first, first._counts = self._first, self._counts
-        return first.walls
+        return HourHistory(self.clock.zones[:1], self.quarters, self.events).walls
 
     @cached_property
     def _days(self) -> tuple[Counts, Counts, Counts, Counts]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from pipeline.mapper.program.required_fields import Level, Reference, path_to
+from pipeline.mapper.program.references import Level, Reference, path_to
 from pipeline.text import are, pluralize, printable
 
 MAX_SHOWN = 10

@@ -7,18 +7,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline.plan.checks import parse_limit
-from pipeline.plan.sealed.freshness import transform_config_for, workers_for
-from pipeline.preflight.check import Check, Level, check
-from pipeline.preflight.live import Cell
-from pipeline.preflight.matches import Comparison, Matches
+from pipeline.plan.sealed.contents import check_tables
+from pipeline.plan.sealed.directory import EVENTS
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.preflight.check import check
+from pipeline.preflight.live import Cell, TargetCells
+from pipeline.preflight.matches import (
+    MOST_EXAMPLES,
+    Comparison,
+    Matches,
+    OtherVersions,
+    find_matches,
+    find_other_versions,
+    opened,
+)
 from pipeline.preflight.target import Target
+from pipeline.report.records import Check, Level
 from pipeline.text import are, pluralize, printable
 
 ALREADY_THERE = "already_there"
 SAME_EVENTS = "same_events"
+OTHER_VERSIONS = "other_versions"
 FLAG = "--max-already-there"
-MOST_COMPARED = 20_000_000
-"""Events of the target that are read to compare all; where there are more, the sample's share stands for all."""
 _MOST_CELLS = 1_000
 _SHOWN = 3
 _NAME_CHARACTERS = 60
@@ -37,20 +47,18 @@ def _results(target: Target) -> list[Check]:
     assert plan is not None
     assert directory is not None
     limit = parse_limit(target.request.options.max_already_there, FLAG)
+    check_tables(plan, directory, (directory.cells.name, directory.requests.name))  # `opened` checks the facts
     if not target.planned_cells:
         return [Check(ALREADY_THERE, "ok", "the plan has no event")]
-    if not any(cell in target.cells for cell in target.planned_cells):
+    comparison = Comparison(directory, target.planned_cells, target.cells, target.questions)
+    if not comparison.common:
         return [Check(ALREADY_THERE, "ok", "the target has no event of a name and day of the plan")]
-    config = transform_config_for(plan, directory)
-    comparison = Comparison(
-        plan, directory, config, target.planned_cells, target.cells, target.questions,
-        workers_for(None, config.parts),
-    )  # fmt: skip
-    matches = find_matches(comparison)
+    with opened(comparison) as database:
+        matches = find_matches(comparison, database)
     events = sum(target.planned_cells.values())
     results = []
     for name, found, under in (
-        (ALREADY_THERE, matches.held, "under their own uuids"),
+        (ALREADY_THERE, matches.same_uuid, "under their own uuids"),
         (SAME_EVENTS, matches.doubled, "under other uuids (the same name, distinct_id and second)"),
     ):
         count = matches.estimated(found)
@@ -63,18 +71,41 @@ def _results(target: Target) -> list[Check]:
     return results
 
 
-def find_matches(comparison: Comparison) -> Matches:
-    """Look up a sample, and compare everything where it finds an event. Raises Refused, Unfinished, StalePlan."""
-    from pipeline.preflight.compare import compare_all
-    from pipeline.preflight.matches import sent_ranges
-    from pipeline.preflight.sample import look_up_sample
+@check(155, OTHER_VERSIONS, needs="events")
+def check_other_versions(target: Target) -> Check | None:
+    """Does the target have events of the plan under their uuids, but with another name, person or UTC day?"""
+    plan, directory = target.plan, target.directory
+    if plan is None or directory is None or not plan.events.phases.get(EVENTS):
+        return None
+    check_tables(plan, directory, (directory.requests.name,))
+    comparison = Comparison(directory, {}, TargetCells({}, {}), target.questions)  # it asks by uuid, whatever the day
+    with opened(comparison) as database:
+        return _other_versions(find_other_versions(comparison, database, target.clock.now), plan)
 
-    ranges = sent_ranges(comparison.directory)
-    sample = look_up_sample(comparison, ranges)
-    landed = sum(comparison.cells.count(cell) for cell in comparison.common)
-    if sample.complete or not (sample.held or sample.doubled) or landed > MOST_COMPARED:
-        return sample
-    return compare_all(comparison, sample, ranges)
+
+def _other_versions(versions: OtherVersions, plan: Plan) -> Check:
+    """Events whose uuid the target has with another name, person or UTC day, so that it would keep both."""
+    if not versions.found:
+        looked = pluralize(versions.compared, "event")
+        detail = f"none of {looked} that were looked up is there with another name, person or UTC day"
+        return Check(OTHER_VERSIONS, "ok", detail)
+    count, complete, first = versions.estimated, versions.compared == versions.planned, versions.found[0]
+    about, basis = "about ", f" (by {len(versions.found):,} of {versions.compared:,} that were looked up)"
+    planned, there = (f"{printable(name, _NAME_CHARACTERS)} on {day}" for name, _, day in (first.planned, first.there))
+    person = " of another person" if first.planned[1] != first.there[1] else ""
+    path = printable(plan.parts[first.part].path, 200)
+    detail = (
+        f"{'' if complete else about}{count:,} of {pluralize(versions.planned, 'event')} {are(count)} there under the"
+        f" same uuid with another name, person or UTC day{'' if complete else basis}; the first, {path}, row"
+        f" {first.row:,}, is planned as {planned} and there as {there}{person}"
+    )
+    hint = (
+        "the service would keep both versions: plan again with the mapping and --timezone of the import that is there"
+        " (backcast diff compares its plan with this one), leave the rows out, or use a new project"
+    )
+    examples = [one._asdict() | {"part": plan.parts[one.part].path} for one in versions.found[:MOST_EXAMPLES]]
+    facts = {"events": count, "exact": complete, "compared": versions.compared, "examples": examples}
+    return Check(OTHER_VERSIONS, "warning", detail, hint, facts)
 
 
 def _detail(matches: Matches, found: Counter[Cell], count: int, events: int, under: str) -> str:

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.preflight.check import Check, check
+from pipeline.preflight.check import check
 from pipeline.preflight.live import LiveEvents, micros, moment_text
 from pipeline.preflight.target import Target
+from pipeline.report.records import Check
 from pipeline.text import pluralize, printable
 from pipeline.timestamps import DAY, format_utc
 

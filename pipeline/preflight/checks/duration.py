@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pipeline.options import ApplyOptions
-from pipeline.preflight.check import Check, check
+from pipeline.preflight.check import check
 from pipeline.preflight.target import Target
+from pipeline.report.records import Check
 from pipeline.report.sections.effort import IMPORTERS_RATE, duration_text, least_requests, size_text
 from pipeline.text import pluralize
 

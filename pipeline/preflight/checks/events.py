@@ -10,8 +10,9 @@ from datetime import date, timedelta
 
 from pipeline.errors import UnsafePlan
 from pipeline.plan.sealed.freshness import check_applicable, dialect_of
-from pipeline.preflight.check import Check, check
+from pipeline.preflight.check import check
 from pipeline.preflight.target import Target
+from pipeline.report.records import Check
 from pipeline.report.sections.effort import size_text
 from pipeline.targets import address_of
 from pipeline.text import are, pluralize

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.management.operations import RETRIEVE_FUNCTION
 from pipeline.management.problems import NotFound, ServiceProblem
-from pipeline.preflight.check import Check, Level, check, check_of_error
+from pipeline.preflight.check import check, check_of_error
 from pipeline.preflight.firing import Matched, matched
 from pipeline.preflight.target import PlannedEvents, Target
+from pipeline.report.records import Check, Level
 from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:

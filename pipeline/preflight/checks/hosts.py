@@ -6,8 +6,9 @@ from urllib.parse import urlsplit
 
 from pipeline.delivery.destination import ResponseKind
 from pipeline.management.client import REGIONS, management_address
-from pipeline.preflight.check import Check, check
+from pipeline.preflight.check import check
 from pipeline.preflight.target import ServiceClock, Target
+from pipeline.report.records import Check
 from pipeline.targets import address_of, region_of
 
 ADDRESS = "address"

@@ -12,7 +12,7 @@ from collections import Counter
 import msgspec
 
 from pipeline.encoder.updates import SealedLink, SealedPerson
-from pipeline.preflight.check import Check, check
+from pipeline.preflight.check import check
 from pipeline.preflight.live_persons import (
     LivePerson,
     count_live_events,
@@ -23,7 +23,7 @@ from pipeline.preflight.live_persons import (
     share_of,
 )
 from pipeline.preflight.target import Target
-from pipeline.report.profiles_before import ProfileBefore, write_profiles_before
+from pipeline.report.records import Check, ProfileBefore, write_profiles_before
 from pipeline.text import are, pluralize
 
 PROFILES = "live_profiles"

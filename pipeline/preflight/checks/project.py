@@ -9,9 +9,10 @@ from __future__ import annotations
 from pipeline.config import PROJECT_KEY, project_key_fault
 from pipeline.management.operations import CURRENT_PROJECT, RETRIEVE_BILLING
 from pipeline.management.problems import NotFound, ServiceProblem, UnexpectedAnswer
-from pipeline.preflight.check import Check, check, check_of_error
+from pipeline.preflight.check import check, check_of_error
 from pipeline.preflight.project import PROJECT, is_key_of, named
 from pipeline.preflight.target import Target
+from pipeline.report.records import Check
 from pipeline.targets import region_of
 
 SHAPE = "capture_key"

@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections import Counter
 
 from pipeline.encoder.encoded import has_profile, read_event, read_properties
-from pipeline.plan.sealed.contents import PlannedBlock, planned_blocks, task_of, tasks
-from pipeline.plan.sealed.freshness import transform_config_for
-from pipeline.preflight.check import Check, check
+from pipeline.plan.requests.store import read_events, read_requests
+from pipeline.plan.sealed.directory import EVENTS
+from pipeline.preflight.check import check
 from pipeline.preflight.live_persons import has_begun, most_frequent, read_persons
-from pipeline.preflight.sample import spread, stratified
+from pipeline.preflight.matches import spread
 from pipeline.preflight.target import Target
+from pipeline.report.records import Check
 from pipeline.text import pluralize
-from pipeline.transform.block import BlockTransformer
-from pipeline.transform.tasks import Task
 
 PROMOTED = "promoted_values"
-BLOCKS = 4
+REQUESTS = 4
 IDS = 500
-"""Ids of events that are looked up, from so many blocks."""
+"""IDS ids of events are looked up, from REQUESTS requests."""
 
 
 @check(165, PROMOTED, needs="events")
@@ -55,20 +54,12 @@ def check_promoted(target: Target) -> Check | None:
 
 
 def _ids(target: Target) -> list[str]:
-    """Different ids of events with a person, from some blocks of the export."""
-    plan, directory = target.plan, target.directory
-    assert plan is not None
+    """Different ids of events with a person, from some requests of the plan."""
+    directory = target.directory
     assert directory is not None
-    config = transform_config_for(plan, directory)
-    chosen = set(spread([one.sealed.number for one in planned_blocks(directory) if one.events], BLOCKS))
-    transformer = BlockTransformer(config)
-
-    def choose(planned: PlannedBlock) -> Task | None:
-        return task_of(plan, planned) if planned.sealed.number in chosen else None
-
+    numbers = spread([request.number for request in read_requests(directory, EVENTS)], REQUESTS)
     ids: set[str] = set()
-    for task in tasks(directory, choose):
-        events = transformer.sent_events(task)
+    for _, events in read_events(directory, EVENTS, numbers):
         found = {read_event(event).properties.distinct_id for event in events if has_profile(read_properties(event))}
-        ids.update(stratified(sorted(found), -(-IDS // len(chosen)), lambda id: id[:2]))
+        ids.update(spread(sorted(found), -(-IDS // len(numbers))))
     return sorted(ids)

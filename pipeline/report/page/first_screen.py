@@ -6,18 +6,16 @@ import re
 from itertools import takewhile
 from typing import NamedTuple
 
-from pipeline.charts.bars import sparkline
+from pipeline.charts.bars import months_between, sparkline
 from pipeline.charts.timeline import Timeline, timeline
 from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.plan.sealed.manifest import Plan, as_name
-from pipeline.report.canary import latest_canary
-from pipeline.report.contents import DUPLICATES, OTHERS, Report, phases_of
-from pipeline.report.next_step import NextStep, next_step
-from pipeline.report.page.headlines import in_one_line
-from pipeline.report.remedies import command_of
+from pipeline.report.contents import DUPLICATES, OTHERS, Report, latest_canary, phases_of
+from pipeline.report.page.check_words import command_of, in_one_line
+from pipeline.report.state import NextStep, next_step
 from pipeline.report.verification_words import by_kind, listed
-from pipeline.report.wording import NO_TARGET, advice_of, has_target, mapping_of, state_in_words, zone_proof
+from pipeline.report.wording import NO_TARGET, advice_of, has_target, mapping_of, mood_of, state_in_words, zone_proof
 from pipeline.targets import address_of, region_of
 from pipeline.text import pluralize, quoted
 
@@ -32,15 +30,11 @@ _LEVELS = {"stop": 0, "warning": 1, "notice": 2}
 _REGIONS = {"us": "US", "eu": "EU"}
 GENERIC = "generic"
 """The tool of the mapping for tables of one's own."""
-_TITLE = re.compile(r"^title: *(.+)$", re.MULTILINE)
+_TITLE = re.compile(r"^title: *(.+?)(?: +#.*)?$", re.MULTILINE)
 _ASIDE = re.compile(r",| \(")
 """What follows it in a title says which files are meant."""
 _INITIALS = re.compile(r"(?<=[A-Za-z])[A-Za-z]+| ")
 _SEPARATORS = re.compile(r"[\s_\-.:]+")
-_MOODS = {
-    "not-ready": "stop", "differs": "stop", "sending": "care", "stopped": "care", "sent-with-refusals": "care",
-    "sent": "plain",
-}  # fmt: skip
 _SENT = ("sent", "sent-with-refusals", "verified", "differs")
 
 SENTENCES = {
@@ -136,7 +130,6 @@ class FirstScreen(NamedTuple):
 
 
 def first_screen(report: Report) -> FirstScreen:
-    """The first screen of a report."""
     plan = report.plan
     return FirstScreen(
         _tool(plan),
@@ -182,7 +175,7 @@ def _target(report: Report) -> Mood:
     try:
         region = address and region_of(address)
         own = project is not None and address_of(address) == project.to
-    except UsageError:  # the target of a plan that another version made
+    except UsageError:  # a malformed address is shown as it is
         region, own = "", project is not None and address == project.to
     parts = [_REGIONS[region]] if region else []
     if project is not None and own:
@@ -210,11 +203,8 @@ def _banner(report: Report) -> Banner:
     to = applied.course.to if applied is not None and applied.course is not None else ""
     words = state_in_words(state, applied.events.refused if applied is not None else 0, len(checks), to)
     title = words[0].upper() + words[1:]
-    mood = _MOODS.get(state, "good")
     rehearsal = report.results.rehearsal
     refused = rehearsal.events.refused if rehearsal is not None and state == "ready" else 0
-    if mood == "good" and (refused or plan.rows.rejected or (checks and state in ("ready", "rehearsed"))):
-        mood = "care"
     shown = max(MOST_LINES, sum(problem.check.level == "stop" for problem in checks))
     shown += len(checks) == shown + 1
     for_good = _FOR_GOOD_WITH_MERGES if phases_of(plan)["identities"] else _FOR_GOOD
@@ -225,11 +215,10 @@ def _banner(report: Report) -> Banner:
         sentence = f"{sentence[:-1]}: {listed(kinds)}."
     if state in _SENT:  # the checks were read before the plan was sent
         shown = 0
-    return Banner(title, mood, sentence, checks[:shown], checks[shown:])
+    return Banner(title, mood_of(plan, state, refused), sentence, checks[:shown], checks[shown:])
 
 
 def _remedy(advice: str, name: str) -> list[str]:
-    """The text of an advice with the plan's own name in its commands."""
     if not advice:
         return []
     pieces = (advice[0].upper() + advice[1:] + ".").split("`")
@@ -238,37 +227,28 @@ def _remedy(advice: str, name: str) -> list[str]:
 
 def _tiles(report: Report) -> list[Tile]:
     plan, phases = report.plan, phases_of(report.plan)
-    updates = phases["persons"] + plan.people.initials
-    duplicates = sum(plan.skips.get(code, 0) for code in DUPLICATES)
+    updates, merges = phases["persons"] + plan.people.initials, phases["identities"]
     superseded = plan.skips.get("superseded", 0)
-    merges = phases["identities"]
     planned = "to send" if report.results.applied is None else "planned"
+    # the persons that are created, if the target has none of their ids
+    persons = plan.people.profiles.persons(plan.options.persons)
     return [
-        Tile(f"{phases['events']:,}", f"{'event' if phases['events'] == 1 else 'events'} {planned}"),
-        _persons(plan, updates),
-        Tile(
-            f"{merges:,}",
-            "merged identity" if merges == 1 else "merged identities",
-            "irreversible" if merges else "",
-        ),
-        Tile(
-            f"{duplicates:,}",
-            "duplicate removed" if duplicates == 1 else "duplicates removed",
+        _counted(phases["events"], f"event {planned}", f"events {planned}"),
+        _counted(persons, "person created", "persons created", pluralize(updates, "profile update"))
+        if persons > 0
+        else _counted(updates, "profile update", "profile updates"),
+        _counted(merges, "merged identity", "merged identities", "irreversible" if merges else ""),
+        _counted(
+            sum(plan.skips.get(code, 0) for code in DUPLICATES), "duplicate removed", "duplicates removed",
             f"{superseded:,} of them with other values" if superseded else "",
         ),
-        Tile(f"{plan.rows.rejected:,}", "rejected row" if plan.rows.rejected == 1 else "rejected rows"),
+        _counted(plan.rows.rejected, "rejected row", "rejected rows"),
         _proof(report),
-    ]
+    ]  # fmt: skip
 
 
-def _persons(plan: Plan, updates: int) -> Tile:
-    """The persons that are created, if the target has none of their ids, and the updates of profiles."""
-    persons = plan.people.profiles.persons(plan.options.persons)
-    if persons <= 0:
-        return Tile(f"{updates:,}", "profile update" if updates == 1 else "profile updates")
-    return Tile(
-        f"{persons:,}", "person created" if persons == 1 else "persons created", pluralize(updates, "profile update")
-    )
+def _counted(count: int, one: str, several: str, note: str = "") -> Tile:
+    return Tile(f"{count:,}", one if count == 1 else several, note)
 
 
 def _proof(report: Report) -> Tile:
@@ -310,7 +290,7 @@ def _names(report: Report) -> Names:
     """The most frequent names, each with those that differ from it in case or spaces, and the others."""
     plan = report.plan
     all_events = plan.events.phases.get("events", 0) or sum(plan.names.values())
-    months = _months(report)
+    months = months_between(cell.month for cell in report.months)
     by_name: dict[str, dict[str, int]] = {}
     for cell in report.months:
         if cell.event != OTHERS:
@@ -335,15 +315,6 @@ def _names(report: Report) -> Names:
     named = {one.name for one in (*shown, *folded[:MOST_FOLDED])}
     more = [count for name, count in plan.names.items() if name not in named]
     return Names(shown, folded[:MOST_FOLDED], len(more), sum(more))
-
-
-def _months(report: Report) -> list[str]:
-    """Every month from the first to the last with events, also those without any."""
-    named = sorted({cell.month for cell in report.months})
-    if not named:
-        return []
-    first, last = (int(month[:4]) * 12 + int(month[5:]) - 1 for month in (named[0], named[-1]))
-    return [f"{month // 12:04d}-{month % 12 + 1:02d}" for month in range(first, last + 1)]
 
 
 def _share(count: int, of: int) -> str:

@@ -6,20 +6,29 @@ and any load, so that a hostile event name stays text. The first screen is open;
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import marshal
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from importlib.util import MAGIC_NUMBER, cache_from_source
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket, BytecodeCache
+from markupsafe import Markup, escape
 
 from pipeline import charts
 from pipeline.report.contents import Report
 from pipeline.report.page.first_screen import first_screen
-from pipeline.report.registry import ValuesOf, first_screen_sections, page_sections
+from pipeline.report.registry import BELOW, ValuesOf, page_sections
 from pipeline.text import pluralize, printable, quoted
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 NAME_CHARACTERS = 200
 _HEADING = re.compile("<h2>(.*?)</h2>", re.DOTALL)
@@ -38,25 +47,27 @@ class Chapter(NamedTuple):
 
 def render(report: Report) -> str:
     """The page as text. The same report gives the same page."""
-    return (
-        environment()
-        .get_template("page.html.j2")
-        .render(
-            report=report,
-            plan=report.plan,
-            plain_name=printable(report.name, NAME_CHARACTERS),
-            chart_style=charts.style(),
-            screen=first_screen(report),
-            beside=list(_rendered(first_screen_sections(below=False), report)),
-            below=list(_rendered(first_screen_sections(below=True), report)),
-            chapters=list(_chapters(_rendered(page_sections(), report))),
-        )
+    screen = page_sections("first_screen")
+    return rendered(
+        "page.html.j2",
+        report=report,
+        plan=report.plan,
+        plain_name=printable(report.name, NAME_CHARACTERS),
+        screen=first_screen(report),
+        beside=list(_html_of((one for one in screen if one[0] < BELOW), report)),
+        below=list(_html_of((one for one in screen if one[0] >= BELOW), report)),
+        chapters=list(_chapters(_html_of(page_sections("sections"), report))),
     )
 
 
-def _rendered(sections: list[tuple[str, ValuesOf]], report: Report) -> Iterator[str]:
+def rendered(template: str, **values: object) -> str:
+    """A page with the style sheet of its charts."""
+    return environment().get_template(template).render(chart_style=charts.style(), **values)
+
+
+def _html_of(sections: Iterable[tuple[int, str, ValuesOf]], report: Report) -> Iterator[str]:
     """Each section that has values for this report, as HTML."""
-    for template, values_of in sections:
+    for _, template, values_of in sections:
         values = values_of(report)
         if values is not None:
             yield environment().get_template(template).render(report=report, plan=report.plan, **values)
@@ -93,17 +104,54 @@ def _with_regions(chapter: str, html: str) -> str:
     return _PLACES.sub(named, html)
 
 
+class TemplateCache(BytecodeCache):
+    """Compiled templates, stored beside them in `__pycache__` as Python stores modules: compiling all of them takes a
+    tenth of a small plan's time, and every step that writes a report would pay it again.
+
+    What is stored is used as long as the template's text, the template engine and its `options` are the same. Where
+    nothing can be written, or Python is told to write no bytecode, templates are compiled each time.
+    """
+
+    def __init__(self, options: str) -> None:
+        self._engine = f"{MAGIC_NUMBER.hex()} {jinja2.__version__} {options} "
+
+    def get_cache_key(self, name: str, filename: str | None = None) -> str:
+        """Where a template's code is stored; "" for a template that is in no file."""
+        return cache_from_source(f"{filename}.py") if filename else ""
+
+    def get_source_checksum(self, source: str) -> str:
+        return hashlib.sha256((self._engine + source).encode()).hexdigest()
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        with contextlib.suppress(OSError, EOFError, ValueError, TypeError):
+            stored = Path(bucket.key).read_bytes() if bucket.key else b""
+            checksum = bucket.checksum.encode()
+            if stored.startswith(checksum):
+                bucket.code = marshal.loads(stored[len(checksum) :])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if sys.dont_write_bytecode or not bucket.key:
+            return
+        path = Path(bucket.key)
+        aside = path.with_name(f"{path.name}.{os.getpid()}")
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                aside.write_bytes(bucket.checksum.encode() + marshal.dumps(bucket.code))
+                aside.replace(path)
+            finally:
+                aside.unlink(missing_ok=True)
+
+
 @cache
 def environment() -> Environment:
-    """The template engine of every page."""
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup, escape
-
-    from pipeline.report.page.template_cache import TemplateCache
-
     def plainly(text: object, limit: int = NAME_CHARACTERS) -> Markup:
         """A text of an export: escaped, without driving characters, and with a direction of its own."""
         return Markup("<bdi>") + escape(printable(str(text), limit)) + Markup("</bdi>")
+
+    def instant(time: str) -> Markup:
+        """ISO 8601 in UTC to the second, as people read it: `2023-01-02 03:04:05`."""
+        return Markup('<span class="time">{}</span>').format(printable(time)[:19].replace("T", " "))
 
     options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     engine = Environment(
@@ -115,17 +163,10 @@ def environment() -> Environment:
     engine.filters["n"] = lambda number: f"{number:,}"
     engine.filters["pluralize"] = pluralize
     engine.filters["plainly"] = plainly
-    engine.filters["by_line"] = _by_line
-    engine.filters["instant"] = lambda time: Markup('<span class="time">{}</span>').format(_instant(time))
+    # a whole file as it is, without characters that would change the direction of the text
+    engine.filters["by_line"] = lambda text: "\n".join(
+        printable(line.expandtabs(4), 1_000) for line in text.splitlines()
+    )
+    engine.filters["instant"] = instant
     engine.filters["quoted"] = quoted
     return engine
-
-
-def _instant(time: str) -> str:
-    """ISO 8601 in UTC to the second, as people read it: `2023-01-02 03:04:05`."""
-    return printable(time)[:19].replace("T", " ")
-
-
-def _by_line(text: str) -> str:
-    """A whole file as it is, without characters that would change the direction of the text."""
-    return "\n".join(printable(line.expandtabs(4), 1_000) for line in text.splitlines())

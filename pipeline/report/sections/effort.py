@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.report.contents import Report
-from pipeline.report.measured import MeasuredRate, sending_rate
+from pipeline.report.contents import MeasuredRate, Report, rehearsal_rate, sending_rate
 from pipeline.report.registry import Values, on_first_screen
 from pipeline.text import are, pluralize
 
@@ -57,29 +56,20 @@ def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
     hot = _HOT_MINUTES.search(plan.examples["hot_distinct_id"].detail) if "hot_distinct_id" in plan.examples else None
     rate = IMPORTERS_RATE if found is None or found.step == "rehearsed" else found.events
     seconds = 60.0 * int(hot[1].replace(",", "")) * left / plan.events.made if hot is not None else 0.0
+    usual = f"{duration_text(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
     if seconds > left / rate:
-        why = (
-            "the service updates no person of an id with over 5,000 events a minute, so apply sends no more (--per-id)"
-        )
-        return [("duration", f"at least {duration_text(seconds)}{rest}, for the events of one id"), ("limit", why)]
-    if found is None:
-        text = f"{duration_text(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
-        return [
-            ("duration", text),
-            ("limit", "the rate of the service's own importer; no sending was measured yet"),
-        ]
-    if found.step == "rehearsed":
-        usual = f"{duration_text(left / IMPORTERS_RATE)}{rest} at {_rate(IMPORTERS_RATE)}"
+        duration = f"at least {duration_text(seconds)}{rest}, for the events of one id"
+        why = "the service updates no person of an id with over 5,000 events a minute"
+        limit = f"{why}, so apply sends no more (--per-id)"
+    elif found is None:
+        duration, limit = usual, "the rate of the service's own importer; no sending was measured yet"
+    elif found.step == "rehearsed":
         at = "" if found.plan == report.name else f" at the rate of {found.plan}"
-        text = f"{usual}; the rehearsal took {duration_text(left / found.events)}{at}"
-        return [
-            ("duration", text),
-            ("limit", "the rate of the service's own importer; the rehearsal did not leave this machine"),
-        ]
-    return [
-        ("duration", f"{duration_text(left / found.events)}{rest} at {_rate(found.events)}"),
-        ("limit", _limit(found)),
-    ]
+        duration = f"{usual}; the rehearsal took {duration_text(left / found.events)}{at}"
+        limit = "the rate of the service's own importer; the rehearsal did not leave this machine"
+    else:
+        duration, limit = f"{duration_text(left / found.events)}{rest} at {_rate(found.events)}", _limit(found)
+    return [("duration", duration), ("limit", limit)]
 
 
 def measured(report: Report) -> MeasuredRate | None:
@@ -89,10 +79,7 @@ def measured(report: Report) -> MeasuredRate | None:
         return own
     if report.earlier is not None and report.earlier.step == "sent":
         return report.earlier
-    run = report.results.rehearsal
-    if run is not None and run.seconds:
-        return MeasuredRate(run.events.made / run.seconds, "rehearsed", report.name)
-    return report.earlier
+    return rehearsal_rate(report.results.rehearsal, report.name) or report.earlier
 
 
 def _limit(found: MeasuredRate) -> str:
@@ -122,7 +109,6 @@ def least_requests(plan: Plan) -> tuple[int, str]:
 
 
 def size_text(number: int) -> str:
-    """Bytes in the largest unit that gives at least 1."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if number >= size:
             return f"{number / size:,.1f} {unit}".replace(".0 ", " ")

@@ -53,7 +53,6 @@ def merges(plan: Plan) -> int:
 
 
 def identities_sentence(plan: Plan) -> str:
-    """What merging would do, in one line."""
     identities = plan.people.identities
     if not identities.pairs and not merges(plan):
         return "No row pairs two ids: nothing is merged."
@@ -73,7 +72,6 @@ def approval(plan: Plan) -> str:
 
 
 def groups_sentence(plan: Plan) -> str:
-    """What is sent of groups, in one line."""
     groups = plan.people.groups
     if not groups.types and not groups.groups:
         return "No row names a group."
@@ -95,7 +93,6 @@ def group_types(plan: Plan) -> list[tuple[str, int, str]]:
 
 
 def persons_sentence(plan: Plan) -> str:
-    """What is sent of profiles and how, in one line."""
     persons = plan.people.persons
     if persons.kind == "none" and not persons.persons:
         return "No profiles are sent (person properties: none); events keep their own $set."

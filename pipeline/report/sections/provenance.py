@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pipeline.mapper.language.what_decides import what_decides
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report
 from pipeline.report.registry import Values, on_page
@@ -21,8 +22,11 @@ def unproved(report: Report) -> Values:
 
 @on_page(120, "provenance")
 def provenance(report: Report) -> Values:
-    """Digests, options, versions, and the mapping."""
-    return {"options": options_shown(report.plan), "parts": report.plan.parts[:MOST_ON_PAGE]}
+    """Digests, options, versions, and what decides in the mapping."""
+    plan = report.plan
+    return {
+        "options": options_shown(plan), "parts": plan.parts[:MOST_ON_PAGE], "mapping": what_decides(plan.mapping.text),
+    }  # fmt: skip
 
 
 def options_shown(plan: Plan) -> list[tuple[str, str]]:

@@ -1,13 +1,19 @@
-"""The results of a plan: its rehearsal, its sending, what was read back, and the receipt of it all."""
+"""The results of a plan: its rehearsal, what the target answered before, its sending, what was read back, a receipt."""
 
 from __future__ import annotations
 
 from pipeline.charts.rate import rate
-from pipeline.report.canary import sentences
 from pipeline.report.contents import Report
+from pipeline.report.records import LEVELS
 from pipeline.report.registry import Values, on_page
-from pipeline.report.verification_words import copies, done_about
+from pipeline.report.verification_words import canary_sentences, copies, done_about
 from pipeline.report.wording import state_in_words
+
+MOST_ROWS = 40
+_TITLES = {
+    "already_there": "Events of the plan that are there under their own uuids",
+    "same_events": "Events of the plan that are there under other uuids",
+}
 
 
 @on_page(80, "rehearsal")
@@ -22,6 +28,25 @@ def rehearsal(report: Report) -> Values:
         "refusals": refusals,
         "verification": results.rehearsed,
         "copies": copies(results.rehearsed) if results.rehearsed is not None else "",
+    }
+
+
+@on_page(85, "preflight")
+def preflight(report: Report) -> Values:
+    """The last preflight of this plan; nothing without one."""
+    found = report.preflight
+    if found is None:
+        return None
+    facts = {check.name: check.facts for check in found.checks}
+    there = [
+        (title, cells[:MOST_ROWS]) for name, title in _TITLES.items() if (cells := facts.get(name, {}).get("cells"))
+    ]
+    return {
+        "preflight": found,
+        "checks": sorted(found.checks, key=lambda check: tuple(LEVELS).index(check.level)),
+        "levels": LEVELS,
+        "overlap": facts.get("cut_over", {}).get("names", [])[:MOST_ROWS],
+        "there": there,
     }
 
 
@@ -48,7 +73,7 @@ def canary(report: Report) -> Values:
         return None
     verification = result.verification
     return {
-        "sentences": sentences(result),
+        "sentences": canary_sentences(result),
         "verification": verification,
         "copies": copies(verification),
         "remedies": done_about(verification),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.report.paused import PausedFunction, named
+from pipeline.report.records import PausedFunction, named
 from pipeline.report.terminal.tables import number, table, text
 from pipeline.text import pluralize, printable
 
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from pipeline.jobs.proof import Proof
     from pipeline.jobs.run import JobRun
 
-RUN_FORMAT = "backcast.run/1"
-HISTORY_FORMAT = "backcast.history/1"
 WIDE = 110
 """Columns of a terminal that show every count of the history."""
+_COLUMNS = (
+    "#window", "when", "outcome", "proof", "#sent", "#refused", "#rejected", "#files", "#rows", "#sent before",
+    "#skipped", "#took",
+)  # fmt: skip
+_NARROW = (0, 2, 3, 4, 5, 6)
 _STYLES = {
     "done": "green",
     "stopped": "bold red",
@@ -72,21 +75,14 @@ def _outcome(attempt: Attempt) -> str:
 
 
 def run_object(run: JobRun) -> dict[str, object]:
-    """The object of `run --json`."""
     return {
-        "format": RUN_FORMAT,
+        "format": "backcast.run/1",
         "job": run.job,
         "dry_run": run.dry_run,
         "exit_code": 0 if run.problem is None else run.problem.exit_code,
         "windows": [
-            {
-                "window": window.window,
-                "outcome": window.outcome,
-                "plan": window.plan,
-                "state": window.state,
-                "detail": window.detail,
-                **({} if window.attempt is None else _counts(window.attempt)),
-            }
+            {name: getattr(window, name) for name in ("window", "outcome", "plan", "state", "detail")}
+            | ({} if window.attempt is None else _counts(window.attempt))
             for window in run.windows
         ],
         "proofs": [
@@ -103,24 +99,17 @@ def run_object(run: JobRun) -> dict[str, object]:
 
 
 def history_object(
-    job: str, windows: Sequence[WindowState], attempts: Sequence[Attempt], off: Sequence[PausedFunction] = ()
+    job: str, windows: Sequence[WindowState], attempts: Sequence[Attempt], off: Sequence[PausedFunction]
 ) -> dict[str, object]:
     """The object of `run --history --json`."""
     return {
-        "format": HISTORY_FORMAT,
+        "format": "backcast.history/1",
         "job": job,
         "windows": [{"window": window.label, "state": window.state, "detail": window.detail} for window in windows],
         "attempts": [
-            {
-                "window": attempt.window,
-                "number": attempt.number,
-                "outcome": _outcome(attempt),
-                "started": attempt.started,
-                "ended": attempt.ended,
-                "detail": attempt.detail,
-                "proof": attempt.proof,
-                **_counts(attempt),
-            }
+            {"window": attempt.window, "number": attempt.number, "outcome": _outcome(attempt)}
+            | {name: getattr(attempt, name) for name in ("started", "ended", "detail", "proof")}
+            | _counts(attempt)
             for attempt in attempts
         ],
         "paused_functions": [{"id": one.id, "name": one.name, "changed": one.changed} for one in off],
@@ -151,26 +140,23 @@ def show_history(
     job: str,
     windows: Sequence[WindowState],
     attempts: Sequence[Attempt],
-    off: Sequence[PausedFunction] = (),
+    off: Sequence[PausedFunction],
 ) -> None:
     """A row for each plan, and one for each window without a plan; fewer counts on a narrow terminal."""
-    wide = console.width >= WIDE
-    more = ("#files", "#rows", "#sent before", "#skipped", "#took") if wide else ()
-    shown = table("#window", *(["when"] if wide else []), "outcome", "proof", "#sent", "#refused", "#rejected", *more)
+    places = range(len(_COLUMNS)) if console.width >= WIDE else _NARROW
+    shown = table(*(_COLUMNS[place] for place in places))
     for column in shown.columns:
-        column.no_wrap = column.header in ("window", "when", "proof", *(name[1:] for name in more)) or column.no_wrap
+        column.no_wrap = column.no_wrap or column.header in ("when", "proof")
     rows: list[tuple[str, int, list[str | Text], str]] = []
     for attempt in attempts:
-        counts = [attempt.sent, attempt.refused, attempt.rejected]
-        if more:
-            counts += [attempt.parts, attempt.rows, attempt.already, attempt.skipped - attempt.already]
+        counts = attempt.sent, attempt.refused, attempt.rejected, attempt.parts, attempt.rows, attempt.already
         cells: list[str | Text] = [
             attempt.window,
-            *([attempt.started[:16]] if wide else []),
+            attempt.started[:16],
             _detail(_outcome(attempt), attempt.detail),
             attempt.proof or ("" if attempt.state != "done" else "not read" if attempt.sent else "nothing sent"),
-            *map(number, counts),
-            *([f"{attempt.seconds:,.1f} s"] if more else []),
+            *map(number, (*counts, attempt.skipped - attempt.already)),
+            f"{attempt.seconds:,.1f} s",
         ]
         style = _STYLES.get(attempt.proof, _STYLES.get(attempt.state, ""))
         if style == "green" and (attempt.refused or attempt.rejected):
@@ -180,15 +166,12 @@ def show_history(
     for window in windows:
         changed = window.exported_again
         if window.label not in planned or changed:
-            cells = [
-                window.label,
-                *([""] if wide else []),
-                _detail("changed" if changed else window.state, window.detail),
-            ]
+            detail = _detail("changed" if changed else window.state, window.detail)
             style = "yellow" if changed else _STYLES.get(window.state, "")
-            rows.append((window.label, attempts[-1].id if changed and attempts else 0, cells, style))
+            after = attempts[-1].id if changed and attempts else 0
+            rows.append((window.label, after, [window.label, "", detail, *[""] * (len(_COLUMNS) - 3)], style))
     for _, _, cells, style in sorted(rows, key=itemgetter(0, 1)):
-        shown.add_row(*cells, style=style)
+        shown.add_row(*(cells[place] for place in places), style=style)
     if rows:
         console.print(shown)
     states = [window.state for window in windows]

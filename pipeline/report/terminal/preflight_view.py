@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.report.preflight_record import FORMAT, LEVELS
+from pipeline.report.records import LEVELS, PREFLIGHT_FORMAT, Check
 from pipeline.report.results import CaptureKeyStatus
+from pipeline.report.state import NextStep
+from pipeline.report.terminal.steps import show_step
 from pipeline.report.terminal.tables import table, text
 from pipeline.text import printable
 
 if TYPE_CHECKING:
-    from pipeline.preflight.check import Check
     from pipeline.preflight.run import Preflight
-    from pipeline.report.next_step import NextStep
 
 _STYLES = {"ok": "green", "warning": "yellow", "stop": "bold red", "unknown": "cyan"}
 _WIDE = 2_000
@@ -28,7 +28,7 @@ def preflight_object(preflight: Preflight) -> dict[str, object]:
         | ({"facts": check.facts} if check.facts else {})
         for check in preflight.checks
     ]
-    return {"format": FORMAT, "checks": checks}
+    return {"format": PREFLIGHT_FORMAT, "checks": checks}
 
 
 def preflight_line(check: Check) -> str:
@@ -74,8 +74,7 @@ def show_preflight(console: Console, preflight: Preflight, next_step: NextStep |
     console.print(shown)
     console.print(Text(verdict(preflight), style="bold"))
     if next_step is not None and not preflight.stops:
-        console.print(Text(f"Next: {next_step.sentence}"))
-        console.print(Text(f"  {next_step.command}", style="bold"), soft_wrap=True)
+        show_step(console, next_step)
 
 
 def verdict(preflight: Preflight) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.report.terminal.tables import number, table, text
+from pipeline.report.terminal.tables import number, show_table, table, text
 from pipeline.text import printable
 
 Object = Mapping[str, Any]
@@ -32,7 +32,8 @@ def show_rows(console: Console, objects: Sequence[Object], *columns: str) -> Non
     """A table of objects; nothing where there are none."""
     if not objects:
         return
-    shown = table(*(f"#{name}" if _is_count(objects, name) else name for name in columns))
+    counts = {name for name in columns if all(type(item.get(name)) in (int, type(None)) for item in objects)} - {"id"}
+    shown = table(*(f"#{name}" if name in counts else name for name in columns))
     shown.columns[0].no_wrap = True  # an id that is folded cannot be copied
     for item in objects:
         shown.add_row(*(text(_cell(_masked(name, item.get(name))), _CELL) for name in columns))
@@ -52,10 +53,8 @@ def show_page(console: Console, envelope: Object, columns: Sequence[str]) -> Non
 
 def show_record(console: Console, record: Object) -> None:
     """One object, a line a field."""
-    shown = table("field", "value")
-    for name, value in record.items():
-        shown.add_row(text(name, _CELL), text(_cell(_masked(name, value)), _VALUE))
-    console.print(shown)
+    rows = [(name, _cell(_masked(name, value))) for name, value in record.items()]
+    show_table(console, {"field": _CELL, "value": _VALUE}, rows)
 
 
 def show_answer(console: Console, title: str, answer: object) -> None:
@@ -72,10 +71,8 @@ def show_answer(console: Console, title: str, answer: object) -> None:
     elif _is_series(answer):
         _show_series(console, answer["labels"], answer["series"])
     elif list(answer) == ["totals"] and isinstance(answer["totals"], dict):
-        shown = table("", "#count")
-        for name, value in answer["totals"].items():
-            shown.add_row(text(name, _CELL), text(_count(value), _CELL))
-        console.print(shown)
+        rows = [(name, _count(value)) for name, value in answer["totals"].items()]
+        show_table(console, {"": _CELL, "#count": _CELL}, rows)
     elif answer.get("logs") and _is_objects(answer["logs"]):
         show_record(console, {name: value for name, value in answer.items() if name != "logs"})
         show_rows(console, answer["logs"], *_names(answer["logs"]))
@@ -107,10 +104,6 @@ def _show_series(console: Console, labels: Sequence[object], series: Sequence[Ob
         values = (line["values"][position : position + 1] for line in series)
         shown.add_row(text(_cell(label), _CELL), *(text(_count(value[0]) if value else "", _CELL) for value in values))
     console.print(shown)
-
-
-def _is_count(objects: Sequence[Object], name: str) -> bool:
-    return name != "id" and all(type(item.get(name)) in (int, type(None)) for item in objects)
 
 
 def _cell(value: object) -> str:

@@ -1,8 +1,7 @@
 """The results of plan, rehearse, apply, verify and status on a terminal.
 
 Each ends with the state of the plan, what was found in order of weight, where the report lies and the next command in
-full, in at most `MOST_LINES` lines: the report has everything. Text of an export goes through `text`, never through
-rich's markup: a name such as `[red]` stays a name, and an escape sequence is shown, not obeyed.
+full, in at most `MOST_LINES` lines: the report has everything.
 """
 
 from __future__ import annotations
@@ -15,32 +14,24 @@ from rich.text import Text
 
 from pipeline.plan.in_bucket import file_here
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.report.canary import sentences
-from pipeline.report.next_step import NextStep, step_after
-from pipeline.report.paused import named
-from pipeline.report.registry import terminal_sections
-from pipeline.report.rejects import RefusalCause, group_refusals
-from pipeline.report.results import ApplyResult, BatchCounts, CanaryResult, SentCounts, StatusResult, VerifyResult
-from pipeline.report.state import PlanStatus
-from pipeline.report.terminal.tables import number, table, text
+from pipeline.report.records import named
+from pipeline.report.registry import Brief, terminal_sections
+from pipeline.report.registry import Show as Section
+from pipeline.report.rejects import RefusalCause
+from pipeline.report.results import ApplyResult, BatchCounts, CanaryResult, SentCounts, StatusResult
+from pipeline.report.state import NextStep, PlanStatus, step_after
+from pipeline.report.terminal.tables import show_table, text
 from pipeline.report.terminal.verification_view import show_verification
-from pipeline.report.verification_words import listed
-from pipeline.report.wording import FOR_ANY, NO_TARGET, has_target, mapping_of, state_in_words, zone_proof
+from pipeline.report.verification_words import canary_sentences, listed
+from pipeline.report.wording import FOR_ANY, NO_TARGET, has_target, mapping_of, mood_of, state_in_words, zone_proof
 from pipeline.text import are, pluralize, printable
+from pipeline.verify.findings import Verification
 
 MOST_LINES = 40
 """Lines of a result, on the width of the terminal."""
 MOST_CAUSES = 5
 COMMAND_CHARACTERS = 4_000
-_STATES = {
-    "not-ready": "bold red",
-    "differs": "bold red",
-    "sending": "bold yellow",
-    "stopped": "bold yellow",
-    "sent-with-refusals": "bold yellow",
-    "sent": "bold",
-}
-"""Every other state is green, where nothing was rejected and no check found anything."""
+_STYLES = {"stop": "bold red", "care": "bold yellow", "plain": "bold", "good": "bold green"}
 
 Show = Callable[[Console], None]
 
@@ -55,10 +46,12 @@ def show_plan(console: Console, plan: Plan, status: PlanStatus, directory: str) 
         console.print(text(f"{mapping_of(plan)}{target}{span}, times in {plan.zone}, {zone_proof(plan)}", 600))
         if not has_target(plan):
             console.print(Text(f"{NO_TARGET[0].upper()}{NO_TARGET[1:]}: {FOR_ANY}", style="yellow"))
-        for show_section in terminal_sections():
-            show_section(console, plan, directory)
 
-    _framed(console, plan, status, directory, found)
+    def section(show: Section) -> Show:
+        return lambda console: show(console, plan, directory)
+
+    sections = [(section(show), brief) for show, brief in terminal_sections()]
+    _framed(console, plan, status, directory, found, sections)
 
 
 def show_results(
@@ -68,7 +61,7 @@ def show_results(
     directory: str,
     *,
     applied: ApplyResult | None = None,
-    verified: VerifyResult | None = None,
+    verified: Verification | None = None,
     refusals: Sequence[RefusalCause] = (),
     project: str | None = None,
 ) -> None:
@@ -78,7 +71,7 @@ def show_results(
         if applied is not None:
             show_apply(console, applied)
         if applied is not None and isinstance(applied.canary, CanaryResult):
-            for line in sentences(applied.canary):
+            for line in canary_sentences(applied.canary):
                 console.print(text(line, 2_000))
             show_verification(console, applied.canary.verification, directory)
         if verified is not None:
@@ -89,23 +82,36 @@ def show_results(
     _framed(console, plan, status, directory, found, to=to, project=project)
 
 
-def _framed(console: Console, plan: Plan, status: PlanStatus, directory: str, found: Show, **known: str | None) -> None:
+def _framed(
+    console: Console, plan: Plan, status: PlanStatus, directory: str, found: Show,
+    sections: Sequence[tuple[Show, Brief | None]] = (), **known: str | None,
+) -> None:  # fmt: skip
     """The state, what was found, the report and the next step, in at most MOST_LINES lines.
 
-    What was found gives way, from its end: it is in order of weight.
+    What was found gives way, from its end: it is in order of weight. A section that has a brief form takes that first.
     """
     state, step = state_line(plan, status), step_after(plan, status, directory, **known)
     report = Text(f"Report: {printable(file_here(directory, 'report.html'), COMMAND_CHARACTERS)}")
     room = MOST_LINES - _height(console, state, report, Text(f"Next: {step.sentence}"), Text(f"  {step.command}"))
     console.print(state)
-    with console.capture() as captured:
-        found(console)
-    lines = captured.get().removesuffix("\n").split("\n")
+    blocks = [_lines(console, show) for show in (found, *(show for show, _ in sections))]
+    for place, (_, brief) in reversed([*enumerate(sections, 1)]):
+        if sum(map(len, blocks)) > room and brief is not None and (words := brief(plan)):
+            shorter = [line.plain for line in Text(words).wrap(console, console.width)]
+            blocks[place] = min(blocks[place], shorter, key=len)
+    lines = [line for block in blocks for line in block]
     if len(lines) > room:
         lines = [*lines[: room - 1], f"… {len(lines) - room + 1:,} more lines: see the report"]
     console.file.write("".join(f"{line.rstrip()}\n" for line in lines))
     console.print(report, soft_wrap=True)
     show_step(console, step)
+
+
+def _lines(console: Console, show: Show) -> list[str]:
+    """What `show` prints, line by line."""
+    with console.capture() as captured:
+        show(console)
+    return captured.get().splitlines()
 
 
 def show_step(console: Console, step: NextStep) -> None:
@@ -124,20 +130,12 @@ def state_line(plan: Plan, status: PlanStatus) -> Text:
     """The state of a plan; green only where nothing is lost, refused or open."""
     results, totals = status.results, status.totals
     refused = results.rehearsal.events.refused if results.rehearsal is not None else 0
-    style = _STATES.get(status.state, "bold green")
-    open_ = status.state in ("ready", "rehearsed") and (plan.gates or refused)
-    if style == "bold green" and (open_ or plan.rejects or plan.rows.rejected):
-        style = "bold yellow"
-    words = state_in_words(status.state, totals.refused, len(plan.gates), _sent_to(status))
-    return Text(f"State: {words}", style=style)
-
-
-def _sent_to(status: PlanStatus) -> str:
-    return status.summary.history.to if status.summary.history is not None else ""
+    to = status.summary.history.to if status.summary.history is not None else ""
+    words = state_in_words(status.state, totals.refused, len(plan.gates), to)
+    return Text(f"State: {words}", style=_STYLES[mood_of(plan, status.state, refused)])
 
 
 def show_apply(console: Console, result: ApplyResult) -> None:
-    """One run of apply or of a rehearsal."""
     events = result.events
     if result.dry_run:
         requests = pluralize(result.batches.made, "request")
@@ -203,17 +201,20 @@ def _phases(console: Console, events: SentCounts, phases: Mapping[str, SentCount
         return
     always = ("accepted", "would_send", "refused")
     fields = [name for name in names if name in always or getattr(events, name)]
-    shown = table("phase", *(f"#{names[name]}" for name in fields))
-    for phase, counts in used.items():
-        shown.add_row(phase, *(number(getattr(counts, name)) for name in fields))
-    console.print(shown)
+    columns = {"phase": 80} | {f"#{names[name]}": 0 for name in fields}
+    show_table(console, columns, [
+        (phase, *(getattr(counts, name) for name in fields)) for phase, counts in used.items()
+    ])  # fmt: skip
 
 
-def show_status(console: Console, plan: Plan, status: PlanStatus, result: StatusResult, directory: str) -> None:
-    """The state of a plan, what was sent, and what is in doubt or was refused."""
-
+def show_status(
+    console: Console, plan: Plan, status: PlanStatus, result: StatusResult, directory: str,
+    refusals: Sequence[RefusalCause] = (),
+) -> None:  # fmt: skip
     def found(console: Console) -> None:
         _history(console, plan, result)
+        if status.discarded:
+            console.print(Text(f"Its events were discarded at {status.discarded}."))
         if status.paused:
             console.print(text(f"Hog functions that are off for this plan: {named(status.paused)}.", 2_000))
         if result.course is not None:
@@ -221,15 +222,10 @@ def show_status(console: Console, plan: Plan, status: PlanStatus, result: Status
             _warnings(console, result.warnings)
         _phases(console, result.events, result.phases, _SENT)
         _doubts(console, result)
-        groups = group_refusals(result.refusals)
-        show_refusals(
-            console, [RefusalCause(f"{one.status} {one.detail}", count, f"uuid {one.uuid}") for one, count in groups]
-        )
-        if result.failures:
-            shown = table("#failed requests", "answer", "last")
-            for failure in result.failures[:MOST_CAUSES]:
-                shown.add_row(number(failure.tries), _answer(failure.status, failure.detail), text(failure.last, 30))
-            console.print(shown)
+        show_refusals(console, refusals)
+        show_table(console, {"#failed requests": 0, "answer": 120, "last": 30}, [
+            (one.tries, _answer(one.status, one.detail), one.last) for one in result.failures[:MOST_CAUSES]
+        ])  # fmt: skip
 
     _framed(console, plan, status, directory, found)
 
@@ -264,15 +260,13 @@ def _history(console: Console, plan: Plan, result: StatusResult) -> None:
 
 def _doubts(console: Console, result: StatusResult) -> None:
     """What is in doubt, and what becomes of it."""
-    if result.doubts:
-        shown = table("in doubt", "#events", "#tries", "since", "last answer")
-        for doubt in result.doubts[:MOST_CAUSES]:
-            location = f"{doubt.phase}, block {doubt.block}, events {doubt.first} to {doubt.last}"
-            shown.add_row(
-                text(location, 80), number(doubt.events), number(doubt.tries), text(doubt.begun, 30),
-                _answer(doubt.status, doubt.detail),
-            )  # fmt: skip
-        console.print(shown)
+    show_table(console, {"in doubt": 80, "#events": 0, "#tries": 0, "since": 30, "last answer": 120}, [
+        (
+            f"{one.phase}, request {one.request}, events {one.first} to {one.last}", one.events, one.tries, one.begun,
+            _answer(one.status, one.detail),
+        )
+        for one in result.doubts[:MOST_CAUSES]
+    ])  # fmt: skip
     if in_doubt := result.events.in_doubt:
         if result.state == "sending":
             consequence = "in flight or in doubt: this run settles them, or the next one does."
@@ -281,17 +275,13 @@ def _doubts(console: Console, result: StatusResult) -> None:
         console.print(Text(f"{pluralize(in_doubt, 'event')} {are(in_doubt)} {consequence}"))
 
 
-def _answer(status: int | None, detail: str) -> Text:
-    return text(f"{'' if status is None else status} {detail}".strip() or "no answer", 120)
+def _answer(status: int | None, detail: str) -> str:
+    return f"{'' if status is None else status} {detail}".strip() or "no answer"
 
 
 def show_refusals(console: Console, causes: Sequence[RefusalCause]) -> None:
     """Why events were refused: each cause with its number of events and the place of the first."""
-    if not causes:
-        return
-    shown = table("#refused", "cause", "first one")
-    for cause in causes[:MOST_CAUSES]:
-        shown.add_row(number(cause.events), text(cause.cause, 160), text(cause.place, 160))
-    console.print(shown)
+    rows = [(cause.events, cause.cause, cause.place) for cause in causes[:MOST_CAUSES]]
+    show_table(console, {"#refused": 0, "cause": 160, "first one": 160}, rows)
     if len(causes) > MOST_CAUSES:
         console.print(Text(f"and {pluralize(len(causes) - MOST_CAUSES, 'more cause')}", style="dim"))

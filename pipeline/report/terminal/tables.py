@@ -6,8 +6,7 @@ escape sequence is shown, not obeyed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.console import Console
@@ -16,7 +15,7 @@ from rich.text import Text
 
 from pipeline.models import Reject
 from pipeline.plan.sealed.manifest import Example
-from pipeline.text import printable
+from pipeline.text import pluralize, printable
 from pipeline.validator.codes import meaning
 
 MOST_CODES = 5
@@ -29,7 +28,6 @@ def text(value: str, limit: int) -> Text:
 
 
 def number(count: int) -> str:
-    """A count as people read it."""
     return f"{count:,}"
 
 
@@ -42,6 +40,36 @@ def table(*columns: str) -> Table:
         else:
             shown.add_column(name, overflow="fold")
     return shown
+
+
+Cell = str | int | Text
+
+
+def show_table(
+    console: Console, columns: Mapping[str, int], rows: Iterable[Sequence[Cell]], most: int | None = None
+) -> None:
+    """Rows below their columns, each with the most characters of its cells; numbers as people read them.
+
+    Nothing if there are no rows. If there are more than `most`, the others are counted.
+    """
+    every = list(rows)
+    if not every:
+        return
+    shown = table(*columns)
+    for row in every[:most]:
+        cells = zip(row, columns.values(), strict=True)
+        shown.add_row(*(text(one, limit) if isinstance(one, str) else _cell(one) for one, limit in cells))
+    console.print(shown)
+    if most is not None and len(every) > most:
+        show_more(console, len(every) - most)
+
+
+def show_more(console: Console, count: int, noun: str = "") -> None:
+    console.print(Text(pluralize(count, f"more {noun}") if noun else f"{count:,} more", style="dim"))
+
+
+def _cell(value: int | Text) -> str | Text:
+    return number(value) if isinstance(value, int) else value
 
 
 class TopCounts(NamedTuple):
@@ -62,38 +90,34 @@ def bounded(counts: Mapping[str, int], most: int, total: int | None = None) -> T
     return TopCounts(every[:most], more if other_count else "", other_count)
 
 
-def show_counts(
-    console: Console, title: str, unit: str, counts: Mapping[str, int], most: int, total: int | None = None
-) -> None:
-    """Names with their counts, as `bounded` cuts them; nothing where there are none."""
-    if not counts:
-        return
-    shown, top = table(title, f"#{unit}"), bounded(counts, most, total)
-    for name, count in top.shown:
-        shown.add_row(text(name, 120), number(count))
-    if top.more:
-        shown.add_row(Text(top.more, style="dim"), number(top.other_count))
-    console.print(shown)
+def show_counts(console: Console, title: str, counts: Mapping[str, int], most: int) -> None:
+    """Names with their counts of rows, as `bounded` cuts them; nothing where there are none."""
+    top = bounded(counts, most)
+    others = [(Text(top.more, style="dim"), top.other_count)] if top.more else []
+    show_table(console, {title: 120, "#rows": 0}, [*top.shown, *others])
 
 
 def show_codes(
-    console: Console,
-    title: str,
-    counts: Mapping[str, int],
-    examples: Mapping[str, Example | Reject] = MappingProxyType({}),
+    console: Console, title: str, counts: Mapping[str, int], examples: Mapping[str, Example | Reject]
 ) -> None:
     """The most frequent codes with their counts, meanings and the place of an example; nothing where there are none."""
-    if not counts:
-        return
-    shown = table(f"#{title}", "code", "what it means")
     codes = sorted(counts.items(), key=lambda item: -item[1])
+    rows: list[Sequence[Cell]] = []
     for code, count in codes[:MOST_CODES]:
         example = examples.get(code)
         place = f" ({example.part}, row {example.row:,}: {example.detail})" if example else ""
-        shown.add_row(number(count), text(code, 80), text(f"{meaning(code)}{place}", MEANING_CHARACTERS))
+        rows.append((count, code, f"{meaning(code)}{place}"))
     if others := codes[MOST_CODES:]:
-        shown.add_row(number(sum(count for _, count in others)), f"{len(others):,} more", "")
-    console.print(shown)
+        rows.append((sum(count for _, count in others), f"{len(others):,} more", ""))
+    show_table(console, {f"#{title}": 0, "code": 80, "what it means": MEANING_CHARACTERS}, rows)
+
+
+def codes_in_line(title: str, counts: Mapping[str, int]) -> str:
+    """The same without what the codes mean; "" if there are none."""
+    codes = sorted(counts.items(), key=lambda item: -item[1])
+    listed = [f"{count:,} {printable(code, 80)}" for code, count in codes[:MOST_CODES]]
+    others = [f"{len(codes) - MOST_CODES:,} more codes"] if len(codes) > MOST_CODES else []
+    return f"{title}: {', '.join(listed + others)}" if codes else ""
 
 
 def show_notices(console: Console, notices: Sequence[tuple[str, str, str]], most: int = 20) -> None:

@@ -8,16 +8,23 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.plan.in_bucket import file_here
-from pipeline.report.results import RepairCounts, VerifyResult
-from pipeline.report.terminal.tables import number, table, text
-from pipeline.report.verification_words import copies, counted_people, depth, done_about, sent_again, verdict
+from pipeline.report.terminal.tables import show_table, text
+from pipeline.report.verification_words import (
+    copies,
+    counted_people,
+    depth,
+    done_about,
+    replayed,
+    sent_again,
+    verdict,
+)
 from pipeline.text import are, pluralize, printable
-from pipeline.verify.findings import Difference
+from pipeline.verify.findings import Difference, RepairCounts, Verification
 
 MOST_DIFFERENCES = 8
 
 
-def show_verification(console: Console, result: VerifyResult, directory: str | None = None) -> None:
+def show_verification(console: Console, result: Verification, directory: str) -> None:
     """What landed, compared with what was sent. `directory` is the plan's; its file with every difference is named."""
     counts = result.events
     console.print(Text(verdict(result)))
@@ -32,43 +39,44 @@ def show_verification(console: Console, result: VerifyResult, directory: str | N
         ("different", result.cells.different, counts.different),
         ("altered", None, counts.altered),
     )
-    if any(cells or events for _, cells, events in kinds):
-        shown = table("difference", "#daily counts", "#events")
-        for name, cells, events in kinds:
-            if cells or events:
-                shown.add_row(name, text("", 1) if cells is None else number(cells), number(events))
-        console.print(shown)
+    rows = [(name, "" if cells is None else cells, events) for name, cells, events in kinds if cells or events]
+    show_table(console, {"difference": 40, "#daily counts": 1, "#events": 0}, rows)
     if result.kept:
         kept = ", ".join(result.kept).replace("_", " ")
         console.print(text(f"Found by a deeper verification, and kept until one as deep finds none: {kept}.", 300))
     _differences(console, result.differences)
-    _people(console, result)
+    columns = {"merge, profile or group": 40, "line": 80, "ids": 160, "properties": 160}
+    show_table(console, columns, [
+        (one.kind.replace("_", " "), f"{one.part}:{one.row}", ", ".join(one.ids), ", ".join(one.properties))
+        for one in result.people.differences[:MOST_DIFFERENCES]
+    ])  # fmt: skip
     for line in done_about(result):
         console.print(text(line, 600))
-    if result.differs and directory is not None:
+    if result.differs:
         file = printable(file_here(directory, "differences.jsonl"), 4_000)
         console.print(Text(f"Every difference with its row: {file}"), soft_wrap=True)
     _depth(console, result)
     _extras(console, result)
-    if line := copies(result):
+    for line in filter(None, (replayed(result), copies(result))):
         console.print(text(line, 300))
-    _warnings(console, result)
+    show_table(console, {"ingestion warning": 80, "#events": 0, "#dropped": 0, "first": 160}, [
+        (one.type, one.events, one.dropped, ", ".join(place_of(example) for example in one.examples[:2]))
+        for one in result.warnings.types[:MOST_DIFFERENCES]
+    ])  # fmt: skip
+    if result.warnings.unknown:
+        console.print(text(f"Ingestion warnings: {result.warnings.unknown}.", 300))
 
 
 def _differences(console: Console, differences: Sequence[Difference]) -> None:
-    if not differences:
-        return
-    listed = differences[:MOST_DIFFERENCES]
-    placed = all(one.row for one in listed)  # then the uuids are in the file of all differences
-    shown = table("event", "row", "differs in, or landed as") if placed else table("event", "uuid", "landed as")
-    for one in listed:
+    # If each has a row, the rows are shown; the uuids are in the file of all differences.
+    placed = all(one.row for one in differences[:MOST_DIFFERENCES])
+    columns = {"event": 40, "row": 120, "differs in, or landed as": 240}
+    rows: list[tuple[str, str | Text, str]] = []
+    for one in differences:
         landed = "; ".join(", ".join(copy) for copy in one.landed)
         what = ", ".join(one.changed) + (f" ({landed})" if landed and one.changed else landed)
-        shown.add_row(text(one.kind, 40), text(place_of(one) if placed else one.uuid, 120), text(what, 240))
-    shown.columns[1].no_wrap = not placed
-    console.print(shown)
-    if len(differences) > MOST_DIFFERENCES:
-        console.print(Text(f"{len(differences) - MOST_DIFFERENCES:,} more", style="dim"))
+        rows.append((one.kind, place_of(one) if placed else Text(printable(one.uuid, 120), no_wrap=True), what))
+    show_table(console, columns if placed else {"event": 40, "uuid": 0, "landed as": 240}, rows, MOST_DIFFERENCES)
 
 
 def place_of(one: Difference) -> str:
@@ -76,51 +84,23 @@ def place_of(one: Difference) -> str:
     return f"{one.part}:{one.row}" if one.row else one.part
 
 
-def _people(console: Console, result: VerifyResult) -> None:
-    if not result.people.differences:
-        return
-    shown = table("merge, profile or group", "line", "ids", "properties")
-    for one in result.people.differences[:MOST_DIFFERENCES]:
-        shown.add_row(
-            text(one.kind.replace("_", " "), 40), text(f"{one.part}:{one.row}", 80), text(", ".join(one.ids), 160),
-            text(", ".join(one.properties), 160),
-        )  # fmt: skip
-    console.print(shown)
-
-
-def _depth(console: Console, result: VerifyResult) -> None:
+def _depth(console: Console, result: Verification) -> None:
     """How much was compared, and what the service itself is known to have changed."""
     values = result.values
     if values.fields == "none" and not values.compared:
         return
     compared = depth(result)
     console.print(Text(f"{compared[0].upper()}{compared[1:]}{counted_people(result.people)}."))
-    if values.known:
-        shown = table("changed by the service itself", "#events", "properties")
-        for known in values.known[:MOST_DIFFERENCES]:
-            shown.add_row(text(known.meaning, 160), number(known.events), text(", ".join(known.properties), 160))
-        console.print(shown)
+    rows = [(one.meaning, one.events, ", ".join(one.properties)) for one in values.known[:MOST_DIFFERENCES]]
+    show_table(console, {"changed by the service itself": 160, "#events": 0, "properties": 160}, rows)
 
 
-def _warnings(console: Console, result: VerifyResult) -> None:
-    if result.warnings.types:
-        shown = table("ingestion warning", "#events", "#dropped", "first")
-        for one in result.warnings.types[:MOST_DIFFERENCES]:
-            first = ", ".join(place_of(example) for example in one.examples[:2])
-            shown.add_row(text(one.type, 80), number(one.events), number(one.dropped), text(first, 160))
-        console.print(shown)
-    if result.warnings.unknown:
-        console.print(text(f"Ingestion warnings: {result.warnings.unknown}.", 300))
-
-
-def _extras(console: Console, result: VerifyResult) -> None:
+def _extras(console: Console, result: Verification) -> None:
     """Events that are not of the plan by name and day, where they may come from, and what was compared."""
     if not result.extras:
         return
-    shown = table("not of this plan", "UTC day", "#events")
-    for extra in result.extras[:MOST_DIFFERENCES]:
-        shown.add_row(text(extra.event, 120), text(extra.day, 20), number(extra.count))
-    console.print(shown)
+    rows = [(extra.event, extra.day, extra.count) for extra in result.extras[:MOST_DIFFERENCES]]
+    show_table(console, {"not of this plan": 120, "UTC day": 20, "#events": 0}, rows)
     others = result.events.others
     rest = (others or result.events.extra) - sum(extra.count for extra in result.extras[:MOST_DIFFERENCES])
     if rest > 0:

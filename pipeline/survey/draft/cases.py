@@ -9,8 +9,7 @@ import msgspec
 
 from pipeline.extractors.integer_columns import integers_in
 from pipeline.mapper.compiler import compile_mapping
-from pipeline.mapper.inspection.case_updates import gives_lines
-from pipeline.mapper.inspection.cases import describe, row_of
+from pipeline.mapper.inspection.cases import describe, gives_lines, row_of
 from pipeline.mapper.language.scalars import json_scalar, quoted
 from pipeline.models import SealedOptions, UnvalidatedEvent
 from pipeline.values import Record, raw

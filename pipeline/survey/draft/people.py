@@ -112,8 +112,9 @@ def _placeholders(known: Decisions, chosen: list[IdColumn]) -> tuple[str, list[s
     suspects: dict[str, str] = {}
     sure: list[str] = []
     for one in chosen:
-        for text, is_known in _common_placeholders(one):
-            share = one.column.texts[text] / len(one.column.values)
+        for written, is_known in _common_placeholders(one):
+            share = one.column.texts[written] / len(one.column.values)
+            text = written.removesuffix(".0") if "/".join(one.column.steps) in known.floats else written
             if is_known:
                 sure += [] if is_placeholder(text) else [text]
                 comments.append(comment(f"{scalar(text)}, {share:.0%} of {one.column.path}, is a placeholder."))

@@ -9,7 +9,7 @@ from pipeline.survey.clock import ENOUGH, Clock
 from pipeline.survey.columns import Column
 from pipeline.survey.draft.decisions import MOST_OPTIONS, Choice, Decisions, Option, rows_without
 from pipeline.survey.roles import TimeColumn, received_in
-from pipeline.text import pluralize
+from pipeline.text import pluralize, printable
 from pipeline.timestamps import format_utc
 
 _SAYS_UTC = re.compile(r"utc|gmt", re.IGNORECASE)
@@ -101,10 +101,12 @@ def _clock(known: Decisions, one: TimeColumn, hours: Column | None = None) -> tu
         parts.append("space: yes")
     if not _has_offset(one):
         options = (
-            Option("local", "the zone that you name with --timezone in every plan"),
-            Option("utc", "the times are UTC"),
+            Option("local", "a local clock: every plan then needs its zone, such as --timezone Europe/Berlin"),
+            Option("utc", "UTC: write `zone: utc`, and no plan needs --timezone"),
         )
-        question = f"the times of {known.clocks[0].column.path} have no offset. Whose clock do they show?"
+        column = known.clocks[0].column
+        example = printable(next(iter(column.texts), ""), 40)
+        question = f"the times of {column.path}, such as {example}, do not say in which zone they are. Are they UTC?"
         zone, comments = known.choose(Choice("zone", question, options))
         parts.append(f"zone: {zone}")
         lines = [*lines, *comments]

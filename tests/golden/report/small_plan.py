@@ -26,7 +26,8 @@ from pipeline.plan.sealed.manifest import (
 from pipeline.plan.zone import MonthEvidence
 from pipeline.report.contents import Results
 from pipeline.report.machine import write_report
-from pipeline.report.results import ApplyResult, BatchCounts, CellCounts, FoundCounts, SentCounts, VerifyResult
+from pipeline.report.results import ApplyResult, BatchCounts, SentCounts
+from pipeline.verify.findings import CellCounts, FoundCounts, Verification
 
 FOLDER = Path(__file__).resolve().parent
 GOLDEN = FOLDER / "report.json"
@@ -50,7 +51,7 @@ REHEARSAL = ApplyResult(
     digest="", dry_run=False, balanced=True, seconds=1.25, batches=BatchCounts(made=3, sent=3, retried=1, split=0),
     events=SentCounts(made=12, accepted=12),
 )  # fmt: skip
-VERIFICATION = VerifyResult(
+VERIFICATION = Verification(
     cells=CellCounts(match=4), events=FoundCounts(expected=12, found=12, missing=0, extra=0), proved=True
 )
 
@@ -106,6 +107,7 @@ def small_plan(**changes: Any) -> Plan:
         "blocks": 2,
         "event_bytes": 4_321,
         "files": {"cells.jsonl": "c" * 64, "rejects.jsonl": "e" * 64},
+        "requests": "f" * 64,
         "people": PEOPLE,
         "notices": [("ignored_file", "_SUCCESS", "a marker that writers leave beside an export")],
     }

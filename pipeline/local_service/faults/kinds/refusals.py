@@ -147,7 +147,6 @@ class Poison(Fault, example="poison:1/5000"):
         return HttpReply(400, b"invalid event could not be processed")
 
     def is_poison(self, event: EventKey) -> bool:
-        """Whether every batch with this event is refused."""
         if self.one_in is None:
             return event.event == self.event
         return int(self.draw(event.uuid) * self.one_in) == 0

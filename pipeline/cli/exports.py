@@ -1,0 +1,285 @@
+"""The commands that fetch, survey and plan an export."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.cli import common
+from pipeline.cli.common import combined
+from pipeline.cli.flags import takes
+from pipeline.cli.progress import Fetching, Line, Reading
+from pipeline.errors import EmptyExport, UsageError
+from pipeline.options import EstimateOptions, FetchOptions, PlanOptions, SurveyOptions
+from pipeline.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pipeline.fetch.query import QueryResult
+    from pipeline.fetch.run import FetchResult
+    from pipeline.fetch.tool import Tool
+
+
+class Tools(click.Group):
+    """A command for each tool of `pipeline.fetch.tools`, and those that are declared below."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from pipeline.fetch.tool import tools
+
+        return sorted([*tools(), *super().list_commands(ctx)])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from pipeline.fetch.tool import tools
+
+        found = tools().get(cmd_name)
+        return super().get_command(ctx, cmd_name) if found is None else _command(found)
+
+
+@click.group(
+    cls=Tools,
+    epilog="Example: backcast fetch mixpanel --project 12345 --since 2024-01-01 --until 2024-02-01 -o export/",
+)
+def fetch() -> None:
+    """Download a window of a tool's events into a folder, for `backcast plan`.
+
+    The folder has one file per window, as the tool gave it, and backcast-fetch.json with counts and digests. Run the
+    same command again to go on after a stop, or to check the files of a complete fetch against their digests. Keys come
+    from the environment. Exit 7 where the tool counts more events than it gave.
+    """
+
+
+_query_options = combined(
+    click.option("--query", required=True, metavar="SQL", help="One SELECT, or @FILE for the file that it is in."),
+    click.option(
+        "--out", "-o", "file", required=True, metavar="FILE", type=click.Path(path_type=Path),
+        help="A new file in .parquet.",
+    ),
+    common.printing,
+)  # fmt: skip
+"""The options of a query whose rows are written to a file."""
+
+
+@fetch.command(
+    "duckdb",
+    short_help="Write the rows of a DuckDB query to a file.",
+    epilog='Example: backcast fetch duckdb warehouse.duckdb --query "select * from events" -o events.parquet',
+)
+@click.argument("database", metavar="[DATABASE]", required=False, type=click.Path(path_type=Path))
+@_query_options
+def of_duckdb(database: Path | None, query: str, file: Path, as_json: bool, quiet: bool) -> int:
+    """Write the rows of a query to a Parquet file, sorted by all columns, for `backcast plan`.
+
+    DATABASE is a DuckDB file, opened for reading only. Without it the query names its files itself: select * from
+    'events/*.csv'. The same rows make the same file, whatever their order in the database.
+    """
+    from pipeline.fetch.query import fetch_query
+
+    return _show_rows(fetch_query(database, _text_of(query), file), as_json=as_json, quiet=quiet)
+
+
+@fetch.command(
+    "adbc",
+    short_help="Write the rows of a warehouse query to a file, by a driver of ADBC.",
+    epilog='Example: backcast fetch adbc postgresql --query "select * from events" -o events.parquet',
+)
+@click.argument("driver", metavar="DRIVER")
+@click.option(
+    "--option", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the driver that is no secret.",
+)  # fmt: skip
+@_query_options
+def of_database(driver: str, pairs: tuple[str, ...], query: str, file: Path, as_json: bool, quiet: bool) -> int:
+    """Write the rows of a query to a Parquet file, sorted by all columns, for `backcast plan`.
+
+    DRIVER is the name of an installed driver of ADBC: postgresql for the package adbc-driver-postgresql, and so
+    snowflake, bigquery, flightsql, sqlite. The address of the database is read from BACKCAST_ADBC_URI, a password that
+    is not part of it from BACKCAST_ADBC_PASSWORD, and other options that are secrets from BACKCAST_ADBC_OPTIONS, a JSON
+    object. Nothing is committed in the database.
+    """
+    from pipeline.fetch.database import OPTIONS, PASSWORD, URI, fetch_database, secret_option
+
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError("--option needs NAME=VALUE", hint="such as --option adbc.snowflake.sql.db=EVENTS")
+        if secret_option(name):
+            raise UsageError(f"--option {name} may be a secret", hint=f"put it into {URI}, {PASSWORD} or {OPTIONS}")
+        options[name] = value
+    return _show_rows(fetch_database(driver, _text_of(query), file, options=options), as_json=as_json, quiet=quiet)
+
+
+def _text_of(query: str) -> str:
+    """The query itself, or the text of the file that `@FILE` names. Raises UsageError."""
+    if not query.startswith("@"):
+        return query
+    try:
+        return Path(query[1:]).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the query: {error}", hint="give --query SQL or --query @FILE") from None
+
+
+def _show_rows(found: QueryResult, *, as_json: bool, quiet: bool) -> int:
+    from pipeline.text import pluralize
+
+    if not found.rows:
+        common.warn("the query has no row")
+    value = {"format": "backcast.fetch-query/1", **found._asdict(), "file": str(found.file)}
+    words = f"Written: {pluralize(found.rows, 'row')}, {found.bytes:,} bytes, sha256 {found.digest}"
+    common.show_words(value, words, as_json=as_json, quiet=quiet)
+    return 0
+
+
+def _command(tool: Tool) -> click.Command:
+    project = " --project 12345" if tool.project else ""
+    keys = " and ".join(tool.keys)
+    hours = "." if tool.step == 86_400 else " or 2024-01-31T05:00:00Z."
+
+    without = {"project": tool.project, "count": tool.counts}
+
+    @click.option("--since", required=True, metavar="TIME", help="The first moment, as 2024-01-31" + hours)
+    @click.option("--until", required=True, metavar="TIME", help="The moment after the last one.")
+    @takes(FetchOptions, without=[name for name, has in without.items() if not has])
+    @common.printing
+    @click.option(
+        "--out", "-o", "folder", required=True, metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
+        help="The folder: a new one, or that of the same fetch.",
+    )  # fmt: skip
+    def run(since: str, until: str, folder: Path, options: FetchOptions, as_json: bool, quiet: bool) -> int:
+        from pipeline.fetch.run import fetch_export
+
+        with Fetching(tool.title, quiet=quiet) as progress:
+            found = fetch_export(tool.name, (since, until), folder, options, progress=progress, warn=common.warn)
+        if not found.rows:
+            raise EmptyExport(
+                f"{tool.title} has no event between {found.manifest.since} and {found.manifest.until}",
+                hint="check the project, the dates and --from",
+            )
+        common.show(_machine(found), lambda console: _draw(console, tool, found), as_json=as_json, quiet=quiet)
+        return 7 if found.fewer else 0
+
+    return click.command(
+        tool.name,
+        help=f"Download events of {tool.title}: {tool.clock}. Keys: {keys}"
+        + (f" ({', '.join(tool.optional)} may be absent)." if tool.optional else "."),
+        short_help=f"Download events of {tool.title}.",
+        epilog=f"Example: backcast fetch {tool.name}{project} --since 2024-01-01 --until 2024-02-01 -o export/",
+    )(run)
+
+
+def _machine(found: FetchResult) -> dict[str, Any]:
+    import msgspec
+
+    manifest = {name: value for name, value in msgspec.to_builtins(found.manifest).items() if name != "left"}
+    return manifest | {"folder": str(found.folder), "rows": found.rows, "fetched": found.fetched}
+
+
+def _draw(console: Console, tool: Tool, found: FetchResult) -> None:
+    from pipeline.report.state import NextStep
+    from pipeline.report.terminal.steps import show_step
+    from pipeline.text import pluralize, quoted
+
+    manifest, windows = found.manifest, len(found.manifest.windows)
+    total = sum(one.bytes for one in manifest.files)
+    done = "Fetched" if found.fetched else "Nothing to fetch; the digests of all files agree"
+    console.print(
+        f"{done}: {pluralize(found.rows, 'event')} in {pluralize(len(manifest.files), 'file')}, {total:,} bytes,"
+        f" {manifest.since} until {manifest.until}.",
+        markup=False,
+    )
+    words = f"Not counted: {pluralize(windows - found.counted, 'window')}; every file was read to its end."
+    if found.fewer:
+        more = f"{tool.title} counts more events than it gave in {pluralize(found.fewer, 'window')}"
+        words = f"Incomplete: {more}; backcast-fetch.json names them."
+    elif found.counted == windows:
+        words = f"Complete: {tool.title} counts no more events in any window."
+    console.print(words, markup=False)
+    command = f"backcast plan {quoted(str(found.folder))} -m {manifest.tool} -o plan"
+    show_step(console, NextStep("plan these files, which sends nothing:", command))
+
+
+@click.command(epilog="Example: backcast survey exports/2021-*.json.gz")
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@takes(SurveyOptions)
+@common.printing
+def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool, quiet: bool) -> int:
+    """Describe an export before mapping it.
+
+    Shows which tool it comes from, which fields and types it has, its time range, and the time zone of its timestamps.
+    Exit 4 when it has no row, as for a plan of it.
+    """
+    from pipeline import api
+    from pipeline.report.survey_view import show_survey
+    from pipeline.survey.recognition import no_rows
+
+    with Line("Surveying:", quiet=quiet) as progress:
+        result = api.survey_export(sources, options, step=progress.step)
+    if options.report is not None:
+        from pipeline.report.survey_view import write_survey
+
+        write_survey(options.report, result, sources, options.settings)
+    show = partial(show_survey, survey=result, sources=sources, settings=options.settings)
+    common.show(result, show, as_json=as_json, quiet=quiet)
+    if not result.rows:
+        raise no_rows(result.notices)
+    return 0
+
+
+@click.command(epilog="Example: backcast plan exports/ -m mixpanel --timezone America/New_York --for eu -o plan/")
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.option(
+    "--output", "-o", "directory", metavar="DIR", type=common.PlanDirectory(),
+    help="Where the plan is written.  [default: none; required without --estimate]",
+)  # fmt: skip
+@takes(PlanOptions)
+@takes(EstimateOptions, "estimating")
+@common.printing_for_long
+def plan(
+    sources: tuple[str, ...], directory: str | None, options: PlanOptions, estimating: EstimateOptions,
+    as_json: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """Read everything, send nothing, write the sealed plan and its report.
+
+    SOURCE: files, folders, globs, archives, s3:// gs:// az:// URLs, or - for stdin. Exit 4 when the plan is not ready.
+    With --estimate, only a sample is read, for at most half a minute or so, to say how long the import will take.
+    """
+    if estimating.estimate:
+        return _estimate(sources, options, estimating.rate, as_json=as_json, quiet=quiet)
+    if estimating.rate is not None:
+        raise UsageError("--rate belongs to --estimate, and to apply", hint="leave it out, or add --estimate")
+    if directory is None:
+        raise UsageError("no option names where the plan is written", hint="name a new directory: -o DIR")
+    from pipeline import api
+    from pipeline.plan.in_bucket import directory_at
+    from pipeline.report import machine
+    from pipeline.report.state import read_status
+    from pipeline.report.terminal import steps
+
+    notices: list[str] = []
+    with Reading(quiet=quiet) as progress:
+        plan = api.plan_export(
+            sources, directory, options, progress=progress, notice=notices.append, step=progress.step
+        )
+    for notice in () if quiet else notices:
+        click.echo(printable(notice, 300), err=True)
+    written = directory_at(directory)
+    common.show(
+        machine.plan_object(plan, directory),
+        lambda console: steps.show_plan(console, plan, read_status(plan, written), directory),
+        as_json=as_json,
+        quiet=quiet and plan.ready,
+    )
+    return 0 if plan.ready else 4
+
+
+def _estimate(sources: tuple[str, ...], options: PlanOptions, rate: float | None, *, as_json: bool, quiet: bool) -> int:
+    from pipeline.plan.estimate import estimate_plan
+    from pipeline.report.terminal.export_views import show_estimate
+
+    with Reading(quiet=quiet) as progress:
+        found = estimate_plan(sources, options, rate=rate, progress=progress)
+    common.show(found, lambda console: show_estimate(console, found), as_json=as_json)
+    return 0

@@ -1,0 +1,153 @@
+"""Queries over the facts of the blocks: people who show a stratum, and all events of some people.
+
+Candidates are the people of the events with the smallest digests, so that they depend neither on workers nor on the
+order of files; those with few events come before others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
+
+from pipeline.identity.database import Database, file_at, files_in, numbers, texts
+from pipeline.plan.blocks import read_blocks
+from pipeline.plan.canary.strata import EACH, Stratum
+from pipeline.plan.requests.query import MEMORY
+from pipeline.plan.samples.source_pairs import SourcePair
+from pipeline.plan.sealed.directory import Directory, read_lines
+from pipeline.transform.staged import events_file, unstage
+
+MOST_STRATA = 4_096
+"""Event names in a year; if there are more, those with the smallest digests: a sample shows no more."""
+_OF_FEW, _OF_MANY = 64, 16
+"""The people of this many events of each stratum are candidates: events of people with few, and of people with many."""
+_COPIES = (
+    "SELECT CAST(block[2:] AS UINTEGER) AS block, row, position FROM read_csv({file}, header = false, delim = ',',"
+    " quote = '', escape = '', auto_detect = false, columns = {{'block': 'VARCHAR', 'row': 'UINTEGER',"
+    " 'position': 'USMALLINT', 'ordinal': 'BIGINT', 'code': 'VARCHAR'}}) WHERE code <> '\"\"]'"
+)
+
+
+class Candidates(NamedTuple):
+    """The events of each stratum and ids that show it; `more`: there are strata that are not counted."""
+
+    events: dict[Stratum, int]
+    ids: dict[Stratum, list[str]]
+    more: bool
+
+
+class OwnEvents(msgspec.Struct):
+    """The events of one person: how many, the first of its ids, and what they show."""
+
+    events: int = 0
+    name: str = ""
+    strata: set[Stratum] = msgspec.field(default_factory=set)
+
+
+@contextmanager
+def opened(directory: Directory) -> Iterator[Database]:
+    """A database with the view `events` of what is sent of the phase events."""
+    facts = files_in(directory.block_facts)
+    if not any(directory.block_facts.glob("*.parquet")):
+        facts = (
+            "(SELECT 0 AS block, 0 AS row, 0 AS position, '' AS kind, '' AS name, '' AS distinct_id, 0 AS person,"
+            " 0 AS time, 0 AS content_lo WHERE false)"
+        )
+    copies = _COPIES.format(file=file_at(directory.copies))
+    with Database(directory.scratch, memory=MEMORY, threads=2) as database:
+        database.run(
+            "CREATE VIEW events AS SELECT block, row, position, name, distinct_id, person, content_lo,"
+            f" year(make_timestamp(CAST(time AS BIGINT))) AS year FROM {facts} AS facts"
+            f" ANTI JOIN ({copies}) USING (block, row, position) WHERE kind = 'event'"
+        )
+        yield database
+
+
+def find_candidates(database: Database, most: int, large: int) -> Candidates:
+    """The event names in a year, each with ids of people who have at most `most` events; those with more than `large`
+    come last."""
+    database.run("CREATE TABLE strata AS SELECT name, year, count(*) AS events FROM events GROUP BY name, year")
+    database.run(f"CREATE TABLE kept AS SELECT * FROM strata ORDER BY md5(name || year), name LIMIT {MOST_STRATA}")
+    database.run(
+        f"CREATE TABLE busy AS SELECT person, count(*) AS many FROM events GROUP BY person HAVING count(*) > {large}"
+    )
+    rows = database.rows(
+        "SELECT kept.name, kept.year, any_value(kept.events),"
+        f" arg_min(distinct_id, content_lo, {_OF_FEW}) FILTER (WHERE many IS NULL),"
+        f" arg_min(distinct_id, content_lo, {_OF_MANY}) FILTER (WHERE many <= {most})"
+        " FROM events JOIN kept USING (name, year) LEFT JOIN busy USING (person) GROUP BY kept.name, kept.year"
+    )
+    found = Candidates({}, {}, database.number("SELECT count(*) FROM strata") > MOST_STRATA)
+    for name, year, events, few, many in rows:
+        stratum = Stratum("event", name, str(year))
+        found.events[stratum] = int(events)
+        found.ids[stratum] = list(dict.fromkeys([*(few or ()), *(many or ())]))[:EACH]
+    return found
+
+
+def add_rules(database: Database, directory: Directory, paths: Sequence[str], found: Candidates) -> None:
+    """Add the rows that the plan shows for an entry of `events` in the mapping."""
+    shown: dict[str, list[tuple[int, str]]] = {}
+    for pair in read_lines(directory.source_pairs, SourcePair) if directory.source_pairs.exists() else ():
+        if pair.event_rule:
+            shown.setdefault(pair.file, []).append((pair.row, pair.event_rule))
+    rows = [
+        (block.number, row - block.first_row, rule)
+        for block in (read_blocks(directory) if shown else ())
+        for row, rule in shown.get(paths[block.part], ())
+        if block.first_row <= row < block.first_row + block.rows
+    ]
+    if not rows:
+        return
+    database.run("CREATE TABLE rules (block BIGINT, row BIGINT, rule VARCHAR)")
+    blocks, places, rules = zip(*rows, strict=True)
+    database.append("rules", {"block": numbers(blocks), "row": numbers(places), "rule": texts(rules)})
+    query = "SELECT rule, distinct_id FROM events JOIN rules USING (block, row) ORDER BY rule, block, row, position"
+    for rule, distinct_id in database.rows(query):
+        stratum = Stratum("rule", rule)
+        found.events[stratum] = 1
+        found.ids.setdefault(stratum, []).append(distinct_id)
+
+
+def find_events(database: Database, owners: Mapping[str, int]) -> dict[int, OwnEvents]:
+    """The events of some ids, by the number of their person; the table `theirs` has their places."""
+    database.run("CREATE TABLE ids (distinct_id VARCHAR, owner BIGINT)")
+    database.append("ids", {"distinct_id": texts(list(owners)), "owner": numbers(list(owners.values()))})
+    database.run(
+        "CREATE TABLE theirs AS SELECT owner, block, row, position, name, year, distinct_id"
+        " FROM events JOIN ids USING (distinct_id)"
+    )
+    found: dict[int, OwnEvents] = {}
+    query = (
+        "SELECT owner, name, year, count(*), min(distinct_id) FROM theirs GROUP BY owner, name, year"
+        " ORDER BY owner, name, year"
+    )
+    for owner, name, year, events, distinct_id in database.rows(query):
+        own = found.setdefault(owner, OwnEvents(name=distinct_id))
+        own.events += events
+        own.name = min(own.name, distinct_id)
+        own.strata.add(Stratum("event", name, str(year)))
+    return found
+
+
+class NamedEvents:
+    """Reads events of people from the blocks that are staged."""
+
+    def __init__(self, database: Database, directory: Directory) -> None:
+        self._database = database
+        self._staged = directory.staged
+
+    def of(self, owner: int) -> Iterator[bytes]:
+        """The events of a person."""
+        rows = self._database.rows(f"SELECT block, row, position FROM theirs WHERE owner = {owner} ORDER BY ALL")
+        wanted: dict[int, set[tuple[int, int]]] = {}
+        for block, row, position in rows:
+            wanted.setdefault(block, set()).add((row, position))
+        for block, places in wanted.items():
+            staged = unstage(events_file(self._staged, block).read_bytes())
+            for event, row, position in zip(staged.events, staged.row_of, staged.positions, strict=True):
+                if (row, position) in places:
+                    yield event

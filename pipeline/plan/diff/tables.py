@@ -1,0 +1,196 @@
+"""The events of two plans, joined in a database by what identifies them.
+
+Events are matched by uuid and compared by the digest of their content; merges, groups and profile updates by their ids
+and the digest of their event. Requests are read only if an event differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from pipeline.encoder.encoded import decode_event
+from pipeline.encoder.updates import SealedLink
+from pipeline.id_hash import hash_id
+from pipeline.identity.database import Database, file_at, numbers, numbers_of
+from pipeline.plan.requests.query import add_facts
+from pipeline.plan.requests.store import read_events
+from pipeline.plan.requests.values import EventValues
+from pipeline.plan.sealed.directory import EVENTS, Directory, read_lines
+from pipeline.plan.sealed.manifest import PartSeal, Plan
+
+SIDES = ("a", "b")
+PAIRS_AT_ONCE = 100_000
+BYTES_AT_ONCE = 64 * 1024 * 1024
+"""The most bytes of the events of one plan that are read together."""
+_IDS = ("distinct_id", "$anon_distinct_id", "alias", "$group_type")
+_COLUMNS = ("key_hi", "key_lo", "content_hi", "content_lo", "number", "place", "bytes")
+_OF_EVENTS = (
+    "(SELECT hi AS key_hi, lo AS key_lo, 0 AS nth, content_hi, content_lo, number, place, bytes FROM {side}"
+    " WHERE code IS NULL)"
+)
+_OF_UPDATES = (
+    "(SELECT *, row_number() OVER (PARTITION BY key_hi, key_lo ORDER BY number, place) AS nth FROM updates_{side})"
+)
+_DIFFERING = """
+CREATE OR REPLACE TABLE differing AS
+SELECT coalesce(a.key_hi, b.key_hi) AS hi, coalesce(a.key_lo, b.key_lo) AS lo,
+    a.number AS a_number, a.place::BIGINT AS a_place, b.number AS b_number, b.place::BIGINT AS b_place,
+    greatest(a.bytes, b.bytes)::BIGINT AS bytes, 0 AS alike,
+    CASE WHEN b.number IS NULL THEN 'only_a' WHEN a.number IS NULL THEN 'only_b' ELSE 'changed' END AS kind
+FROM {a} AS a FULL JOIN {b} AS b
+ON a.key_hi = b.key_hi AND a.key_lo = b.key_lo AND a.nth = b.nth
+WHERE a.number IS NULL OR b.number IS NULL OR a.content_hi != b.content_hi OR a.content_lo != b.content_lo OR {always}
+"""
+_WITH_FACTS = """
+CREATE OR REPLACE TABLE differing AS
+SELECT differing.* REPLACE ((a.name = b.name AND a.distinct_id = b.distinct_id AND a.time = b.time)::BIGINT AS alike),
+    a.name AS a_name, a.distinct_id AS a_id, a.time AS a_time, a.part AS a_part, a.row AS a_row,
+    a.position AS a_position, b.name AS b_name, b.distinct_id AS b_id, b.time AS b_time, b.part AS b_part,
+    b.row AS b_row, b.position AS b_position
+FROM differing LEFT JOIN a ON a.number = a_number AND a.place = a_place
+LEFT JOIN b ON b.number = b_number AND b.place = b_place
+"""
+_PAIRS = """
+SELECT rowid AS id, a_number, a_place, b_number, b_place, alike::BIGINT AS alike, bytes
+FROM differing WHERE kind = 'changed' ORDER BY a_number, a_place
+"""
+_REKEYED = """
+SELECT count(*) FROM (
+    SELECT a_part, a_row, a_position FROM differing WHERE kind = 'only_a'
+    INTERSECT SELECT parts.a, b_row, b_position FROM differing JOIN parts ON b_part = parts.b WHERE kind = 'only_b'
+)
+"""
+
+
+class Opened(NamedTuple):
+    """A plan, its directory, and the name that a person gave it."""
+
+    plan: Plan
+    directory: Directory
+    name: str
+
+
+class Pairs(NamedTuple):
+    """Some events that both plans have: their rows in `differing`, the events of each plan, and whether name,
+    distinct_id and time are `alike`."""
+
+    at: NDArray[np.int64]
+    a: list[bytes]
+    b: list[bytes]
+    alike: NDArray[np.int64]
+
+
+class Joined:
+    """Two plans in a database. `join` fills the table `differing` for one phase; for events, with their facts."""
+
+    def __init__(self, database: Database, a: Opened, b: Opened) -> None:
+        self.database = database
+        self._sides = dict(zip(SIDES, (a, b), strict=True))
+        self._always = _identified(a.plan) != _identified(b.plan)
+        for side, opened in self._sides.items():
+            add_facts(database, opened.directory, side)
+
+    def join(self, phase: str) -> None:
+        """Find what may differ of a phase."""
+        sources = {}
+        for side, opened in self._sides.items():
+            sources[side] = (_OF_EVENTS if phase == EVENTS else _OF_UPDATES).format(side=side)
+            if phase != EVENTS:
+                self._add_updates(side, opened.directory, phase)
+        self.database.run("CREATE OR REPLACE TABLE same (id BIGINT)")
+        self.database.run(_DIFFERING.format(**sources, always=self._always and phase == EVENTS))
+        if phase == EVENTS:
+            self.database.run(_WITH_FACTS)
+
+    def _add_updates(self, side: str, directory: Directory, phase: str) -> None:
+        """Fill a table with the keys and digests of the updates of a phase."""
+        columns = ", ".join(f"{name} BIGINT" for name in _COLUMNS)
+        self.database.run(f"CREATE OR REPLACE TABLE updates_{side} ({columns})")
+        for request, events in read_events(directory, phase):
+            digests = b"".join(_key_of_update(one) + xxhash.xxh3_128_digest(one) for one in events)
+            halves = np.frombuffer(digests, np.int64).reshape(-1, 4)
+            found = [*halves.T, np.full(len(events), request.number), np.arange(len(events)), [*map(len, events)]]
+            self.database.append(f"updates_{side}", {str(n): numbers(one) for n, one in enumerate(found)})
+
+    def count(self, kind: str) -> int:
+        """How many events of a kind may differ."""
+        return self.database.number(f"SELECT count(*) FROM differing WHERE kind = '{kind}'")
+
+    def pairs(self, phase: str) -> Iterator[Pairs]:
+        """The differing events that both sides have, some at a time. Raises StalePlan."""
+        a, b = (EventValues(one.directory, phase, one.plan.files) for one in self._sides.values())
+        with a, b:
+            for batch in self.database.stream(_PAIRS, PAIRS_AT_ONCE):
+                columns = [numbers_of(batch, name) for name in batch.schema.names]
+                pieces = np.cumsum(columns.pop()) // BYTES_AT_ONCE
+                starts = np.flatnonzero(np.diff(pieces)) + 1
+                for some in zip(*(np.split(column, starts) for column in columns), strict=True):
+                    yield Pairs(some[0], a.at(*some[1:3]), b.at(*some[3:5]), some[5])
+        self.database.run("DELETE FROM differing WHERE rowid IN (SELECT id FROM same)")
+
+    def leave_out(self, same: list[int]) -> None:
+        """Take rows out of `differing` whose events are the same after all, once all pairs were read."""
+        if same:
+            self.database.append("same", {"id": numbers(same)})
+
+    def merged(self) -> int:
+        """How many merges of A alone B leaves out because an earlier plan sent them."""
+        b = self._sides["b"]
+        if not any(one.reason == "settled" for one in b.plan.people.identities.decisions):
+            return 0
+        for side, opened in self._sides.items():
+            self.database.run(f"CREATE TABLE links_{side} (link UBIGINT)")
+            links = read_lines(opened.directory.identities, SealedLink)
+            while some := list(islice(links, PAIRS_AT_ONCE)):
+                hashes = [hash_id(f"{one.other}\0{one.distinct_id}") for one in some]
+                self.database.append(f"links_{side}", {"link": numbers(hashes, np.uint64)})
+        self.database.run("CREATE TABLE settled (link UBIGINT)")
+        query = f"SELECT anonymous_id, user_id FROM read_parquet({file_at(b.directory.pairs)}) WHERE reason = 'settled'"
+        for batch in self.database.stream(query, PAIRS_AT_ONCE):
+            pairs = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            hashes = [hash_id(f"{anonymous}\0{user}") for anonymous, user in pairs]
+            self.database.append("settled", {"link": numbers(hashes, np.uint64)})
+        return self.database.number(
+            "SELECT count(*) FROM links_a ANTI JOIN links_b USING (link) SEMI JOIN settled USING (link)"
+        )
+
+    def rekeyed(self) -> int:
+        """How many rows of files that both exports have became an event with another uuid."""
+        pairs = [*_same_files(*(one.plan for one in self._sides.values()))]
+        self.database.run("CREATE TABLE parts (a BIGINT, b BIGINT)")
+        self.database.append("parts", {side: numbers([pair[n] for pair in pairs]) for n, side in enumerate(SIDES)})
+        return self.database.number(_REKEYED)
+
+
+def _key_of_update(event: bytes) -> bytes:
+    """16 bytes that are equal for the merge of the same ids, and for updates of the same group or profile."""
+    one = decode_event(event)
+    ids = [one.properties.get(name, msgspec.Raw()) for name in _IDS]
+    return xxhash.xxh3_128_digest(b"\x1f".join(map(bytes, ids)))
+
+
+def _identified(plan: Plan) -> object:
+    """The table of the ids that get a profile, which decides what is sent of each event; None if all do."""
+    return plan.files.get("identified.bin") if plan.options.persons == "identified" else None
+
+
+def _same_files(a: Plan, b: Plan) -> Iterator[tuple[int, int]]:
+    """The numbers of the files that are the same in both plans."""
+    places: dict[tuple[object, ...], list[int]] = {}
+    for index, part in enumerate(b.parts):
+        places.setdefault(_content(part), []).append(index)
+    for index, part in enumerate(a.parts):
+        if waiting := places.get(_content(part)):
+            yield index, waiting.pop(0)
+
+
+def _content(part: PartSeal) -> tuple[object, ...]:
+    """What makes two files give the same rows."""
+    return part.digest, part.bytes, part.codecs, part.format, part.dialect, part.member, part.table

@@ -1,0 +1,91 @@
+"""The facts of all blocks of a plan, as the tables of a database that spills to disk.
+
+Every decision and every count of a plan is a query here. Those that sort or group more than fits into memory go on in
+the plan's scratch folder, so memory does not grow with the export (docs/know/promises.md#constant-memory).
+
+    facts     every fact (`pipeline.transform.facts`): `event` for kind, `received` as it is ranked, and `place`
+    decided   the facts that are left out, with a skip's `code`, and the events that are sent as number `ordinal` of
+              rows that are equal
+    sent      the events that are sent
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.identity.database import Database, files_in
+from pipeline.plan.sealed.directory import Directory
+from pipeline.transform.facts import numbers, write_no_facts
+
+MEMORY, THREADS = "256MB", 2
+"""Measured with 4,000,000 events of one person and with 20,000,000 of a million: nothing needs more at once."""
+_EARLIEST = 1 << 62
+"""If the row received earliest counts, `received` is this less the receive time; 0 still means none."""
+_FACTS = """
+CREATE VIEW facts AS
+SELECT block, row, position, row_events, kind = 'event' AS event, name, person, time, {received} AS received, hi, lo,
+    keyless, content_hi, content_lo, same, block * 1099511627776::UBIGINT + row * 65536::UBIGINT + position AS place
+FROM {files}
+"""
+_DECIDED = """
+CREATE TABLE decided (
+    place UBIGINT, block UINTEGER, row UINTEGER, position USMALLINT, row_events USMALLINT, event BOOLEAN, name VARCHAR,
+    time BIGINT, code VARCHAR, ordinal UINTEGER
+)
+"""
+_SENT = """
+CREATE OR REPLACE VIEW sent AS
+SELECT facts.*, coalesce(decided.ordinal, 0) AS ordinal
+FROM facts LEFT JOIN (SELECT place, code, ordinal FROM decided) AS decided USING (place)
+WHERE event AND code IS NULL
+"""
+_ALL_SENT = "CREATE OR REPLACE VIEW sent AS SELECT *, 0 AS ordinal FROM facts WHERE event"
+
+
+class FactTables(Database):
+    """The tables of a plan, once every block was mapped. With `earliest`, the row that was received earliest
+    counts among those with one key."""
+
+    def __init__(self, directory: Directory, *, earliest: bool = False) -> None:
+        super().__init__(directory.scratch, MEMORY, THREADS, ordered=False)
+        write_no_facts(directory.block_facts)
+        received = f"CASE WHEN received > 0 THEN {_EARLIEST} - received ELSE 0 END" if earliest else "received"
+        self.run(_FACTS.format(received=received, files=files_in(directory.block_facts)))
+        self.run(_DECIDED)
+        self.run(_ALL_SENT)
+
+    def apply_decisions(self) -> None:
+        """Let `sent` follow what `decided` has now."""
+        self.run(_SENT if self.number("SELECT count(*) FROM decided") else _ALL_SENT)
+
+    def add(self, table: str, *columns: NDArray[Any]) -> None:
+        """Add rows of numbers; the columns are in the table's order."""
+        self.append(table, {str(number): column_of(one) for number, one in enumerate(columns)})
+
+    def arrays(self, sql: str) -> Iterator[dict[str, NDArray[Any]]]:
+        """A large result of numbers without nulls, some rows at a time, by the names of its columns."""
+        for batch in self.stream(sql):
+            yield {name: column(batch, name) for name in batch.schema.names}
+
+    def tuples(self, sql: str) -> Iterator[Any]:
+        """The rows of a large result, one at a time."""
+        return chain.from_iterable(
+            zip(*(of.to_pylist() for of in batch.columns), strict=True) for batch in self.stream(sql)
+        )
+
+
+def column(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
+    """A column of numbers without nulls."""
+    of = batch.column(name)
+    return np.frombuffer(of.buffers()[1], str(of.type))[of.offset : of.offset + len(of)]
+
+
+def column_of(values: NDArray[np.generic]) -> pa.Array:
+    """Numbers as a column of a table."""
+    return numbers(values, pa.from_numpy_dtype(values.dtype))
