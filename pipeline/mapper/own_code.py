@@ -36,20 +36,20 @@ class Cost(msgspec.Struct):
     nanoseconds: int = 0
 
 
-def read(named: str, mapping: Path, place: Place) -> OwnCode:
-    """The code that a mapping file names at a place. Raises MappingError."""
+def read(named: str, mapping: Path, place: Callable[[], Place]) -> OwnCode:
+    """The code that a mapping file names at a place, which only an error asks for. Raises MappingError."""
     file, _, function = named.rpartition(":")
     if not file or not function.isidentifier():
-        raise place.error(f"{named!r} names no function", "write the file and the function: python: clean.py:clean")
+        raise place().error(f"{named!r} names no function", "write the file and the function: python: clean.py:clean")
     path = mapping.parent / file
     try:
         content = path.read_bytes()
         text = content.decode("utf-8-sig")
     except OSError as error:
         hint = "the path is relative to the mapping's folder"
-        raise place.error(f"cannot read {path}: {error.strerror}", hint) from None
+        raise place().error(f"cannot read {path}: {error.strerror}", hint) from None
     except UnicodeDecodeError as error:
-        raise place.error(f"{path} is not UTF-8: {error.reason}", "save the file as UTF-8") from None
+        raise place().error(f"{path} is not UTF-8: {error.reason}", "save the file as UTF-8") from None
     return OwnCode(file, function, hashlib.sha256(content).hexdigest(), text)
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,7 +126,7 @@ def load(name_or_path: str, *, with_code: bool = True) -> Mapping:
         return mapping
     from pipeline.mapper.own_code import read
 
-    return msgspec.structs.replace(mapping, code=read(mapping.python, path, place_of(mapping, "python")))
+    return msgspec.structs.replace(mapping, code=read(mapping.python, path, partial(place_of, mapping, "python")))
 
 
 def _collision(name: str) -> UsageError:

@@ -323,7 +323,7 @@ def sending_rate(found: SendingRate, plan: str) -> MeasuredRate | None:
     return MeasuredRate(sum(found.settled.values()) / seconds, "sent", plan, sum(found.failed.values()))
 
 
-def rehearsal_rate(run: ApplyResult | None, plan: str) -> MeasuredRate | None:
+def rehearsal_rate(run: ApplyResult | _Run | None, plan: str) -> MeasuredRate | None:
     """Events by the time that a rehearsal took; None without one."""
     return MeasuredRate(run.events.made / run.seconds, "rehearsed", plan) if run is not None and run.seconds else None
 
@@ -340,6 +340,21 @@ class _Head(msgspec.Struct):
     target: str = ""
 
 
+class _Sent(msgspec.Struct):
+    made: int = 0
+
+
+class _Run(msgspec.Struct):
+    seconds: float = 0
+    events: _Sent = msgspec.field(default_factory=_Sent)
+
+
+class _Rehearsed(msgspec.Struct):
+    """What the rate of an earlier plan needs of its report, whatever else that has."""
+
+    rehearsal: _Run | None = None
+
+
 def earlier_rate(directory: Directory, target: str) -> MeasuredRate | None:
     """The rate of the newest plan beside this one for the same target: of one that was sent, else of a rehearsal."""
     if not target:
@@ -352,8 +367,9 @@ def earlier_rate(directory: Directory, target: str) -> MeasuredRate | None:
         with suppress(OSError, BackcastError):
             if was_ever_applied(other.ledger) and (found := sending_rate(read_rate(other.ledger), name)):
                 return found
-            run = (read_record(other.report_json, _EarlierReport) or NO_RESULTS).rehearsal
-            rehearsed = rehearsed or rehearsal_rate(run, name)
+            rehearsed = rehearsed or rehearsal_rate(
+                (read_record(other.report_json, _Rehearsed) or _Rehearsed()).rehearsal, name
+            )
     return rehearsed
 
 

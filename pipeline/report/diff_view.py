@@ -12,7 +12,6 @@ from pipeline.charts.timeline import timeline
 from pipeline.mask import MASK
 from pipeline.plan.diff.result import CodeChange, Diff, PropertyChange, Setting, Shift
 from pipeline.plan.sealed.directory import EVENTS
-from pipeline.report.page.html import rendered
 from pipeline.report.terminal.tables import show_more, show_table, text
 from pipeline.text import plural, pluralize
 from pipeline.validator.codes import meaning
@@ -193,6 +192,8 @@ def shift_in_words(shift: Shift) -> str:
 
 def render_diff(diff: Diff) -> str:
     """The page as text: self-contained, without scripts."""
+    from pipeline.report.page.html import rendered  # a comparison without a page needs no templates
+
     days = {one.day: one.changed + one.only_a + one.only_b for one in diff.days}
     most = max((one.changed + one.only_a + one.only_b for one in diff.names), default=0)
     return rendered(

@@ -291,6 +291,7 @@ MAPPING = "format: backcast.mapping/1\ntool: {}\ntitle: {}\n"
         ("matomo-database", "matomo", "Matomo's database, its tables", "a.csv", "Matomo (matomo-database)"),
         ("braze", "braze", "Braze Currents (Avro files of S3)", "a.csv", "Braze Currents"),
         ("shop", "shop", "our own table (CSV)", "a.csv", "Our own table"),
+        ("till", "till", '"Shop # 2, orders" # both tables', "a.csv", "Shop # 2"),
         ("shop", "shop", "", "a.csv", "shop"),
         ("generic", "generic", "Any table of events", "a.csv", "a.csv"),
         ("generic", "generic", "Any table of events", "a.csv b.csv", "your own tables (2 files)"),

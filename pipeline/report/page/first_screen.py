@@ -30,7 +30,7 @@ _LEVELS = {"stop": 0, "warning": 1, "notice": 2}
 _REGIONS = {"us": "US", "eu": "EU"}
 GENERIC = "generic"
 """The tool of the mapping for tables of one's own."""
-_TITLE = re.compile(r"^title: *(.+?)(?: +#.*)?$", re.MULTILINE)
+_TITLE = re.compile(r"""^title: *("[^"\n]*"|'[^'\n]*'|[^"'#\n].*?)(?: +#.*)?$""", re.MULTILINE)
 _ASIDE = re.compile(r",| \(")
 """What follows it in a title says which files are meant."""
 _INITIALS = re.compile(r"(?<=[A-Za-z])[A-Za-z]+| ")
