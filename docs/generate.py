@@ -16,6 +16,8 @@ from typing import Any
 import click
 import yaml
 
+from pipeline.cli.help import WHOLE
+
 PLACEHOLDER = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.M)
 EXAMPLES = Path(__file__).parent / "use" / "verb-examples.yaml"
 
@@ -53,8 +55,6 @@ def command_tree(
 class MarkdownHelp(click.HelpFormatter):
     """Writes the help of a command as Markdown: sections become headings, lists of options become tables."""
 
-    _name = ""
-
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         self.write(_fenced("text", f"{prog} {args}".strip()))
 
@@ -74,20 +74,22 @@ class MarkdownHelp(click.HelpFormatter):
                 self.write(" ".join(paragraph.split()) + "\n\n")
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        rows = list(rows)
+        kind = "option" if rows[0][0].startswith("-") else "command"
         self.write(
-            _table((self._name, "meaning"), ((f"`{name}`", " ".join(text.split())) for name, text in rows)) + "\n"
+            _table((kind, "meaning"), ((f"`{name.strip()}`", " ".join(text.split())) for name, text in rows)) + "\n"
         )
 
     @contextmanager
     def section(self, name: str) -> Iterator[None]:
         self.write_paragraph()
         self.write_heading(name)
-        self._name = {"Options": "option", "Commands": "command"}.get(name, "name")
         yield
 
 
 def _command(command: click.Command, context: click.Context) -> str:
     help_ = MarkdownHelp()
+    context.meta[WHOLE] = True
     command.format_help(context, help_)
     level = "##" if context.parent is None or context.parent.parent is None else "###"
     return f"{level} `{context.command_path}`\n\n{help_.getvalue()}"

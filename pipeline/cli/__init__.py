@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -32,26 +33,33 @@ COMMANDS = {
     "demo": ("local:demo", "The whole job on the bundled sample data: offline, no keys."),
     "fetch": ("exports:fetch", "Download a window of a tool's events into a folder first."),
     "survey": ("exports:survey", "Describe an export before mapping it."),
+    "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
     "plan": ("exports:plan", "Read everything, send nothing, write the sealed plan and its report."),
     "rehearse": ("local:rehearse", "Apply a plan to the embedded local service and verify it there."),
     "preflight": ("target:preflight", "Whether the target is ready: project, settings, functions that would fire."),
     "apply": ("target:apply", "Send exactly the plan; run again to resume."),
-    "resume-functions": ("target:resume_functions", "Turn on hog functions that `apply` left off."),
     "verify": ("target:verify", "Compare what landed with the ledger; send again what is missing."),
+    "discard": ("plans:discard", "Remove the events of a plan that is sent and verified; keep its record."),
     "run": ("target:run", "A scheduled backfill: plan, check and send every window that is due."),
     "status": ("plans:status", "The state of a plan, and what is in doubt."),
     "rejects": ("plans:rejects", "Rejected rows and refused events, with location, code and text."),
     "diff": ("plans:diff", "What a changed mapping or export changes: two plans compared."),
     "undo-list": ("plans:undo_list", "What was sent, as lists and queries, for a service that must take it back."),
-    "discard": ("plans:discard", "Remove the events of a plan that is sent and verified; keep its record."),
     "receipt": ("plans:receipt", "A receipt of what was read, planned, sent and found: write it, check it."),
-    "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
     "service": ("local:service", "The local service, which stands in for the real one."),
+    "resume-functions": ("target:resume_functions", "Turn on hog functions that `apply` left off."),
     "hog-functions": ("resources:hog_functions", "Hog functions of a project, one command an operation."),
     "recordings": ("resources:recordings", "Session recordings of a project, one command an operation."),
     "projects": ("resources:projects", "Projects that the personal key reaches."),
 }
 """name: (module:function, its line in `--help`)"""
+SECTIONS = {
+    "demo": "A migration, step by step",
+    "run": "Every night",
+    "status": "Look into a plan",
+    "service": "The service, its management API, and its stand-in on this machine",
+}
+"""The first command of each section of `--help`, and its heading."""
 _WITH_WORKERS = frozenset(("plan", "rehearse", "apply", "verify", "diff", "run"))
 
 
@@ -69,8 +77,12 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        firsts = [*SECTIONS, ""]
+        names = list(COMMANDS)
+        for first, after in pairwise(firsts):
+            end = names.index(after) if after else None
+            with formatter.section(SECTIONS[first]):
+                formatter.write_dl([(name.ljust(17), COMMANDS[name][1]) for name in names[names.index(first) : end]])
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

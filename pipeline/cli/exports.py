@@ -11,6 +11,7 @@ import click
 from pipeline.cli import common
 from pipeline.cli.common import combined
 from pipeline.cli.flags import takes
+from pipeline.cli.help import PLAN, GroupedHelp
 from pipeline.cli.progress import Fetching, Line, Reading
 from pipeline.errors import EmptyExport, UsageError
 from pipeline.options import EstimateOptions, FetchOptions, PlanOptions, SurveyOptions
@@ -228,7 +229,10 @@ def survey(sources: tuple[str, ...], options: SurveyOptions, as_json: bool, quie
     return 0
 
 
-@click.command(epilog="Example: backcast plan exports/ -m mixpanel --timezone America/New_York --for eu -o plan/")
+@click.command(
+    cls=GroupedHelp, groups=PLAN,
+    epilog="Example: backcast plan exports/ -m mixpanel --timezone America/New_York --for eu -o plan/",
+)  # fmt: skip
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.option(
     "--output", "-o", "directory", metavar="DIR", type=common.PlanDirectory(),
@@ -243,8 +247,7 @@ def plan(
 ) -> int:  # fmt: skip
     """Read everything, send nothing, write the sealed plan and its report.
 
-    SOURCE: files, folders, globs, archives, s3:// gs:// az:// URLs, or - for stdin. Exit 4 when the plan is not ready.
-    With --estimate, only a sample is read, for at most half a minute or so, to say how long the import will take.
+    SOURCE: files, folders, globs, archives, s3:// gs:// az:// URLs, or - for stdin. Exit 4: the plan is not ready.
     """
     if estimating.estimate:
         return _estimate(sources, options, estimating.rate, as_json=as_json, quiet=quiet)

@@ -15,6 +15,7 @@ import click
 
 from pipeline.cli import common
 from pipeline.cli.flags import takes
+from pipeline.cli.help import APPLY, GroupedHelp
 from pipeline.cli.progress import Line, Reading, Sending
 from pipeline.errors import UsageError
 from pipeline.options import ApplyOptions, KeyOptions, PauseOptions, PreflightOptions, RunOptions, VerifyOptions
@@ -92,7 +93,7 @@ def _show_target(found: Preflight, asked: bool, *, as_json: bool, quiet: bool) -
         click.echo("\n".join(lines), err=True)
 
 
-@click.command(epilog="Example: BACKCAST_PROJECT_KEY=… backcast apply plan/ --to eu")
+@click.command(cls=GroupedHelp, groups=APPLY, epilog="Example: BACKCAST_PROJECT_KEY=… backcast apply plan/ --to eu")
 @common.directory
 @common.target
 @takes(ApplyOptions)
@@ -107,10 +108,10 @@ def apply(
     """Send exactly the plan; run again to resume.
 
     The key comes from BACKCAST_PROJECT_KEY or a file, never from the command line. --to file:DIR or s3://BUCKET/PREFIX
-    writes files for the service's own importer instead, without a key and without asking: the service gets nothing.
-    Exit 5: the service refused events or refused us. Exit 6: not finished, a --canary was sent, --phases left a phase
-    out, or a hog function is still off; run again. Exit 7: the canary did not land as it was sent. Exit 130:
-    interrupted, run again.
+    writes files for the service's own importer instead: no key is needed, and the service gets nothing.
+
+    Exit 5: the service refused events, or refused us. Exit 6: not finished (also after --canary or --phases, or while a
+    hog function is off): run again. Exit 7: the canary differs. Exit 130: interrupted: run again.
     """
     from pipeline import steps
     from pipeline.delivery.phases import choose_phases

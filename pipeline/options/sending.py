@@ -65,7 +65,7 @@ class PauseOptions(PreflightOptions):
 
     pause_functions: bool = option(
         False, "--pause-functions",
-        help="Turn off the hog functions that would fire on these events until all are sent, then turn them on again.",
+        help="Turn off the hog functions that would fire on these events, until all are sent.",
         job="functions", job_words=("stop", "pause"),
         job_help="stop, or pause: turn off the hog functions that would fire while a run sends",
     )  # fmt: skip
@@ -123,8 +123,7 @@ class ApplyOptions(Checked):
     )
     canary: bool = option(
         False, "--canary",
-        help="Send the plan's canary alone (`plan --canary`), read all of it back and compare it. The next apply sends"
-        " the rest.  Exit 6, or 7 if it differs.",
+        help="Send the plan's canary alone, read it back, compare it and stop. The next apply sends the rest.",
     )  # fmt: skip
     rotated_key: bool = option(
         False, "--rotated-key", help="The key of the same project was changed since the plan was first applied."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 import pytest
 
 from pipeline.cli import COMMANDS, cli
+from pipeline.cli.help import GroupedHelp
 
 
 def commands(group: Any = cli, *path: str) -> dict[tuple[str, ...], Any]:
@@ -48,6 +50,19 @@ def test_every_option_has_help_with_unit_and_default(command: tuple[str, ...]) -
     if command[0] not in ("hog-functions", "recordings"):
         needing = [one for one in valued if not one.required and not one.multiple and not one.show_default]
         assert [one.opts for one in needing if "[default: " not in (one.help or "")] == []
+
+
+@pytest.mark.parametrize("command", [path[0] for path, found in LEAVES.items() if isinstance(found, GroupedHelp)])
+def test_help_of_many_options_is_short_and_help_all_is_whole(call: Any, command: str) -> None:
+    """The first fits 60 lines of 80 columns; the second has every option once."""
+    short, whole = call(command, "--help").out, call(command, "--help-all").out
+    assert len(short.splitlines()) <= 60
+    shown = re.findall(r"^  (?:-., )?--([a-z-]+)", whole.split("Example: ")[0], re.MULTILINE)
+    options = [
+        one for one in LEAVES[command,].get_params(click.Context(LEAVES[command,])) if one.param_type_name == "option"
+    ]
+    assert sorted(shown) == sorted(max(one.opts, key=len).removeprefix("--") for one in options)
+    assert set(re.findall(r"^  (?:-., )?--([a-z-]+)", short, re.MULTILINE)) < set(shown)
 
 
 def test_a_slip_is_a_usage_error_that_says_what_was_meant(call: Any) -> None:
