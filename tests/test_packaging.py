@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from pathlib import Path
 
@@ -55,13 +57,18 @@ def needed(extras: set[str]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The project's wheel, built offline by the backend that pyproject.toml names."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = f"import hatchling.build as b; print(b.build_wheel({str(folder)!r}))"
-    done = subprocess.run([sys.executable, "-c", build], cwd=ROOT, capture_output=True, text=True, check=False)
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what `python -m build` makes offline: the source archive, and the wheel made of that archive."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return zipfile.ZipFile(folder / done.stdout.split()[-1])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(next(built.glob("*.whl")))
 
 
 def below(folder: str) -> set[str]:
@@ -88,6 +95,40 @@ def test_the_wheel_holds_the_package_its_command_and_its_licence(wheel: zipfile.
         "[console_scripts]", "backcast = pipeline.cli:main",
     ]  # fmt: skip
     assert wheel.read(texts["licenses/LICENSE"]) == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_wheel_works_in_an_environment_of_its_own(built: Path, tmp_path: Path) -> None:
+    """It has nothing of this repository: dependencies apart, only what the wheel brought. A sample is rehearsed."""
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    packages = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    # The folder that a .pth file names is searched, but its own .pth files, such as this repository's, are not read.
+    Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps"]
+    subprocess.run([*install, *map(str, built.glob("*.whl"))], capture_output=True, check=True)
+    command = tmp_path / "env" / "bin" / "backcast"
+
+    def says(*words: str) -> str:
+        return subprocess.run([command, *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert says("--version").startswith(f"backcast {PROJECT['version']}, with")
+    found = subprocess.run(
+        [python, "-c", "import pipeline; print(pipeline.__file__)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.startswith(packages)
+    (tmp_path / "export.csv").write_text("event,user,at\nSigned Up,u-1,2023-01-02T03:04:05Z\n")
+    columns = [word for name in ("event=event", "distinct_id=user", "timestamp=at") for word in ("--set", name)]
+    says("plan", "export.csv", "-m", "generic", *columns, "--for", "http://127.0.0.1:1", "-o", "plan")
+    assert json.loads(says("rehearse", "plan", "--json"))["apply"]["events"]["accepted"] == 1
 
 
 def test_every_dependency_is_pinned_to_what_is_installed() -> None:
