@@ -159,7 +159,7 @@ def events_in(columns: Iterable[Column]) -> list[Column]:
 def is_category(column: Column) -> bool:
     """Few short texts that repeat, as names of events do."""
     short = all(len(text) <= 100 for text in column.texts)
-    return short and column.is_text and column.repeats and not _is_answer(column)
+    return short and column.is_text and column.repeats and not _is_answer(column) and column.matching(_FIGURES) < MOSTLY
 
 
 def _is_constant(column: Column) -> bool:
@@ -259,7 +259,7 @@ def people_in(columns: Iterable[Column]) -> list[IdColumn]:
     addresses = [column for column in plain if column.matching(_IP) >= 0.9]
     # A value that no other row has is the id of a row, not of a person.
     repeated = [column for column in likely if 1 < len(column.texts) < len(column.values)] or addresses
-    chosen = sorted(repeated or likely, key=lambda one: (one.blank, -len(one.texts)))
+    chosen = sorted(repeated or likely, key=lambda one: (one.matching(_NUMBERED) < MOSTLY, one.blank, -len(one.texts)))
     return [IdColumn(column, USER, known=False) for column in chosen if _could_be_id(column)]
 
 
@@ -305,8 +305,9 @@ def is_integer_as_float(column: Column) -> bool:
 
 
 def _could_be_id(column: Column) -> bool:
-    """Whether values alone may be ids: no few categories, and no sentences."""
-    return (len(column.texts) > 10 or 3 * len(column.texts) > len(column.values)) and all(
+    """Whether values alone may be ids: no sentences, and no few categories, unless they have digits (`person-1`)."""
+    many = len(column.texts) > 10 or 3 * len(column.texts) > len(column.values)
+    return (many or column.matching(_NUMBERED) >= MOSTLY) and all(
         len(text) <= 64 and " " not in text for text in column.texts
     )
 
@@ -375,6 +376,9 @@ def small_unit(column: Column) -> int | None:
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _AGENT = re.compile(r"(?:Mozilla|Opera|Dalvik|okhttp)/|\S+/\d\S* CFNetwork/")
+_NUMBERED = re.compile(r"[^\s]*[A-Za-z][^\s]*[0-9]")
+"""Letters and a digit: an id rather than a word or an amount."""
+_FIGURES = re.compile(r"[-+]?[0-9.,' ]+$")
 _IP = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}$", re.ASCII)
 _COUNTRY = re.compile(r"[A-Z]{2}$", re.ASCII)
 _RENAMES: tuple[tuple[str, str, re.Pattern[str] | None], ...] = (

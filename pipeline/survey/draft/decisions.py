@@ -45,7 +45,7 @@ class Choice(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """The choice in one line, as it stands under `open`."""
-        others = "; ".join(f"{one.text} ({one.evidence})" for one in self.options[1:3])
+        others = "; ".join(f"{one.text} ({one.evidence})" for one in self.options[1:])
         return f"{self.question} The draft has {self.options[0].text}{f', not {others}' if others else ''}"
 
 

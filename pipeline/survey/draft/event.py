@@ -30,8 +30,9 @@ def event_section(known: Decisions) -> str:
     columns.sort(key=lambda one: (len(one.texts) == 1, not _KIND.search(one.name), len(one.steps), len(one.texts)))
     categories = [Option(known.ref(column), column.evidence()) for column in columns]
     if not found:
-        question = "no column has the names of events. Name the kind of event that a row is, or choose a column."
-        options = [*categories, constant] if known.nameless else [constant, *categories]
+        question = "which column names the event? None is named like one, so the rows may be of one kind."
+        guess = columns and _KIND.search(columns[0].name) and len(columns[0].texts) > 1
+        options = [*categories, constant] if known.nameless or guess else [constant, *categories]
         text, lines = known.choose(Choice("event", question, tuple(options[:MOST_OPTIONS]), free=True))
         known.dropped += [column.steps for column in known.others if known.ref(column) == text]
         return "\n".join(["", *lines, f"event: {text}"])
