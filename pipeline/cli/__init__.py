@@ -30,6 +30,7 @@ COLLECT_EVERY = 200_000
 
 COMMANDS = {
     "demo": ("local:demo", "The whole job on the bundled sample data: offline, no keys."),
+    "start": ("start:start", "A guided way from an export to a rehearsed plan: asks little, sends nothing."),
     "fetch": ("exports:fetch", "Download a window of a tool's events into a folder first."),
     "survey": ("exports:survey", "Describe an export before mapping it."),
     "plan": ("exports:plan", "Read everything, send nothing, write the sealed plan and its report."),
@@ -118,7 +119,8 @@ def cli() -> None:
 
     \b
     Start here:   backcast demo
-    Then:         backcast survey EXPORT
+    Guided:       backcast start EXPORT
+    By yourself:  backcast survey EXPORT
                   backcast plan EXPORT -m mixpanel -o plan/
                   backcast rehearse plan/
                   backcast apply plan/ --to eu
