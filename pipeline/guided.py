@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from glob import has_magic
+from itertools import chain, filterfalse
 from pathlib import Path
 
 import msgspec
@@ -19,7 +21,6 @@ from pipeline.extractors.named_files import files_of
 from pipeline.files import private, write_atomically
 from pipeline.mapper import Mapping
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.report.survey_view import clock_of
 from pipeline.storage import is_remote
 from pipeline.survey import Survey
 from pipeline.text import pluralize, quoted
@@ -45,7 +46,7 @@ class Surveyed(msgspec.Struct, frozen=True):
     zones: list[str]
 
 
-class Answers(msgspec.Struct, omit_defaults=True):
+class Answers(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """What a person answered; "" for what was not asked."""
 
     mapping: str = ""
@@ -106,12 +107,12 @@ def read_progress(folder: Path, sources: Sequence[str]) -> Progress:
 
 def _refuse_inside(folder: Path, sources: Sequence[str]) -> None:
     """Raise UsageError for a folder in the export, where its files would be read as rows."""
-    for source in sources:
-        if not is_remote(source) and folder.resolve().is_relative_to(Path(source).resolve()):
-            beside = os.path.relpath(Path(source).resolve().with_name(f"{Path(source).resolve().name}-import"))
+    for source in map(Path, filterfalse(is_remote, sources)):
+        if folder.resolve().is_relative_to(source.resolve()):
+            elsewhere = os.path.relpath(source.resolve().with_name(f"{source.resolve().name}-import"))
             raise UsageError(
                 f"the folder {folder} would be inside the export {source}",
-                hint=f"name a folder elsewhere, such as -o {quoted(beside)}",
+                hint=f"name a folder elsewhere, such as -o {quoted(elsewhere)}",
             )
 
 
@@ -141,15 +142,15 @@ def digest_of_files(sources: Sequence[str], folder: Path) -> str:
     return found.hexdigest()
 
 
-def surveyed(survey: Survey, digest: str) -> Surveyed:
+def surveyed(survey: Survey, digest: str, sources: Sequence[str]) -> Surveyed:
     """What of a survey decides the next steps. Raises UsageError for files of several tools."""
-    clock = _OWN if survey.first is not None and clock_of(survey) == _UTC else ""
-    if {month.offset for month in survey.zone.months} == {0}:
-        clock = clock or _UTC
-    return Surveyed(digest, survey.sentence, _mappings_of(survey), clock, survey.zone.names)
+    at_utc = {month.offset for month in survey.zone.months} == {0}
+    clock = _OWN if (survey.last or "").endswith("Z") else _UTC if at_utc else ""
+    zones = [_UTC] if at_utc else survey.zone.names
+    return Surveyed(digest, survey.sentence, _mappings_of(survey, sources), clock, zones)
 
 
-def _mappings_of(survey: Survey) -> list[str]:
+def _mappings_of(survey: Survey, sources: Sequence[str]) -> list[str]:
     by_tools: dict[tuple[str, ...], list[str]] = {}
     for part in survey.parts:
         if part.tools:
@@ -162,13 +163,21 @@ def _mappings_of(survey: Survey) -> list[str]:
         )
         raise UsageError(
             f"the files of this export are not of one tool ({tools})",
-            hint="start with the files of one tool at a time: backcast start SOURCE",
+            hint=f"start with the files of one tool at a time: {_apart(list(by_tools.values()), sources)}",
         )
     return sorted(common)
 
 
+def _apart(files: Sequence[Sequence[str]], sources: Sequence[str]) -> str:
+    """The commands that start with the files of one tool each, if these have folders of their own in one source."""
+    tops = [sorted({os.path.join(sources[0], re.split("[/!]", path)[0]) for path in paths}) for paths in files]
+    if len(sources) > 1 or not os.path.isdir(sources[0]) or len({*chain(*tops)}) != len(tops):
+        return "backcast start SOURCE"
+    return ", then ".join(f"backcast start {quoted(top)}" for (top,) in tops)
+
+
 def asks_zone(mapping: Mapping, found: Surveyed) -> bool:
-    """Whether the zone of the times has to be named: the mapping reads local times, and nothing shows whose they are."""
+    """Whether the zone has to be named: the mapping reads local times, and nothing shows whose they are."""
     clocks = {clock.zone for clock in mapping.time}
     return ("local" in clocks and found.clock != _OWN) or ("project" in clocks and not found.clock)
 

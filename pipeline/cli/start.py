@@ -13,14 +13,24 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeline import config, guided
 from pipeline.cli import common
+from pipeline.cli.mapping import draft_of, show_unfinished
+from pipeline.cli.progress import Line
 from pipeline.errors import UsageError
+from pipeline.extractors.plan_detection import FINISHED
+from pipeline.files import write_atomically
+from pipeline.guided import NOT_YET, Planned, Surveyed
+from pipeline.mapper import load
+from pipeline.option_types import zones_of
+from pipeline.options import SurveyOptions
+from pipeline.plan.sealed.freshness import open_plan
+from pipeline.report.state import IDENTITIES, PlanStatus, State, read_status, step_after
+from pipeline.targets import address_of, files_of, is_loopback
 from pipeline.text import pluralize, printable, quoted
 
 if TYPE_CHECKING:
-    from pipeline.guided import Surveyed
     from pipeline.plan.sealed.manifest import Plan
-    from pipeline.report.state import PlanStatus
 
 
 @click.command(epilog="Example: backcast start exports/")
@@ -37,9 +47,7 @@ def start(sources: tuple[str, ...], output: Path | None) -> int:
     stopped; change or remove an answer there for another one. The last line is the `backcast apply` command that
     sends. Exit 4: a check stops the plan. Exit 130: interrupted; run again.
     """
-    from pipeline.guided import folder_for
-
-    folder = folder_for(sources) if output is None else output
+    folder = guided.folder_for(sources) if output is None else output
     plan = quoted(str(folder / "plan"))
     if "-" in sources:
         raise UsageError("the questions of `backcast start` need stdin, so no export can be read from it",
@@ -74,31 +82,29 @@ class _Way:
 
     def __init__(self, sources: tuple[str, ...], folder: Path, option: str) -> None:
         """Raises UsageError for a folder that is another's, UnreadableExport."""
-        from pipeline.guided import FILE, digest_of_files, read_progress
-
         self.sources = sources
         self.folder = folder
         self.directory = str(folder / "plan")
         self.again = f"backcast start {' '.join(map(quoted, sources))}{option}"
-        self.file = folder / FILE
-        self.progress = read_progress(folder, sources)
+        self.file = folder / guided.FILE
+        self.progress = guided.read_progress(folder, sources)
         self.answers = self.progress.answers
-        self.files = digest_of_files(sources, folder)
+        self.files = guided.digest_of_files(sources, folder)
 
     def go(self) -> None:
         """Raises _Stopped for a step that did not succeed."""
         where = printable(str(self.folder), 300)
         if self.progress.survey is None:
-            _say(
-                "This goes from an export to a plan that can be sent: survey, mapping, plan, rehearsal on this machine."
-            )
+            _say("The way from an export to a plan that can be sent: survey, mapping, plan, rehearsal on this machine.")
             _say(f"Nothing is sent to any service. All files go to {where}/. Ctrl-C stops; the same command goes on.")
         else:
             _say(f"Going on in {where}/; nothing is sent. Your answers are in {self.file.name} there: change or remove"
                  " one for another.")  # fmt: skip
-        plan, status = self._there()
-        if status is not None and not _is_new(status):
+        plan = self._there()
+        if plan is not None and self._opened()[1].state not in (State.NOT_READY, State.READY, State.REHEARSED):
             self._run("This plan was sent already, or is being sent. Where it stands:", "status", self.directory)
+            if self.progress.survey is not None and self.progress.survey.digest != self.files:
+                _say("The export has changed since. To plan it again, name another folder: -o DIR")
             return
         found = self._survey()
         mapping = self._mapping(found)
@@ -107,23 +113,17 @@ class _Way:
         self._rehearse(plan)
         self._end(plan, self._preflight())
 
-    def _there(self) -> tuple[Plan | None, PlanStatus | None]:
-        """The plan that is there, and its state; of one that was stopped, None."""
-        from pipeline.extractors.plan_detection import FINISHED
-        from pipeline.plan.sealed.freshness import open_plan
-        from pipeline.report.state import read_status
-
+    def _there(self) -> Plan | None:
+        """The plan that is there; None if there is none, or it was stopped."""
         path = self.folder / "plan"
-        if not (path / "plan.json").exists() and not (path / FINISHED).exists():
-            return None, None
+        return self._opened()[0] if (path / "plan.json").exists() or (path / FINISHED).exists() else None
+
+    def _opened(self) -> tuple[Plan, PlanStatus]:
         plan, directory = open_plan(self.directory, discarded=True)
         return plan, read_status(plan, directory)
 
     def _survey(self) -> Surveyed:
         from pipeline import api
-        from pipeline.cli.progress import Line
-        from pipeline.guided import surveyed
-        from pipeline.options import SurveyOptions
         from pipeline.report.survey_view import show_answers, write_survey
         from pipeline.survey.recognition import no_rows
 
@@ -135,10 +135,10 @@ class _Way:
             return found
         with Line("Surveying:", quiet=False) as line:
             result = api.survey_export(self.sources, SurveyOptions(), step=line.step)
-        show_answers(common.console(), result)
         if not result.rows:
             raise no_rows(result.notices)
-        self.progress.survey = surveyed(result, self.files)
+        self.progress.survey = guided.surveyed(result, self.files, self.sources)
+        show_answers(common.console(), result)
         self._keep()
         write_survey(page, result, self.sources, {})
         _say(f"Fields, events and hours of day: {page}")
@@ -146,10 +146,6 @@ class _Way:
 
     def _mapping(self, found: Surveyed) -> str:
         """The name of the mapping, or its file in the folder. Asks which, and what a draft leaves open."""
-        from pipeline.cli.mapping import draft_of, show_unfinished
-        from pipeline.files import write_atomically
-        from pipeline.mapper import load
-
         file = self.folder / "mapping.yaml"
         if self.answers.mapping:
             return self.answers.mapping
@@ -167,6 +163,8 @@ class _Way:
         words = "mapping", "new", *self.sources, "--ask", "-o", str(file)
         self._show("No shipped mapping recognises the rows, so this drafts one:", *words)
         write_atomically(file, draft_of(self.sources, (), self.answers.draft, self._keep).encode())
+        self.answers.draft = {}  # the file has them from now on
+        self._keep()
         if choices := load(str(file)).open:
             show_unfinished(str(file), choices)
             raise _Stopped(7, f"Decide this in that file. Then go on: {self.again}")
@@ -175,9 +173,6 @@ class _Way:
         return str(file)
 
     def _target(self) -> None:
-        from pipeline.guided import NOT_YET
-        from pipeline.targets import address_of
-
         def read(text: str) -> str:
             if text != NOT_YET:
                 address_of(text)
@@ -194,13 +189,9 @@ class _Way:
     @property
     def to(self) -> str:
         """The target; "" without one."""
-        from pipeline.guided import NOT_YET
-
         return "" if self.answers.target == NOT_YET else self.answers.target
 
     def _zone(self, found: Surveyed) -> None:
-        from pipeline.option_types import zones_of
-
         def read(text: str) -> str:
             zones_of(text.split())
             return " ".join(text.split())
@@ -208,32 +199,32 @@ class _Way:
         why = "Nothing in the rows shows it, and nobody can correct it after sending"
         if found.zones:
             why = "These had the offsets that receive times show; the project's settings in the tool name the right one"
-        prompt = f"{'Number, or its' if found.zones else 'Its'} name, such as Europe/Berlin"
+        prompt = "Number, or the name of another" if found.zones else "Zone, such as Europe/Berlin or UTC"
         question = f"In which time zone are the times? {why}."
-        self.answers.timezone = _ask(question, found.zones, read, prompt=prompt)
+        self.answers.timezone = _ask(question, found.zones, read, prompt)
         self._keep()
 
     def _plan(self, found: Surveyed, name: str, plan: Plan | None) -> Plan:
         """The plan that is there, unless what it is made of has changed since; else a new one. It is ready."""
-        from pipeline.guided import Planned, asks_zone, made_of
-        from pipeline.mapper import load
+        from pipeline.report.terminal.steps import show_plan
 
         mapping, before = load(name), self.progress.plan
         by_hand = plan is not None and (before is None or before.digest != plan.digest)
-        if plan is not None and (by_hand or before == Planned(made_of(found, mapping, self.answers), plan.digest)):
-            _say(f"\nGoing on with the plan in {self.directory}{', which another command made' if by_hand else ''}."
-                 f" {plan.sentence}")  # fmt: skip
-            if not plan.ready:
-                self._show_plan(plan)
+        made = guided.made_of(found, mapping, self.answers)
+        if plan is not None and (by_hand or before == Planned(made, plan.digest)):
+            _say(f"\nGoing on with the plan in {self.directory}{', which another command made' if by_hand else ''}:")
+            show_plan(common.console(), *self._opened(), self.directory)
         else:
-            if not self.answers.timezone and asks_zone(mapping, found):
+            if not self.answers.timezone and guided.asks_zone(mapping, found):
                 self._zone(found)
-            why = "Read every row, and write what would be sent; this may take long:"
-            code = self._code(why if plan is None else f"Something has changed since the last plan. {why}",
-                              *self._planning(name))  # fmt: skip
-            if code not in (0, 4) or (plan := self._there()[0]) is None or plan.ready == bool(code):
+                made = guided.made_of(found, mapping, self.answers)
+            why = "" if plan is None else "The export, the mapping or an answer changed, so it is planned again. "
+            why += "Read every row, and write what would be sent; this may take long:"
+            code = self._code(why, *self._planning(name))
+            earlier, plan = plan, self._there()
+            if code not in (0, 4) or plan is None or (earlier is not None and earlier.digest == plan.digest):
                 raise self._stopped(code)
-        self.progress.plan = Planned(made_of(found, mapping, self.answers), plan.digest)
+        self.progress.plan = Planned(made, plan.digest)
         self._keep()
         return plan if plan.ready else self._not_ready(found, name, plan)
 
@@ -247,9 +238,7 @@ class _Way:
     def _not_ready(self, found: Surveyed, name: str, plan: Plan) -> Plan:
         """The plan with another zone, if that stops it; or without the rows that cannot be sent, if only they stop it
         and the person leaves them out."""
-        from pipeline.guided import misses_zone
-
-        if misses_zone(plan):
+        if guided.misses_zone(plan):
             self._zone(found)
             return self._plan(found, name, plan)
         if {gate.name for gate in plan.gates if gate.level == "stop"} == {"max_rejects"}:
@@ -266,29 +255,16 @@ class _Way:
         _show_command(self._command(*self._planning(name, "OPTION")))
         raise _Stopped(4)
 
-    def _show_plan(self, plan: Plan) -> None:
-        from pipeline.report.terminal.steps import show_plan
-
-        _, status = self._there()
-        assert status is not None
-        show_plan(common.console(), plan, status, self.directory)
-
     def _rehearse(self, plan: Plan) -> None:
-        from pipeline.report.state import State
-
         _say("\nOpen the report, which is for you and for whoever approves the import:")
         _show_command(f"{self.directory}/report.html")
-        _, status = self._there()
-        if status is not None and status.state == State.REHEARSED:
+        if self._opened()[1].state == State.REHEARSED:
             _say("It was rehearsed: the local service took all of it, and every event was found there.")
         elif plan.events.made:
             self._run("Send it to a local service in this process, and read that back:", "rehearse", self.directory)
 
     def _preflight(self) -> bool:
         """Whether the target was checked, and is ready."""
-        from pipeline import config
-        from pipeline.targets import files_of
-
         if not self.to or not (files_of(self.to) or config.personal_key()):
             return False
         self._run("Is the target ready? Nothing is changed there:", "preflight", self.directory, "--to", self.to)
@@ -296,10 +272,6 @@ class _Way:
 
     def _end(self, plan: Plan, checked: bool) -> None:
         """The command that sends, and what it needs."""
-        from pipeline.config import PERSONAL_KEY, PROJECT_KEY
-        from pipeline.report.state import IDENTITIES, step_after
-        from pipeline.targets import address_of, files_of, is_loopback
-
         _say("\nDone. Nothing was sent.")
         if not plan.events.made:
             _say("This plan sends nothing: no row of the export is an event.")
@@ -309,11 +281,9 @@ class _Way:
                  " again:")  # fmt: skip
             _show_command(self.again)
             return
-        _, status = self._there()
-        assert status is not None
-        step = step_after(plan, status, self.directory, to=self.to)
+        step = step_after(*self._opened(), self.directory, to=self.to)
         if not checked:
-            _say(f"The target was not checked: that needs a personal key (phx_…) in {PERSONAL_KEY}. With it, run"
+            _say(f"The target was not checked: that needs a personal key (phx_…) in {config.PERSONAL_KEY}. With it, run"
                  " again, or:")  # fmt: skip
             _show_command(self._command("preflight", self.directory, "--to", self.to))
         _say("To send exactly this plan, which cannot be undone:")
@@ -324,7 +294,7 @@ class _Way:
         asks = "asks nothing, since the target is this machine"
         if not is_loopback(address_of(self.to)):
             asks = f"asks you to type the number of events: {plan.events.made}"
-        _say(f"It needs the project's key (phc_…) in {PROJECT_KEY}, and {asks}.")
+        _say(f"It needs the project's key (phc_…) in {config.PROJECT_KEY}, and {asks}.")
         if merges := plan.events.phases.get(IDENTITIES, 0):
             _say(f"{pluralize(merges, 'merge')} of two ids into one person cannot be undone either: read"
                  f" {self.directory}/identities.jsonl before.")  # fmt: skip
@@ -332,9 +302,7 @@ class _Way:
     # -- running and printing ---------------------------------------------------------------------------------
 
     def _keep(self) -> None:
-        from pipeline.guided import write_progress
-
-        write_progress(self.folder, self.progress)
+        guided.write_progress(self.folder, self.progress)
 
     def _command(self, *words: str) -> str:
         return " ".join(("backcast", *map(quoted, words)))
@@ -357,13 +325,6 @@ class _Way:
 
     def _stopped(self, code: int) -> _Stopped:
         return _Stopped(code, f"To go on from this step: {self.again}")
-
-
-def _is_new(status: PlanStatus) -> bool:
-    """Whether nothing of a plan was sent."""
-    from pipeline.report.state import State
-
-    return status.state in (State.NOT_READY, State.READY, State.REHEARSED)
 
 
 def _ask(
