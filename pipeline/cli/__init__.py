@@ -30,7 +30,7 @@ COLLECT_EVERY = 200_000
 
 COMMANDS = {
     "demo": ("local:demo", "The whole job on the bundled sample data: offline, no keys."),
-    "start": ("start:start", "A guided way from an export to a rehearsed plan: asks little, sends nothing."),
+    "start": ("start:start", "The guided way from an export to a rehearsed plan: asks what is missing, sends nothing."),
     "fetch": ("exports:fetch", "Download a window of a tool's events into a folder first."),
     "survey": ("exports:survey", "Describe an export before mapping it."),
     "plan": ("exports:plan", "Read everything, send nothing, write the sealed plan and its report."),
