@@ -44,8 +44,8 @@ def start(sources: tuple[str, ...], output: Path | None) -> int:
 
     Each step is printed as the command that it is: survey, mapping new, plan, rehearse, preflight. What the export does
     not show is asked on the terminal. The answers are kept in DIR/start.json, so the same command goes on where it
-    stopped; change or remove an answer there for another one. The last line is the `backcast apply` command that
-    sends. Exit 4: a check stops the plan. Exit 130: interrupted; run again.
+    stopped; change or remove an answer there for another one. It ends with the `backcast apply` command, which sends.
+    Exit 4: a check stops the plan, or the target is not ready. Exit 130: interrupted; run again.
     """
     folder = guided.folder_for(sources) if output is None else output
     plan = quoted(str(folder / "plan"))
@@ -191,17 +191,19 @@ class _Way:
         """The target; "" without one."""
         return "" if self.answers.target == NOT_YET else self.answers.target
 
-    def _zone(self, found: Surveyed) -> None:
+    def _zone(self, zones: Sequence[str]) -> None:
+        """Ask for the zone of the times; `zones` had the offsets that receive times show."""
+
         def read(text: str) -> str:
             zones_of(text.split())
             return " ".join(text.split())
 
         why = "Nothing in the rows shows it, and nobody can correct it after sending"
-        if found.zones:
+        if zones:
             why = "These had the offsets that receive times show; the project's settings in the tool name the right one"
-        prompt = "Number, or the name of another" if found.zones else "Zone, such as Europe/Berlin or UTC"
+        prompt = "Number, or the name of another" if zones else "Zone, such as Europe/Berlin or UTC"
         question = f"In which time zone are the times? {why}."
-        self.answers.timezone = _ask(question, found.zones, read, prompt)
+        self.answers.timezone = _ask(question, zones, read, prompt)
         self._keep()
 
     def _plan(self, found: Surveyed, name: str, plan: Plan | None) -> Plan:
@@ -216,7 +218,7 @@ class _Way:
             show_plan(common.console(), *self._opened(), self.directory)
         else:
             if not self.answers.timezone and guided.asks_zone(mapping, found):
-                self._zone(found)
+                self._zone(found.zones)
                 made = guided.made_of(found, mapping, self.answers)
             why = "" if plan is None else "The export, the mapping or an answer changed, so it is planned again. "
             why += "Read every row, and write what would be sent; this may take long:"
@@ -239,7 +241,7 @@ class _Way:
         """The plan with another zone, if that stops it; or without the rows that cannot be sent, if only they stop it
         and the person leaves them out."""
         if guided.misses_zone(plan):
-            self._zone(found)
+            self._zone(guided.zones_of(plan))
             return self._plan(found, name, plan)
         if {gate.name for gate in plan.gates if gate.level == "stop"} == {"max_rejects"}:
             rejected = sum(plan.rejects.values())
