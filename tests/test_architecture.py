@@ -16,7 +16,7 @@ PACKAGES = (
     "files", "ctrl_c", "id_hash", "clock_offsets", "targets", "http", "extractors", "validator", "mapper", "encoder",
     "fragment", "batcher", "survey", "ledger", "identity", "transform", "engines", "plan", "delivery", "management",
     "fetch", "verify", "report", "preflight", "proof", "local_service", "rehearsal", "imported", "steps",
-    "jobs", "api", "demo", "cli",
+    "jobs", "api", "demo", "guided", "cli",
 )  # fmt: skip
 """Top to bottom; data flows down this list and imports look up it."""
 

@@ -31,6 +31,7 @@ COLLECT_EVERY = 200_000
 
 COMMANDS = {
     "demo": ("local:demo", "The whole job on the bundled sample data: offline, no keys."),
+    "start": ("start:start", "The guided way from an export to a rehearsed plan: asks what is missing, sends nothing."),
     "fetch": ("exports:fetch", "Download a window of a tool's events into a folder first."),
     "survey": ("exports:survey", "Describe an export before mapping it."),
     "mapping": ("mapping:mapping", "The mapping files: list, show, check, test, new."),
@@ -130,7 +131,8 @@ def cli() -> None:
 
     \b
     Start here:   backcast demo
-    Then:         backcast survey EXPORT
+    Guided:       backcast start EXPORT
+    By yourself:  backcast survey EXPORT
                   backcast plan EXPORT -m mixpanel -o plan/
                   backcast rehearse plan/
                   backcast apply plan/ --to eu

@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -227,38 +227,55 @@ def new(sources: tuple[str, ...], output: Path | None, ask: bool, settings: tupl
     What the rows do not show is an open choice, marked in the file. A plan is not ready while one is left.
     """
     from pipeline.mapper.language.parsed import parse
-    from pipeline.survey.recognition import Starter
 
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already", hint="choose another -o FILE")
     if ask and not sys.stdin.isatty():
         raise UsageError("--ask needs a terminal to ask on", hint="leave it out: what is open is marked in the file")
-    with tempfile.TemporaryDirectory() as spool:
-        starter = Starter(sources, Path(spool), read_settings(settings))
-        answers: dict[str, str] = {}
-        draft = starter.draft()
-        while ask and len(answers) < MOST_QUESTIONS and draft.choices:
-            choice = draft.choices[0]
-            answers[choice.name] = _answer(choice, draft.columns)
-            draft = starter.draft(answers)
+    text = draft_of(sources, settings, {} if ask else None)
     if output is None:
-        click.echo(draft.text, nl=False)
+        click.echo(text, nl=False)
     else:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(draft.text, encoding="utf-8")
-    written = parse(draft.text, "new mapping")
-    choices = written.open
+        output.write_text(text, encoding="utf-8")
+    written = parse(text, "new mapping")
     name = str(output or "the mapping")
-    if choices:
-        click.echo(f"{name} is unfinished, {pluralize(len(choices), 'open choice')}:", err=True)
-        _show_open(choices, err=True)
+    if written.open:
+        show_unfinished(name, written.open)
     elif output is not None:
-        zone = " --timezone Area/City" if "zone: local" in draft.text else ""
+        zone = " --timezone Area/City" if "zone: local" in text else ""
         others = [one for one in settings if not getattr(written.files, one.partition("=")[0], "")]
         told = "".join(f" --set {shlex.quote(one)}" for one in others)
         plan = f"backcast plan {shlex.join(sources)} -m {shlex.quote(str(output))}{told}{zone} -o plan"
         click.echo(f"Wrote {output}. Read it, then plan with it; nothing is sent:\n  {plan}", err=True)
     return 0
+
+
+def draft_of(
+    sources: tuple[str, ...],
+    settings: tuple[str, ...],
+    answers: dict[str, str] | None,
+    keep: Callable[[], None] = lambda: None,
+) -> str:
+    """The starting mapping of an export. What is open is asked for, unless `answers` is None; each answer is added
+    there, and then `keep` is called."""
+    from pipeline.survey.recognition import Starter
+
+    with tempfile.TemporaryDirectory() as spool:
+        starter = Starter(sources, Path(spool), read_settings(settings))
+        draft = starter.draft(answers)
+        while answers is not None and len(answers) < MOST_QUESTIONS and draft.choices:
+            choice = draft.choices[0]
+            answers[choice.name] = _answer(choice, draft.columns)
+            keep()
+            draft = starter.draft(answers)
+    return draft.text
+
+
+def show_unfinished(name: str, choices: Mapping[str, str]) -> None:
+    """Say on stderr what is open in a mapping."""
+    click.echo(f"{name} is unfinished, {pluralize(len(choices), 'open choice')}:", err=True)
+    _show_open(choices, err=True)
 
 
 def _answer(choice: Choice, columns: Mapping[str, str]) -> str:

@@ -47,8 +47,7 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 def show_survey(console: Console, survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) -> None:
     """The answers, then the details, then what to do next with `sources`."""
-    console.print(Text(survey.sentence, style="bold"))
-    _answers(console, survey)
+    show_answers(console, survey)
     _parts(console, survey)
     _fields(console, survey)
     _events(console, survey)
@@ -60,8 +59,9 @@ def show_survey(console: Console, survey: Survey, sources: Sequence[str], settin
     show_step(console, next_step_of(survey, sources, settings))
 
 
-def _answers(console: Console, survey: Survey) -> None:
-    """Tool, storage, times, zone and its proof, and which columns are what."""
+def show_answers(console: Console, survey: Survey) -> None:
+    """The survey in one line; tool, storage, times, zone and its proof, and which columns are what."""
+    console.print(Text(survey.sentence, style="bold"))
     shown = table("", "")
     shown.show_header = False
     shown.columns[0].no_wrap = True

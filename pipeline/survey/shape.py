@@ -32,7 +32,8 @@ class FieldSurvey(msgspec.Struct, frozen=True):
 
 class PartSurvey(msgspec.Struct, frozen=True):
     """One part: `storage` describes how it is stored; `whole`: every row was read. `bytes` is the part's own size:
-    of an archive's member, as the archive states it. `problem` is why reading it ended early, else "".
+    of an archive's member, as the archive states it. `problem` is why reading it ended early, else "". `tools` are the
+    shipped mappings that recognise its rows.
     """
 
     path: str
@@ -43,6 +44,7 @@ class PartSurvey(msgspec.Struct, frozen=True):
     rows: int
     whole: bool
     problem: str = ""
+    tools: tuple[str, ...] = ()
 
 
 class BrokenSurvey(msgspec.Struct, frozen=True):

@@ -95,7 +95,9 @@ class _Walk:
         form, storage = part.format, describe(part)
         problem = "".join(map(str, self.problems[problems:]))
         self.parts.append(
-            PartSurvey(part.path, form, storage, part.codecs, self.source.sizes[part.index], read, whole, problem)
+            PartSurvey(
+                part.path, form, storage, part.codecs, self.source.sizes[part.index], read, whole, problem, tuple(tools)
+            )
         )
         return read
 

@@ -12,10 +12,12 @@ import termios
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import pytest
 
 from pipeline.cli import run
+from tests.support.forked import Forked
 
 ROWS = 50
 
@@ -49,6 +51,28 @@ def on_a_terminal(
     reader.join()
     os.close(ours)
     return code, b"".join(written).decode().replace("\r\n", "\n"), beside
+
+
+def typed(
+    *words: object, lines: str = "", cwd: Path, columns: int = 400, env: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Run a command in a process of its own, all of whose streams are a terminal; its exit code and what is shown.
+
+    A person types these lines, and then Ctrl-D at every further question.
+    """
+    ours, theirs = pty.openpty()
+    set_size(theirs, columns)
+    written: list[bytes] = []
+    reader = threading.Thread(target=_read, args=(ours, written))
+    reader.start()
+    stream = os.fdopen(theirs, "rb", buffering=0)
+    process = Forked(*words, env={"TERM": "dumb", **(env or {})}, cwd=cwd, stdin=stream, stdout=stream, stderr=stream)
+    os.write(ours, lines.encode() + b"\x04" * 9)
+    code = process.wait()
+    stream.close()
+    reader.join()
+    os.close(ours)
+    return code, b"".join(written).decode().replace("\r\n", "\n")
 
 
 def set_size(terminal: int, columns: int) -> None:

@@ -1,0 +1,204 @@
+"""What `backcast start` knows of an export, and what a person answered: start.json in its folder.
+
+The file is for people too: who changes or removes an answer there is asked again, or gets another plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from glob import has_magic
+from itertools import chain, filterfalse
+from pathlib import Path
+
+import msgspec
+
+from pipeline import storage
+from pipeline.clock_offsets import MonthOffset
+from pipeline.errors import UsageError
+from pipeline.extractors.named_files import files_of
+from pipeline.files import private, write_atomically
+from pipeline.mapper import Mapping
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.storage import is_remote
+from pipeline.survey import Survey
+from pipeline.survey.zones import candidates
+from pipeline.text import pluralize, quoted
+
+FILE = "start.json"
+FORMAT = "backcast.start/1"
+NOT_YET = "not yet"
+"""The answer of who has no target."""
+_OWN, _UTC = "own", "UTC"
+
+
+class Surveyed(msgspec.Struct, frozen=True):
+    """What a survey showed of the files with this `digest`. `mappings` are the shipped ones that recognise them.
+
+    `clock` is `own` if each time has its own offset or counts from 1970, `UTC` if receive times show it, else "";
+    `zones` had the offsets that receive times show.
+    """
+
+    digest: str
+    sentence: str
+    mappings: list[str]
+    clock: str
+    zones: list[str]
+
+
+class Answers(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What a person answered; "" for what was not asked."""
+
+    mapping: str = ""
+    target: str = ""
+    timezone: str = ""
+    max_rejects: int = 0
+    draft: dict[str, str] = {}
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """The plan that was made here last, and a digest of the files, the mapping and the command that it is made of."""
+
+    made_of: str
+    digest: str
+
+
+class Progress(msgspec.Struct):
+    """How far the way from an export to a plan is, in the folder `start` writes into."""
+
+    sources: list[str]
+    answers: Answers = msgspec.field(default_factory=Answers)
+    survey: Surveyed | None = None
+    plan: Planned | None = None
+    format: str = FORMAT
+
+
+def folder_for(sources: Sequence[str]) -> Path:
+    """The folder of an export by default: named after its first file or folder, in the working directory."""
+    first = sources[0].rstrip("/")
+    while has_magic(first):
+        first = os.path.dirname(first)
+    name = first.rpartition("/")[2] if is_remote(first) else Path(first or ".").resolve().name
+    return Path(f"{name.lstrip('.').partition('.')[0] or 'export'}-import")
+
+
+def read_progress(folder: Path, sources: Sequence[str]) -> Progress:
+    """What was done in a folder so far. Raises UsageError if it contains other files, or is that of another export."""
+    whole = [source if is_remote(source) else os.path.abspath(source) for source in sources]
+    if not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir())):
+        _refuse_inside(folder, whole)
+        return Progress(whole)
+    try:
+        progress = msgspec.json.decode((folder / FILE).read_bytes(), type=Progress)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(
+            f"{folder} contains files that `backcast start` did not write", hint="name a new folder: -o DIR"
+        ) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            f"cannot read {folder / FILE}: {error}", hint="correct that file, or remove it and the folder"
+        ) from None
+    if progress.sources != whole:
+        raise UsageError(
+            f"{folder} belongs to another export: {', '.join(progress.sources)}", hint="name another folder: -o DIR"
+        )
+    return progress
+
+
+def _refuse_inside(folder: Path, sources: Sequence[str]) -> None:
+    """Raise UsageError for a folder in the export, where its files would be read as rows."""
+    for source in map(Path, filterfalse(is_remote, sources)):
+        if folder.resolve().is_relative_to(source.resolve()):
+            elsewhere = os.path.relpath(source.resolve().with_name(f"{source.resolve().name}-import"))
+            raise UsageError(
+                f"the folder {folder} would be inside the export {source}",
+                hint=f"name a folder elsewhere, such as -o {quoted(elsewhere)}",
+            )
+
+
+@private()
+def write_progress(folder: Path, progress: Progress) -> None:
+    """Write it down. Raises UsageError if the folder cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = msgspec.json.format(msgspec.json.encode(progress), indent=2)
+        write_atomically(folder / FILE, text + b"\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder: -o DIR") from None
+
+
+def digest_of_files(sources: Sequence[str], folder: Path) -> str:
+    """A digest of the names, sizes and times of an export's files: another one if any changed.
+
+    Raises UsageError if a file of `folder` is among them, too, and UnreadableExport.
+    """
+    found = hashlib.sha256()
+    files, _ = files_of(sources, None, lambda code, where, detail: None)
+    for file in files:
+        if not is_remote(file.path) and Path(file.path).is_relative_to(folder.resolve()):
+            raise UsageError(f"{folder} is inside the export", hint="move it elsewhere, and name it with -o DIR")
+        status = file.status or storage.status(file.path)
+        found.update(ascii((file.path, *status)).encode())
+    return found.hexdigest()
+
+
+def surveyed(survey: Survey, digest: str, sources: Sequence[str]) -> Surveyed:
+    """What of a survey decides the next steps. Raises UsageError for files of several tools."""
+    at_utc = {month.offset for month in survey.zone.months} == {0}
+    clock = _OWN if (survey.last or "").endswith("Z") else _UTC if at_utc else ""
+    zones = [_UTC] if at_utc else survey.zone.names
+    return Surveyed(digest, survey.sentence, _mappings_of(survey, sources), clock, zones)
+
+
+def _mappings_of(survey: Survey, sources: Sequence[str]) -> list[str]:
+    by_tools: dict[tuple[str, ...], list[str]] = {}
+    for part in survey.parts:
+        if part.tools:
+            by_tools.setdefault(part.tools, []).append(part.path)
+    common = set.intersection(*map(set, by_tools)) if by_tools else set()
+    if by_tools and not common:
+        tools = "; ".join(
+            f"{' or '.join(names)}: {pluralize(len(paths), 'file')}, such as {paths[0]}"
+            for names, paths in by_tools.items()
+        )
+        raise UsageError(
+            f"the files of this export are not of one tool ({tools})",
+            hint=f"start with the files of one tool at a time: {_apart(list(by_tools.values()), sources)}",
+        )
+    return sorted(common)
+
+
+def _apart(files: Sequence[Sequence[str]], sources: Sequence[str]) -> str:
+    """The commands that start with the files of one tool each, if these have folders of their own in one source."""
+    tops = [sorted({os.path.join(sources[0], re.split("[/!]", path)[0]) for path in paths}) for paths in files]
+    if len(sources) > 1 or not os.path.isdir(sources[0]) or len({*chain(*tops)}) != len(tops):
+        return "backcast start SOURCE"
+    return ", then ".join(f"backcast start {quoted(top)}" for (top,) in tops)
+
+
+def asks_zone(mapping: Mapping, found: Surveyed) -> bool:
+    """Whether the zone has to be named: the mapping reads local times, and nothing shows whose they are."""
+    clocks = {clock.zone for clock in mapping.time}
+    return ("local" in clocks and found.clock != _OWN) or ("project" in clocks and not found.clock)
+
+
+def misses_zone(plan: Plan) -> bool:
+    """Whether a plan is not ready because of the zone of its times."""
+    return not plan.ready and any(gate.level == "stop" and "--timezone" in gate.detail for gate in plan.gates)
+
+
+def zones_of(plan: Plan) -> list[str]:
+    """The zones that had the offsets which receive times show in all months of a plan."""
+    months = [
+        MonthOffset((int(one.month[:4]) - 1970) * 12 + int(one.month[5:]) - 1, one.offset, one.rows, one.of)
+        for one in plan.zone_evidence
+    ]
+    return [_UTC] if {one.offset for one in months} == {0} else candidates(months)
+
+
+def made_of(found: Surveyed, mapping: Mapping, answers: Answers) -> str:
+    """A digest of what decides a plan."""
+    decides = found.digest, mapping.text, mapping.code, answers.target, answers.timezone, answers.max_rejects
+    return hashlib.sha256(ascii(decides).encode()).hexdigest()

@@ -1,0 +1,157 @@
+"""`backcast start` on a terminal: what it runs and asks, how it goes on, and where it stops."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipeline.guided import Answers, Surveyed, asks_zone, folder_for, made_of
+from pipeline.local_service import LocalService
+from pipeline.mapper import load
+from tests.support.commands import SAMPLES
+from tests.support.forked import run
+from tests.support.terminals import typed
+
+ORDERS = (
+    "\ufeffZeitpunkt;Aktion;Kunden-Nr;Betrag\n"
+    "03.01.2023 08:15;Anmeldung;K-1;12,50\n03.01.2023 09:20;Kauf;K-1;1.299,00\n"
+    "04.01.2023 10:00;Kauf;null;7,99\n15.02.2023 23:59;Abmeldung;K-2;0,00\n"
+)
+
+
+def commands(shown: str) -> list[str]:
+    """The commands that were shown as those of a step."""
+    return re.findall(r"^\$ backcast (.*)$", shown, re.MULTILINE)
+
+
+def test_a_known_tool_is_asked_for_little_and_ends_with_the_command_that_sends(tmp_path: Path) -> None:
+    """A zone that the receive times contradict is asked for again. Run once more, nothing is asked, planned or sent."""
+    shutil.copytree(SAMPLES / "mixpanel", tmp_path / "my export")
+    code, shown = typed("start", "my export", lines="nowhere\nus\nMars\nEurope/Berlin\n1\n", cwd=tmp_path)
+    survey, folder = "survey 'my export' --report 'my export-import/survey.html'", "'my export-import/plan'"
+    plans = [
+        f"plan 'my export' -m mixpanel --timezone {zone} --for us -o {folder}"
+        for zone in ("Europe/Berlin", "America/New_York")
+    ]
+    assert (code, commands(shown)) == (0, [survey, *plans, f"rehearse {folder}"])
+    assert ("not a target: 'nowhere'" in shown, "'Mars'" in shown, shown.count("STOP zone")) == (True, True, 1)
+    ending = shown.split("Done. Nothing was sent.")[1]
+    assert f"  backcast apply {folder} --to us --approve-merges 3\n" in ending
+    assert "type the number of events: 104." in " ".join(ending.split())
+    assert f"  backcast preflight {folder} --to us\n" in ending
+    code, again = typed("start", "my export", cwd=tmp_path)
+    assert (code, commands(again), again.split("Done. Nothing was sent.")[1]) == (0, [survey], ending)
+
+
+def test_a_table_without_a_mapping_is_drafted_by_questions(tmp_path: Path) -> None:
+    """Each answer is kept at once. Rows that cannot be sent are left out only if the person says so; a plan that the
+    person makes by hand is gone on with, and a changed export is planned again."""
+    (tmp_path / "orders.csv").write_text(ORDERS, "utf-8")
+    code, shown = typed("start", "orders.csv", lines="2\n", cwd=tmp_path)
+    assert (code, "Try: run the same command again" in shown) == (130, True)
+    code, shown = typed("start", "orders.csv", lines="\n\nnot yet\nEurope/Berlin\nn\n", cwd=tmp_path)
+    plan = "plan orders.csv -m orders-import/mapping.yaml --timezone Europe/Berlin"
+    assert (code, commands(shown)[2:]) == (4, [f"{plan} -o orders-import/plan"])
+    assert "event: no column" not in shown
+    assert "STOP max_rejects" in shown
+    assert "backcast apply" not in shown
+    assert f"  backcast {plan} OPTION -o orders-import/plan\n" in shown
+
+    assert run(*plan.split(), "--max-rejects", "50%", "-o", "orders-import/plan", cwd=tmp_path)[0] == 0
+    code, by_hand = typed("start", "orders.csv", cwd=tmp_path)
+    assert (code, commands(by_hand)[2:]) == (0, ["rehearse orders-import/plan"])
+    assert "which another command made" in by_hand
+    assert by_hand.split("Done. Nothing was sent.")[1].startswith("\nNo target is chosen yet.")
+
+    with (tmp_path / "orders.csv").open("a", encoding="utf-8") as file:
+        file.write("16.02.2023 12:30;Kauf;K-3;5,10\n")
+    code, changed = typed("start", "orders.csv", lines="y\n", cwd=tmp_path)
+    again, without = f"{plan} -o orders-import/plan", f"{plan} --max-rejects 1 -o orders-import/plan"
+    assert (code, commands(changed)[2:]) == (0, [again, without, "rehearse orders-import/plan"])
+
+
+def test_with_a_key_the_target_is_checked_and_a_plan_that_was_sent_is_left_alone(tmp_path: Path) -> None:
+    with LocalService() as service:
+        env = {"BACKCAST_PROJECT_KEY": service.capture_key, "BACKCAST_PERSONAL_KEY": service.personal_key}
+        words = "start", SAMPLES / "june", "-o", "here"
+        code, shown = typed(*words, lines=f"{service.url}\n", cwd=tmp_path, env=env)
+        assert (code, commands(shown)[-1]) == (0, f"preflight here/plan --to {service.url}")
+        (send,) = re.findall(r"^  backcast (apply .*)$", shown.split("Done. Nothing was sent.")[1], re.MULTILINE)
+        assert run(*send.split(), env=env, cwd=tmp_path)[0] == 0
+    code, sent = typed(*words, cwd=tmp_path)
+    assert (code, commands(sent)) == (0, ["status here/plan"])
+    assert "State: sent\n" in sent
+
+
+def test_what_decides_a_plan_is_a_change_of_it() -> None:
+    """The files, the mapping's text, and each answer that the command has."""
+    found, mapping, answers = Surveyed("files", "", [], "", []), load("june"), Answers()
+    digests = {
+        made_of(found, mapping, answers),
+        made_of(Surveyed("others", "", [], "", []), mapping, answers),
+        made_of(found, msgspec.structs.replace(mapping, text="edited"), answers),
+        *(made_of(found, mapping, Answers(**{name: 1})) for name in ("target", "timezone", "max_rejects")),
+    }
+    assert len(digests) == 6
+
+
+@pytest.mark.parametrize(("mapping", "clock", "asked"), [
+    ("mixpanel", "", True), ("mixpanel", "UTC", False), ("matomo", "UTC", True), ("matomo", "own", False),
+    ("amplitude", "", False),
+])  # fmt: skip
+def test_the_zone_is_asked_for_if_the_mapping_needs_it_and_nothing_shows_it(
+    mapping: str, clock: str, asked: bool
+) -> None:
+    assert asks_zone(load(mapping), Surveyed("", "", [], clock, [])) is asked
+
+
+def test_what_it_refuses_leaves_no_folder(tmp_path: Path) -> None:
+    """No rows, two tools, a folder inside the export or of somebody else, and stdin as the export."""
+    (tmp_path / "empty").mkdir()
+    for tool in ("amplitude", "mixpanel"):
+        shutil.copytree(SAMPLES / tool, tmp_path / "two" / tool)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    for words, said in (
+        (["empty"], "nothing was found in empty"),
+        (["two"], "backcast start two/amplitude, then backcast start two/mixpanel"),
+        (["two", "-o", "two/plan"], "such as -o two-import"),
+        (["two", "-o", "mine"], "contains files that `backcast start` did not write"),
+        (["-"], "need stdin"),
+    ):
+        code, shown = typed("start", *words, cwd=tmp_path)
+        assert (code, said in shown) == (2, True), shown
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["empty", "mine", "two"]
+
+
+def test_a_folder_of_another_export_and_a_slip_in_its_file_are_named(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    for progress, said in (
+        ({"sources": ["/elsewhere"]}, "belongs to another export: /elsewhere"),
+        ({"sources": [str(tmp_path)], "answers": {"zone": "UTC"}}, "`zone`"),
+    ):
+        (here / "start.json").write_text(json.dumps(progress), "utf-8")
+        code, shown = typed("start", ".", "-o", "here", cwd=tmp_path)
+        assert (code, said in shown) == (2, True), shown
+
+
+def test_without_a_terminal_it_names_the_commands(call: Any, tmp_path: Path) -> None:
+    printed = call("start", tmp_path / "export.jsonl", "-o", tmp_path / "here")
+    assert printed.code == 2
+    assert f"backcast plan {tmp_path}/export.jsonl -m MAPPING" in printed.two_lines[1]
+    assert not (tmp_path / "here").exists()
+
+
+@pytest.mark.parametrize(("source", "folder"), [
+    ("exports/mixpanel/", "mixpanel-import"), ("a/events.2024.csv.gz", "events-import"),
+    ("logs/2021-*/*.gz", "logs-import"), ("s3://bucket/raw/", "raw-import"), ("/.hidden", "hidden-import"),
+])  # fmt: skip
+def test_the_folder_is_named_after_the_export(source: str, folder: str) -> None:
+    assert str(folder_for([source])) == folder
