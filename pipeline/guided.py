@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 
 from pipeline import storage
-from pipeline.clock_offsets import MonthOffset
 from pipeline.errors import UsageError
 from pipeline.extractors.named_files import files_of
 from pipeline.files import private, write_atomically
@@ -24,7 +23,6 @@ from pipeline.mapper import Mapping
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.storage import is_remote
 from pipeline.survey import Survey
-from pipeline.survey.zones import candidates
 from pipeline.text import pluralize, quoted
 
 FILE = "start.json"
@@ -187,15 +185,6 @@ def asks_zone(mapping: Mapping, found: Surveyed) -> bool:
 def misses_zone(plan: Plan) -> bool:
     """Whether a plan is not ready because of the zone of its times."""
     return not plan.ready and any(gate.level == "stop" and "--timezone" in gate.detail for gate in plan.gates)
-
-
-def zones_of(plan: Plan) -> list[str]:
-    """The zones that had the offsets which receive times show in all months of a plan."""
-    months = [
-        MonthOffset((int(one.month[:4]) - 1970) * 12 + int(one.month[5:]) - 1, one.offset, one.rows, one.of)
-        for one in plan.zone_evidence
-    ]
-    return [_UTC] if {one.offset for one in months} == {0} else candidates(months)
 
 
 def made_of(found: Surveyed, mapping: Mapping, answers: Answers) -> str:

@@ -279,8 +279,9 @@ Step = Callable[[str, int, int], None]
 class Finding(msgspec.Struct, frozen=True):
     """The result of a check of a plan, for a person to review; `level` is `stop`, `warning` or `notice`.
 
-    `count` is in how many places it was found, and `examples` are some of them in words; both are UNSET for checks
-    whose sentence has everything, and not written into a plan then.
+    `count` is in how many places it was found, and `examples` are some of them in words. `options` are words of the
+    command line with which a plan has no such finding, as far as the check knows them. Each is UNSET if the sentence
+    has everything, and is not written into a plan then.
     """
 
     name: str
@@ -288,6 +289,7 @@ class Finding(msgspec.Struct, frozen=True):
     detail: str
     count: int | msgspec.UnsetType = msgspec.UNSET
     examples: list[str] | msgspec.UnsetType = msgspec.UNSET
+    options: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

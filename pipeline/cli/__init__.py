@@ -173,7 +173,7 @@ def _run(arguments: list[str] | None) -> int:
             ctrl_c.as_keyboard_interrupt(),
             out_of_memory.told(workers=bool(_WITH_WORKERS.intersection(arguments[:1]))),
         ):
-            result = cli.main(args=arguments, prog_name="backcast", standalone_mode=False)
+            result = cli.main(args=list(arguments), prog_name="backcast", standalone_mode=False, obj=arguments)
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as ended:
         return ended.exit_code

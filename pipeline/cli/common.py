@@ -215,6 +215,12 @@ printing_for_long = combined(as_json, log_format, quiet)
 """How a command prints; one that may run for long has --log-format, too."""
 
 
+def words() -> list[str]:
+    """The words of the command that runs, `backcast` first; none if it was not called by the command line."""
+    given = click.get_current_context().find_root().obj
+    return ["backcast", *given] if given else []
+
+
 def console() -> Console:
     """stdout, as wide as the terminal; where it is none, COLUMNS wide, or 110 columns."""
     from rich.console import Console

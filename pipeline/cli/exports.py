@@ -271,7 +271,7 @@ def plan(
     written = directory_at(directory)
     common.show(
         machine.plan_object(plan, directory),
-        lambda console: steps.show_plan(console, plan, read_status(plan, written), directory),
+        lambda console: steps.show_plan(console, plan, read_status(plan, written), directory, common.words()),
         as_json=as_json,
         quiet=quiet and plan.ready,
     )

@@ -25,6 +25,7 @@ from pipeline.mapper import load
 from pipeline.option_types import zones_of
 from pipeline.options import SurveyOptions
 from pipeline.plan.sealed.freshness import open_plan
+from pipeline.plan.zone import fitting_zones
 from pipeline.report.state import IDENTITIES, PlanStatus, State, read_status, step_after
 from pipeline.targets import address_of, files_of, is_loopback
 from pipeline.text import pluralize, printable, quoted
@@ -241,7 +242,7 @@ class _Way:
         """The plan with another zone, if that stops it; or without the rows that cannot be sent, if only they stop it
         and the person leaves them out."""
         if guided.misses_zone(plan):
-            self._zone(guided.zones_of(plan))
+            self._zone(fitting_zones(plan.zone_evidence))
             return self._plan(found, name, plan)
         if {gate.name for gate in plan.gates if gate.level == "stop"} == {"max_rejects"}:
             rejected = sum(plan.rejects.values())

@@ -9,13 +9,14 @@ these days.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from pipeline.clock_offsets import ENOUGH, by_day, is_possible, month_name, month_of, most_frequent
+from pipeline.clock_offsets import ENOUGH, MonthOffset, by_day, is_possible, month_name, month_of, most_frequent
 from pipeline.plan.sealed.facts import MonthEvidence
+from pipeline.survey.zones import candidates
 from pipeline.timestamps import DAY, ZoneClock
 
 SHARE = 10
@@ -39,6 +40,15 @@ class ZoneVerdict(msgspec.Struct, frozen=True):
     @property
     def proved(self) -> bool:
         return bool(self.months) and not self.contradictions
+
+
+def fitting_zones(months: Iterable[MonthEvidence]) -> list[str]:
+    """The zones that had the offsets of all months, the commonest first."""
+    found = [
+        MonthOffset((int(one.month[:4]) - 1970) * 12 + int(one.month[5:]) - 1, one.offset, one.rows, one.of)
+        for one in months
+    ]
+    return ["UTC"] if {one.offset for one in found} == {0} else candidates(found)
 
 
 class _Day(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -152,6 +153,25 @@ class NextStep(NamedTuple):
 
     sentence: str
     command: str
+
+
+def plan_again(plan: Plan, words: Sequence[str]) -> NextStep | None:
+    """The command that made a plan, whose `words` these are, with the options that its failed checks name; None if they
+    name none."""
+    stops = [check for check in plan.gates if check.level == "stop" and isinstance(check.options, list)]
+    options = [word for check in stops for word in check.options or ()]
+    if not words or not options:
+        return None
+    given = list(words)
+    for option in filter(lambda word: word.startswith("--"), options):
+        names = ("-m", option) if option == "--mapping" else (option,)
+        given = [
+            word for before, word in pairwise(("", *given))
+            if before not in names and word not in names and not word.startswith(f"{option}=")
+        ]  # fmt: skip
+    unsure = any("Area/City" in option for option in options)
+    which = "Put the project's zone in place of Area/City" if unsure else "If this is right for your export"
+    return NextStep(f"Fix what stops the plan. {which}, plan again:", " ".join(map(quoted, [*given, *options])))
 
 
 def next_step(report: Report) -> NextStep:

@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import json
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,25 @@ def test_plan_prints_one_object_with_the_documented_fields(call: Any, tmp_path: 
     assert said.json["rows"] == {"read": 20, "mapped": 20, "skipped": 0, "rejected": 0}
     assert said.json["events"] == {"made": 20, "phases": {"identities": 0, "groups": 0, "events": 20, "persons": 0}}
     assert [list(part) for part in said.json["parts"]] == [["path", "bytes", "digest", "rows"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("sample", "mapping", "given"),
+    [
+        ("mixpanel", "mixpanel", ()),
+        ("mixpanel", "mixpanel", ("--timezone", "Europe/Berlin")),
+        ("amplitude", "mixpanel", ("--timezone=UTC",)),
+    ],
+)
+def test_a_stopped_plan_ends_with_the_command_that_plans_it_well(
+    call: Any, tmp_path: Path, sample: str, mapping: str, given: Sequence[str]
+) -> None:
+    """The zone that the data prove, or the mapping that recognises the rows, in place of what was given."""
+    said = call("plan", SAMPLES / sample, "-m", mapping, *given, "-o", tmp_path / "plan")
+    assert said.code == 4
+    program, *again = shlex.split(said.out.splitlines()[-1])
+    assert (program, again[0], "Area/City" in again) == ("backcast", "plan", False)
+    assert call(*again).code == 0
 
 
 def test_rehearse_prints_what_was_applied_and_proved(call: Any, tmp_path: Path) -> None:

@@ -181,9 +181,12 @@ def found_in_values(facts: PlanFacts, sentence: str, examples: Sequence[str]) ->
     return finding_of(f"{sentence}{facts.drift.in_sample}", examples)
 
 
-def stated(sentence: str, count: int, examples: Sequence[str] = (), level: str = "") -> Finding | None:
+def stated(
+    sentence: str, count: int, examples: Sequence[str] = (), level: str = "", options: Sequence[str] = ()
+) -> Finding | None:
     """A finding of `count` places whose sentence has what it needs of the examples; None without any."""
-    return Finding("", level, sentence, count, list(examples[:_EXAMPLES])) if count else None
+    found = list(options) or msgspec.UNSET
+    return Finding("", level, sentence, count, list(examples[:_EXAMPLES]), found) if count else None
 
 
 def days_named(first: int, last: int) -> str:

@@ -22,6 +22,7 @@ def too_many_group_types(facts: PlanFacts) -> Finding | None:
         " Choose them, in their order, with --group-types",
         len(types),
         types,
+        options=["--group-types", ",".join(one.type for one in sent[:MAX_TYPES])],
     )
 
 

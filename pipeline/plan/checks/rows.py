@@ -15,6 +15,7 @@ from pipeline.timestamps import WITHOUT_OFFSET
 _NAMES_SHOWN, _NAME_CHARACTERS = 10, 60
 
 _NOT_ISO = re.compile(r"not an ISO 8601 time: '(.*)'")
+_MAPPING = re.compile(r"plan with -m (\S+)")
 _FORM = re.compile("timestamp_format='([^']*)'")
 _UNIT = re.compile("plan with --set timestamp_unit=.*")
 _NAN = "plan with --set nan=null, which reads NaN and infinity as null"
@@ -103,7 +104,8 @@ def _rejects(facts: PlanFacts) -> Finding | None:
         sendable = "cannot" if remedy == REMEDIES["rounded_number"] else "can"
         first = next((one.partition("), ")[2] for one in facts.codes if REMEDIES.get(one.split()[0]) == remedy), "")
         detail = f"{detail}. {rows:,} of them{first and f', {first},'} {sendable} be sent: {remedy}"
-    return stated(detail, rejected, facts.codes)
+    other = _MAPPING.search(remedy) if rows == rejected else None
+    return stated(detail, rejected, facts.codes, options=["--mapping", other[1]] if other else ())
 
 
 def _helps(remedy: str, other: str) -> bool:
@@ -142,7 +144,7 @@ def keyless_rows_in_a_series(facts: PlanFacts) -> Finding | None:
         return None
     events = pluralize(facts.keyless, "event")
     sentence = f"{events} without a source key, so identical ones cannot be distinguished across windows"
-    return stated(sentence, facts.keyless)
+    return stated(sentence, facts.keyless, options=["--collapse-identical"])
 
 
 @check("merges", "stop")

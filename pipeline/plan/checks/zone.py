@@ -5,7 +5,12 @@ from __future__ import annotations
 from pipeline.clock_offsets import offset_name
 from pipeline.models import Finding
 from pipeline.plan.checks import PlanFacts, check, stated
+from pipeline.plan.zone import fitting_zones
 from pipeline.text import pluralize
+
+_ZONES = 4
+"""How many of the zones that fit are named."""
+_ANY = "Area/City"
 
 
 @check("zone", "stop")
@@ -16,18 +21,25 @@ def unproved_zone(facts: PlanFacts) -> str | Finding | None:
         return None
     if verdict.contradictions:
         worst = max(verdict.contradictions, key=lambda month: month.rows)
+        wrong, fitting = len(verdict.contradictions), fitting_zones(verdict.months)
+        expected = f", not {' or '.join(map(offset_name, worst.expected))}" if verdict.zone != "UTC" else ""
+        names = f" Zones that fit all months: {', '.join(fitting[:_ZONES])}." if fitting else ""
         return stated(
-            f"the data contradict {verdict.zone}: in {worst.month} timestamps look like {offset_name(worst.offset)}"
-            f" in {worst.rows:,} of {pluralize(worst.of, 'row')}; the expected offset of {verdict.zone} is"
-            f" {' or '.join(map(offset_name, worst.expected))};"
-            f" {len(verdict.contradictions)} of {len(verdict.months)} months disagree."
+            f"the times are not {verdict.zone}: in {worst.month} receive times show {offset_name(worst.offset)}"
+            f" in {worst.rows:,} of {pluralize(worst.of, 'row')}{expected}. {pluralize(wrong, 'month')} of"
+            f" {len(verdict.months):,} {'disagrees' if wrong == 1 else 'disagree'}.{names}"
             " Name the project's zone with --timezone",
-            len(verdict.contradictions),
+            wrong,
             [
                 f"{month.month}: {offset_name(month.offset)} in {month.rows:,} of {pluralize(month.of, 'row')}"
                 for month in verdict.contradictions
             ],
+            options=["--timezone", (fitting or [_ANY])[0]],
         )
     if verdict.proved or facts.options.zones:
         return None
-    return "nothing in the data proves the zone of its times. Name it with --timezone, also when it is UTC"
+    return stated(
+        "nothing in the data proves the zone of its times. Name it with --timezone, also when it is UTC",
+        1,
+        options=["--timezone", _ANY],
+    )

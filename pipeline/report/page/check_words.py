@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from pipeline.identity.settings import MAX_TYPES
 from pipeline.models import Finding
 from pipeline.plan.sealed.manifest import Plan, as_name
 from pipeline.report.wording import headline
@@ -85,6 +84,8 @@ def _shortened(check: Finding) -> str:
 
 def command_of(check: Finding, plan: Plan, directory: str) -> str:
     """The command that shows what a check found, or the next step about it; "" where there is none."""
+    if isinstance(check.options, list):
+        return _plan(plan, directory, " ".join(map(quoted, check.options)))
     if command := _COMMANDS.get(check.name):
         return command(check, plan, directory)
     look = next((look for look, names in _LOOKS.items() if check.name in names), "")
@@ -104,8 +105,10 @@ def export_of(plan: Plan) -> str:
 def _plan(plan: Plan, place: str, words: str) -> str:
     """Plan the export once more into another place, with the zones and settings of the plan and with these options."""
     zones = "".join(f" --timezone {quoted(f'{zone}@{since}' if since else zone)}" for zone, since in plan.options.zones)
+    zones = "" if "--timezone" in words else zones
+    mapping = "" if "--mapping" in words else f" -m {quoted(plan.mapping.name)}"
     settings = "".join(f" --set {quoted(f'{name}={value}')}" for name, value in plan.options.settings.items())
-    return f"backcast plan {export_of(plan)} -m {quoted(plan.mapping.name)} -o {quoted(place)}{zones}{settings} {words}"
+    return f"backcast plan {export_of(plan)}{mapping} -o {quoted(place)}{zones}{settings} {words}"
 
 
 def _day(check: Finding, plan: Plan, directory: str) -> str:
@@ -138,16 +141,8 @@ def _without_ids(check: Finding, plan: Plan, directory: str) -> str:
     return f"{listed} && {_plan(plan, f'{directory}-without', f'--exclude-ids {file}')}"
 
 
-def _groups(check: Finding, plan: Plan, directory: str) -> str:
-    """Plan with the types that most rows have, as many as the service stores."""
-    types = sorted(plan.people.groups.types, key=lambda one: -one.rows)[:MAX_TYPES]
-    return _plan(plan, f"{directory}-groups", f"--group-types {quoted(','.join(one.type for one in types))}")
-
-
 _COMMANDS: dict[str, Callable[[Finding, Plan, str], str]] = {
-    "keyless": lambda check, plan, directory: _plan(plan, f"{directory}-collapsed", "--collapse-identical"),
     "merges": lambda check, plan, directory: f"head -n 20 {quoted(f'{directory}/identities.jsonl')}",
-    "group_types": _groups,
     "inhuman_rate": _without_ids,
     "near_duplicate": _moment,
     "one_day_ids": lambda check, plan, directory: _plan(plan, f"{directory}-identified", "--persons identified"),
@@ -162,7 +157,7 @@ _LOOKS = {
         "split_ids", "float_ids", "property_names",
     ),
     _SURVEY: (
-        "rounded_value", "cut_values", "null_rate", "zone", "night_by_day", "clock_jump", "clock_change",
+        "rounded_value", "cut_values", "null_rate", "night_by_day", "clock_jump", "clock_change",
         "zero_events", "empty_days", "empty_days_of_a_name", "ignored_files", "missing_files", "overlapping_files",
     ),
 }  # fmt: skip

@@ -19,7 +19,7 @@ from pipeline.report.registry import Brief, terminal_sections
 from pipeline.report.registry import Show as Section
 from pipeline.report.rejects import RefusalCause
 from pipeline.report.results import ApplyResult, BatchCounts, CanaryResult, SentCounts, StatusResult
-from pipeline.report.state import NextStep, PlanStatus, step_after
+from pipeline.report.state import NextStep, PlanStatus, plan_again, step_after
 from pipeline.report.terminal.tables import show_table, text
 from pipeline.report.terminal.verification_view import show_verification
 from pipeline.report.verification_words import canary_sentences, listed
@@ -36,8 +36,9 @@ _STYLES = {"stop": "bold red", "care": "bold yellow", "plain": "bold", "good": "
 Show = Callable[[Console], None]
 
 
-def show_plan(console: Console, plan: Plan, status: PlanStatus, directory: str) -> None:
-    """A plan: its counted sentence, what was found, and what to do next. `directory` is for the commands."""
+def show_plan(console: Console, plan: Plan, status: PlanStatus, directory: str, made: Sequence[str] = ()) -> None:
+    """A plan: its counted sentence, what was found, and what to do next. `directory` is for the commands; `made` are
+    the words of the command that made the plan, if it was this one."""
 
     def found(console: Console) -> None:
         console.print(Text(plan.sentence, style="bold"))
@@ -51,7 +52,7 @@ def show_plan(console: Console, plan: Plan, status: PlanStatus, directory: str) 
         return lambda console: show(console, plan, directory)
 
     sections = [(section(show), brief) for show, brief in terminal_sections()]
-    _framed(console, plan, status, directory, found, sections)
+    _framed(console, plan, status, directory, found, sections, plan_again(plan, made))
 
 
 def show_results(
@@ -84,13 +85,13 @@ def show_results(
 
 def _framed(
     console: Console, plan: Plan, status: PlanStatus, directory: str, found: Show,
-    sections: Sequence[tuple[Show, Brief | None]] = (), **known: str | None,
+    sections: Sequence[tuple[Show, Brief | None]] = (), again: NextStep | None = None, **known: str | None,
 ) -> None:  # fmt: skip
     """The state, what was found, the report and the next step, in at most MOST_LINES lines.
 
     What was found gives way, from its end: it is in order of weight. A section that has a brief form takes that first.
     """
-    state, step = state_line(plan, status), step_after(plan, status, directory, **known)
+    state, step = state_line(plan, status), again or step_after(plan, status, directory, **known)
     report = Text(f"Report: {printable(file_here(directory, 'report.html'), COMMAND_CHARACTERS)}")
     room = MOST_LINES - _height(console, state, report, Text(f"Next: {step.sentence}"), Text(f"  {step.command}"))
     console.print(state)
