@@ -1,0 +1,234 @@
+"""What became of a row, an event or a person, for people: on a terminal, and the rows of a plan's sample as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from pipeline.mask import MASK
+from pipeline.models import Reject
+from pipeline.plan.samples.source_pairs import MOST_FIELDS, SourcePairs
+from pipeline.plan.sealed.manifest import Plan
+from pipeline.report.explain import Copy, ExplainedEvent, ExplainedRow, Explanation, InRequest, Person, Update
+from pipeline.report.pairs import PairRow
+from pipeline.report.terminal.tables import show_more, show_table, text
+from pipeline.report.wording import DECISIONS, decided_because, state_in_words
+from pipeline.text import pluralize, printable, quoted
+from pipeline.validator.codes import meaning
+
+MOST_NAMES = 10
+_WIDE = 400
+_OUTCOMES = {
+    "sent": "is sent",
+    "left out": "is left out",
+    "rejected": "is rejected",
+    "skipped": "is skipped by the mapping: no event is made of it",
+    "update": "makes no event: it states a merge, a profile or a group",
+    "no event": "makes no event: the mapping skips it, or it states a merge, a profile or a group",
+}
+_KINDS = {"identities": "merge", "groups": "update", "persons": "profile update"}
+
+
+def show_explanation(console: Console, found: Explanation, plan: Plan, directory: str) -> None:
+    """Everything that was found, from the row to its people."""
+    _line(console, _state(found))
+    for row in found.rows:
+        _show_row(console, row, found, plan, directory)
+    for update in found.updates:
+        _line(console, f"{_update(update)}.", style="bold")
+        _line(console, _request(update.request, found), 2)
+    for person in found.persons:
+        _show_person(console, person, found, plan)
+    masked = " ".join(
+        flag for flag, shown in (("--show-values", found.values), ("--show-ids", found.ids)) if not shown
+    )
+    if masked and found.rows:
+        _line(console, f"{MASK} stands for what {masked} shows.", style="dim")
+
+
+def _state(found: Explanation) -> str:
+    where = {"send": f"States are those at {found.to}.", "rehearse": "States are those of the rehearsal."}
+    return f"Plan: {state_in_words(found.state, 0)}. {where.get(found.ledger, 'Nothing was sent yet.')}"
+
+
+def _show_row(console: Console, row: ExplainedRow, found: Explanation, plan: Plan, directory: str) -> None:
+    for sentence in outcome(row):
+        _line(console, sentence, style="bold" if sentence.startswith(row.file) else "")
+    if row.outcome in ("skipped", "no event"):
+        codes = [(count, code, meaning(code)) for code, count in row.codes.items()]
+        show_table(console, {"#rows of the plan": 0, "code": 80, "what it means": _WIDE}, codes)
+    for reject in row.rejects:
+        _line(console, _rejected(reject), 2)
+        _line(console, reject.record, 4)
+    if row.rejects:
+        _line(console, "What to do: correct the row or the mapping, and plan again.", 2)
+    if row.sampled:
+        fields = [(one.field, one.value, f"left out: {one.by}" if one.by else _names(one.to)) for one in row.fields]
+        show_table(console, {"field of the row": 60, "value": _WIDE, "goes to": 120}, fields)
+    else:
+        for sentence in without_text(row, plan, directory):
+            _line(console, sentence, 2)
+    for event in row.events:
+        _show_event(console, event, found, plan)
+    if row.more_events:
+        show_more(console, row.more_events, "event")
+    if row.pairs:
+        _line(console, "This row is the first with these ids:")
+        _show_pairs(console, row.pairs, plan)
+
+
+def outcome(row: ExplainedRow) -> Iterator[str]:
+    """What became of a row, in sentences."""
+    yield f"{row.file}, row {row.row:,} {_OUTCOMES[row.outcome]}."
+    if row.outcome in ("skipped", "no event") and row.codes:
+        if row.outcome == "skipped" and len(row.codes) == 1:
+            yield "Its code:"
+        else:
+            yield "A plan counts skipped rows and does not name them. If it is skipped, its code is one of:"
+    elif row.outcome == "update" and not row.pairs:
+        yield "A plan does not say which: profiles and groups are made of all rows about them."
+
+
+def without_text(row: ExplainedRow, plan: Plan, directory: str) -> Iterator[str]:
+    """Where the text and the rules of a row are, if the plan does not have them."""
+    if not row.rejects:
+        held = plan.source_pairs.pairs if isinstance(plan.source_pairs, SourcePairs) else 0
+        yield f"The plan has the text and rules of {pluralize(held, 'row')} (plan --pairs); this one is not among them."
+        if row.like:
+            yield f"One with the same event name: backcast explain {quoted(directory)} {quoted(row.like)}"
+    if row.look:
+        yield f"The row in the export: {row.look}"
+
+
+def _show_event(console: Console, event: ExplainedEvent, found: Explanation, plan: Plan) -> None:
+    nth = f"Event {event.position + 1}" if event.position else "Event"
+    _line(console, f"{nth}: {event.event}, {event.distinct_id}, {event.timestamp}, uuid {event.uuid}", style="bold")
+    for sentence in event_words(event, found, plan):
+        _line(console, sentence, 2)
+    rows = [(one.name, one.value, _origin(one.fields, one.rule, one.line)) for one in (*event.members, *event.properties)]
+    columns = {"property": 60, "value as sent": _WIDE} | ({"from, by rule": 200} if event.members else {})
+    show_table(console, columns, [row[: len(columns)] for row in rows])
+    if event.more_properties:
+        show_more(console, event.more_properties, "property")
+
+
+def event_words(event: ExplainedEvent, found: Explanation, plan: Plan) -> Iterator[str]:
+    """What became of an event, the mapping's rule for its name, its copies and its verification, in sentences."""
+    if event.code:
+        yield f"Left out: {event.code}: {meaning(event.code)}{event.detail and f' ({event.detail})'}"
+    else:
+        yield _request(event.request, found)
+    if event.event_rule:
+        line = next((one.line for one in event.members if one.name == "event"), 0)
+        text_of = plan.mapping.text.splitlines()[line - 1].strip() if line else ""
+        yield f"By the rule for {event.event_rule}" + (f", line {line} of the mapping: {text_of}" if line else "")
+    yield from _copies(event)
+    if event.code == "already_settled" and not isinstance(plan.replays, type(plan.canary)) and plan.replays:
+        yield f"It was sent by: backcast explain {quoted(plan.replays.directory)} {event.uuid}"
+    if event.difference:
+        yield f"The last verification found it: {event.difference}"
+
+
+def _copies(event: ExplainedEvent) -> Iterator[str]:
+    sent = [copy for copy in event.copies if not copy.code]
+    if event.code and sent:
+        yield f"Sent in its place: {_place(sent[0])}, uuid {sent[0].uuid}"
+    elif sent:
+        yield f"Identical rows, each sent as an event of its own: {', '.join(map(_place, sent))}"
+    left_out = [copy for copy in event.copies if copy.code]
+    if left_out:
+        yield f"Copies that are left out: {', '.join(f'{_place(one)} ({one.code})' for one in left_out)}"
+    if event.more_copies:
+        yield f"{pluralize(event.more_copies, 'more event')} of the same key"
+
+
+def _request(one: InRequest | None, found: Explanation) -> str:
+    """The request of an event and its state."""
+    if one is None:
+        return "It is in no request."
+    canary = ", of the canary" if one.canary else ""
+    where = f"Event {one.place + 1:,} of {one.events:,} in request {one.request:,} of the phase {one.phase}{canary}"
+    if one.state == "not sent":
+        return f"{where}: not sent{' yet' if found.ledger else ''}."
+    status = f", status {one.status}" if one.status else ""
+    tries = f", {one.tries:,} tries" if one.tries > 1 else ""
+    rehearsed = " in the rehearsal" if found.ledger == "rehearse" else ""
+    detail = f": {one.detail}" if one.detail else ""
+    return f"{where}: {one.state}{rehearsed} at {one.ended or one.begun}{status}{tries}{detail}."
+
+
+def _show_person(console: Console, person: Person, found: Explanation, plan: Plan) -> None:
+    _line(console, f"Person of {pluralize(len(person.ids), 'id')}: {_names(person.ids)}", style="bold")
+    if person.excluded:
+        _line(console, "The id is in --exclude-ids: its rows are left out (excluded_id) and not listed.", 2)
+    if person.first:
+        counts = [*((state, count) for state, count in person.events.items()), *person.left_out.items()]
+        words = ", ".join(f"{count:,} {name}" for name, count in counts)
+        _line(console, f"Events of {person.ids[0]} from {person.first} to {person.last}: {words}", 2)
+        rows = [(copy.file, copy.row, copy.uuid, copy.code) for copy in person.rows]
+        show_table(console, {"file": 200, "#row": 0, "uuid": 40, "left out": 80}, rows)
+    _show_pairs(console, person.pairs, plan)
+    for update in person.updates:
+        _line(console, f"{_update(update)}. {_request(update.request, found)}", 2)
+
+
+def _show_pairs(console: Console, pairs: Sequence[PairRow], plan: Plan) -> None:
+    columns = {"id": 200, "and": 200, "": 60, "why": 200, "first in": 300}
+    show_table(console, columns, [
+        (pair.anonymous_id, pair.user_id, DECISIONS.get(pair.decision, pair.decision),
+         decided_because(pair.reason, plan), pair.where)
+        for pair in pairs
+    ])  # fmt: skip
+
+
+def _update(one: Update) -> str:
+    kind, place = _KINDS[one.phase].capitalize(), f"line {one.line:,} of {one.file} in the plan"
+    if one.other:
+        return f"{kind}: {one.distinct_id} absorbs {one.other}, dated {one.timestamp}, {place}"
+    return f"{kind} of {one.distinct_id}: {_names(one.names)}, dated {one.timestamp}, {place}"
+
+
+def _rejected(reject: Reject) -> str:
+    item = f"item {reject.item:,}, " if reject.item else ""
+    return f"{reject.code}: {meaning(reject.code)} ({item}byte {reject.offset:,}): {reject.detail}"
+
+
+def _origin(fields: Sequence[str], rule: str, line: int) -> str:
+    return ", by ".join(filter(None, (_names(fields), f"{rule}, line {line}" if line else rule)))
+
+
+def _place(copy: Copy) -> str:
+    return f"{copy.file}, row {copy.row:,}"
+
+
+def _names(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - MOST_NAMES:,} more" if len(every) > MOST_NAMES else ""
+    return ", ".join(every[:MOST_NAMES]) + more
+
+
+def _line(console: Console, line: str, indent: int = 0, style: str = "") -> None:
+    """A line of text of an export; on a terminal what is folded stays indented, in a pipe it is one line."""
+    shown = Text(printable(line, 4_000), style=style, overflow="fold")
+    if console.is_terminal and indent:
+        console.print(Padding(shown, (0, 0, 0, indent), expand=False))
+    else:
+        console.print(Text(" " * indent) + shown, soft_wrap=not console.is_terminal)
+
+
+def show_sample(console: Console, found: Explanation, plan: Plan, path: str) -> None:
+    """Where the page is, and how it has more rows."""
+    kinds = plan.source_pairs.kinds if isinstance(plan.source_pairs, SourcePairs) else 0
+    rows = pluralize(len(found.rows), "row")
+    _line(console, f"{rows} of {pluralize(kinds, 'event name')} and years: {path}")
+    _line(console, "More rows: plan again with --pairs N.")
+
+
+def render_sample(found: Explanation, plan: Plan) -> str:
+    """The page as text: self-contained, without scripts."""
+    from pipeline.report.page.html import rendered
+
+    return rendered("explain.html.j2")
