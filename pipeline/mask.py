@@ -43,9 +43,7 @@ def masked(record: str, dialect: Dialect | None = None, known: frozenset[str] = 
     `dialect` is that of a delimited row; without it the text is taken for JSON. `known` are the members that are shown.
     """
     text = record[:_READ]
-    shown = (
-        _masked_cells(text, dialect, known) if dialect is not None and dialect.header else _masked_json(text, known)
-    )
+    shown = _masked_cells(text, dialect, known) if dialect is not None and dialect.header else _masked_json(text, known)
     return printable(shown, RECORD_CHARACTERS)
 
 

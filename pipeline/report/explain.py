@@ -123,9 +123,9 @@ class Copy(msgspec.Struct, frozen=True):
 class ExplainedEvent(msgspec.Struct, frozen=True):
     """An event that the mapping made of a row; `code` and `detail` say why it is left out, "" if it is sent.
 
-    `event_rule` is its entry of `events` in the mapping, and each property has its rule and line, if the row is in the
-    sample of the plan. `copies` are the events of the same key. `difference` is what the last verification found.
-    `sent` is the event byte for byte, with values and ids shown.
+    If it is in the sample of the plan, it has the `fields` of the row, its entry of `events` in the mapping, and the
+    rule and line of each property. `copies` are the events of the same key. `difference` is what the last verification
+    found. `sent` is the event byte for byte, with values and ids shown.
     """
 
     position: int
@@ -136,6 +136,8 @@ class ExplainedEvent(msgspec.Struct, frozen=True):
     code: str
     detail: str
     event_rule: str
+    fields: list[SourceField]
+    more_fields: int
     members: list[SentProperty]
     properties: list[SentProperty]
     more_properties: int
@@ -181,8 +183,8 @@ class ExplainedRow(msgspec.Struct, frozen=True):
     `update` (a merge, a profile or a group), or `no event` if the plan cannot tell these two apart.
 
     `codes` count the rows of the plan that the mapping skips: of these codes the row has one. `sampled`: the plan has
-    the row, as `fields`; `like` is a row in the sample with an event of the same name. `pairs` are pairs of ids that
-    this row is the first to have, `look` a command that shows the row if its file is still there.
+    an event of it beside its fields; `like` is a row in the sample with an event of the same name. `pairs` are pairs of
+    ids that this row is the first to have, `look` a command that shows the row if its file is still there.
     """
 
     file: str
@@ -190,8 +192,6 @@ class ExplainedRow(msgspec.Struct, frozen=True):
     outcome: str
     codes: Mapping[str, int]
     sampled: bool
-    fields: list[SourceField]
-    more_fields: int
     like: str
     events: list[ExplainedEvent]
     more_events: int
@@ -254,6 +254,7 @@ class _Explainer:
                 self._pairs.setdefault(_Place(index[pair.file], pair.row), []).append(pair)
 
     def explain(self, asked: str) -> Explanation:
+        asked = asked.encode("utf-8", "replace").decode()  # bytes of a command line that are no text
         uuid = asked.lower() if _UUID.fullmatch(asked) else ""
         if uuid:
             digits = uuid.replace("-", "")
@@ -303,7 +304,9 @@ class _Explainer:
         for place in places:
             of_row = found.get(place, [])
             events = [
-                self._event(row, encoded.get((row[3], row[4])), requests, copies.get((row[12], row[13]), []), differences)
+                self._event(
+                    row, encoded.get((row[3], row[4])), requests, copies.get((row[12], row[13]), []), differences
+                )
                 for row in of_row
             ]
             here = pairs.get(f"{self._paths[place.part]}:{place.row}", [])
@@ -367,9 +370,8 @@ class _Explainer:
             others = (pair for of_row in self._pairs.values() for pair in of_row if pair.event in names)
             like = next((f"{pair.file}:{pair.row}" for pair in others), "")
         return ExplainedRow(
-            self._paths[place.part], place.row, outcome, codes, bool(sampled), sampled[0].fields if sampled else [],
-            sampled[0].more_fields if sampled else 0, like, events, made - len(events), rejects, pairs,
-            self._look(place),
+            self._paths[place.part], place.row, outcome, codes, bool(sampled), like, events, made - len(events),
+            rejects, pairs, self._look(place),
         )  # fmt: skip
 
     def _outcome(
@@ -425,7 +427,8 @@ class _Explainer:
         ]
         return ExplainedEvent(
             position, name, distinct_id if self._shown.ids else MASK, format_utc(time), uuid, code, detail,
-            "" if own is None else own.event_rule, [] if own is None else self._members(own, distinct_id),
+            *(("", [], 0, []) if own is None else (own.event_rule, own.fields, own.more_fields,
+              self._members(own, distinct_id))),
             properties[:MOST_FIELDS], max(0, len(properties) - MOST_FIELDS), requests.get((request, place)), others,
             max(0, copies[0][8] - 1 - len(others)) if copies else 0, differences.get(uuid, ""),
             Raw(encoded) if encoded is not None and all(self._shown) else UNSET,
@@ -444,9 +447,7 @@ class _Explainer:
 
     def _members(self, pair: SourcePair, distinct_id: str) -> list[SentProperty]:
         shown = distinct_id if self._shown.ids else MASK
-        return [
-            msgspec.structs.replace(one, value=shown) if one.name == "distinct_id" else one for one in pair.members
-        ]
+        return [msgspec.structs.replace(one, value=shown) if one.name == "distinct_id" else one for one in pair.members]
 
     def _rejects(self, places: set[_Place]) -> dict[_Place, list[Reject]]:
         found: dict[_Place, list[Reject]] = {}
@@ -495,12 +496,16 @@ class _Explainer:
         self._ask([id_])
         ((events, first, last),) = self._database.rows(f"SELECT count(*), min(time), max(time) {of_id}")
         person = self._person(id_)
-        excluded = self._directory.excluded.exists() and id_ in self._directory.excluded.read_text("utf-8-sig").split("\n")
+        excluded = self._directory.excluded.exists() and id_ in self._directory.excluded.read_text("utf-8-sig").split(
+            "\n"
+        )
         if not events:
             known = person.pairs or person.updates or excluded
             return msgspec.structs.replace(person, excluded=excluded) if known else None
         self._ask([id_])
-        left_out = dict(self._database.rows(f"SELECT code, count(*) {of_id} AND code IS NOT NULL GROUP BY code ORDER BY ALL"))
+        left_out = dict(
+            self._database.rows(f"SELECT code, count(*) {of_id} AND code IS NOT NULL GROUP BY code ORDER BY ALL")
+        )
         states = ("begun", "settled", "refused", "waiting") if self._stage else ()
         add_ledger(self._database, ((key, state) for state in states for key in read_batches(self._ledger, state)))
         by_state = self._database.rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -10,11 +10,11 @@ from rich.text import Text
 
 from pipeline.mask import MASK
 from pipeline.models import Reject
-from pipeline.plan.samples.source_pairs import MOST_FIELDS, SourcePairs
+from pipeline.plan.samples.source_pairs import SourcePairs
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.explain import Copy, ExplainedEvent, ExplainedRow, Explanation, InRequest, Person, Update
 from pipeline.report.pairs import PairRow
-from pipeline.report.terminal.tables import show_more, show_table, text
+from pipeline.report.terminal.tables import show_more, show_table
 from pipeline.report.wording import DECISIONS, decided_because, state_in_words
 from pipeline.text import pluralize, printable, quoted
 from pipeline.validator.codes import meaning
@@ -42,16 +42,27 @@ def show_explanation(console: Console, found: Explanation, plan: Plan, directory
         _line(console, _request(update.request, found), 2)
     for person in found.persons:
         _show_person(console, person, found, plan)
-    masked = " ".join(
-        flag for flag, shown in (("--show-values", found.values), ("--show-ids", found.ids)) if not shown
-    )
-    if masked and found.rows:
-        _line(console, f"{MASK} stands for what {masked} shows.", style="dim")
+    for sentence in masks(found, plan):
+        _line(console, sentence, style="dim")
 
 
 def _state(found: Explanation) -> str:
     where = {"send": f"States are those at {found.to}.", "rehearse": "States are those of the rehearsal."}
     return f"Plan: {state_in_words(found.state, 0)}. {where.get(found.ledger, 'Nothing was sent yet.')}"
+
+
+def masks(found: Explanation, plan: Plan) -> Iterator[str]:
+    """What is masked, and how it is shown."""
+    if found.rows and (flags := _flags(found)):
+        yield f"{MASK} stands for what {flags} shows."
+    pairs = plan.source_pairs
+    if isinstance(pairs, SourcePairs) and any(row.sampled for row in found.rows) and (flags := _flags(pairs)):
+        yield f"The plan has the rows of its sample masked: to see their fields, plan again with {flags}."
+
+
+def _flags(shown: Explanation | SourcePairs) -> str:
+    """The options that show what is masked."""
+    return " ".join(flag for flag, is_ in (("--show-values", shown.values), ("--show-ids", shown.ids)) if not is_)
 
 
 def _show_row(console: Console, row: ExplainedRow, found: Explanation, plan: Plan, directory: str) -> None:
@@ -65,19 +76,15 @@ def _show_row(console: Console, row: ExplainedRow, found: Explanation, plan: Pla
         _line(console, reject.record, 4)
     if row.rejects:
         _line(console, "What to do: correct the row or the mapping, and plan again.", 2)
-    if row.sampled:
-        fields = [(one.field, one.value, f"left out: {one.by}" if one.by else _names(one.to)) for one in row.fields]
-        show_table(console, {"field of the row": 60, "value": _WIDE, "goes to": 120}, fields)
-    else:
+    if not row.sampled:
         for sentence in without_text(row, plan, directory):
             _line(console, sentence, 2)
     for event in row.events:
         _show_event(console, event, found, plan)
     if row.more_events:
         show_more(console, row.more_events, "event")
-    if row.pairs:
-        _line(console, "This row is the first with these ids:")
-        _show_pairs(console, row.pairs, plan)
+    told = {(pair.anonymous_id, pair.user_id) for person in found.persons for pair in person.pairs}
+    _show_pairs(console, [one for one in row.pairs if (one.anonymous_id, one.user_id) not in told], plan)
 
 
 def outcome(row: ExplainedRow) -> Iterator[str]:
@@ -108,8 +115,14 @@ def _show_event(console: Console, event: ExplainedEvent, found: Explanation, pla
     _line(console, f"{nth}: {event.event}, {event.distinct_id}, {event.timestamp}, uuid {event.uuid}", style="bold")
     for sentence in event_words(event, found, plan):
         _line(console, sentence, 2)
-    rows = [(one.name, one.value, _origin(one.fields, one.rule, one.line)) for one in (*event.members, *event.properties)]
-    columns = {"property": 60, "value as sent": _WIDE} | ({"from, by rule": 200} if event.members else {})
+    fields = [(one.field, one.value, f"left out: {one.by}" if one.by else _names(one.to)) for one in event.fields]
+    show_table(console, {"field of the row": 60, "value": _WIDE, "goes to": 120}, fields)
+    if event.more_fields:
+        show_more(console, event.more_fields, "field")
+    rows = [
+        (one.name, one.value, _origin(one.fields, one.rule, one.line)) for one in (*event.members, *event.properties)
+    ]
+    columns = {"property": 60, "value as sent": _WIDE} | ({"from; rule": 200} if event.members else {})
     show_table(console, columns, [row[: len(columns)] for row in rows])
     if event.more_properties:
         show_more(console, event.more_properties, "property")
@@ -197,7 +210,7 @@ def _rejected(reject: Reject) -> str:
 
 
 def _origin(fields: Sequence[str], rule: str, line: int) -> str:
-    return ", by ".join(filter(None, (_names(fields), f"{rule}, line {line}" if line else rule)))
+    return "; ".join(filter(None, (_names(fields), f"{rule}, line {line}" if line else rule)))
 
 
 def _place(copy: Copy) -> str:
@@ -229,6 +242,13 @@ def show_sample(console: Console, found: Explanation, plan: Plan, path: str) -> 
 
 def render_sample(found: Explanation, plan: Plan) -> str:
     """The page as text: self-contained, without scripts."""
-    from pipeline.report.page.html import rendered
+    from pipeline.report.page.html import NAME_CHARACTERS, rendered
 
-    return rendered("explain.html.j2")
+    names: dict[str, list[ExplainedRow]] = {}
+    for row in found.rows:
+        names.setdefault(next(event.event for event in row.events if event.members), []).append(row)
+    return rendered(
+        "explain.html.j2", found=found, plan=plan, names=names, state=_state(found), words=event_words,
+        masks=list(masks(found, plan)), decisions=DECISIONS, because=decided_because, most=MOST_NAMES,
+        plain_name=printable(found.plan, NAME_CHARACTERS),
+    )  # fmt: skip

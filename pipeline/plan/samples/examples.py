@@ -122,7 +122,8 @@ class SourceExamples:
             if before != after
         ]
         found += [
-            f"{printable(name, _NAME_CHARACTERS)} ({shown_value(one, name, shown)} here, {shown_value(other, name, shown)} sent)"
+            f"{printable(name, _NAME_CHARACTERS)}"
+            f" ({shown_value(one, name, shown)} here, {shown_value(other, name, shown)} sent)"
             for name in names
             if one.properties.get(name) != other.properties.get(name)
         ]
