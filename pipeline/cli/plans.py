@@ -123,7 +123,7 @@ def explain(directory: str, asked: str | None, options: ExplainOptions, report: 
     from pipeline.files import may_replace, write_atomically
     from pipeline.plan.sealed.freshness import open_plan
     from pipeline.report import explain as explaining
-    from pipeline.report.explain_view import render_sample, show_explanation, show_sample
+    from pipeline.report.explain.view import render_sample, show_explanation, show_sample
 
     if (asked is None) == (report is None):
         raise UsageError(

@@ -47,8 +47,8 @@ from pipeline.transform.block import BlockTransformer
 from pipeline.transform.field_counts import OPENED, ROW
 from pipeline.transform.tasks import TransformConfig
 
-_FOR_RULES = 4
-"""One of so many pairs is kept for entries of `events` that no other pair shows."""
+_FOR_RULES = 8
+"""Pairs, at most a quarter, that are left for entries of `events` which no other pair shows."""
 _FREE_BLOCKS = 64
 _YEARS = 128
 _YEAR = f"greatest(least(year(epoch_ms(day * 86400000)), {1970 + _YEARS - 1}), 1970) AS year"
@@ -104,7 +104,7 @@ class PairSample(NamedTuple):
 def choose_pairs(tables: FactTables, most: int) -> PairSample:
     """Choose at most so many rows, some of which are left for the entries of `events`."""
     tables.run(_KINDS)
-    chosen_by = _CHOSEN.format(most=most - most // _FOR_RULES, days=most > DEFAULT_PAIRS)
+    chosen_by = _CHOSEN.format(most=most - min(_FOR_RULES, most // 4), days=most > DEFAULT_PAIRS)
     chosen = [
         ChosenPair(name, year, Place(place >> 40, place >> 16 & 0xFFFFFF, place & 0xFFFF))
         for name, year, place in tables.rows(chosen_by)
@@ -194,7 +194,7 @@ def read_pairs(
     found = [pairs[place] for place in places if place in pairs]
     seen = {pair.event_rule for pair in found}
     missing = {name: block for name, block in rules.items() if printable(name, NAME_CHARACTERS) not in seen}
-    blocks = sorted(set(missing.values()))[: most // _FOR_RULES]
+    blocks = sorted(set(missing.values()))[: max(_FOR_RULES, most // 4)]
     dropped = _dropped(directory, frozenset(blocks)) if blocks else set()
     for one, block in _wanted_blocks(directory, config, set(blocks)):
         wanted = {name for name, number in missing.items() if number == one.number}

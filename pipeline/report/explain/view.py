@@ -11,23 +11,23 @@ from rich.text import Text
 from pipeline.mask import MASK
 from pipeline.models import Reject
 from pipeline.plan.samples.source_pairs import SourcePairs
-from pipeline.plan.sealed.manifest import Plan
-from pipeline.report.explain import Copy, ExplainedEvent, ExplainedRow, Explanation, InRequest, Person, Update
+from pipeline.plan.sealed.manifest import Plan, ReplayedPlan
+from pipeline.plan.settled import ALREADY_SETTLED
+from pipeline.report.explain.result import Copy, ExplainedEvent, ExplainedRow, Explanation, InRequest, Person, Update
 from pipeline.report.pairs import PairRow
 from pipeline.report.terminal.tables import show_more, show_table
 from pipeline.report.wording import DECISIONS, decided_because, state_in_words
-from pipeline.text import pluralize, printable, quoted
+from pipeline.text import are, pluralize, printable, quoted
 from pipeline.validator.codes import meaning
 
 MOST_NAMES = 10
 _WIDE = 400
 _OUTCOMES = {
-    "sent": "is sent",
     "left out": "is left out",
     "rejected": "is rejected",
-    "skipped": "is skipped by the mapping: no event is made of it",
+    "skipped": "is skipped: no event is made of it",
     "update": "makes no event: it states a merge, a profile or a group",
-    "no event": "makes no event: the mapping skips it, or it states a merge, a profile or a group",
+    "no event": "makes no event: it is skipped, or it states a merge, a profile or a group",
 }
 _KINDS = {"identities": "merge", "groups": "update", "persons": "profile update"}
 
@@ -53,7 +53,7 @@ def _state(found: Explanation) -> str:
 
 def masks(found: Explanation, plan: Plan) -> Iterator[str]:
     """What is masked, and how it is shown."""
-    if found.rows and (flags := _flags(found)):
+    if any(row.events or row.rejects for row in found.rows) and (flags := _flags(found)):
         yield f"{MASK} stands for what {flags} shows."
     pairs = plan.source_pairs
     if isinstance(pairs, SourcePairs) and any(row.sampled for row in found.rows) and (flags := _flags(pairs)):
@@ -89,7 +89,11 @@ def _show_row(console: Console, row: ExplainedRow, found: Explanation, plan: Pla
 
 def outcome(row: ExplainedRow) -> Iterator[str]:
     """What became of a row, in sentences."""
-    yield f"{row.file}, row {row.row:,} {_OUTCOMES[row.outcome]}."
+    made, left_out = len(row.events) + row.more_events, sum(1 for event in row.events if event.code)
+    becomes = (
+        f"becomes {pluralize(made, 'event')}{f', of which {left_out:,} {are(left_out)} left out' if left_out else ''}"
+    )
+    yield f"{row.file}, row {row.row:,} {_OUTCOMES.get(row.outcome, becomes)}."
     if row.outcome in ("skipped", "no event") and row.codes:
         if row.outcome == "skipped" and len(row.codes) == 1:
             yield "Its code:"
@@ -139,8 +143,11 @@ def event_words(event: ExplainedEvent, found: Explanation, plan: Plan) -> Iterat
         text_of = plan.mapping.text.splitlines()[line - 1].strip() if line else ""
         yield f"By the rule for {event.event_rule}" + (f", line {line} of the mapping: {text_of}" if line else "")
     yield from _copies(event)
-    if event.code == "already_settled" and not isinstance(plan.replays, type(plan.canary)) and plan.replays:
+    if event.code == ALREADY_SETTLED and isinstance(plan.replays, ReplayedPlan):
         yield f"It was sent by: backcast explain {quoted(plan.replays.directory)} {event.uuid}"
+    if event.request is not None and event.request.state == "refused":
+        replay = f"; --replay {quoted(found.plan)} sends only what was refused" if found.ledger == "send" else ""
+        yield f"What to do: correct the row or the mapping, and plan again{replay}."
     if event.difference:
         yield f"The last verification found it: {event.difference}"
 
@@ -150,12 +157,12 @@ def _copies(event: ExplainedEvent) -> Iterator[str]:
     if event.code and sent:
         yield f"Sent in its place: {_place(sent[0])}, uuid {sent[0].uuid}"
     elif sent:
-        yield f"Identical rows, each sent as an event of its own: {', '.join(map(_place, sent))}"
+        yield f"Identical rows, each sent as an event of its own: {_names(map(_place, sent))}"
     left_out = [copy for copy in event.copies if copy.code]
     if left_out:
-        yield f"Copies that are left out: {', '.join(f'{_place(one)} ({one.code})' for one in left_out)}"
+        yield f"Copies that are left out: {_names(f'{_place(one)} ({one.code})' for one in left_out)}"
     if event.more_copies:
-        yield f"{pluralize(event.more_copies, 'more event')} of the same key"
+        yield f"{pluralize(event.more_copies, 'further event')} of the same key"
 
 
 def _request(one: InRequest | None, found: Explanation) -> str:
@@ -170,7 +177,7 @@ def _request(one: InRequest | None, found: Explanation) -> str:
     tries = f", {one.tries:,} tries" if one.tries > 1 else ""
     rehearsed = " in the rehearsal" if found.ledger == "rehearse" else ""
     detail = f": {one.detail}" if one.detail else ""
-    return f"{where}: {one.state}{rehearsed} at {one.ended or one.begun}{status}{tries}{detail}."
+    return f"{where}: {one.state}{rehearsed} at {one.at}{status}{tries}{detail}."
 
 
 def _show_person(console: Console, person: Person, found: Explanation, plan: Plan) -> None:
