@@ -119,10 +119,9 @@ def explain(directory: str, asked: str | None, options: ExplainOptions, report: 
     read. A plan has the text of rejected rows and of the rows of its sample (`plan --pairs N`), with the rule and the
     line of the mapping for each property.
     """
+    from pipeline import api
     from pipeline.errors import UsageError
     from pipeline.files import may_replace, write_atomically
-    from pipeline.plan.sealed.freshness import open_plan
-    from pipeline.report import explain as explaining
     from pipeline.report.explain.view import render_sample, show_explanation, show_sample
 
     if (asked is None) == (report is None):
@@ -130,15 +129,14 @@ def explain(directory: str, asked: str | None, options: ExplainOptions, report: 
             "name one of: FILE:ROW, a uuid, a distinct_id, --report FILE",
             hint="for example: backcast explain plan/ events.jsonl:17",
         )
-    plan, folder = open_plan(directory)
-    if report is None:
-        found = explaining.explain(plan, folder, asked or "", options)
+    if report is not None:
+        may_replace(report, (b"<!doctype html>",), "--report")
+    found, plan = api.explain_plan(directory, asked, options), api.load_plan(directory)
+    if report is not None:
+        write_atomically(report, render_sample(found, plan).encode("utf-8", "backslashreplace"))
+        common.show(found, lambda console: show_sample(console, found, plan, str(report)), as_json=as_json)
+    else:
         common.show(found, lambda console: show_explanation(console, found, plan, directory), as_json=as_json)
-        return 0
-    may_replace(report, (b"<!doctype html>",), "--report")
-    found = explaining.explain_sample(plan, folder, options)
-    write_atomically(report, render_sample(found, plan).encode("utf-8", "backslashreplace"))
-    common.show(found, lambda console: show_sample(console, found, plan, str(report)), as_json=as_json)
     return 0
 
 

@@ -21,12 +21,16 @@ from pipeline.report.explain.result import Explanation
 from pipeline.report.explain.rows import Explainer
 
 
-def explain(plan: Plan, directory: Directory, asked: str, options: ExplainOptions) -> Explanation:
-    """What became of `FILE:ROW`, of the event with a uuid, or of a distinct_id. Raises UsageError for one that the plan
-    does not have, BrokenLedger, UnsafePlan."""
-    asked = asked.encode("utf-8", "replace").decode()  # bytes of a command line that are no text
+def explain(plan: Plan, directory: Directory, asked: str | None, options: ExplainOptions) -> Explanation:
+    """What became of `FILE:ROW`, of the event with a uuid, or of a distinct_id; with None, of the rows of the sample.
+    Raises UsageError for what the plan does not have, BrokenLedger, UnsafePlan."""
     with opened(directory) as database:
         explainer = Explainer(plan, directory, database, options)
+        if asked is None:
+            if not explainer.sampled:
+                raise UsageError(f"{directory.name} has no sample of rows", hint="name a row: FILE:ROW")
+            return explainer.of_rows("", "sample", [*explainer.sampled], persons=False)
+        asked = asked.encode("utf-8", "replace").decode()  # bytes of a command line that are no text
         if (halves := uuid_named(asked)) and (found := explainer.of_uuid(asked, *halves)):
             return found
         if place := place_named(plan, asked):
@@ -34,12 +38,3 @@ def explain(plan: Plan, directory: Directory, asked: str, options: ExplainOption
         if person := explainer.people.of_id(asked):
             return explainer.result(asked, "id", persons=[person])
         raise unknown(plan, directory, database, asked)
-
-
-def explain_sample(plan: Plan, directory: Directory, options: ExplainOptions) -> Explanation:
-    """The same for the rows of which the plan has the text (`plan --pairs`), in the order of the sample."""
-    with opened(directory) as database:
-        explainer = Explainer(plan, directory, database, options)
-        if not explainer.sampled:
-            raise UsageError(f"{directory.name} has no sample of rows", hint="name a row: FILE:ROW")
-        return explainer.of_rows("", "sample", [*explainer.sampled], persons=False)

@@ -77,8 +77,7 @@ def _show_row(console: Console, row: ExplainedRow, found: Explanation, plan: Pla
     if row.rejects:
         _line(console, "What to do: correct the row or the mapping, and plan again.", 2)
     if not row.sampled:
-        for sentence in without_text(row, plan, directory):
-            _line(console, sentence, 2)
+        _show_where(console, row, plan, directory)
     for event in row.events:
         _show_event(console, event, found, plan)
     if row.more_events:
@@ -103,15 +102,21 @@ def outcome(row: ExplainedRow) -> Iterator[str]:
         yield "A plan does not say which: profiles and groups are made of all rows about them."
 
 
-def without_text(row: ExplainedRow, plan: Plan, directory: str) -> Iterator[str]:
+def _show_where(console: Console, row: ExplainedRow, plan: Plan, directory: str) -> None:
     """Where the text and the rules of a row are, if the plan does not have them."""
+    commands = [("The row in the export:", row.look)]
     if not row.rejects:
         held = plan.source_pairs.pairs if isinstance(plan.source_pairs, SourcePairs) else 0
-        yield f"The plan has the text and rules of {pluralize(held, 'row')} (plan --pairs); this one is not among them."
-        if row.like:
-            yield f"One with the same event name: backcast explain {quoted(directory)} {quoted(row.like)}"
-    if row.look:
-        yield f"The row in the export: {row.look}"
+        words = (
+            f"The plan has the text and rules of {pluralize(held, 'row')} (plan --pairs); this one is not among them."
+        )
+        _line(console, words, 2)
+        like = row.like and f"backcast explain {quoted(directory)} {quoted(row.like)}"
+        commands.append(("A row with the same event name, with its rules:", like))
+    for title, command in commands:
+        if command:
+            _line(console, title, 2)
+            console.print(Text(f"    {printable(command, 4_000)}", style="bold"), soft_wrap=True)
 
 
 def _show_event(console: Console, event: ExplainedEvent, found: Explanation, plan: Plan) -> None:
