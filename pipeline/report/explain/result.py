@@ -122,7 +122,8 @@ class ExplainedRow(msgspec.Struct, frozen=True):
 
 class Explanation(msgspec.Struct, frozen=True):
     """What was asked for, a `kind` of `row`, `uuid`, `id` or `sample`, and what became of it. `ledger` is what states
-    are of: `send`, `rehearse`, or "" if nothing was sent; `to` is where to."""
+    are of: `send`, `rehearse`, or "" if nothing was sent; `to` is where to, and
+    `refused` how many events were refused there."""
 
     plan: str
     digest: str
@@ -131,6 +132,7 @@ class Explanation(msgspec.Struct, frozen=True):
     kind: str
     ledger: str
     to: str
+    refused: int
     values: bool
     ids: bool
     rows: list[ExplainedRow]

@@ -156,10 +156,12 @@ class Explainer:
         self, asked: str, kind: str, rows: Sequence[ExplainedRow] = (), updates: Sequence[Update] = (),
         persons: Sequence[Person] = (),
     ) -> Explanation:  # fmt: skip
-        history = read_summary(self._of.ledger, most=0).history if self._stage else None
+        summary = read_summary(self._of.ledger, most=0)
+        history = summary.history if self._stage else None
         return Explanation(
             self._directory.name, self._plan.digest, read_status(self._plan, self._directory).state, asked, kind,
-            self._stage, history.to if history else "", *self._shown, [*rows], [*updates], [*persons],
+            self._stage, history.to if history else "", summary.totals.refused, *self._shown, [*rows], [*updates],
+            [*persons],
         )  # fmt: skip
 
     def _name(self, place: RowPlace) -> str:
@@ -207,7 +209,8 @@ class Explainer:
 
     def _event(self, found: _Found, context: _Context) -> ExplainedEvent:
         uuid, code, place = uuid_text(found.hi, found.lo), found.code or "", RowPlace(found.part, found.row)
-        pairs = (one for one in self.sampled.get(place, ()) if any(member.value == uuid for member in one.members))
+        mapped = uuid_text(found.key_hi, found.key_lo)  # the uuid before it was changed
+        pairs = (one for one in self.sampled.get(place, ()) if any(member.value == mapped for member in one.members))
         pair, shown_id = next(pairs, None), found.distinct_id if self._shown.ids else MASK
         example = self._plan.examples.get(code)
         here = example is not None and (example.part, example.row) == (self._paths[found.part], found.row)
@@ -219,13 +222,13 @@ class Explainer:
         ]
         encoded = context.encoded.get((found.number, found.place))
         properties = [] if encoded is None else self._properties(encoded, pair)
-        members = [] if pair is None else pair.members
+        given = {"distinct_id": shown_id, "uuid": uuid}
+        members = [replace(one, value=given.get(one.name, one.value)) for one in (pair.members if pair else ())]
         return ExplainedEvent(
             found.position, found.name, shown_id, format_utc(found.time), uuid, code,
             example.detail if here and example else "", pair.event_rule if pair else "", pair.fields if pair else [],
             pair.more_fields if pair else 0,
-            [replace(one, value=shown_id) if one.name == "distinct_id" else one for one in members],
-            properties[:MOST_FIELDS], max(0, len(properties) - MOST_FIELDS),
+            members, properties[:MOST_FIELDS], max(0, len(properties) - MOST_FIELDS),
             context.requests.get((found.number, found.place)), others,
             copies[0][-1] - 1 - len(others) if copies else 0, context.differences.get(uuid, ""),
             Raw(encoded) if encoded is not None and all(self._shown) else UNSET,

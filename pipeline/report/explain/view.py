@@ -9,12 +9,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pipeline.mask import MASK
-from pipeline.models import Reject
 from pipeline.plan.samples.source_pairs import SourcePairs
 from pipeline.plan.sealed.manifest import Plan, ReplayedPlan
 from pipeline.plan.settled import ALREADY_SETTLED
 from pipeline.report.explain.result import Copy, ExplainedEvent, ExplainedRow, Explanation, InRequest, Person, Update
 from pipeline.report.pairs import PairRow
+from pipeline.report.rejects import place_of
 from pipeline.report.terminal.tables import show_more, show_table
 from pipeline.report.wording import DECISIONS, decided_because, state_in_words
 from pipeline.text import are, pluralize, printable, quoted
@@ -48,7 +48,7 @@ def show_explanation(console: Console, found: Explanation, plan: Plan, directory
 
 def _state(found: Explanation) -> str:
     where = {"send": f"States are those at {found.to}.", "rehearse": "States are those of the rehearsal."}
-    return f"Plan: {state_in_words(found.state, 0)}. {where.get(found.ledger, 'Nothing was sent yet.')}"
+    return f"Plan: {state_in_words(found.state, found.refused)}. {where.get(found.ledger, 'Nothing was sent yet.')}"
 
 
 def masks(found: Explanation, plan: Plan) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _show_row(console: Console, row: ExplainedRow, found: Explanation, plan: Pla
         codes = [(count, code, meaning(code)) for code, count in row.codes.items()]
         show_table(console, {"#rows of the plan": 0, "code": 80, "what it means": _WIDE}, codes)
     for reject in row.rejects:
-        _line(console, _rejected(reject), 2)
+        _line(console, f"{reject.code}: {meaning(reject.code)} ({place_of(reject)}): {reject.detail}", 2)
         _line(console, reject.record, 4)
     if row.rejects:
         _line(console, "What to do: correct the row or the mapping, and plan again.", 2)
@@ -88,10 +88,9 @@ def _show_row(console: Console, row: ExplainedRow, found: Explanation, plan: Pla
 
 def outcome(row: ExplainedRow) -> Iterator[str]:
     """What became of a row, in sentences."""
-    made, left_out = len(row.events) + row.more_events, sum(1 for event in row.events if event.code)
-    becomes = (
-        f"becomes {pluralize(made, 'event')}{f', of which {left_out:,} {are(left_out)} left out' if left_out else ''}"
-    )
+    becomes = f"becomes {pluralize(len(row.events) + row.more_events, 'event')}"
+    if (left_out := sum(1 for event in row.events if event.code)) and not row.more_events:
+        becomes += f", of which {left_out:,} {are(left_out)} left out"
     yield f"{row.file}, row {row.row:,} {_OUTCOMES.get(row.outcome, becomes)}."
     if row.outcome in ("skipped", "no event") and row.codes:
         if row.outcome == "skipped" and len(row.codes) == 1:
@@ -107,10 +106,8 @@ def _show_where(console: Console, row: ExplainedRow, plan: Plan, directory: str)
     commands = [("The row in the export:", row.look)]
     if not row.rejects:
         held = plan.source_pairs.pairs if isinstance(plan.source_pairs, SourcePairs) else 0
-        words = (
-            f"The plan has the text and rules of {pluralize(held, 'row')} (plan --pairs); this one is not among them."
-        )
-        _line(console, words, 2)
+        held_of = f"The plan has the text and rules of {pluralize(held, 'row')} (plan --pairs)"
+        _line(console, f"{held_of}; this one is not among them.", 2)
         like = row.like and f"backcast explain {quoted(directory)} {quoted(row.like)}"
         commands.append(("A row with the same event name, with its rules:", like))
     for title, command in commands:
@@ -174,8 +171,8 @@ def _request(one: InRequest | None, found: Explanation) -> str:
     """The request of an event and its state."""
     if one is None:
         return "It is in no request."
-    canary = ", of the canary" if one.canary else ""
-    where = f"Event {one.place + 1:,} of {one.events:,} in request {one.request:,} of the phase {one.phase}{canary}"
+    canary = " (canary)" if one.canary else ""
+    where = f"Request {one.request:,} of the phase {one.phase}{canary}, event {one.place + 1:,} of {one.events:,}"
     if one.state == "not sent":
         return f"{where}: not sent{' yet' if found.ledger else ''}."
     status = f", status {one.status}" if one.status else ""
@@ -190,8 +187,7 @@ def _show_person(console: Console, person: Person, found: Explanation, plan: Pla
     if person.excluded:
         _line(console, "The id is in --exclude-ids: its rows are left out (excluded_id) and not listed.", 2)
     if person.first:
-        counts = [*((state, count) for state, count in person.events.items()), *person.left_out.items()]
-        words = ", ".join(f"{count:,} {name}" for name, count in counts)
+        words = ", ".join(f"{count:,} {name}" for name, count in (*person.events.items(), *person.left_out.items()))
         _line(console, f"Events of {person.ids[0]} from {person.first} to {person.last}: {words}", 2)
         rows = [(copy.file, copy.row, copy.uuid, copy.code) for copy in person.rows]
         show_table(console, {"file": 200, "#row": 0, "uuid": 40, "left out": 80}, rows)
@@ -214,11 +210,6 @@ def _update(one: Update) -> str:
     if one.other:
         return f"{kind}: {one.distinct_id} absorbs {one.other}, dated {one.timestamp}, {place}"
     return f"{kind} of {one.distinct_id}: {_names(one.names)}, dated {one.timestamp}, {place}"
-
-
-def _rejected(reject: Reject) -> str:
-    item = f"item {reject.item:,}, " if reject.item else ""
-    return f"{reject.code}: {meaning(reject.code)} ({item}byte {reject.offset:,}): {reject.detail}"
 
 
 def _origin(fields: Sequence[str], rule: str, line: int) -> str:
@@ -258,7 +249,8 @@ def render_sample(found: Explanation, plan: Plan) -> str:
 
     names: dict[str, list[ExplainedRow]] = {}
     for row in found.rows:
-        names.setdefault(next(event.event for event in row.events if event.members), []).append(row)
+        events = sorted(row.events, key=lambda event: not event.members)
+        names.setdefault(events[0].event if events else "", []).append(row)
     return rendered(
         "explain.html.j2", found=found, plan=plan, names=names, state=_state(found), words=event_words,
         masks=list(masks(found, plan)), decisions=DECISIONS, because=decided_because, most=MOST_NAMES,
