@@ -44,7 +44,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("explain")
     (folder / "export" / "a:b").mkdir(parents=True)
     (folder / "export" / "a:b" / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in ROWS), "utf-8")
-    (folder / "export" / "more.jsonl").write_text("".join(json.dumps(row(at)) + "\n" for at in range(20, 25)), "utf-8")
+    (folder / "export" / "more.jsonl").write_text(
+        "".join(json.dumps(row(at)) + "\n\n" for at in range(20, 25)), "utf-8"
+    )
     options = [*generic(), *COLUMNS, "--since", "2020-01-01", "--max-rejects", "1", "--workers", "0"]
     done = in_process("plan", folder / "export", "-o", folder / "plan", *options)
     assert done.returncode == 0, done.stderr
@@ -89,7 +91,7 @@ def test_a_row_that_is_sent(explain: Any, made: Path) -> None:
 def test_a_row_outside_the_sample_says_where_it_is(explain: Any, made: Path) -> None:
     said = explain("more.jsonl:2")
     assert "this one is not among them" in said.out
-    assert f"sed -n 2p {made / 'export' / 'more.jsonl'}" in said.out
+    assert f"cat {made / 'export' / 'more.jsonl'} | grep -a '[^[:space:]]' | sed -n 2p" in said.out
     assert "a:b/rows.jsonl:1" in said.out  # with the same event name
 
 

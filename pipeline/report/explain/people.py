@@ -35,7 +35,8 @@ _ID = re.compile(rb'"(?:distinct_id|other)":("(?:[^"\\]|\\.)*")')
 _ASKED = "(SELECT id FROM asked)"
 _PAIRS = """
 SELECT decision, reason, anonymous_id, user_id, events, "where", epoch_us(first_seen), epoch_us(last_seen)
-FROM read_parquet({file}) WHERE {those} ORDER BY ALL LIMIT {most}
+FROM read_parquet({file}) WHERE {those}
+ORDER BY decision IN ('merge', 'first_user') DESC, decision, reason, anonymous_id, user_id LIMIT {most}
 """
 _OF_ID = "FROM facts WHERE person = {person} AND distinct_id IN (SELECT id FROM asked)"
 _BY_STATE = """

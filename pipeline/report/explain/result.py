@@ -85,7 +85,7 @@ class Update(msgspec.Struct, frozen=True):
 
 class Person(msgspec.Struct, frozen=True):
     """The ids of a person after all merges of the plan, and why: the pairs of ids, joined or not. At most MOST_IDS of
-    each. Where an id was asked for: its events by state, those left out by code, and some of its rows."""
+    each. If an id was asked for: its events by state, those left out by code, and some of its rows."""
 
     ids: list[str]
     pairs: list[PairRow]
@@ -102,9 +102,9 @@ class ExplainedRow(msgspec.Struct, frozen=True):
     """A row. `outcome` is `planned` (it becomes an event to send), `left out` or `rejected`; without an event it is
     `skipped`, `update` (a merge, a profile or a group), or `no event` if the plan cannot tell these two apart.
 
-    `codes` count the rows of the plan that the mapping skips: of these codes the row has one. `sampled`: the plan has
-    an event of it beside its fields; `like` is a row in the sample with an event of the same name. `pairs` are pairs of
-    ids that this row is the first to have, `look` a command that shows the row if its file is still there.
+    `codes` count skipped rows of the plan by code; a row that is skipped has one of these codes. `sampled`: the plan
+    has an event of it and its fields; `like` is a row in the sample with an event of the same name. `pairs` are pairs
+    of ids that this row is the first to have, `look` a command that shows the row if its file is still there.
     """
 
     file: str
@@ -122,8 +122,8 @@ class ExplainedRow(msgspec.Struct, frozen=True):
 
 class Explanation(msgspec.Struct, frozen=True):
     """What was asked for, a `kind` of `row`, `uuid`, `id` or `sample`, and what became of it. `ledger` is what states
-    are of: `send`, `rehearse`, or "" if nothing was sent; `to` is where to, and
-    `refused` how many events were refused there."""
+    are of: `send`, `rehearse`, or "" if nothing was sent; `to` is where to, and `refused` how many events were refused
+    there."""
 
     plan: str
     digest: str

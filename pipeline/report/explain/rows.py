@@ -204,8 +204,8 @@ class Explainer:
         part = self._plan.parts[place.part]
         if part.format != "jsonl" or part.member or part.codecs not in ((), ("gzip",)) or not Path(part.file).exists():
             return ""
-        row = f"sed -n {place.row}p"
-        return f"gzip -dc {quoted(part.file)} | {row}" if part.codecs else f"{row} {quoted(part.file)}"
+        rows = f"grep -a '[^[:space:]]' | sed -n {place.row}p"  # blank lines are no rows
+        return f"{'gzip -dc' if part.codecs else 'cat'} {quoted(part.file)} | {rows}"
 
     def _event(self, found: _Found, context: _Context) -> ExplainedEvent:
         uuid, code, place = uuid_text(found.hi, found.lo), found.code or "", RowPlace(found.part, found.row)
