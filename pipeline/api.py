@@ -27,6 +27,7 @@ from pipeline.options import (
     ApplyOptions,
     DiffOptions,
     DiscardOptions,
+    ExplainOptions,
     PlanOptions,
     ReceiptOptions,
     RehearseOptions,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from pipeline.proof.receipt import Receipt
     from pipeline.proof.undo_list import UndoList
     from pipeline.rehearsal import Rehearsal
+    from pipeline.report.explain.result import Explanation
     from pipeline.report.state import PlanStatus
     from pipeline.steps import Discarding
     from pipeline.survey import Survey
@@ -238,6 +240,17 @@ def read_rejects(directory: PathText, options: RejectsOptions = RejectsOptions()
     count_refused(folder)  # a ledger that cannot be read is an error before the first line is written
     rejects = rejected(plan, folder) if options.code is None else rejects_with(plan, folder, options.code)
     return iter(rejects)
+
+
+@private()
+def explain_plan(
+    directory: PathText, asked: str | None = None, options: ExplainOptions = ExplainOptions()
+) -> Explanation:
+    """What became of a row (`FILE:ROW`), of the event with a uuid, or of a distinct_id; without one, of the rows that
+    the plan has as a sample. No export is read. Raises UsageError, UnsafePlan, StalePlan, BrokenLedger."""
+    from pipeline.report.explain import explain
+
+    return explain(*_opened(directory), asked, options)
 
 
 @private()

@@ -37,13 +37,13 @@ _READ = 8_192
 """Characters of a row that are read: it may be 64 MiB long."""
 
 
-def masked(record: str, dialect: Dialect | None = None) -> str:
+def masked(record: str, dialect: Dialect | None = None, known: frozenset[str] = SHOWN) -> str:
     """The row's text, values masked, at most 400 characters, without control characters.
 
-    `dialect` is that of a delimited row; without it the text is taken for JSON.
+    `dialect` is that of a delimited row; without it the text is taken for JSON. `known` are the members that are shown.
     """
     text = record[:_READ]
-    shown = _masked_cells(text, dialect) if dialect is not None and dialect.header else _masked_json(text)
+    shown = _masked_cells(text, dialect, known) if dialect is not None and dialect.header else _masked_json(text, known)
     return printable(shown, RECORD_CHARACTERS)
 
 
@@ -79,7 +79,7 @@ def _masked_json(text: str, known: frozenset[str] = SHOWN) -> str:
     return "".join(pieces)
 
 
-def _masked_cells(text: str, dialect: Dialect) -> str:
+def _masked_cells(text: str, dialect: Dialect, known: frozenset[str]) -> str:
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE
     try:
         cells = next(
@@ -96,5 +96,5 @@ def _masked_cells(text: str, dialect: Dialect) -> str:
     # Cells without a certain name are all masked.
     names = dialect.header if len(cells) == len(dialect.header) else ("",) * len(cells)
     return dialect.delimiter.join(
-        cell if name in SHOWN or not cell else MASK for name, cell in zip(names, cells, strict=True)
+        cell if name in known or not cell else MASK for name, cell in zip(names, cells, strict=True)
     )

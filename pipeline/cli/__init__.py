@@ -44,6 +44,7 @@ COMMANDS = {
     "run": ("target:run", "A scheduled backfill: plan, check and send every window that is due."),
     "status": ("plans:status", "The state of a plan, and what is in doubt."),
     "rejects": ("plans:rejects", "Rejected rows and refused events, with location, code and text."),
+    "explain": ("plans:explain", "What became of a row, an event or a person, and why."),
     "diff": ("plans:diff", "What a changed mapping or export changes: two plans compared."),
     "undo-list": ("plans:undo_list", "What was sent, as lists and queries, for a service that must take it back."),
     "receipt": ("plans:receipt", "A receipt of what was read, planned, sent and found: write it, check it."),

@@ -1,4 +1,4 @@
-"""The commands that read a plan: status, rejects, diff, undo-list, receipt and discard."""
+"""The commands that read a plan: status, rejects, explain, diff, undo-list, receipt and discard."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pipeline.cli.progress import Line
 from pipeline.options import (
     DiffOptions,
     DiscardOptions,
+    ExplainOptions,
     ReceiptCheckOptions,
     ReceiptOptions,
     RejectsOptions,
@@ -97,6 +98,45 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
             command = f"backcast rejects {shlex.quote(directory)}{code}"
             superseded = superseded_in(api.load_plan(directory)) if options.code is None else None
             plan_views.show_groups(common.console(), rows, command, superseded)
+    return 0
+
+
+@click.command(epilog="Example: backcast explain plan/ events.jsonl:17")
+@common.directory
+@click.argument("asked", metavar="[FILE:ROW|UUID|ID]", required=False)
+@takes(ExplainOptions)
+@click.option(
+    "--report", metavar="FILE", type=click.Path(path_type=Path),
+    help="Write a page with the rows of the plan's sample side by side with their events.  [default: none]",
+)  # fmt: skip
+@common.as_json
+def explain(directory: str, asked: str | None, options: ExplainOptions, report: Path | None, as_json: bool) -> int:
+    """What became of a row, an event or a person, and why.
+
+    A row is named by its file in the export (the end of its path is enough) and its number, as `rejects` shows them;
+    an event by its uuid; a person by a distinct_id. Shown are the events of the row as they are sent, the request of
+    each and its state, its duplicates, why the row is left out or rejected, and the ids that are merged. No export is
+    read. A plan has the text of rejected rows and of the rows of its sample (`plan --pairs N`), with the rule and the
+    line of the mapping for each property.
+    """
+    from pipeline import api
+    from pipeline.errors import UsageError
+    from pipeline.files import may_replace, write_atomically
+    from pipeline.report.explain.view import render_sample, show_explanation, show_sample
+
+    if (asked is None) == (report is None):
+        raise UsageError(
+            "name one of: FILE:ROW, a uuid, a distinct_id, --report FILE",
+            hint="for example: backcast explain plan/ events.jsonl:17",
+        )
+    if report is not None:
+        may_replace(report, (b"<!doctype html>",), "--report")
+    found, plan = api.explain_plan(directory, asked, options), api.load_plan(directory)
+    if report is not None:
+        write_atomically(report, render_sample(found, plan).encode("utf-8", "backslashreplace"))
+        common.show(found, lambda console: show_sample(console, found, plan, str(report)), as_json=as_json)
+    else:
+        common.show(found, lambda console: show_explanation(console, found, plan, directory), as_json=as_json)
     return 0
 
 

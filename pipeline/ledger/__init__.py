@@ -63,6 +63,7 @@ from pipeline.ledger.queries import (
     check_target,
     read_batches,
     read_doubts,
+    read_events_sent,
     read_last_settled,
     read_rate,
     read_refused_events,
@@ -75,6 +76,7 @@ from pipeline.ledger.reopening import reopen
 from pipeline.ledger.schema import (
     VERSION,
     BatchKey,
+    EventRecord,
     FailureCount,
     InDoubtBatch,
     PhaseTotals,
@@ -88,6 +90,7 @@ from pipeline.ledger.writer import Ledger
 __all__ = [
     "VERSION",
     "BatchKey",
+    "EventRecord",
     "FailureCount",
     "InDoubtBatch",
     "Ledger",
@@ -109,6 +112,7 @@ __all__ = [
     "marker_of",
     "read_batches",
     "read_doubts",
+    "read_events_sent",
     "read_last_settled",
     "read_marker",
     "read_rate",

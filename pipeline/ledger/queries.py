@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pipeline.ledger.marker import Marker, check_marker, lost, read_marker
 from pipeline.ledger.opening import BUSY_SECONDS, error_from_sqlite, is_locked, nothing_taken, other_target
 from pipeline.ledger.schema import (
     BatchKey,
+    EventRecord,
     FailureCount,
     InDoubtBatch,
     PhaseTotals,
@@ -129,6 +130,21 @@ def read_totals(path: Path) -> Totals:
     """The totals, also while a run is writing. Raises BrokenLedger."""
     with reading(path) as database:
         return Totals() if database is None else totals_in(database)
+
+
+def read_events_sent(path: Path, events: Iterable[tuple[str, int, int]]) -> Iterator[EventRecord]:
+    """What the ledger has of some events, each (phase, request, place in it), in their order. Raises BrokenLedger."""
+    batch = (
+        "select state, status, detail, tries, begun, ended from batches where phase = ? and request = ?"
+        " and first <= ? and last >= ? and state != 'split' order by last - first limit 1"
+    )
+    refused = "select status, detail from refused_events where phase = ? and request = ? and event = ?"
+    with reading(path) as database:
+        for phase, request, place in events:
+            found = database and database.execute(batch, (phase, request, place, place)).fetchone()
+            record = EventRecord(*found) if found else EventRecord()
+            reason = database and database.execute(refused, (phase, request, place)).fetchone()
+            yield EventRecord("refused", *reason, *found[3:]) if reason and found else record
 
 
 def read_last_settled(path: Path) -> datetime | None:

@@ -122,6 +122,18 @@ class RefusalRecord(msgspec.Struct, frozen=True):
     detail: str
 
 
+class EventRecord(msgspec.Struct, frozen=True):
+    """The batch that has an event, as the ledger records it; of a refused event, why. `state` is "" for an event that
+    was not begun."""
+
+    state: str = ""
+    status: int | None = None
+    detail: str = ""
+    tries: int = 0
+    begun: str = ""
+    ended: str | None = None
+
+
 class WarningCount(msgspec.Struct, frozen=True):
     """Events that the service accepted with a warning, by its reason. `example` is the uuid of the first."""
 

@@ -2,8 +2,8 @@
 
     planning  FetchOptions  SurveyOptions  EstimateOptions  PlanOptions
     sending   KeyOptions  PreflightOptions  RehearseOptions  ApplyOptions  PauseOptions  RunOptions
-    reading   VerifyOptions  RejectsOptions  DiffOptions  UndoListOptions  ReceiptOptions  ReceiptCheckOptions
-              DiscardOptions
+    reading   VerifyOptions  RejectsOptions  ExplainOptions  DiffOptions  UndoListOptions  ReceiptOptions
+              ReceiptCheckOptions  DiscardOptions
 
 A step of `pipeline.api` takes one of these objects; the command of the step builds it from its flags
 (`pipeline.cli.flags`) and a job from its file (`pipeline.jobs.loading`). A new option is a field here, and its use; one
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pipeline.options.planning import SurveyOptions as SurveyOptions
     from pipeline.options.reading import DiffOptions as DiffOptions
     from pipeline.options.reading import DiscardOptions as DiscardOptions
+    from pipeline.options.reading import ExplainOptions as ExplainOptions
     from pipeline.options.reading import ReceiptCheckOptions as ReceiptCheckOptions
     from pipeline.options.reading import ReceiptOptions as ReceiptOptions
     from pipeline.options.reading import RejectsOptions as RejectsOptions
@@ -41,8 +42,8 @@ __getattr__ = lazily(
     __name__,
     {
         "planning": "EstimateOptions FetchOptions Limits PlanOptions SurveyOptions",
-        "reading": "DiffOptions DiscardOptions ReceiptCheckOptions ReceiptOptions RejectsOptions UndoListOptions"
-        " VerifyOptions",
+        "reading": "DiffOptions DiscardOptions ExplainOptions ReceiptCheckOptions ReceiptOptions RejectsOptions"
+        " UndoListOptions VerifyOptions",
         "sending": "ApplyOptions KeyOptions PauseOptions PreflightOptions RehearseOptions RunOptions",
     },
 )

@@ -62,6 +62,7 @@ class Limits:
     event_bytes: int = 900 * 1024
 
 
+DEFAULT_PAIRS = 32
 FILE_SETTINGS = (
     "How files are read, as for `plan`: header=yes|no|ROW, columns=A,B, sheet=NAME, rows=NAME, folders=yes|no,"
     " escape=C, integers=COLUMN, nan=null|reject."
@@ -219,6 +220,11 @@ class PlanOptions(Checked):
     )  # fmt: skip
     show_values: bool = shared.show_values(" in pairs of row and event")
     show_ids: bool = shared.show_ids(" in pairs of row and event")
+    pairs: int = option(
+        DEFAULT_PAIRS, "--pairs", least=4, most=10_000, metavar="N", shown=True,
+        help="Keep this many rows, chosen over event names and years, beside their events: `explain` and the report"
+        " show them with the rule of each property. More than 32 also show other days.",
+    )  # fmt: skip
     allow_recent: bool = option(False, "--allow-recent", help="Also send events under 48 hours old, billed as live.")
     collapse_identical: bool = option(
         False, "--collapse-identical", help="Identical rows without a source id become one event.",

@@ -45,6 +45,14 @@ class RejectsOptions(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExplainOptions(Checked):
+    """The options of explaining rows."""
+
+    show_values: bool = shared.show_values()
+    show_ids: bool = shared.show_ids()
+
+
+@dataclass(frozen=True, kw_only=True)
 class UndoListOptions(Checked):
     """The options of listing what was sent."""
 

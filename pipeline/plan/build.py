@@ -220,7 +220,7 @@ class _PlanBuilder:
         self.hours = HourHistory(self.config.options.zones, *daily.quarters())
         self.activity = find_activity(tables, limits_of(self.request.thresholds))
         if self.request.document is not None:
-            self.sample = choose_pairs(tables)
+            self.sample = choose_pairs(tables, self.request.thresholds.pairs)
 
     def write_daily_counts(self, daily: DailyCounts) -> Counter[str]:
         """Write cells.jsonl. Returns how many events of each name are sent."""
@@ -271,6 +271,7 @@ class _PlanBuilder:
             request.document,
             uses,
             shown,
+            request.thresholds.pairs,
         )
         with LinesWriter(self.directory.source_pairs) as writer:
             writer.write_all(pairs)

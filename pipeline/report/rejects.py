@@ -50,7 +50,7 @@ class RefusedEvent(Reject, frozen=True, gc=False, kw_only=True):
 def rejected(plan: Plan, directory: Directory) -> Iterator[Reject]:
     """The rejected rows of a plan, then its refused events. Raises BrokenLedger."""
     yield from read_lines(directory.rejects, Reject)
-    source, stage = _refusing(directory)
+    source, stage = refusing(directory)
     yield from _located(plan, directory, read_refused_events(source.ledger), stage)
 
 
@@ -176,7 +176,7 @@ def _skipped(plan: Plan, directory: Directory, code: str) -> Iterator[Reject]:
 
 def count_refused(directory: Directory) -> int:
     """How many refused events `rejected` yields. Raises BrokenLedger."""
-    return read_totals(_refusing(directory)[0].ledger).refused
+    return read_totals(refusing(directory)[0].ledger).refused
 
 
 def refusal(directory: Directory, *, rehearsed: bool = False) -> Refused:
@@ -186,7 +186,7 @@ def refusal(directory: Directory, *, rehearsed: bool = False) -> Refused:
     first = summary.refusals[0]
     service = "the local service" if rehearsed else "the service"
     hint = f"list them, with their rows: backcast rejects {directory.name}"
-    if source.ledger != _refusing(directory)[0].ledger:
+    if source.ledger != refusing(directory)[0].ledger:
         hint = f"read refused_events in {source.ledger}; `backcast rejects` lists what the plan's own target refused"
     return Refused(
         f"{service} refused {pluralize(summary.totals.refused, 'event')}; the first: {first.status} {first.detail}",
@@ -195,7 +195,7 @@ def refusal(directory: Directory, *, rehearsed: bool = False) -> Refused:
     )
 
 
-def _refusing(directory: Directory) -> tuple[Directory, str]:
+def refusing(directory: Directory) -> tuple[Directory, str]:
     """The plan, or its rehearsal where the plan was not applied, and the stage in which events are refused there."""
     if was_ever_applied(directory.ledger):
         return directory, "send"

@@ -306,10 +306,8 @@ def is_integer_as_float(column: Column) -> bool:
 
 def _could_be_id(column: Column) -> bool:
     """Whether values alone may be ids: no sentences, and no few categories, unless they have digits (`person-1`)."""
-    many = len(column.texts) > 10 or 3 * len(column.texts) > len(column.values)
-    return (many or column.matching(_NUMBERED) >= MOSTLY) and all(
-        len(text) <= 64 and " " not in text for text in column.texts
-    )
+    many = len(column.texts) > 10 or 3 * len(column.texts) > len(column.values) or column.matching(_NUMBERED) >= MOSTLY
+    return many and all(len(text) <= 64 and " " not in text for text in column.texts)
 
 
 def keys_in(columns: Iterable[Column], *, likely: bool = True) -> list[Column]:

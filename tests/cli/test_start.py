@@ -53,12 +53,12 @@ def test_a_table_without_a_mapping_is_drafted_by_questions(tmp_path: Path) -> No
     """Each answer is kept at once. Rows that cannot be sent are left out only if the person says so; a plan that the
     person makes by hand is gone on with, and a changed export is planned again."""
     (tmp_path / "orders.csv").write_text(ORDERS, "utf-8")
-    code, shown = typed("start", "orders.csv", lines="2\n", cwd=tmp_path)
+    code, shown = typed("start", "orders.csv", lines="1\n", cwd=tmp_path)
     assert (code, "Try: run the same command again" in shown) == (130, True)
     code, shown = typed("start", "orders.csv", lines="\n\nnot yet\nEurope/Berlin\nn\n", cwd=tmp_path)
     plan = "plan orders.csv -m orders-import/mapping.yaml --timezone Europe/Berlin"
     assert (code, commands(shown)[2:]) == (4, [f"{plan} -o orders-import/plan"])
-    assert "event: no column" not in shown
+    assert "event: which column" not in shown
     assert "STOP max_rejects" in shown
     assert "backcast apply" not in shown
     assert f"  backcast {plan} OPTION -o orders-import/plan\n" in shown

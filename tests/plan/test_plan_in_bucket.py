@@ -56,6 +56,7 @@ def test_commands_name_the_url_and_no_file_has_the_credentials(bucket: Bucket, t
             assert call(*command).code == 0
         assert call("receipt", "write", url).code == 0
         assert call("undo-list", url).code == 0
+        assert f"States are those at {service.url}" in call("explain", url, "part-0.jsonl:1").out
     assert call("status", url, "--json").json["state"] == "sent"
     assert not [key for key in bucket.objects() if "ledger" in key or "sqlite" in key]
     here = [one for one in (tmp_path / "machine").rglob("*") if one.is_file()]

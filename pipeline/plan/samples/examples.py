@@ -122,7 +122,8 @@ class SourceExamples:
             if before != after
         ]
         found += [
-            f"{printable(name, _NAME_CHARACTERS)} ({_value(one, name, shown)} here, {_value(other, name, shown)} sent)"
+            f"{printable(name, _NAME_CHARACTERS)}"
+            f" ({shown_value(one, name, shown)} here, {shown_value(other, name, shown)} sent)"
             for name in names
             if one.properties.get(name) != other.properties.get(name)
         ]
@@ -132,7 +133,8 @@ class SourceExamples:
         return f"they differ in {', '.join(found[:_MOST_DIFFERENCES])}{more}"
 
 
-def _value(event: DecodedEvent, name: str, shown: Shown) -> str:
+def shown_value(event: DecodedEvent, name: str, shown: Shown) -> str:
+    """A property of an event as text, masked unless `shown` says so."""
     value = event.properties.get(name)
     if value is None:
         return "no value"

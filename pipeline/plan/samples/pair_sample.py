@@ -1,7 +1,8 @@
 """Chooses rows that stand for an export, and reads them again with the events that they become.
 
 Of each event name and UTC year the first event that is sent is taken, and of each entry of `events` in the mapping that
-these do not show the first row, so the choice depends neither on workers nor on memory. Of a file that cannot be
+these do not show the first row, so the choice depends neither on workers nor on memory. If more than DEFAULT_PAIRS are
+wanted, first events of other UTC days follow, chosen by a hash. Of a file that cannot be
 entered in the middle, such as a compressed one, the blocks before a row have to be read once more, so rows far inside
 of those are left out when they would cost more than a tenth of the export.
 """
@@ -27,6 +28,7 @@ from pipeline.mapper.inspection.origins import Origins
 from pipeline.mapper.language.sections import Mapping as MappingFile
 from pipeline.mapper.program.references import Level
 from pipeline.models import Block, BrokenRow, ItemOutcomes, UnvalidatedEvent
+from pipeline.options.planning import DEFAULT_PAIRS
 from pipeline.plan.blocks import PlannedBlock, read_blocks, read_copies
 from pipeline.plan.fact_tables import FactTables
 from pipeline.plan.samples.examples import ID_PROPERTIES, Place, events_of
@@ -45,30 +47,34 @@ from pipeline.transform.block import BlockTransformer
 from pipeline.transform.field_counts import OPENED, ROW
 from pipeline.transform.tasks import TransformConfig
 
-MOST_PAIRS = 24
-MOST_RULES = 8
-"""Pairs that are added for entries of `events` that no other pair shows."""
+_FOR_RULES = 8
+"""Pairs, at most a quarter, that are left for entries of `events` which no other pair shows."""
 _FREE_BLOCKS = 64
 _YEARS = 128
+_YEAR = f"greatest(least(year(epoch_ms(day * 86400000)), {1970 + _YEARS - 1}), 1970) AS year"
 _KINDS = f"""
 CREATE TABLE kinds AS
-SELECT name, greatest(least(year(epoch_ms(day * 86400000)), {1970 + _YEARS - 1}), 1970) AS year,
-    sum(different) AS events, min(place) AS place
+SELECT name, {_YEAR}, sum(different) AS events, min(place) AS place
 FROM days WHERE different > 0 GROUP BY ALL
 """
 _CHOSEN = f"""
 WITH frequent AS (
     SELECT name, row_number() OVER (ORDER BY sum(events) DESC, name) AS nth
-    FROM kinds GROUP BY name ORDER BY nth LIMIT {MOST_PAIRS}
+    FROM kinds GROUP BY name ORDER BY nth LIMIT {{most}}
 ), ranked AS (
     SELECT name, nth, year, place, row_number() OVER years - 1 AS rank, count(*) OVER (PARTITION BY name) AS count
     FROM kinds JOIN frequent USING (name) WINDOW years AS (PARTITION BY name ORDER BY year)
+), further AS (
+    SELECT name, nth, {_YEAR}, place,
+        {2 * _YEARS} + row_number() OVER (PARTITION BY name ORDER BY md5(name || day::VARCHAR)) AS turn
+    FROM days JOIN frequent USING (name) WHERE {{days}} AND different > 0 AND place NOT IN (SELECT place FROM kinds)
 )
 SELECT name, year, place FROM (
-    SELECT * FROM ranked ORDER BY least(2 * rank, 2 * (count - rank) - 1), nth LIMIT {MOST_PAIRS}
-) ORDER BY nth, year
+    SELECT name, nth, year, place, least(2 * rank, 2 * (count - rank) - 1) AS turn FROM ranked
+    UNION ALL FROM further ORDER BY turn, nth, place LIMIT {{most}}
+) ORDER BY nth, year, place
 """
-"""One of each of the names, then their further years: the first, the last, then those between."""
+"""One of each of the names, then their further years: the first, the last, then those between; then other days."""
 _ID_PLACES = frozenset(("(distinct_id)", "(merge)", "(person)"))
 _NO_ID_PLACES = frozenset(("(event)", "(time)", "(receive time)"))
 _SHORTEST_ID = 4
@@ -79,8 +85,8 @@ _MEMBERS = {"event": "(event)", "distinct_id": "(distinct_id)", "timestamp": "(t
 
 
 class ChosenPair(NamedTuple):
-    """The place of the first event of a name that is sent in a UTC year. The first of identical rows stands for all:
-    its uuid depends on the row alone."""
+    """The place of the first event of a name that is sent in a UTC year, or on another day of it. The first of
+    identical rows stands for all: its uuid depends on the row alone."""
 
     name: str
     year: int
@@ -95,11 +101,13 @@ class PairSample(NamedTuple):
     kinds: int
 
 
-def choose_pairs(tables: FactTables) -> PairSample:
+def choose_pairs(tables: FactTables, most: int) -> PairSample:
+    """Choose at most so many rows, some of which are left for the entries of `events`."""
     tables.run(_KINDS)
+    chosen_by = _CHOSEN.format(most=most - min(_FOR_RULES, most // 4), days=most > DEFAULT_PAIRS)
     chosen = [
         ChosenPair(name, year, Place(place >> 40, place >> 16 & 0xFFFFFF, place & 0xFFFF))
-        for name, year, place in tables.rows(_CHOSEN)
+        for name, year, place in tables.rows(chosen_by)
     ]
     kinds = tables.number("SELECT count(*) FROM kinds")
     tables.drop("kinds")
@@ -170,8 +178,9 @@ def read_pairs(
     mapping: MappingFile,
     uses: FieldUses,
     shown: Shown,
+    most: int,
 ) -> list[SourcePair]:
-    """The pairs of a sample, for which some blocks of the source are read again as far as their rows.
+    """At most so many pairs of a sample, for which some blocks of the source are read again as far as their rows.
 
     `rules` are the entries of `events` in the mapping of which some row is an event, with the first block that has one.
     """
@@ -185,12 +194,12 @@ def read_pairs(
     found = [pairs[place] for place in places if place in pairs]
     seen = {pair.event_rule for pair in found}
     missing = {name: block for name, block in rules.items() if printable(name, NAME_CHARACTERS) not in seen}
-    blocks = sorted(set(missing.values()))[:MOST_RULES]
+    blocks = sorted(set(missing.values()))[: max(_FOR_RULES, most // 4)]
     dropped = _dropped(directory, frozenset(blocks)) if blocks else set()
     for one, block in _wanted_blocks(directory, config, set(blocks)):
         wanted = {name for name, number in missing.items() if number == one.number}
         firsts = reader.first_of(one.number, block, wanted, dropped)
-        for place in islice(firsts, MOST_PAIRS + MOST_RULES - len(found)):
+        for place in islice(firsts, most - len(found)):
             found.append(reader.pair(one, block, place))
     return found
 
