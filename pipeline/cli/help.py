@@ -28,7 +28,7 @@ PLAN = {
         " property-names",
     ),
     "Limits": ("workers", "engine max-batch-events max-batch-bytes"),
-    "Output": ("estimate json quiet help help-all", "rate show-values show-ids report log-format"),
+    "Output": ("estimate json quiet help help-all", "rate show-values show-ids pairs report log-format"),
 }
 APPLY = {
     "What you need": ("to project-key-file personal-key-file", "api project rotated-key ca-file allow-redirect-host"),
