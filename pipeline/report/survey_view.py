@@ -4,6 +4,7 @@ page, one file without scripts, with the pictures of a plan's report, before the
 from __future__ import annotations
 
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
@@ -54,7 +55,7 @@ def show_survey(console: Console, survey: Survey, sources: Sequence[str], settin
     _hours(console, survey)
     _zone_months(console, survey)
     _broken(console, survey)
-    show_counts(console, "warning", survey.warnings, MOST_EVENTS)
+    show_counts(console, "warning", survey.warnings, _most(console, MOST_EVENTS))
     show_notices(console, survey.notices)
     show_step(console, next_step_of(survey, sources, settings))
 
@@ -116,14 +117,20 @@ def next_step_of(survey: Survey, sources: Sequence[str], settings: Mapping[str, 
     return NextStep(sentence, f"backcast plan {names} -m {survey.tool}{zone} -o plan")
 
 
+def _most(console: Console, lines: int) -> int:
+    """How many lines a list has on a terminal; what a pipe reads has all of them."""
+    return lines if console.is_terminal else sys.maxsize
+
+
 def _parts(console: Console, survey: Survey) -> None:
     rows: list[tuple[str | Text, str, int, int, str | Text]] = []
-    for part in survey.parts[:MOST_PARTS]:
+    most = _most(console, MOST_PARTS)
+    for part in survey.parts[:most]:
         state = Text("" if part.whole else "first rows", style="dim")
         if part.problem:
             state = Text("cannot be read", style="red")
         rows.append((part.path, part.storage, part.bytes, part.rows, state))
-    if others := survey.parts[MOST_PARTS:]:
+    if others := survey.parts[most:]:
         sums = sum(part.bytes for part in others), sum(part.rows for part in others)
         rows.append((Text(pluralize(len(others), "more file"), style="dim"), "", *sums, ""))
     show_table(console, {"file": 200, "stored as": 120, "#bytes": 0, "#rows": 0, "": 20}, rows)
@@ -133,18 +140,19 @@ def _fields(console: Console, survey: Survey) -> None:
     if not survey.fields:
         return
     shown = table("field", "#empty", "types", "examples")
-    longest = max(len(field.path) for field in survey.fields[:MOST_FIELDS])
+    most = _most(console, MOST_FIELDS)
+    longest = max(len(field.path) for field in survey.fields[:most])
     # Widths of their own: rich crops a table whose least widths exceed the terminal's. Examples fold before names do.
     name = max(12, min(longest, NAME_CHARACTERS, console.width // 3 + 6))
     types = 18 if console.width < NARROW else 40
     widths = (name, 6, types, max(8, console.width - name - types - 6 - 3 * 2))
     for column, width in zip(shown.columns, widths, strict=True):
         column.width = width
-    for field in survey.fields[:MOST_FIELDS]:
+    for field in survey.fields[:most]:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in field.types.items())
         shown.add_row(text(field.path, 120), f"{field.null_rate:.1%}", kinds, text(" · ".join(field.examples[:3]), 140))
     console.print(shown)
-    others = len(survey.fields) - MOST_FIELDS
+    others = len(survey.fields) - most
     if others > 0:
         console.print(Text(f"{pluralize(others, 'more field')}; all of them: --json", style="dim"))
     if survey.fields_left_out:
@@ -157,9 +165,9 @@ def _events(console: Console, survey: Survey) -> None:
     """Event names with their rows, and a bar for each month where there is room for it."""
     months = months_of(survey)
     if len(months) < LEAST_MONTHS or not survey.event_months:
-        show_counts(console, "event", survey.events, MOST_EVENTS)
+        show_counts(console, "event", survey.events, _most(console, MOST_EVENTS))
         return
-    top = bounded(survey.events, MOST_EVENTS)
+    top = bounded(survey.events, _most(console, MOST_EVENTS))
     name = min(max(len("event"), *(cell_len(printable(one, 120)) for one, _ in top.shown)), NAME_CHARACTERS)
     rows = max(len(number(count)) for _, count in [*top.shown, ("", top.other_count)])
     groups = grouped(months, max(8, min(MOST_MONTHS, console.width - name - max(rows, len("rows")) - 3 * 2)))
@@ -203,7 +211,7 @@ def _hours(console: Console, survey: Survey) -> None:
     console.print(Text(f"hour of day ({clock_of(survey)}), rows", style="bold"))
     for line in histogram(survey.hours):
         console.print(Text(line))
-    show_counts(console, "month", survey.months, MOST_MONTHS)
+    show_counts(console, "month", survey.months, _most(console, MOST_MONTHS))
 
 
 def histogram(hours: Sequence[int]) -> list[str]:
@@ -225,7 +233,10 @@ def _zone_months(console: Console, survey: Survey) -> None:
     zone = survey.zone
     if not any(month.offset for month in zone.months):
         return
-    rows = [(month.month, offset_name(month.offset), month.rows, month.of) for month in zone.months[-MOST_MONTHS:]]
+    rows = [
+        (month.month, offset_name(month.offset), month.rows, month.of)
+        for month in zone.months[-_most(console, MOST_MONTHS) :]
+    ]
     show_table(console, {"month": 20, "clock": 40, "#rows": 0, "#of": 0}, rows)
     if zone.names:
         console.print(Text("Zones with these offsets: " + ", ".join(zone.names), style="dim"))
