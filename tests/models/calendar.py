@@ -74,8 +74,8 @@ def folded(rows: Iterable[tuple[Any, Row]]) -> dict[Any, dict[str, Any]]:
 
 @dataclass
 class Calendar:
-    """A job night after night (job-file.md). That a run is killed or `state.sqlite` is lost changes nothing: the next run
-    goes on (jobs.md, What a job does when)."""
+    """A job night after night (job-file.md). That a run is killed or `state.sqlite` is lost changes nothing: the next
+    run goes on (jobs.md, What a job does when)."""
 
     windows: int
     lookback: int = 0
