@@ -10,6 +10,7 @@ from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generate
+import links
 
 project = "backcast"
 author = "the authors of backcast"
@@ -32,3 +33,4 @@ html_show_copyright = False
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", generate.fill)
+    app.connect("env-check-consistency", links.check)

@@ -287,6 +287,16 @@ def mappings() -> str:
     return _table(("mapping", "reads"), ((f"`{name}`", load(name).title) for name in available()))
 
 
+def job_keys() -> str:
+    """Each key of a job file with its meaning."""
+    from pipeline.jobs import loading
+
+    required = dict.fromkeys(loading.REQUIRED, " (required)")
+    return _table(
+        ("key", "meaning"), ((f"`{key}`{required.get(key, '')}", text) for key, text in loading.job_keys().items())
+    )
+
+
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -313,6 +323,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "options": options,
     "errors": errors,
     "codes": codes,
+    "job-keys": job_keys,
     "mappings": mappings,
 }
 """What a page can ask for, by name."""

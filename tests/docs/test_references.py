@@ -13,7 +13,6 @@ import pytest
 
 from pipeline import errors
 from pipeline.cli import cli
-from pipeline.jobs.loading import job_keys
 from pipeline.mapper.inspection.cases import run_cases
 from pipeline.mapper.language.editor_schema import editor_schema
 from pipeline.mapper.language.loader import parse
@@ -47,14 +46,12 @@ def test_each_failure_names_a_test_that_exists() -> None:
     assert [line for line in proved if "`test_" not in line] == []
 
 
-def test_the_tables_of_codes_states_and_keys_are_complete() -> None:
-    """Each exit code of the errors and success, each state of a plan, and each key of a job file has a row."""
+def test_the_tables_of_codes_and_states_are_complete() -> None:
+    """Each exit code of the errors and success, and each state of a plan has a row."""
     codes = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "exit_code")}
     text = page("json-and-exit-codes.md")
     assert [code for code in sorted({0, *codes}) if f"| {code} |" not in text] == []
     assert [state for state in State if f"| `{state}` |" not in page("json-and-exit-codes.md")] == []
-    rows = "\n".join(line for line in page("jobs.md").splitlines() if line.startswith("| `"))
-    assert [key for key in job_keys() if f"`{key}`" not in rows] == []
 
 
 def test_each_option_name_and_variable_of_a_page_exists() -> None:

@@ -30,7 +30,7 @@ class Target:
 
     def stops(self, rows: Rows) -> bool:
         """Whether a check stops these rows: keys of several events or too many group types, also over windows
-        (docs/use/your-export.md, Read the plan: key_not_unique, group_types)."""
+        (docs/use/reading-a-plan.md: key_not_unique, group_types)."""
         sent = any(one.event != self.events.get(one.key, one).event for one in rows if one.kind == "event")
         types = {row.group[0] for row in (*self.seen, *rows) if row.group}
         return sent or bool(standing(rows).clashes) or len(types) > MOST_GROUP_TYPES
@@ -74,8 +74,8 @@ def folded(rows: Iterable[tuple[Any, Row]]) -> dict[Any, dict[str, Any]]:
 
 @dataclass
 class Calendar:
-    """A job night after night (jobs.md, The keys of a job file). That a run is killed or `state.sqlite` is lost changes
-    nothing: the next run goes on (jobs.md, What a job does when)."""
+    """A job night after night (job-file.md). That a run is killed or `state.sqlite` is lost changes nothing: the next
+    run goes on (jobs.md, What a job does when)."""
 
     windows: int
     lookback: int = 0

@@ -91,7 +91,7 @@ def mixpanel(row: Row) -> Shown:
 
 
 def kissmetrics(row: Row) -> Shown:
-    """sources/more-tools#kissmetrics-source: _p2 is one person with _p; a row of neither sets. A null is no value."""
+    """sources/kissmetrics.md: _p2 is one person with _p; a row of neither sets. A null is no value."""
     at, more = f"{row['_t']:012}", {name: value for name, value in row.items() if name[0] != "_"}
     if row.get("_p2"):
         return Shown(at, same=(usable(row["_p2"]), usable(row["_p"])))
@@ -109,12 +109,12 @@ def heap(row: Row) -> Shown:
 
 
 def countly(row: Row) -> Shown:
-    """sources/more-tools#countly-source: the person is `did`; those of one `uid` are one, whose number is no id."""
+    """sources/countly.md: the person is `did`; those of one `uid` are one, whose number is no id."""
     return Shown(str(row["ts"]), row["did"], same=(row["did"], f"#{row['uid']}"))
 
 
 def openpanel(row: Row) -> Shown:
-    """sources/more-tools#openpanel-source; an alias is one of the tables, so a record of two ids."""
+    """sources/openpanel.md; an alias is one of the tables, so a record of two ids."""
     if "alias" in row:
         return Shown(row["created_at"], same=(row["profile_id"], row["alias"]))
     return beside(row["created_at"], row["profile_id"], row["device_id"])

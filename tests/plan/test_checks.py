@@ -163,7 +163,7 @@ def test_what_an_export_says_again_of_one_event_is_no_conflict(tmp_path: Path) -
 def test_every_check_has_advice_and_is_in_the_docs() -> None:
     """What to do, and a row of the tables that say what it finds and what changes it."""
     docs = ROOT / "docs" / "use"
-    pages = "".join(page.read_text("utf-8") for page in (docs / "your-export.md", docs / "jobs.md"))
+    pages = "".join(page.read_text("utf-8") for page in (docs / "reading-a-plan.md", docs / "jobs.md"))
     for name in sorted({one.name for one in CHECKS}):
         assert len(ADVICE[name]) > 20, name
         assert f"`{name}`" in pages
