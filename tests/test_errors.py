@@ -9,6 +9,7 @@ import pytest
 
 from pipeline import errors
 from pipeline.errors import BackcastError
+from tests.golden import errors as refusals
 
 TREE: list[type[BackcastError]] = [
     kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BackcastError)
@@ -57,3 +58,11 @@ def test_a_mapping_error_says_file_line_and_column() -> None:
     """As editors and people expect it; some errors concern the whole file."""
     assert str(an_error(errors.MappingError)) == "what happened, at shop.yaml:3:7"
     assert str(errors.MappingError("no cases", file="shop.yaml")) == "no cases, at shop.yaml"
+
+
+def test_every_refusal_stands_in_the_table_and_says_what_to_do() -> None:
+    """Errors of exit 2, 3 and 4, and checks that stop, with their words; `make golden` writes the table again."""
+    table = refusals.table()
+    assert table == refusals.FILE.read_text(encoding="utf-8")
+    mute = [entry for entry in table.split("\n\n") if "    Error: " in entry and "    Try: " not in entry]
+    assert [entry for entry in mute if "Error: STOP" not in entry] == []

@@ -98,7 +98,7 @@ class Commands(click.Group):
 
 
 class _OutputClosed(Exception):
-    """stdout was closed (`| head`), which is no error; click would turn a BrokenPipeError into exit code 1."""
+    """stdout was closed (`| head`), which is not an error; click would turn a BrokenPipeError into exit code 1."""
 
 
 @contextmanager

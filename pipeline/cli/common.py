@@ -56,7 +56,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class PlanDirectory(click.Path):
-    """The directory of a plan, as a text: a path of this machine, or the URL of one in a bucket, whose two slashes a
+    """The directory of a plan, as a string: a path of this machine, or the URL of one in a bucket, whose two slashes a
     Path would make one."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def discard_output(stream: TextIO) -> None:
 
 @contextlib.contextmanager
 def output() -> Iterator[None]:
-    """Inside, a closed stdout (`| head`) is no error: the command's exit code does not change."""
+    """Inside, a closed stdout (`| head`) is not an error: the command's exit code does not change."""
     try:
         yield
         sys.stdout.flush()
@@ -107,7 +107,7 @@ def output() -> Iterator[None]:
 
 
 class _Wrapped:
-    """A text stream that does something else than another one in part."""
+    """A text stream that passes on to another whatever it does not do itself."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -134,12 +134,12 @@ class MayClose(_Wrapped):
 
 
 class JsonLines(_Wrapped):
-    """A text stream that writes each line as an object; it is no terminal, so nothing is drawn on it.
+    """A text stream that writes each line as an object; it is not a terminal, so nothing is drawn on it.
 
         {"at": "2024-05-01T03:00:12.345Z", "level": "warning", "message": "…"}
 
     `level` is `info`, `warning`, `error`, `hint` (what to do about the error before it) or `progress`, which has
-    numbers beside the message. Every message of every command goes through the one stream, so none can be forgotten.
+    numbers, too. Every message of every command goes through the one stream, so none can be forgotten.
     """
 
     _begun = ""
@@ -222,7 +222,7 @@ def words() -> list[str]:
 
 
 def console() -> Console:
-    """stdout, as wide as the terminal; where it is none, COLUMNS wide, or 110 columns."""
+    """stdout, as wide as the terminal. If it is not a terminal: COLUMNS wide, or 110 columns."""
     from rich.console import Console
 
     class Terminal(Console):
@@ -257,7 +257,7 @@ def show_words(value: object, words: str, *, as_json: bool, quiet: bool) -> None
 def ask(prompt: Callable[..., Any], question: str, unanswered: UsageError) -> Any:
     """The answer to a question on stderr, asked by one of click's prompts.
 
-    Raises `unanswered` where stdin ends without an answer and is no terminal.
+    Raises `unanswered` if stdin is not a terminal and ends without an answer.
     """
     try:
         return prompt(question, err=True)

@@ -89,7 +89,7 @@ def of_duckdb(database: Path | None, query: str, file: Path, as_json: bool, quie
 )
 @click.argument("driver", metavar="DRIVER")
 @click.option(
-    "--option", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the driver that is no secret.",
+    "--option", "pairs", multiple=True, metavar="NAME=VALUE", help="An option of the driver that is not a secret.",
 )  # fmt: skip
 @_query_options
 def of_database(driver: str, pairs: tuple[str, ...], query: str, file: Path, as_json: bool, quiet: bool) -> int:

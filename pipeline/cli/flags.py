@@ -43,7 +43,7 @@ def takes(kind: Any, name: str = "options", *, without: Collection[str] = ()) ->
 
 
 def _values(parsed: Iterable[tuple[Field[Any], Any]]) -> dict[str, Any]:
-    """The values of the flags on the command line, by name. Raises UsageError for a text that cannot be read."""
+    """The values of the flags on the command line, by name. Raises UsageError for a value that cannot be read."""
     values = {}
     for field, value in parsed:
         option = option_of(field)

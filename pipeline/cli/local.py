@@ -67,7 +67,7 @@ class _WithFaults(click.Command):
 
 
 def _check_faults(texts: Sequence[str]) -> None:
-    """Raise UsageError for a text that names no fault."""
+    """Raise UsageError for a value that does not name a fault."""
     from pipeline.local_service.faults import BadFault, read_script
 
     try:
@@ -206,7 +206,7 @@ def service(
         )
     except OSError as error:
         raise UsageError(f"port {port} cannot be used: {error.strerror}", hint="give another --port") from None
-    # The server raises the signal again after it has ended; a request to stop is no error here.
+    # The server raises the signal again after it has ended; a request to stop is not an error here.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:

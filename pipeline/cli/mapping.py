@@ -207,7 +207,7 @@ def _show_open(choices: Mapping[str, str], *, err: bool = False) -> None:
 
 
 def _folded(text: str, indent: int) -> str:
-    """A text behind so many spaces, on lines no longer than a terminal's; on one line where there is no terminal."""
+    """Text behind this many spaces, on lines no longer than the terminal's; on one line if there is no terminal."""
     if not sys.stderr.isatty():
         return " " * indent + text
     width = min(shutil.get_terminal_size().columns, 160)

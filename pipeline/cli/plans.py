@@ -67,9 +67,9 @@ def rejects(directory: str, options: RejectsOptions, every: bool, form: str, as_
     are masked unless the plan was made with --show-values. --code superseded, duplicate_event or already_settled lists
     the rows that are left out for another one.
 
-    Each has file, row, byte offset, code and text. `row` counts records from 1, 0 where the export cannot be read;
-    `offset` is in bytes of the decompressed file. In CSV a text that a spreadsheet would run as a formula has an
-    apostrophe before it, and so has a text that starts with an apostrophe.
+    Each has file, row, byte offset, code and text. `row` counts records from 1, and is 0 if the export cannot be read;
+    `offset` is in bytes of the decompressed file. In CSV, a value that a spreadsheet would run as a formula has an
+    apostrophe in front, and so has a value that starts with an apostrophe.
     """
     import msgspec
 
@@ -181,7 +181,7 @@ def undo_list(directory: str, options: UndoListOptions, as_json: bool, quiet: bo
     """Everything that was sent, as lists and queries, for a service that must take it back.
 
     The lists have the uuids, ids, merges, groups and profiles that were sent by the ledger, and those in doubt.
-    README.txt beside them explains what the service can delete and what it cannot. Nothing is deleted or sent.
+    The README.txt next to them explains what the service can delete and what it cannot. Nothing is deleted or sent.
     """
     from pipeline import api
     from pipeline.report.terminal.plan_views import show_undo_list
@@ -205,7 +205,7 @@ def write(directory: str, options: ReceiptOptions, as_json: bool, quiet: bool) -
     """Write the receipt of a plan that was sent, best after `backcast verify`; or of a job, by its state directory.
 
     It has the digests of the export and of the plan, the counts of every phase, refused events with their causes, the
-    result of the verification, and what none of this proves. A key for --sign: openssl genpkey -algorithm ed25519.
+    result of the verification, and what this does not prove. A key for --sign: openssl genpkey -algorithm ed25519.
     """
     from pipeline import api
     from pipeline.jobs import state_file

@@ -255,7 +255,7 @@ def _bar_width(width: int) -> int:
 
 
 def _whole_parts(detail: str, room: int) -> str:
-    """The first parts of a detail that fit into so many columns; all of it where not even one does."""
+    """The first parts of a detail that fit into this many columns; all of it if not even one does."""
     if len(detail) <= room:
         return detail
     return ", ".join(detail[: room + 2].split(", ")[:-1]) or detail

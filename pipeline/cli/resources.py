@@ -180,7 +180,7 @@ def _body(
             whole = msgspec.json.decode(_read("--data", data), type=dict[str, msgspec.Raw])
         except (ValueError, RecursionError) as error:
             raise UsageError(
-                f"--data is no JSON object: {error}", hint="give '{…}', or @FILE, or - for stdin"
+                f"--data is not a JSON object: {error}", hint="give '{…}', or @FILE, or - for stdin"
             ) from None
         _note_secret("--data", data, whole.keys())
     for name, value in given.items():
@@ -217,7 +217,7 @@ def _json(option: str, text: bytes) -> Any:
     try:
         return msgspec.json.decode(text, type=msgspec.Raw)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{option} is no JSON: {error}", hint="give JSON, or @FILE, or - for stdin") from None
+        raise UsageError(f"{option} is not JSON: {error}", hint="give JSON, or @FILE, or - for stdin") from None
 
 
 def _note_secret(option: str, text: str, names: Collection[str]) -> None:

@@ -56,7 +56,7 @@ def start(sources: tuple[str, ...], output: Path | None) -> int:
     if not sys.stdin.isatty():
         names = " ".join(map(quoted, sources))
         raise UsageError(
-            "`backcast start` asks on a terminal, and stdin is none",
+            "`backcast start` asks on a terminal, and stdin is not one",
             hint=f"run its commands: backcast survey {names}; backcast plan {names} -m MAPPING --for us|eu|URL"
             f" -o {plan}; backcast rehearse {plan}; backcast preflight {plan} --to us|eu|URL",
         )

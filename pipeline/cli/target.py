@@ -294,10 +294,10 @@ def _show_history(file: Path, as_json: bool) -> int:
 def resume_functions(
     directory: str, to: str, options: PreflightOptions, keys: KeyOptions, as_json: bool, quiet: bool,
 ) -> int:  # fmt: skip
-    """Turn on the hog functions that `apply --pause-functions` left off, where a run was killed.
+    """Turn on the hog functions that `apply --pause-functions` left off because a run was killed.
 
     DIR is the plan's directory, or the state directory of a job with `functions: pause`.
-    A function that somebody changed meanwhile is left as it is, and named. Exit 5 where the service refuses, 6 where it
+    A function that somebody changed meanwhile is left as it is, and named. Exit 5 if the service refuses, 6 if it
     did not answer; run it again.
     """
     from pipeline import config

@@ -8,9 +8,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from tests.golden import people, programs, samples, terminal
+from tests.golden import errors, people, programs, samples, terminal
 from tests.golden.report import small_plan
 
-for module in (samples, people, programs, small_plan, terminal):
+for module in (samples, people, programs, small_plan, terminal, errors):
     if module.__name__.rpartition(".")[2] in (sys.argv[1:] or module.__name__.split(".")):
         module.regenerate()

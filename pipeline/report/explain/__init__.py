@@ -30,7 +30,7 @@ def explain(plan: Plan, directory: Directory, asked: str | None, options: Explai
             if not explainer.sampled:
                 raise UsageError(f"{directory.name} has no sample of rows", hint="name a row: FILE:ROW")
             return explainer.of_rows("", "sample", [*explainer.sampled], persons=False)
-        asked = asked.encode("utf-8", "replace").decode()  # bytes of a command line that are no text
+        asked = asked.encode("utf-8", "replace").decode()  # bytes of a command line that are not UTF-8
         if (halves := uuid_named(asked)) and (found := explainer.of_uuid(asked, *halves)):
             return found
         if place := place_named(plan, asked):

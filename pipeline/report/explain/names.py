@@ -30,7 +30,7 @@ class RowPlace(NamedTuple):
 
 
 def uuid_named(asked: str) -> tuple[int, int] | None:
-    """The halves of a uuid, None for another text."""
+    """The halves of a uuid; None for anything else."""
     digits = asked.replace("-", "")
     return (int(digits[:16], 16), int(digits[16:], 16)) if _UUID.fullmatch(asked) else None
 
@@ -70,7 +70,7 @@ def _ends_in(path: str, file: str) -> bool:
 
 
 def ask(database: Database, asked: list[str]) -> None:
-    """Make the table `asked` of some texts, which no query has to spell."""
+    """Put what was asked for into the table `asked`, so that no query has to quote it."""
     database.run("CREATE OR REPLACE TABLE asked (id VARCHAR)")
     database.append("asked", {"id": texts(asked)})
 

@@ -204,7 +204,7 @@ class Explainer:
         part = self._plan.parts[place.part]
         if part.format != "jsonl" or part.member or part.codecs not in ((), ("gzip",)) or not Path(part.file).exists():
             return ""
-        rows = f"grep -a '[^[:space:]]' | sed -n {place.row}p"  # blank lines are no rows
+        rows = f"grep -a '[^[:space:]]' | sed -n {place.row}p"  # blank lines are not rows
         return f"{'gzip -dc' if part.codecs else 'cat'} {quoted(part.file)} | {rows}"
 
     def _event(self, found: _Found, context: _Context) -> ExplainedEvent:
