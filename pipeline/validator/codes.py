@@ -1,8 +1,8 @@
 """Every code under which a row, an event, a profile or a group is rejected, skipped or reported, with its text.
 
-The terminal, the report, the documentation and the shell's completion take their words from here. The codes of
-validation rules are declared with the rules (`pipeline.validator.rules`); all others are in the table below. A mapping
-file may add skip codes of its own, which have no text here.
+The terminal, the report, the documentation and shell completion take their wording from here. The codes of validation
+rules are declared with the rules (`pipeline.validator.rules`); all others are in the table below. A mapping file may
+declare skip codes too; they have no text here.
 """
 
 from __future__ import annotations
