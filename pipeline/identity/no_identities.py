@@ -31,7 +31,7 @@ class NoIdentities:
         return iter(())
 
     def write(self, path: Path, parts: Sequence[str], named: str = "") -> None:
-        """Write `no-identities.parquet`: what pyarrow writes for `identities.SCHEMA` without rows."""
+        """Copy `no-identities.parquet`, which is what pyarrow writes for `identities.SCHEMA` without rows."""
         path.write_bytes(files("pipeline.identity").joinpath("no-identities.parquet").read_bytes())
 
     def release(self) -> None:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from pipeline import values
 from pipeline.survey.fields import EXAMPLE_CHARACTERS, MOST_FIELDS, OBJECT, OBJECT_TEXT, kind_of
-from pipeline.text import printable
+from pipeline.text import pluralize, printable
 from pipeline.values import Record, Value
 
 Steps = tuple[str, ...]
@@ -95,9 +95,8 @@ class Column:
             f'"{printable(text, EXAMPLE_CHARACTERS)}"' for text, _ in self.texts.most_common(3) if len(text) < 2_000
         )
         blank = f"{self.blank:.0%} blank" if self.blank else "never blank"
-        return (
-            f"{blank}, {len(self.texts):,} different in {len(self.values):,} rows, such as {examples or 'long strings'}"
-        )
+        different = f"{pluralize(len(self.texts), 'different value')} in {pluralize(len(self.values), 'row')}"
+        return f"{blank}, {different}, such as {examples or 'long strings'}"
 
 
 def columns_of(records: Sequence[Record], most: int = MOST_FIELDS, depth: int = 2) -> dict[Steps, Column]:

@@ -112,7 +112,7 @@ def test_an_error_has_its_place_and_the_nearest_name(
         ("{delimiter: þ}", (7, 20), "'delimiter' cannot be 'þ': it is not an ASCII character", "convert the files"),
         ("{quotes: «}", (7, 17), "'quotes' cannot be '«'", "convert the files"),
         ("{escape: 😀}", (7, 17), "'escape' cannot be '😀'", "convert the files"),
-        ("{delimiter: [a]}", (7, 20), "'delimiter' takes a text", ""),
+        ("{delimiter: [a]}", (7, 20), "'delimiter' takes text", ""),
         ("{delimiter: a, quotes: a}", (7, 31), "'quotes' cannot be 'a': that is the delimiter", "`quotes: none`"),
         ("{quotes: ','}", (7, 17), "'quotes' cannot be ',': that is the delimiter", "another `delimiter`"),
         ("{delimiter: '\"'}", (7, 20), "'delimiter' cannot be '\"': that is the quotation mark", "`quotes: none`"),

@@ -351,7 +351,7 @@ def test_without_any_time_the_draft_names_no_column_and_lists_them_all(tmp_path:
     (choice,) = [one for one in draft.choices if one.name == "time"]
     assert [one.text for one in choice.options] == ["{const: ''}", "/who", "/colour"]
     assert choice.question.startswith("none of the 2 columns has times, and each event needs one.")
-    assert choice.options[2].evidence.startswith("no time; never blank, 2 different in 2 rows")
+    assert choice.options[2].evidence.startswith("no time; never blank, 2 different values in 2 rows")
     assert "/time" not in draft.text
     fixed = drafted(path, answers={"time": "{const: 2024-01-31T00:00:00Z}", "event": "{const: A}"})
     assert [one["timestamp"] for one in events_of(fixed, path)] == ["2024-01-31T00:00:00Z"] * 2

@@ -15,7 +15,7 @@ from pipeline.mapper.program.operations import Step
 from pipeline.models import Skip
 
 MOST_TESTED = 8
-"""Up to this many rules are tested one after another. More are halved first, so that a row costs the same."""
+"""Up to this many rules are tested in turn. More are halved first, so that many rules cost a row little more."""
 
 
 class StepEmitter(PropertyEmitter):

@@ -45,7 +45,7 @@ class Emitter:
         self._objects: dict[object, str] = {}
         """The variable of each object whose members are read, None until it is opened."""
         self.numbers = _numbers(source)
-        """Values that are read both as a text and as a number: the text is derived from the number."""
+        """Values that are read both as text and as a number: the text is derived from the number."""
         self.reference_of = Absence(source).reference_of
         self._present: list[Value] = []  # references that are not missing at this point
         self._scopes: list[dict[object, str]] = [{}]
@@ -154,7 +154,7 @@ class Emitter:
         return name
 
     def presence_of(self, reference: Value, value: Value) -> Value:
-        """What to test for presence: a text or value that is read anyway. Null counts as missing there, so that only
+        """What to test for presence: text or a value that is read anyway. Null counts as missing there, so that only
         serves if nothing reads it."""
         if reference in self.numbers or isinstance(reference, expressions.Variable):
             return reference

@@ -240,7 +240,7 @@ def _unreachable(calls: Any, always: Callable[[Call], bool]) -> Iterator[Finding
 @_check
 def impossible_texts(mapping: Mapping) -> Iterator[Finding]:
     """`unless`, `is` or `one_of` with a text that its value can never be, and entries of a table that a `lookup` can
-    never find: capitals after `lower`, small letters after `upper`, a text that the `lookup` inside never gives"""
+    never find: capitals after `lower`, small letters after `upper`, text that the `lookup` inside never gives"""
     for call in calls_in(mapping):
         if call.verb in ("unless", "is", "one_of"):
             given = call.arguments[call.verb]

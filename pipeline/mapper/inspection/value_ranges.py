@@ -8,7 +8,7 @@ from pipeline.validator.placeholder_ids import is_placeholder
 
 
 def is_never_missing(call: Call) -> bool:
-    """Whether a value has a text in every row."""
+    """Whether a value has text in every row."""
     given = call.arguments
     match call.verb:
         case "const":

@@ -125,7 +125,7 @@ class Reader:
         """The verbs of installed packages that were read."""
 
     def compose(self, text: str) -> yaml.Node | None:
-        """The node tree of a text, made from the events that were checked, so that the text is parsed once."""
+        """The node tree, made from the events that were checked, so that the text is parsed once."""
         starts: list[Any] = []
         roots: list[yaml.Node] = []
         try:
@@ -149,7 +149,7 @@ class Reader:
         return roots[0] if roots else None
 
     def _events(self, text: str) -> Iterator[Any]:
-        """The events of a text that begin a document, and those of nodes."""
+        """The events that begin a document, and those of nodes."""
         levels = 0
         for event in yaml.parse(text, Loader=_Loader):
             mark = event.start_mark
@@ -233,7 +233,7 @@ class Reader:
 
     def text(self, node: yaml.Node, name: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise self.wrong(node, f"{name!r} takes a text", "")
+            raise self.wrong(node, f"{name!r} takes text", "")
         value: str = node.value
         return value
 

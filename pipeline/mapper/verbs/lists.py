@@ -39,7 +39,7 @@ def member(build: Builder, call: Call) -> Value:
     "one item of a list; a value that is not a list counts as a list of one",
     item=Field(TEXT, "its index, from 0; -1 is the last", True),
     of=Field(VALUE, "the list", True),
-    where=Field(TEXTS, "count only items whose members, given by their paths, have these texts; a text may end in *"),
+    where=Field(TEXTS, "count only items whose members, given by their paths, have these texts, which may end in *"),
 )
 def item(build: Builder, call: Call) -> Value:
     of, index = build.present(call.arguments["of"]), _index(call)

@@ -109,9 +109,7 @@ def join(build: Builder, call: Call) -> Value:
     table=Field(TEXT, "the table's name under `tables` or `lookup_files`"),
     in_=Field(TableOf(TEXT), "or the table itself"),
     case=Field(Choice(("exact", "any")), "whether upper and lower case differ (exact) or not; exact if left out"),
-    else_=Field(
-        Either(("keep", "missing")), "for a text that the table lacks: the text, missing (default), or a value"
-    ),
+    else_=Field(Either(("keep", "missing")), "for text that the table lacks: the text, missing (default), or a value"),
 )
 def lookup(build: Builder, call: Call) -> Value:
     any_case = call.arguments.get("case") == "any"
@@ -127,9 +125,9 @@ def lookup(build: Builder, call: Call) -> Value:
 
 @value(
     "hash",
-    "a keyed hash (HMAC-SHA256, hex) of a text, with the secret in BACKCAST_HASH_KEY",
+    "a keyed hash (HMAC-SHA256, hex) of text, with the secret in BACKCAST_HASH_KEY",
     hash=Field(VALUE, "the text", True),
-    key=Field(TEXT, "the purpose: a text has different hashes for different purposes", True),
+    key=Field(TEXT, "the purpose: the same text has different hashes for different purposes", True),
 )
 def hash(build: Builder, call: Call) -> Value:
     return expressions.Hash(build.text(call.arguments["hash"]), build.purpose(call.arguments["key"]))

@@ -45,7 +45,7 @@ class Choice(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """The choice in one line, as the file has it under `open`."""
-        others = "; ".join(f"{one.text} ({one.evidence})" for one in self.options[1:3])
+        others = " or ".join(f"{one.text} ({one.evidence})" for one in self.options[1:3])
         return f"{self.question} The draft uses {self.options[0].text}{f', not {others}' if others else ''}"
 
 
