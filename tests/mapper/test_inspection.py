@@ -183,7 +183,7 @@ INEFFECTIVE = [
     ("tables: {codes: {a: b}}\n", "nothing uses the table 'codes'", (7, 10)),
     ("tables: {codes: {a: b}}\nuuid: {lookup: x, table: codes, in: {c: d}}\n", "does not use its `table`", (8, 7)),
     ("define: {one: /a, two: '@one'}\n", "nothing refers to @two", (7, 19)),
-    ("properties:\n  rest: x_\n", "every column is a property by its own name", (8, 3)),
+    ("properties:\n  rest: x_\n", "every column is a property with its own name", (8, 3)),
     (f"{CLOSED}  drop: [a]\n", "'a' is left out anyway", (9, 10)),
     ("properties:\n  open: /p\n  rest: drop\n  drop: [a, /b]\n", "'/b' is left out anyway", (10, 13)),
     ("properties:\n  drop: [/a/b]\n", "a path inside one", (8, 10)),

@@ -154,8 +154,10 @@ class Emitter:
         return name
 
     def presence_of(self, reference: Value, value: Value) -> Value:
-        """What to test for presence: text or a value that is read anyway. Null counts as missing there, so that only
-        serves if nothing reads it."""
+        """The operation that tests whether a reference is present: one that is computed anyway, if possible.
+
+        As text, and without null, a JSON null counts as missing, so these serve only if nothing reads the null.
+        """
         if reference in self.numbers or isinstance(reference, expressions.Variable):
             return reference
         reads = list(expressions.operations(value))
@@ -384,8 +386,7 @@ def _is_simple(value: Value) -> bool:
 
 
 def _value_of(key: object) -> Value:
-    """The value that was computed, or from which something was computed; for what is never missing, a value that is
-    not."""
+    """The value behind a key of `computed`; a constant for an opened object, whose variable is never None."""
     if isinstance(key, tuple):
         return key[1] if key[0] != "object" else expressions.Constant("")
     return key  # type: ignore[return-value]
