@@ -207,7 +207,7 @@ def test_an_export_without_a_row_has_no_start(call: Any, tmp_path: Path) -> None
     """A header is no row, and the error says what is missing."""
     path = tmp_path / "log.csv"
     path.write_text("user_id,event,time\n")
-    assert "the export has no row" in call("mapping", "new", path).two_lines[0]
+    assert "the export has no rows" in call("mapping", "new", path).two_lines[0]
     path.write_text("{broken\n")
     assert "no row of the export can be read" in call("mapping", "new", path).two_lines[0]
 
