@@ -237,7 +237,7 @@ class RowTransformer:
         for code, detail in event.warnings:
             self.warn(row, code, detail)
         for name in overwritten:
-            self.warn(row, "replaced_property", f"{name!r} of the row was overwritten by an import property")
+            self.warn(row, "replaced_property", f"an import property overwrote the row's {name!r}")
         if position:
             self.positions[index] = position
         events.row_of.append(row)
