@@ -1,14 +1,14 @@
 """Identity resolution: which ids are one person, decided over the whole source before anything is sent.
 
 Rows pair ids: an ordinary row has the id of a device and the id of a user, a record of the tool states a merge, the
-operator names pairs in a file. From all pairs follow the merges to send. A merge cannot be undone, so a pair that is in
-doubt is not merged (docs/know/peers.md#merges-and-ids). Nothing depends on the order of rows.
+operator names pairs in a file. The merges to send follow from all pairs. A merge cannot be undone, so a doubtful pair
+is not merged (docs/know/peers.md#merges-and-ids). Nothing depends on the order of rows.
 
 The steps:
 
 1. Workers write what the rows of a block state (`pipeline.transform.statements`): pairs of ids, and updates of
    properties.
-2. Group the pairs (`observed_pairs`) and the ids of events (`event_ids`) by queries: each once, with its first and last
+2. Queries group the pairs (`observed_pairs`) and the ids of events (`event_ids`): each once, with its first and last
    time and its number of rows; with the operator's pairs and what earlier plans merged.
 3. Number the ids (`numbering`), so that the decisions work on arrays.
 4. Apply the rules (`rules`): a placeholder, an id that is too long or the id of a shared machine joins nobody.
@@ -17,9 +17,8 @@ The steps:
 6. Decide on each pair: merged, merged as the first user of a device, refused or in conflict, and why. The
    result (`identities`) is the table for people, the merges to send and the person of each id.
 
-With the persons known, `last_values` finds the last value of each property (last write wins), and `persons` and
-`groups` make one update of each person and group; `promotion` does the same for the event
-properties that the service copies to persons by itself. `kinds` names the kinds of pairs and updates, `settings` has
-the options about people, `database` the scratch database, in which everything lies that grows with the number of
-people.
+Once the persons are known, `last_values` finds the last value of each property (last write wins), and `persons` and
+`groups` make one update of each person and group; `promotion` does the same for the event properties that the service
+itself copies to persons. `kinds` names the kinds of pairs and updates, `settings` has the options about people, and
+`database` is the scratch database, which holds everything that grows with the number of people.
 """

@@ -1,7 +1,7 @@
-"""The scratch database of a plan: what grows with the people of an export, with a fixed share of the memory.
+"""The scratch database of a plan: what grows with the people of an export, within a fixed share of the memory.
 
 DuckDB is used only for what stays within its memory limit (measured): appending, grouping by key with aggregates of
-fixed size, and sorting, all of which spill to disk. Joins of texts exceed the limit, so there are none.
+fixed size, and sorting, all of which spill to disk. Joins on strings exceed the limit, so there are none.
 Batches go in and come out as Arrow buffers: `pa.array` and `to_numpy` would import pandas.
 """
 
@@ -25,18 +25,18 @@ MEMORY = "128MB"
 """DuckDB's own limit. The process grows by about 100 MB more, for Arrow batches and work in progress."""
 ROWS_AT_ONCE = 50_000
 LARGE = 250_000
-"""The memory of a table with more rows is released at once when it is dropped, which takes a tenth of a second."""
+"""Dropping a larger table releases its memory at once, which takes a tenth of a second."""
 
 
 class Database:
-    """One database in memory that spills into `scratch`. For one thread, though a query may use several. Use as a
-    context manager."""
+    """An in-memory database that spills into `scratch`. Only one thread may use it, though a query may use several. Use
+    as a context manager."""
 
     def __init__(self, scratch: Path, memory: str = MEMORY, threads: int = 1, *, ordered: bool = True) -> None:
         out_of_memory.require_for_database()
         import duckdb
 
-        # Passed to connect(): a database that may use every processor allocates memory for each as it opens.
+        # Set on connecting: a database that may use every processor allocates memory for each one as it opens.
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -74,7 +74,7 @@ class Database:
 
     @ctrl_c.as_keyboard_interrupt()
     def drop(self, table: str) -> None:
-        """Drop a table. Where it is large, its memory is released now, which DuckDB would do later."""
+        """Drop a table. If it is large, release its memory now; DuckDB would do that later."""
         large = self.number(f"SELECT count(*) FROM {table}") > LARGE
         self._connection.execute(f"DROP TABLE {table}")
         if large:
@@ -91,7 +91,7 @@ class Database:
         return self._connection.execute(sql).fetchall()
 
     def stream(self, sql: str, at_once: int = ROWS_AT_ONCE) -> Generator[pa.RecordBatch, None, None]:
-        """A large result, batch by batch. Other statements may be run between batches."""
+        """A large result, batch by batch. Other statements may run between batches."""
         cursor = self._connection.cursor()
         try:
             with ctrl_c.as_keyboard_interrupt():
@@ -114,7 +114,7 @@ def read_batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def release_memory() -> None:
-    """Return freed memory to the system, between steps that each need much of it for something else."""
+    """Return freed memory to the system, between steps that each need much of it for different purposes."""
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -130,7 +130,7 @@ def numbers(values: Sequence[int] | NDArray[Any], kind: type[np.generic] = np.in
 
 
 def numbers_of(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
-    """A column of numbers without nulls, in the type that it has."""
+    """A numeric column without nulls, in its own type."""
     column = batch.column(name)
     return np.frombuffer(column.buffers()[1], str(column.type))[column.offset : column.offset + len(column)]
 
@@ -140,12 +140,12 @@ def hashes_column(values: NDArray[np.uint64]) -> pa.Array:
 
 
 def files_in(folder: Path, options: str = "") -> str:
-    """All Parquet files of a folder as a table in SQL. The folder's name is taken as it is."""
+    """All Parquet files of a folder as a table in SQL. The folder's name is taken literally."""
     return f"read_parquet({_quoted(folder, '/*.parquet')}{options and ', ' + options})"
 
 
 def file_at(path: Path) -> str:
-    """The path of one file as a string in SQL, for the functions of DuckDB that take patterns."""
+    """The path of one file as an SQL string, for the DuckDB functions that take patterns."""
     return _quoted(path)
 
 

@@ -4,12 +4,12 @@ Ids are represented by 64-bit hashes. They are aggregated by a query over the fa
 grow with the people of an export (docs/know/promises.md#constant-memory).
 
 The table answers: the first event of each id that a pair names (`find_activity`), which ids have more events than the
-service takes of one id in a minute (`hot_ids`), which ids belong to identified persons (`write_identified`), which
-people are seen on one day alone (`count_one_day_people`), who has no event (`count_without_events`), and which ids went
-through a floating-point number (`EventIds.floats`): `42.0`, another person than `42`, and `1e17`, which may have been
-several ids (docs/know/exports.md#integers-as-floats). For these the table has further records: SPLIT for the integer
-that `42.0` was, without an event of its own, and ROUNDED for an id whose digits a double does not hold. If an event, a
-profile or a merge has that integer, both are found together.
+service takes for one id in a minute (`hot_ids`), which ids belong to identified persons (`write_identified`), which
+people are seen on only one day (`count_one_day_people`), who has no event (`count_without_events`), and which ids went
+through a floating-point number (`EventIds.floats`): `42.0`, a different person from `42`, and `1e17`, which may have
+been several ids (docs/know/exports.md#integers-as-floats). For these the table has further records: SPLIT for the
+integer that `42.0` was, without any event, and ROUNDED for an id whose digits do not fit a double. If an event, a
+profile or a merge has that integer, both records are found together.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from pipeline.identity.kinds import NEVER, PLACE_SHIFT
 from pipeline.timestamps import DAY
 
 USER, SPLIT, ROUNDED = 1, 2, 4
-"""Flags of an id: an event names it as a user's, `ID.0` is an id too, and it has lost digits."""
+"""Flags of an id: an event names it as a user's; `ID.0` is an id too; it has lost digits."""
 _ENDS = frozenset("+eE.")
 _FLOAT = re.compile(r"(-?[0-9]+)\.0|-?[0-9](?:\.[0-9]+)?[eE]\+?([0-9]{2})")
 _EXACT = 1 << 53
 _DIGITS = 16
-"""A double tells all integers of fewer digits apart."""
+"""A double distinguishes all integers with fewer digits."""
 ID = np.dtype(
     [("person", "<u8"), ("time", "<i8"), ("events", "<u8"), ("place", "<i8"), ("user", "<u4"), ("last", "<i8")]
 )
-"""One id: its xxh3-64 hash, µs UTC of its first event, its events (duplicates count), the place of the first in the
-source (`pipeline.identity.kinds.PLACE_SHIFT`), the flags of `pipeline.identity.event_ids`, and µs UTC of its last
-event."""
+"""One id: its xxh3-64 hash, µs UTC of its first event, its number of events (duplicates count), the place of its first
+event in the source (`pipeline.identity.kinds.PLACE_SHIFT`), the flags of `pipeline.identity.event_ids`, and µs UTC of
+its last event."""
 EVENTS_PER_MINUTE = 5_000
-"""Above roughly so many events of one distinct_id a minute the service still takes events, but no longer updates the
-person and does not keep the order (docs/know/service.md#answers). A sending is so much faster than the history was
-that all events of an id can arrive within a minute; `apply --rate` slows it down."""
+"""Above roughly this many events of one distinct_id per minute the service still takes events, but no longer updates
+the person and does not keep the order (docs/know/service.md#answers). Sending is much faster than the history was, so
+all events of an id can arrive within a minute; `apply --rate` slows it down."""
 AT_ONCE = 150_000
 _TWINS_AT_ONCE = 200_000
 
 
 class FloatIds(NamedTuple):
-    """Ids that are written with `.0`; those of them that are written as integers too; those that have lost digits; and
-    the place of the first of each (PLACE_SHIFT of `kinds`), NEVER if only profiles have them."""
+    """How many ids are written with `.0`; how many of these are written as integers too; how many have lost digits; and
+    the place of the first of each kind (PLACE_SHIFT of `kinds`), NEVER if only profiles have them."""
 
     written: int
     split: int
@@ -67,7 +67,7 @@ class EventIds:
         self._floats = floats
 
     def chunks(self) -> Iterator[NDArray[np.void]]:
-        """The ID records with events in their order, in arrays of at most `at_once`; `user` is 1 for a user's id."""
+        """The ID records that have events, sorted, in arrays of at most `at_once`; `user` is 1 for a user's id."""
         for chunk in self._records():
             if self._floats:
                 chunk = chunk[chunk["events"] > 0]
@@ -76,7 +76,7 @@ class EventIds:
                 yield chunk
 
     def floats(self, sent: EventIds) -> FloatIds | None:
-        """The ids that went through floats, None without one. `sent` are the ids of profiles and merges."""
+        """The ids that went through floats, None if there are none. `sent` are the ids of profiles and merges."""
         return count_floats(self._records(), _common(self._records(), sent.chunks())) if self._floats else None
 
     def _records(self) -> Iterator[NDArray[np.void]]:
@@ -86,8 +86,8 @@ class EventIds:
 
 
 def write_event_ids(database: Database, events: str, path: Path, *, floats: bool = False) -> EventIds:
-    """Write the table of ids to a file at `path`. `events` is a query of the columns of ID, an id any number of times.
-    `floats`: some are of ids that went through floats."""
+    """Write the table of ids to a file at `path`. `events` is a query with the columns of ID, each id any number of
+    times. `floats`: some records are about ids that went through floats."""
     sql = (
         "SELECT person, min(time) AS time, CAST(sum(events) AS UBIGINT) AS events, min(place) AS place,"
         f' bit_or("user") AS "user", max(last) AS last FROM ({events}) GROUP BY person ORDER BY person'
@@ -109,7 +109,7 @@ def write_sent_ids(database: Database, hashes: Iterable[NDArray[np.uint64]], pat
 
 
 def _write(database: Database, sql: str, path: Path) -> None:
-    """Write what a query has of the columns of ID; the others are 0."""
+    """Write a query's columns of ID; columns that the query lacks are 0."""
     from pipeline.identity.database import numbers_of  # loads Arrow
 
     with path.open("wb") as table:
@@ -121,7 +121,7 @@ def _write(database: Database, sql: str, path: Path) -> None:
 
 
 class IdActivity(NamedTuple):
-    """By the number of an id: µs UTC of its first event, NEVER where it has none; and whether it is a user's id."""
+    """By the number of an id: µs UTC of its first event, NEVER if it has none; and whether it is a user's id."""
 
     earliest: NDArray[np.int64]
     users: NDArray[np.bool_]
@@ -135,11 +135,11 @@ def find_activity(
     """Find the first event of ids, given by their hashes, in one pass over the ids of events. `order` sorts `hashed`.
 
     `chunks` are arrays with the fields `person`, `time` and `user` (not 0 for a user's id), in any order and number;
-    where windows follow each other, those of earlier plans are among them.
+    if windows follow each other, those of earlier plans are among them.
 
-    Two ids that share a 64-bit hash, as happens once in a million plans of five million ids, both get the earlier date,
-    and both count as a user's id where one does. A merge that is dated too early still comes before the events it
-    joins, and a merge is rather left out: a collision never merges two persons.
+    Two ids can share a 64-bit hash, once in a million plans with five million ids. Both then get the earlier date, and
+    both count as a user's id if one does. A merge that is dated too early still comes before the events it joins, and
+    in doubt a merge is left out: a collision never merges two persons.
     """
     earliest = np.full(len(hashed), NEVER, np.int64)
     users = np.zeros(len(hashed), bool)
@@ -166,8 +166,8 @@ def find_activity(
 
 
 class HotIds(NamedTuple):
-    """How many ids have more than EVENTS_PER_MINUTE events; and of the id with the most: its events, and its first
-    event's block and row in that block, from 0."""
+    """How many ids have more than EVENTS_PER_MINUTE events; and, for the id with the most, its number of events and the
+    block and row of its first event, from 0."""
 
     ids: int
     events: int
@@ -176,12 +176,12 @@ class HotIds(NamedTuple):
 
     @property
     def minutes(self) -> int:
-        """The least minutes that the events of the largest id take at EVENTS_PER_MINUTE."""
+        """The fewest minutes that the events of the largest id take at EVENTS_PER_MINUTE."""
         return -(-self.events // EVENTS_PER_MINUTE)
 
 
 def hot_ids(ids: EventIds) -> HotIds | None:
-    """The ids with more than EVENTS_PER_MINUTE events, None where there are none. Duplicates count, too."""
+    """The ids with more than EVENTS_PER_MINUTE events, None if there are none. Duplicates count, too."""
     count, most, place = 0, 0, 0
     for some in ids.chunks():
         hot = some[some["events"] > EVENTS_PER_MINUTE]
@@ -196,8 +196,8 @@ def hot_ids(ids: EventIds) -> HotIds | None:
 
 
 class ProfileCounts(NamedTuple):
-    """Distinct ids of events, and events, of identified and of anonymous persons, and of those anonymous ones that have
-    events on one UTC day alone. Duplicates count, too."""
+    """Distinct ids of events, and events, of identified persons, of anonymous persons, and of those anonymous persons
+    who have events on only one UTC day. Duplicates count, too."""
 
     identified_ids: int
     anonymous_ids: int
@@ -210,8 +210,8 @@ class ProfileCounts(NamedTuple):
 def write_identified(path: Path, ids: EventIds, joined: NDArray[np.uint64]) -> ProfileCounts:
     """Write the table of identified ids (`pipeline.encoder.identified_ids.IdentifiedIds`), sorted, and count.
 
-    Identified are the ids that an event names as a user's, and `joined`: the hashes of the ids that identity resolution
-    joins to another (`Identities.identified`). `joined` is sorted in place.
+    An id is identified if an event names it as a user's, or if it is in `joined`: the hashes of the ids that identity
+    resolution joins to another (`Identities.identified`). `joined` is sorted in place.
     """
     joined.sort()
     if (joined[1:] == joined[:-1]).any():
@@ -249,7 +249,7 @@ def count_without_events(ids: EventIds, sent: EventIds, person_of: PersonNumbers
 
 
 def _common(one: Iterator[NDArray[np.void]], other: Iterator[NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
-    """The records of one table whose ids are in another one, too. Both are sorted."""
+    """The records of one table whose ids are also in another. Both are sorted."""
     some, others = next(one, None), next(other, None)
     while some is not None and others is not None:
         yield some[np.isin(some["person"], others["person"], assume_unique=True)]
@@ -260,11 +260,12 @@ def _common(one: Iterator[NDArray[np.void]], other: Iterator[NDArray[np.void]]) 
 
 
 PersonNumbers = Callable[[NDArray[np.uint64]], NDArray[np.int32]]
-"""Returns the number of the person of each hash of an id, -1 for an id that is one by itself."""
+"""Maps the hash of each id to the number of its person, -1 for an id that is joined to no other."""
 
 
 class OneDayPeople(NamedTuple):
-    """People with events; those of them with events on one UTC day alone, and their events. Duplicates count, too."""
+    """How many people have events; how many have events on only one UTC day; and these people's events. Duplicates
+    count, too."""
 
     people: int
     one_day_people: int
@@ -272,7 +273,8 @@ class OneDayPeople(NamedTuple):
 
 
 def count_one_day_people(ids: EventIds, person_of: PersonNumbers, size: int) -> OneDayPeople:
-    """Who never returns, with all ids that identity resolution joins as one person; their numbers are below `size`."""
+    """Count who never returns. All ids that identity resolution joins are one person; their numbers are below
+    `size`."""
     first, last = np.full(size, np.iinfo(np.int32).max, np.int32), np.full(size, -1, np.int32)
     events = np.zeros(size, np.int64)
     people = once = events_once = 0
@@ -302,7 +304,7 @@ def looks_like_float(id_: str) -> bool:
 
 
 def float_records(ids: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int, int]]:
-    """(hash, flag, place) of the ids that went through floats, given with their places."""
+    """(hash, flag, place) of the ids that went through floats; `ids` have their places."""
     for one, place in ids:
         match = _FLOAT.fullmatch(one)
         if match is None:
@@ -314,8 +316,8 @@ def float_records(ids: Iterable[tuple[str, int]]) -> Iterator[tuple[int, int, in
 
 
 def count_floats(chunks: Iterable[NDArray[np.void]], sent: Iterable[NDArray[np.void]]) -> FloatIds | None:
-    """The ids that went through floats, None without one. `chunks` are records of ids, those without events too, and
-    `sent` are those of them that a profile or a merge is sent for."""
+    """Count the ids that went through floats, None if there are none. `chunks` are records of ids, including those
+    without events; `sent` are the records of ids for which a profile or a merge is sent."""
     counts, places = np.zeros(3, np.int64), np.full(3, NEVER)
     for some, of_events in chain(zip(chunks, repeat(True)), zip(sent, repeat(False))):
         split, rounded = some["user"] & SPLIT != 0, some["user"] & ROUNDED != 0

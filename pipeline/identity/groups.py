@@ -1,6 +1,6 @@
 """Groups: one update of each group, with the last value of each of its properties.
 
-Group updates are sent before all other events. The first are one of each type, in the order that
+Group updates are sent before all other events. First comes one group of each type, in the order that
 `pipeline.identity.settings.choose_types` fixes, because the service numbers types in the order of their arrival.
 """
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pipeline.plan.statements import StatedGroups
 
 MAX_KEY = 400
-"""The service keeps so many characters of a type or key (docs/know/service.md#groups)."""
+"""The service keeps this many characters of a type or key (docs/know/service.md#groups)."""
 
 
 class GroupCounts(msgspec.Struct):
     """Groups and properties written. `left_out` counts groups by code: `junk_group`, `long_group`, `other_type`.
-    `unchanged` groups are as an earlier plan of the series sent them."""
+    `unchanged` counts groups that an earlier plan of the series sent in the same state."""
 
     groups: int = 0
     properties: int = 0
@@ -42,9 +42,9 @@ class GroupCounts(msgspec.Struct):
 
 
 class GroupState(msgspec.Struct, frozen=True, array_like=True):
-    """A group as the plans of a series showed it until now. `content` is the digest of the properties that were sent
-    last, `uuid` that of their update. `updates` are the last ones of each property: its name, µs UTC of the row and of
-    its receipt, and the value."""
+    """A group as the plans of a series have shown it so far. `content` is the digest of the properties that were sent
+    last, `uuid` that of their update. `updates` has the last update of each property: name, µs UTC of the row and of
+    its receipt, and value."""
 
     owner: str
     content: str
@@ -53,8 +53,8 @@ class GroupState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupHistory(msgspec.Struct, frozen=True):
-    """The groups of a series: `find` returns the state of a group before this plan, by its type and key, joined by
-    SEPARATOR; `write` is given the one after it."""
+    """The groups of a series. `find` takes a type and key, joined by SEPARATOR, and returns the group's state before
+    this plan; `write` stores its state after it."""
 
     find: Callable[[str], GroupState | None]
     write: Callable[[GroupState], None]
@@ -71,9 +71,9 @@ def group_updates(
 ) -> Iterator[SealedGroup]:
     """One record per group of the chosen types: the first of each type, in their order, then all others.
 
-    `by_content`: an earlier plan may have sent the group with other properties. They are part of the uuid then, so that
-    this is another update and no copy of the first. With a `history` the last values are those of all plans of a
-    series, and a group without a change is left out.
+    `by_content`: an earlier plan may have sent the group with other properties. The properties then become part of the
+    uuid, so that this update is not a copy of the first. With a `history` the last values are those over all plans of a
+    series, and an unchanged group is left out.
     """
     first: set[str] = set()
     for type_ in types.chosen:
@@ -96,7 +96,7 @@ def group_updates(
 def _of(
     stated: StatedGroups, type_: str, history: GroupHistory | None
 ) -> Generator[tuple[LastValues, GroupState | None], None, None]:
-    """The groups of a type, with the state of each before this plan and the updates with it."""
+    """The groups of a type, with each group's state before this plan and its updates."""
     with closing(stated.by_owner(_range_of(type_))) as groups:
         for owner, rows in groups:
             if history is None:
@@ -111,7 +111,7 @@ def _of(
 
 
 def _range_of(type_: str) -> tuple[str, str]:
-    """The first text that an owner of a type may be, and the first one after all of them."""
+    """The bounds of the owners of a type: the first possible string, and the first string after all of them."""
     return type_ + SEPARATOR, type_ + chr(ord(SEPARATOR) + 1)
 
 
@@ -140,7 +140,7 @@ def _sealed(
     type_, key = _names(group)
     properties = dict(sorted((group.set | group.set_once).items()))
     written = encode_object(properties)
-    before = "" if state is None else state.uuid  # a value that returns is another update than the first
+    before = "" if state is None else state.uuid  # a value that returns is a new update, not the first one again
     uuid = group_uuid(hasher, type_, key, written + before.encode() if by_content else None)
     if history is not None and state is not None:
         content = xxhash.xxh3_128_hexdigest(written)
@@ -155,6 +155,7 @@ def _sealed(
 
 
 def group_uuid(hasher: Hasher, type_: str, key: str, written: bytes | None) -> str:
-    """The uuid of a group's update: by its properties as JSON, `written`, in a plan that follows another one."""
+    """The uuid of a group's update. In a plan that follows another one it depends on the properties as JSON,
+    `written`."""
     names = ("group", type_, key) if written is None else ("group", type_, key, xxhash.xxh3_128_hexdigest(written))
     return hasher(SEPARATOR.join(names))

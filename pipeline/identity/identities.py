@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
     ]
 )
 MERGE_LEAD = 1_000
-"""A merge is dated this long before the first event that it concerns, in µs: one that arrives after the events it joins
+"""A merge is dated this long before the first event of the ids it joins, in µs: a merge that arrives after these events
 leaves two persons (docs/know/service.md#merges)."""
 _AT_ONCE = 50_000
 _REASONS = len(Reason)
@@ -43,7 +43,7 @@ _REASONS = len(Reason)
 class PairDecisions(msgspec.Struct):
     """What was decided, by pair: a Decision, a Reason, and whether the two ids of the pair are one person.
 
-    `path` is the Arrow file with the texts of the pairs (`ObservedPairs.move_to`).
+    `path` is the Arrow file with the strings of the pairs (`ObservedPairs.move_to`).
     """
 
     path: Path
@@ -56,9 +56,9 @@ class PairDecisions(msgspec.Struct):
 class IdDecisions(msgspec.Struct):
     """What was decided, by the number of an id.
 
-    `users` are the ids of users, `numbers` the tool's own numbers of persons; `canonical` is the id that the person
-    keeps, `owners` the id that a profile stored under the id is sent to; `earliest` is the first event (µs UTC), NEVER
-    without one.
+    `users` are the ids of users, `numbers` the tool's numbers of persons; `canonical` is the id that the person keeps,
+    `owners` the id that receives a profile stored under this id; `earliest` is the first event (µs UTC), or NEVER if
+    there is none.
     """
 
     users: NDArray[np.bool_]
@@ -98,8 +98,8 @@ class Identities:
         self._by_pair.path.unlink()
 
     def _find_absorbed(self) -> NDArray[np.int32]:
-        """The ids that a link absorbs: all of a person except the canonical one, those that earlier plans merged, and
-        a tool's own numbers, which no event has."""
+        """The ids that a link absorbs: all ids of a person except the canonical one, those that earlier plans merged,
+        and the tool's numbers, which occur on no event."""
         others = (self._by_id.canonical != np.arange(len(self._by_id.canonical), dtype=np.int32)) & ~self._by_id.numbers
         settled = (self._by_pair.pairs.kinds & SETTLED) != 0
         others[self._by_pair.pairs.anonymous[settled]] = False
@@ -107,11 +107,10 @@ class Identities:
         return np.flatnonzero(others).astype(np.int32)
 
     def links(self, hasher: Hasher, as_of: int) -> Iterator[SealedLink]:
-        """The links, sorted by the id that is absorbed. A link is dated MERGE_LEAD before the earliest event of either
-        id.
+        """The links, sorted by the absorbed id. A link is dated MERGE_LEAD before the earliest event of either id.
 
-        Where neither id has an event, the earliest row that pairs the absorbed id counts, but at the latest 49 hours
-        before `as_of` (µs UTC).
+        If neither id has an event, the link takes the time of the earliest row that pairs the absorbed id, but at the
+        latest 49 hours before `as_of` (µs UTC).
         """
         release_memory()
         first_rows, rows = self._rows_of_pairs()
@@ -136,9 +135,9 @@ class Identities:
         return SealedLink(kind, user, other, time, hasher(SEPARATOR.join(("link", kind, user, other))), rows)
 
     def _rows_of_pairs(self) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        """By id: the time of the earliest row of the pairs that join it, and their number of rows.
+        """By id: the time of the earliest row of the pairs that join it, and how many rows these pairs have.
 
-        The times are computed only where some link needs them; else the array is empty.
+        The times are computed only if some link needs them; otherwise the array is empty.
         """
         alone = self._by_id.earliest[self._absorbed] == NEVER
         needed = bool((self._by_id.earliest[self._by_id.canonical[self._absorbed[alone]]] == NEVER).any())
@@ -153,7 +152,7 @@ class Identities:
         return first, rows
 
     def release(self) -> None:
-        """Release what only links, the table and the summary need; the person of an id can still be asked for."""
+        """Release what only links, the table and the summary need; `canonical` and the like still work."""
         none = np.zeros(0, np.int32)
         pairs = PairArrays(none, none, none.astype(np.uint16), none.astype(np.int64), none.astype(np.uint32))
         codes = none.astype(np.uint8)
@@ -164,12 +163,12 @@ class Identities:
     # -- each id's person ----------------------------------------------------------------------------
 
     def canonical(self, ids: Sequence[str]) -> list[str]:
-        """The canonical id of each id: itself where no pair joins it to another."""
+        """The canonical id of each id: the id itself if no pair joins it to another."""
         return self._texts_in(self._by_id.canonical, ids)
 
     def owners(self, ids: Sequence[str]) -> list[str]:
-        """The id that a profile under each id is sent to: `canonical`, or the user of an id that occurs with a user
-        only."""
+        """The id that receives a profile stored under each id: `canonical`, or, for an id that occurs only with a user,
+        that user."""
         return self._texts_in(self._by_id.owners, ids)
 
     def _texts_in(self, table: NDArray[np.int32], ids: Sequence[str]) -> list[str]:
@@ -183,7 +182,7 @@ class Identities:
         return owners
 
     def person_numbers(self, hashed: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """By xxh3-64 of an id: the number of the canonical id of its person, -1 where no pair names the id."""
+        """By xxh3-64 of an id: the number of its person's canonical id; -1 if no pair names the id."""
         if not len(self._by_id.canonical):
             return np.full(len(hashed), -1, np.int32)
         order = self._numbering.order
@@ -199,11 +198,11 @@ class Identities:
 
     @property
     def moves(self) -> bool:
-        """Whether any profile belongs to another id than its own."""
+        """Whether any profile belongs to an id other than the one it is stored under."""
         return bool(_moved(self._by_id.owners).any())
 
     def identified(self) -> NDArray[np.uint64]:
-        """xxh3-64 of every id that is identified by a pair: users, and ids that are joined to another."""
+        """xxh3-64 of every id that a pair identifies: users, and ids that are joined to another."""
         return self._numbering.hashed[self._identified]
 
     # -- for people ----------------------------------------------------------------------------------
@@ -212,8 +211,8 @@ class Identities:
         """Write the table identities.parquet, sorted by (anonymous_id, user_id). Its columns:
         docs/change/architecture.md#plan-directory.
 
-        `parts` are the paths of the source's parts, `named` that of the operator's file. Times are null where the
-        rows of a pair have none. A pair that only an earlier plan has is left out.
+        `parts` are the paths of the source's parts, `named` that of the operator's file. Times are null if the rows of
+        a pair have none. A pair that only an earlier plan has is left out.
         """
         release_memory()
         at = 0
@@ -294,7 +293,7 @@ def _moved(table: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def _greatest(counted: NDArray[np.uint32], most: int) -> list[int]:
-    """The numbers with the greatest counts, equal ones by number."""
+    """The numbers with the greatest counts; ties are sorted by number."""
     least = int(np.partition(counted, -most)[-most]) if len(counted) > most else 0
     candidates = np.concatenate((np.flatnonzero(counted > least), np.flatnonzero(counted == least)[:most]))
     ordered = candidates[np.lexsort((candidates, -counted[candidates].astype(np.int64)))]
@@ -309,7 +308,7 @@ def _instants(times: NDArray[np.int64]) -> pa.Array:
 
 
 def _plain(ids: pa.Array) -> pa.Array:
-    """The ids, those that are a tool's own numbers of persons without the SEPARATOR before them."""
+    """The ids; the tool's numbers of persons without the SEPARATOR before them."""
     text = ids.buffers()[2]
     if text is None or ord(SEPARATOR) not in np.frombuffer(text, np.uint8):
         return ids

@@ -1,7 +1,7 @@
 """The last value of each property of persons and groups over a whole export: last write wins.
 
 The service keeps whatever arrives last, however old it is (docs/know/service.md#persons; docs/know/peers.md#profiles).
-So the plan finds the last value of each property, and it is sent once; then neither the order of rows nor that of
+So the plan finds the last value of each property and sends it once; then neither the order of rows nor that of
 requests matters. Values are kept byte for byte.
 """
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OwnerLookup = Callable[[Sequence[str]], Sequence[str]]
-"""Returns for each owner the one that its properties are sent to (`Identities.owners`)."""
+"""Maps each owner to the one that its properties are sent to (`Identities.owners`)."""
 Update = tuple[str, int, int, int, bytes]
-"""One property: its name, time, receive time (µs UTC), kind and value (JSON, byte for byte). Sorted, the updates of
-each name are in the order in which they count: ties have one answer."""
+"""One property: its name, time, receive time (µs UTC), kind and value (JSON, byte for byte). Sorting puts the updates
+of each name in the order in which they apply, ties included."""
 Row = tuple[int, int, int, bytes, int]
 """Several properties: time, receive time, kind, value (`pipeline.transform.statements`), and the time of the last of
-all rows that state just this."""
+all rows that state exactly these."""
 _object = msgspec.json.Decoder(dict[str, Raw]).decode
 _names = msgspec.json.Decoder(list[str]).decode
 
 
 class LastValues(NamedTuple):
-    """The last values of one owner, in the order of their names, as JSON.
+    """The last values of one owner, sorted by name, as JSON.
 
-    `set` has the properties that were set, `set_once` those that were only ever set once; `unset` names those whose
-    last update removed them. `time` is that of the owner's last update (µs UTC). `shown` are all updates of the
-    properties that the service copies from events, which do not count above.
+    `set` has the properties that were set, `set_once` those that were only ever set once; `unset` names those that the
+    last update removed. `time` is that of the owner's last update (µs UTC). `shown` has all updates of the properties
+    that the service copies from events; they are not counted in the fields above.
     """
 
     owner: str
@@ -49,14 +49,14 @@ class LastValues(NamedTuple):
 
 
 def last_values_in(batches: Iterable[pa.RecordBatch]) -> Iterator[LastValues]:
-    """Each owner of some updates once, sorted. The updates are in the order of owners."""
+    """Each owner that has updates, once, sorted. The updates must be sorted by owner."""
     for owner, rows in rows_by_owner(batches):
         yield last_values_of(owner, rows)
 
 
 def rows_by_owner(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each owner. `batches` have the columns owner, time, received, kind, value and latest, and are in the
-    order of owners."""
+    """The rows of each owner. `batches` have the columns owner, time, received, kind, value and latest, and are sorted
+    by owner."""
     names = ("owner", "time", "received", "kind", "value", "latest")
     rows = (row for batch in batches for row in zip(*(batch.column(one).to_pylist() for one in names), strict=True))
     for owner, some in groupby(rows, itemgetter(0)):
@@ -108,7 +108,7 @@ def _values(value: bytes) -> dict[str, bytes]:
 
 
 def _only_counting(ordered: Iterable[Update]) -> Iterator[Update]:
-    """The updates; among those that events show, only the one that counts for each property."""
+    """The updates without those from events that do not count: of these, only one counts for each property."""
     for _, updates in groupby(ordered, key=itemgetter(0)):
         some = list(updates)
         last = [update for update in some if update[3] == SHOWN][-1:]
@@ -120,8 +120,8 @@ def _only_counting(ordered: Iterable[Update]) -> Iterator[Update]:
 def applied(ordered: Iterable[Update]) -> tuple[dict[str, bytes], dict[str, bytes], tuple[str, ...]]:
     """What is set, set once and removed after the updates of one owner, which are sorted.
 
-    A null counts as absent for what is set once after it. What the tool itself sets once counts before what events
-    show first.
+    A later set-once replaces a null. A value that the tool itself sets once takes precedence over the first value that
+    events show.
     """
     set_: dict[str, bytes] = {}
     once: dict[str, bytes] = {}

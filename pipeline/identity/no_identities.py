@@ -1,6 +1,6 @@
-"""The identities of an export that pairs no ids, as `pipeline.identity.identities` has those of others.
+"""The identities of an export that pairs no ids: the counterpart of `pipeline.identity.identities`.
 
-Nothing of it needs Arrow, which takes longer to load than a small export to read.
+It needs no Arrow, which takes longer to load than a small export takes to read.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class NoIdentities:
         return iter(())
 
     def write(self, path: Path, parts: Sequence[str], named: str = "") -> None:
-        """`no-identities.parquet` is what pyarrow writes of `identities.SCHEMA` without a row."""
+        """Copy `no-identities.parquet`, which is what pyarrow writes for `identities.SCHEMA` without rows."""
         path.write_bytes(files("pipeline.identity").joinpath("no-identities.parquet").read_bytes())
 
     def release(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def identified(self) -> NDArray[np.uint64]:
         return np.zeros(0, np.uint64)

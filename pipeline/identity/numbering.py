@@ -1,7 +1,7 @@
-"""Ids as numbers: 0, 1, 2, … in the order of their texts, so that ties are resolved in the same way everywhere.
+"""Ids as numbers: 0, 1, 2, … in the order of their strings, so that ties are resolved in the same way everywhere.
 
-The texts lie in a file and are read by number; in memory an id takes 13 bytes. A text leads to its number by a 64-bit
-hash; where two ids share a hash, which is detected exactly, another seed is used.
+The strings are in a file and are read by number; in memory an id takes 13 bytes. A 64-bit hash leads from a string to
+its number; if two ids share a hash, which is detected exactly, another seed is used.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=np.generic)
 
 PLACEHOLDER, LONG, EMAIL, NUMBER = 1, 2, 4, 8
-"""Flags of an id's text. PLACEHOLDER: it identifies no person. LONG: the service would change it. EMAIL: it looks like
-an e-mail address. NUMBER: it is the tool's own number of a person, behind SEPARATOR; no event has it, so it joins ids
-and is never sent."""
+"""Flags of an id. PLACEHOLDER: it identifies no person. LONG: the service would change it. EMAIL: it looks like an
+e-mail address. NUMBER: it is the tool's number of a person, after SEPARATOR; it occurs on no event, so it joins ids and
+is never sent."""
 _AT_ONCE = 50_000
 _NEAR = 30
-"""Reading this many ids in between costs less than a second read."""
+"""Reading up to this many ids in between costs less than a second read."""
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
 
@@ -45,7 +45,7 @@ def hashes(ids: Iterable[str], seed: int = 0) -> NDArray[np.uint64]:
 
 
 def flags_of(ids: Sequence[str], per_event: bool = False) -> list[int]:
-    """The flags of each id, added up. `per_event`: by the rules of the per-event endpoint too."""
+    """The flags of each id, added up. `per_event`: apply the rules of the per-event endpoint too."""
     return [
         (PLACEHOLDER if is_placeholder(one) or lost_digits(one) or (per_event and is_person_less(one)) else 0)
         | (LONG if len(one) > MAX_ID or "\0" in one or (per_event and _changed_per_event(one)) else 0)
@@ -114,7 +114,7 @@ class Numbering:
         return np.asarray(self._order[where])
 
     def find(self, ids: Sequence[str], among: NDArray[np.bool_] | None = None) -> NDArray[np.int32]:
-        """The numbers of any ids; -1 where no pair names the id, or `among` does not mark its number."""
+        """The numbers of any ids; -1 if no pair names the id, or `among` does not mark its number."""
         numbers = np.full(len(ids), -1, np.int32)
         if not len(self):
             return numbers
@@ -129,11 +129,11 @@ class Numbering:
         return numbers
 
     def text(self, number: int) -> str:
-        """The id of a number."""
+        """The id with this number."""
         return self._between(number, number + 1)[0]
 
     def texts(self, numbers: NDArray[np.int32]) -> list[str]:
-        """The ids of some numbers, in their order; those that lie close to each other are read together."""
+        """The ids with these numbers, in this order; ids that are close to each other are read together."""
         different, where = np.unique(numbers, return_inverse=True)
         breaks = np.flatnonzero(np.diff(different) > _NEAR) + 1
         near: list[str] = []
@@ -157,7 +157,7 @@ class Numbering:
 
 
 def _collide(hashed: NDArray[np.uint64], order: NDArray[np.int32]) -> bool:
-    """Whether two hashes are equal; `order` sorts them."""
+    """Whether any two hashes are equal; `order` sorts them."""
     ascending = hashed[order]
     return bool((ascending[1:] == ascending[:-1]).any())
 

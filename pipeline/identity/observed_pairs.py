@@ -1,10 +1,10 @@
-"""The pairs of ids that a source shows: by an ordinary row, by a record that states a merge, or by the operator.
+"""The pairs of ids that a source shows: in an ordinary row, in a record that states a merge, or in the operator's file.
 
 Pairs are appended to the scratch database and aggregated there, so memory does not grow with the people of an export
 (docs/know/promises.md#constant-memory).
 
-The operator's own pairs (`--identities FILE`) are CSV with `anonymous_id,user_id`, or the same as JSON lines. They
-override the rules, because a person wrote them down, so a file that contradicts itself stops the plan.
+The operator's pairs (`--identities FILE`) are CSV with `anonymous_id,user_id`, or the same as JSON lines. They override
+the rules, because a person wrote them down, so a file that contradicts itself stops the plan.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ROW, IDENTIFY, ALIAS, MERGE, SERVICE, PERSON = (
     KINDS[kind] for kind in ("row", "identify", "alias", "merge", "service", "person")
 )
 NAMED, SETTLED, SETTLED_USER = 16, 32, 64
-"""Why two ids are paired, as bits; the kinds of a pair are added up.
+"""Why two ids are paired, as bits; a pair's kinds are added up.
 
 ROW: an ordinary row has the id of a device and that of a user. IDENTIFY: a record states that `user` absorbs the device
-`anonymous`. ALIAS: a record states that `user` is kept and `anonymous` is another id of the same person, whether users
-or not; with IDENTIFY, `user` is a user's id. MERGE: a record states that two ids are equal, without order. "seen": an
-ordinary row has both, without order. SERVICE: a record of the service itself, which refused it if `anonymous` was
-identified before. NAMED: the operator named the pair.
+`anonymous`. ALIAS: a record states that `user` is kept and `anonymous` is another id of the same person, whether or not
+they are users' ids; with IDENTIFY, `user` is a user's id. MERGE: a record states that two ids are equal, without order.
+"seen": an ordinary row has both, without order. SERVICE: a record of the service itself, which refused it if
+`anonymous` was identified before. NAMED: the operator named the pair.
 SETTLED: an earlier plan merged the ids, with SETTLED_USER if `user` was a user's id. PERSON: `anonymous` is an id of
 the person with the tool's number `user` (`pipeline.models.Link`); these pairs are replaced when pairs are aggregated.
 """
@@ -49,9 +49,9 @@ PAIRS = pa.schema(
     [("anonymous", pa.string()), ("owner", pa.string())]
     + [(name, pa.int64()) for name in ("kinds", "first", "last", "events", "place")]
 )
-"""A pair of ids: its kinds, added up; µs UTC of its first and last row, NEVER and its negative where none has a time;
-the number of its rows; and the place of the earliest, which is the number of its part shifted left by PART_SHIFT plus
-that of the row in it, from 1."""
+"""A pair of ids: its kinds, added up; µs UTC of its first and last row, NEVER and its negative if no row has a time;
+its number of rows; and the place of the earliest, which is the number of its part shifted left by PART_SHIFT plus the
+number of the row in the part, from 1."""
 
 
 class ObservedPair(NamedTuple):
@@ -81,11 +81,11 @@ class ObservedPairs:
         )
 
     def add_rows(self, rows: str) -> None:
-        """Add the pairs that rows show, of table `rows` in SQL: anonymous, user, kind, time (NEVER for none) and the
-        block and row where each is. Table `blocks` has the part and the first row of each block.
+        """Add the pairs that rows show, from the SQL table `rows`: anonymous, user, kind, time (NEVER for none), and
+        the block and row of each. Table `blocks` has the part and the first row of each block.
 
-        They are in table `paired` too, each pair once, with the place of its earliest row (PLACE_SHIFT) and, of
-        several, the least.
+        They are in table `paired` too, each pair once, with the place of its earliest row (PLACE_SHIFT; the least one
+        if several rows are earliest).
         """
         packed = f"(time::HUGEINT * {1 << 64}::HUGEINT + (block::BIGINT << {PLACE_SHIFT} | row))"
         self.database.run(
@@ -135,8 +135,8 @@ class ObservedPairs:
     def _join_by_persons(self) -> None:
         """Replace pairs of an id and a person's number by pairs of ids: a star around one id of each person.
 
-        Of several rows about an id the one with the latest version counts. The centre is a user's id where one is
-        known, so that two users of one person are joined, else the least id.
+        If several rows are about one id, the one with the latest version counts. The centre is a user's id if one is
+        known, so that two users of one person are joined; otherwise it is the least id.
         """
         if not self.database.number(f"SELECT count(*) FROM observed WHERE kinds = {PERSON}"):
             return
@@ -156,8 +156,8 @@ class ObservedPairs:
         self.database.run(f"DELETE FROM observed WHERE kinds = {PERSON}")
 
     def move_to(self, path: Path) -> int:
-        """Move table `pairs` to an Arrow file of schema PAIRS, out of the database's memory. Returns the number of
-        pairs."""
+        """Move table `pairs` to an Arrow file with schema PAIRS, out of the database's memory. Returns how many pairs
+        it has."""
         count = self.database.number("SELECT count(*) FROM pairs")
         write_batches(self.database.stream("SELECT * FROM pairs"), PAIRS, path)
         self.database.drop("pairs")
@@ -167,7 +167,7 @@ class ObservedPairs:
 class EarlierLink(NamedTuple):
     """A link that an earlier plan for the same target sealed: `distinct_id` absorbs `other`.
 
-    `state` is `settled`, `in_doubt` (sent, the answer is not known) or `unsent`; `time` is its date, µs UTC.
+    `state` is `settled`, `in_doubt` (sent, but the answer is unknown) or `unsent`; `time` is its date, µs UTC.
     """
 
     distinct_id: str
@@ -177,7 +177,7 @@ class EarlierLink(NamedTuple):
     state: str
 
 
-_FORM = "write anonymous_id,user_id as the first line and one pair a line below, or one JSON object a line"
+_FORM = "write anonymous_id,user_id as the first line and one pair per line below it, or one JSON object per line"
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -186,10 +186,10 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def add_pair_file(observed: ObservedPairs, path: Path) -> int:
-    """Add the operator's pairs to those of the source. Returns their number.
+    """Add the operator's pairs to those of the source. Returns how many there are.
 
-    Raises UsageError naming file and line where the file cannot be read, an id is a placeholder or too long, an
-    anonymous id occurs twice, or an id is anonymous in one line and a user in another.
+    Raises UsageError, with file and line, if the file cannot be read, an id is a placeholder or too long, an anonymous
+    id occurs twice, or an id is anonymous in one line and a user in another.
     """
     database = observed.database
     database.run("CREATE TABLE named (anonymous VARCHAR, owner VARCHAR, line BIGINT)")
@@ -202,7 +202,7 @@ def add_pair_file(observed: ObservedPairs, path: Path) -> int:
         "SELECT anonymous, min(line), max(line) FROM named GROUP BY 1 HAVING count(*) > 1 ORDER BY 3 LIMIT 1"
     )
     for one, first, line in twice:
-        raise _wrong(path, line, f"{one!r} is claimed again, after line {first}", "leave one of the two lines out")
+        raise _wrong(path, line, f"{one!r} was already paired in line {first}", "remove one of the two lines")
     both = database.rows(
         "SELECT id, min(anonymous), min(owner) FROM"
         " (SELECT anonymous AS id, line AS anonymous, NULL AS owner FROM named"
@@ -210,8 +210,8 @@ def add_pair_file(observed: ObservedPairs, path: Path) -> int:
         " GROUP BY id HAVING min(anonymous) IS NOT NULL AND min(owner) IS NOT NULL ORDER BY 2, 1 LIMIT 1"
     )
     for one, line, user in both:
-        problem = f"{one!r} is an anonymous id here and a user's in line {user}"
-        raise _wrong(path, line, problem, "name the person's last id as the user_id of both")
+        problem = f"{one!r} is an anonymous id here and a user's id in line {user}"
+        raise _wrong(path, line, problem, "use the person's last id as the user_id in both lines")
     database.run(
         f"INSERT INTO observed SELECT anonymous, owner, {NAMED}, {NEVER}, {-NEVER}, 0,"
         f" {NAMED_PART << PART_SHIFT} + line FROM named"
@@ -222,7 +222,7 @@ def add_pair_file(observed: ObservedPairs, path: Path) -> int:
 
 
 def read_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
-    """(line, anonymous id, user id) of each pair, exactly as written. Raises UsageError naming file and line."""
+    """(line, anonymous id, user id) of each pair, exactly as written. Raises UsageError with file and line."""
     try:
         with path.open("rb") as file:
             start = file.peek(4096)[:4096]
@@ -233,10 +233,10 @@ def read_pairs(path: Path) -> Iterator[tuple[int, str, str]]:
                 for line, anonymous, user in pairs:
                     problem = _problem(anonymous, user)
                     if problem:
-                        raise _wrong(path, line, problem, "correct the line, or leave it out")
+                        raise _wrong(path, line, problem, "correct or remove the line")
                     yield line, anonymous, user
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint="give --identities a file that exists") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint="give --identities an existing file") from None
 
 
 def _json_pairs(path: Path, file: BinaryIO) -> Generator[tuple[int, str, str], None, None]:
@@ -258,9 +258,9 @@ def _csv_pairs(path: Path, file: BinaryIO) -> Generator[tuple[int, str, str], No
     try:
         header = next(reader, [])
         if not {"anonymous_id", "user_id"} <= set(header):
-            raise _wrong(path, 1, "the first line names no anonymous_id and user_id", _FORM)
+            raise _wrong(path, 1, "the first line does not name anonymous_id and user_id", _FORM)
         if len(header) != 2:
-            raise _wrong(path, 1, "there are other columns beside anonymous_id and user_id", _FORM)
+            raise _wrong(path, 1, "there are columns other than anonymous_id and user_id", _FORM)
         anonymous = header.index("anonymous_id")
         line = reader.line_num + 1
         for cells in reader:
@@ -282,7 +282,7 @@ def _problem(anonymous: str, user: str) -> str:
         if lost_digits(one):
             return f"{one!r} has lost its last digits in a spreadsheet"
         if len(one) > MAX_ID or "\0" in one:
-            return f"an id of {len(one)} characters, or with a NUL, is changed by the service"
+            return f"the service would change an id of {len(one)} characters, or with a NUL"
     return f"{user!r} is paired with itself" if anonymous == user else ""
 
 

@@ -5,11 +5,11 @@ A live profile is newer than any export, so by default nothing in it is overwrit
 as `$set_once`. `overwrite` writes properties that were set as `$set`, and those that were only ever set once as
 `$set_once`. `prefix=TEXT` writes all as `$set`, with TEXT before their names.
 
-Under `--promoted-properties final` the properties that the service copies from events by itself
-(`pipeline.identity.promotion`) get the values that rows and events sent in the order of time would give them, whatever
-the order of their arrival. Properties that are set once are sent before all events (`initial_persons`), so that the
-first value is there before any event; those of a live profile stay. Properties that are set are sent with the profile
-update, after all events and as `$set` under every policy, because events would overwrite them anyway.
+With `--promoted-properties final` the properties that the service itself copies from events
+(`pipeline.identity.promotion`) get the values that they would have if rows and events arrived in time order, whatever
+the real order of arrival. Properties that are set once are sent before all events (`initial_persons`), so that they
+are there first; those of a live profile stay. Properties that are set are sent with the profile update, after all
+events and as `$set` under every policy, because events would overwrite them anyway.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ MOST_EXAMPLES = 5
 
 
 class PersonCounts(msgspec.Struct):
-    """Persons written, properties written for them in all, and how often each property's name.
+    """Persons written, properties written for them in all, and how often each property name was written.
 
     `initials` counts the properties that are set once before all events. `left_out` counts by code: `junk_person` and
-    `long_person` (ids that the service would merge with others), `anonymous_person` (no identity, under
-    `--persons identified`), `unset_property` (removed by the last update, and not sent as such). `examples` are some
-    of those in words, by code.
+    `long_person` (ids that the service would merge with others), `anonymous_person` (no identity, with
+    `--persons identified`), `unset_property` (the last update removed it, and no removal is sent). `examples` describes
+    some cases of each code.
     """
 
     persons: int = 0
@@ -79,10 +79,10 @@ def final_persons(
 ) -> Iterator[SealedPerson]:
     """One record per person with properties, sorted by id. `counts` is filled on the way.
 
-    `finals` are the last values of each person, sorted (`pipeline.identity.last_values`). With `removes`, what
-    `overwrite` finds removed at the end is removed from a live profile, too (`$unset`), which the contract does not
-    know, and so is what events write meanwhile; otherwise it is counted and not sent. `per_event`: ids that the
-    per-event endpoint takes for placeholders get no profile either.
+    `finals` are the last values of each person, sorted (`pipeline.identity.last_values`). With `removes`, `overwrite`
+    removes from a live profile (`$unset`, which the contract does not know) what is removed at the end, and so what
+    events write meanwhile; otherwise the removal is counted and not sent. `per_event`: ids that the per-event endpoint
+    takes for placeholders get no profile either.
     """
     return _sealed("person", SealedPerson, _written(finals, policy, counts, wanted, removes, per_event), hasher)
 
@@ -96,14 +96,15 @@ def initial_persons(
     wanted: Wanted | None = None,
     per_event: bool = False,
 ) -> Iterator[SealedInitial]:
-    """One record per person for whom its events would set something once, by id, dated when the first of them does."""
+    """One record per person for whom its events would set something once, sorted by id and dated when the first
+    does."""
     shown = (final for final in finals if final.shown)
     return _sealed("initial", SealedInitial, _written_first(shown, policy, counts, wanted, per_event), hasher)
 
 
 class _Written(NamedTuple):
-    """What is written of one person: `set` and `set_once` as JSON objects, and the names to remove as a JSON list, b""
-    for none."""
+    """What is written for one person: `set` and `set_once` as JSON objects, and the names to remove as a JSON list; b""
+    if there are none."""
 
     owner: str
     time: int
@@ -167,7 +168,7 @@ def _written_first(
 def _with_codes(
     finals: Iterator[LastValues], wanted: Wanted | None, per_event: bool
 ) -> Iterator[tuple[LastValues, str]]:
-    """Each of them, and why it gets no profile; "" if it does."""
+    """Each person, and why it gets no profile; "" if it does."""
     while some := list(islice(finals, _AT_ONCE)):
         owners = [final.owner for final in some]
         for final, good in zip(some, [True] * len(some) if wanted is None else wanted(owners), strict=True):
@@ -197,8 +198,8 @@ def _both(final: LastValues) -> dict[str, bytes]:
 
 
 def _shown(final: LastValues, policy: ProfilePolicy) -> tuple[dict[str, bytes], dict[str, bytes], list[str]]:
-    """Of the properties that events show: the values to be set after all events, those to be set once before them, and
-    the names of those that are removed. What rows state counts with them, unless it goes under other names."""
+    """For the properties that events show: the values to set after all events, those to set once before them, and the
+    names of removed ones. What rows state counts with them, unless it goes under other names."""
     updates = [update for update in final.shown if policy.name != "prefix" or update[3] in (SHOWN, SHOWN_ONCE)]
     set_, once, unset = applied(updates)
     last = {update[0] for update in updates if update[3] == SHOWN}
@@ -208,7 +209,7 @@ def _shown(final: LastValues, policy: ProfilePolicy) -> tuple[dict[str, bytes], 
 
 
 def _sealed(kind: str, record: type[P], written: Iterator[_Written], hasher: Hasher) -> Iterator[P]:
-    """The records of what is written of persons, with their uuids: those of the same content are the same."""
+    """The records of what is written for persons, with their uuids: equal content gives equal uuids."""
     digest = xxhash.xxh3_128_hexdigest
     while some := list(islice(written, _AT_ONCE)):
         keys = [SEPARATOR.join((kind, one.owner, digest(b"%d:%b%b%b" % (len(one.set), *one[2:])))) for one in some]

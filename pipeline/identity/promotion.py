@@ -1,10 +1,10 @@
-"""Event properties that the service copies to the person by itself, on every event of a person with a profile.
+"""Event properties that the service itself copies to the person, from every event of a person with a profile.
 
-Each goes to the person under its own name, overwriting, and once as `$initial_…` (docs/know/service.md#persons; the
-list is that of the service's source, `nodejs/src/worker/ingestion/persons/person-update.ts` with its campaign
-parameters). Backcast cannot keep it from doing so, other than by `--persons identified`, so a plan counts them. Under
-`--promoted-properties final` it also finds out what they come to where events arrive in the order of time
-(`promoted_by`), since the service heeds the order of arrival alone.
+Each is copied to the person under its name, overwriting, and once as `$initial_…` (docs/know/service.md#persons; the
+list is from the service's source, `nodejs/src/worker/ingestion/persons/person-update.ts` with its campaign
+parameters). Only `--persons identified` prevents this, so a plan counts these properties. With
+`--promoted-properties final` the plan also finds the values that they would have if events arrived in time order
+(`promoted_by`), since the service goes by the order of arrival alone.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ PROMOTED = frozenset(
     )
 )  # fmt: skip
 ONE_IN = 64
-"""One of this many events of a block is sampled: counting them all would cost a plan half of its speed."""
+"""One event in this many is sampled: counting all of them would halve a plan's speed."""
 
 
 INITIAL = {name: "$initial_" + name.removeprefix("$") for name in PROMOTED}
-"""The name under which the service stores the first value of each."""
+"""The name under which the service stores the first value of each property."""
 _NAMED = PROMOTED | frozenset(INITIAL.values())
 _NOT_PROMOTING = frozenset(("$snapshot", "$performance_event"))
 _NOT_PERSONS = frozenset(("$exception", "$$heatmap"))
@@ -53,7 +53,7 @@ _text = msgspec.json.Decoder(str).decode
 
 
 def count_promoted(events: Events) -> Counter[str]:
-    """Of a sample of the events, the number that has each promoted property; "" counts the events of the sample."""
+    """In a sample of the events, how many have each promoted property; "" counts the sample's events."""
     counted: Counter[str] = Counter()
     ends = np.cumsum(events.sizes + 1)
     before = 0
@@ -76,9 +76,9 @@ def promoted_by(
     """What the events of a block promote, as updates (`pipeline.transform.statements.update_table`), except those of
     `left_out`: (row, position in the row).
 
-    An event sets each under its own name and sets it once as `$initial_…`, unless its own `$set` or `$set_once` has
-    the name. What is set last stays, and what is set once first; a null set once counts as nothing, as any later
-    value takes its place.
+    An event sets each property under its name and sets it once as `$initial_…`, unless its `$set` or `$set_once` has
+    the name. The last value that is set stays, and the first that is set once; a null that is set once does not count,
+    because any later value replaces it.
     """
     times, received = events.times.tolist(), events.received.tolist()
     for number, text in enumerate(events.events):
@@ -93,7 +93,7 @@ def promoted_by(
 
 
 def _promoted_by(name: str, properties: _Values) -> tuple[_Values, _Values]:
-    """What an event sets and what it sets once, of the names that are promoted. `$os_name` is another name of `$os`."""
+    """What an event sets and what it sets once of the promoted names. `$os_name` is another name for `$os`."""
     if name in _NOT_PERSONS or not has_profile(properties):
         return {}, {}
     set_, once = _named(properties.get("$set")), _named(properties.get("$set_once"))

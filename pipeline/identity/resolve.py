@@ -1,8 +1,8 @@
 """Identity resolution, step by step: from the observed pairs to the decided identities.
 
 A cluster of ids that are one person is a connected component that has two users only if a record joins them. Pairs are
-taken in the order of time, which decides as it did at the source: the first user of a device keeps it. That is
-Kruskal's algorithm with a rule for each kind of pair, so the order of rows cannot matter.
+taken in time order, which decides as the source tool did: the first user of a device keeps it. This is Kruskal's
+algorithm with a rule for each kind of pair, so the order of rows cannot matter.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ def resolve(
     earlier: Iterable[EarlierLink] = (),
     per_event: bool = False,
 ) -> Identities:
-    """Decide on every pair. The result has to be closed after use.
+    """Decide on every pair. The caller has to close the result after use.
 
-    `find_activity` returns what the events of ids show, given the hashes of ids and the order that sorts them
+    `find_activity` takes the hashes of ids and the order that sorts them, and returns what events show about these ids
     (`pipeline.identity.event_ids.find_activity`). `most` is --max-ids-per-person. `earlier` are the links that earlier
-    plans for the same target sealed: a pair that is settled is not sent or dated again, one in doubt keeps its date,
-    and an id that absorbed others stays the canonical one. `per_event`: what the per-event endpoint never merges is
-    refused too.
+    plans for the same target sealed: a settled pair is not sent or dated again, one in doubt keeps its date, and an id
+    that absorbed others stays canonical. `per_event`: also refuse what the per-event endpoint never merges.
     """
     in_doubt = _add_earlier(observed, earlier)
     observed.aggregate()
@@ -127,8 +126,8 @@ def _numbered(table: Path, size: int, numbering: Numbering) -> PairArrays:
 def _too_large(
     pairs: PairArrays, reasons: NDArray[np.uint8], roots: NDArray[np.int32], numbers: NDArray[np.bool_], most: int
 ) -> NDArray[np.bool_]:
-    """By pair: whether its person has more ids than allowed, unless the operator named it or an earlier plan settled
-    it."""
+    """By pair: whether its person has more ids than allowed; false if the operator named the pair or an earlier plan
+    settled it."""
     sizes = counts(roots, len(roots), ~numbers)
     inside = (reasons == 0) & (roots[pairs.anonymous] == roots[pairs.user])
     return np.asarray(inside & ((pairs.kinds & (NAMED | SETTLED)) == 0) & (sizes[roots[pairs.user]] > most + 1))
@@ -137,10 +136,10 @@ def _too_large(
 def _owners(
     pairs: PairArrays, reasons: NDArray[np.uint8], joined: NDArray[np.bool_], canonical: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """By id: the id that a profile stored under it is sent to, which is the canonical one of its person.
+    """By id: the id that receives a profile stored under it, which is the canonical id of its person.
 
-    Where no event has the id without a user, as with the label of a Mixpanel cluster, there is nothing to merge, and
-    the profile goes to the first such user.
+    If the id is on no event without a user, as the label of a Mixpanel cluster, there is nothing to merge, and the
+    profile goes to the first such user.
     """
     owners = canonical.copy()
     places = in_order(pairs, reasons == Reason.NEVER_ALONE)[::-1]
@@ -185,11 +184,12 @@ def _decide(
 def components(
     pairs: PairArrays, open_: NDArray[np.bool_], users: NDArray[np.bool_], earliest: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """By id: the number of one id of its component. Only pairs of `open_` join. `earliest` is the first event of each.
+    """By id: the number that stands for its component. Only the pairs in `open_` join. `earliest` is each id's first
+    event.
 
-    Ids that earlier plans merged are one person. Then the operator's pairs join, and everything else by the time of its
-    first row, by the rule of its kind (docs/use/people-and-groups.md). No pair joins two persons of earlier plans, and
-    no record takes an id from the user that the operator gives it.
+    Ids that earlier plans merged are one person. Then the operator's pairs join, then all others in the order of their
+    first rows, by the rule of their kind (docs/use/people-and-groups.md). No pair joins two persons of earlier plans,
+    and no record takes an id from the user that the operator gave it.
     """
     named = open_ & ((pairs.kinds & NAMED) != 0)
     directed = (pairs.kinds & (IDENTIFY | ALIAS | SERVICE)) != 0
@@ -209,10 +209,10 @@ def components(
 def _easy(
     pairs: PairArrays, taken: NDArray[np.bool_], users: NDArray[np.bool_], survivors: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Pairs of ids that can join nothing but their first partner, so that their order does not matter.
+    """Pairs of ids that can join only their first partner, so that their order does not matter.
 
-    Such an id is no user, absorbed no id in any plan, and is only once in a pair, or only in rows and records that give
-    a device to its first user. Records identify whom they keep, which counts for a later merge of the service.
+    Such an id is not a user's, absorbed no id in any plan, and occurs in one pair only, or only in rows and records
+    that give a device to its first user. Records identify the id they keep, which affects later merges in the service.
     """
     size = len(users)
     open_to_others = marked(pairs.user[taken], size) | survivors
@@ -225,7 +225,7 @@ def _easy(
 
 
 def _to_the_first(pairs: PairArrays, easy: NDArray[np.bool_], parent: NDArray[np.int32]) -> None:
-    """Hang each id of the easy pairs under the partner that comes first in the order of `in_order`."""
+    """Attach each id of the easy pairs to the partner that comes first in the order of `in_order`."""
     named = marked(pairs.anonymous[easy & ((pairs.kinds & NAMED) != 0)], len(parent))
     first = np.full(len(parent), NEVER, np.int64)
     for last in (False, True):
@@ -240,7 +240,7 @@ def _to_the_first(pairs: PairArrays, easy: NDArray[np.bool_], parent: NDArray[np
 
 
 def in_order(pairs: PairArrays, some: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Places of some pairs in the order in which they are taken: settled, named, then by time, then by ids."""
+    """Numbers of some pairs in the order in which they are taken: settled, named, then by time, then by ids."""
     places = np.flatnonzero(some)
     kinds = pairs.kinds[places]
     rank = np.where(kinds & SETTLED, 0, np.where(kinds & NAMED, 1, 2)).astype(np.uint8)
@@ -255,8 +255,9 @@ def _one_by_one(pairs: PairArrays, places: NDArray[np.int64]) -> Iterator[tuple[
 
 
 class _Forest:
-    """Union-find over all ids. Each tree's root knows whether a user or an earlier person is in it; where the service's
-    own merges are, also whether it had identified the person, and since when there is one."""
+    """Union-find over all ids. Each tree's root knows whether the tree has a user or an earlier person; if there are
+    merges of the service itself, also whether the service had identified the person, and since when the person
+    exists."""
 
     def __init__(self, parent: NDArray[np.int32], users: NDArray[np.bool_], survivors: NDArray[np.bool_]) -> None:
         self._parent = array("i", parent.tobytes())
@@ -266,7 +267,7 @@ class _Forest:
         self._since = array("q")
 
     def remember(self, earliest: NDArray[np.int64], kept: NDArray[np.int32], times: NDArray[np.int64]) -> None:
-        """Keep what the service's own merges depend on; ids of `kept` have a person from these times on."""
+        """Keep what the service's own merges depend on. The ids of `kept` have had a person since these times."""
         since = earliest.copy()
         np.minimum.at(since, kept, times)
         self._since = array("q", since.tobytes())
@@ -323,13 +324,13 @@ def canonical_ids(
     earliest: NDArray[np.int64],
     numbers: NDArray[np.bool_],
 ) -> NDArray[np.int32]:
-    """By id: the canonical id of its person. `joined` marks the pairs whose two ids are one person; `numbers` the ids
-    that are a tool's own numbers of persons.
+    """By id: the canonical id of its person. `joined` marks the pairs whose two ids are one person; `numbers` are the
+    ids that are a tool's numbers of persons.
 
-    The service refuses a chain of merges at its second link (docs/know/service.md#merges), so every link of a person
-    goes to one id. It is, in this order: the one that earlier plans kept; a user's id before any other; one that the
-    tool's records keep and never absorb; one that they do not absorb; the one whose first event is the earliest; the
-    least by its text. A tool's own number is taken only where the person has no other id.
+    The service refuses a chain of merges at its second link (docs/know/service.md#merges), so all links of a person go
+    to one id. The first of these criteria that decides chooses it: earlier plans kept it; it is a user's id; the tool's
+    records keep it and never absorb it; they never absorb it; its first event is the earliest; it sorts first. A tool's
+    number is chosen only if the person has no other id.
     """
     stated = joined & ((pairs.kinds & (IDENTIFY | ALIAS | SERVICE | NAMED | SETTLED)) != 0)
     absorbed = marked(pairs.anonymous[stated], len(roots))

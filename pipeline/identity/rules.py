@@ -1,6 +1,6 @@
-"""Which pairs may join ids at all, and the decisions and reasons that a plan gives for each pair.
+"""The rules for which pairs may join ids at all, and a plan's decision and reason for each pair.
 
-The operator's own pairs and those that an earlier plan settled pass every rule except those of the service itself.
+The operator's pairs and those that an earlier plan settled skip every rule except the service's.
 Sources: docs/know/exports.md#identity-in-exports, #placeholder-values; docs/know/service.md#ids-and-text;
 docs/know/peers.md#merges-and-ids.
 """
@@ -32,12 +32,12 @@ class Decision(IntEnum):
 class Reason(IntEnum):
     """The reason of a decision; identities.parquet has the names in lower case.
 
-    Merged because SAME_ROW, STATED, NAMED (by the operator), SETTLED (by an earlier plan). FIRST_USER: of the users of
-    one id, this one came first. Refused: SELF_PAIR; JUNK_ID; LONG_ID, which the service would cut; EMAIL_AS_DEVICE and
-    USER_AS_DEVICE, where a tool writes a person's id into the device's place; NEVER_ALONE: the id occurs on no event
-    without its user and in no record, so there is nothing to join (a server's id that changes with every call);
-    TOO_MANY_USERS: the id of a shared machine or a placeholder; TOO_MANY_IDS: more than --max-ids-per-person. Conflict:
-    OTHER_USER came first; SETTLED_APART: earlier plans made two persons of them, which the service no longer merges.
+    Merged because SAME_ROW, STATED, NAMED (by the operator), SETTLED (by an earlier plan). FIRST_USER: this user of the
+    id came first. Refused: SELF_PAIR; JUNK_ID; LONG_ID, which the service would cut; EMAIL_AS_DEVICE and
+    USER_AS_DEVICE: a tool wrote a person's id as the device's; NEVER_ALONE: the id occurs on no event without its user
+    and in no record, so there is nothing to join (a server's id that changes with every call); TOO_MANY_USERS: the id
+    of a shared machine or a placeholder; TOO_MANY_IDS: more than --max-ids-per-person. Conflict: OTHER_USER came first;
+    SETTLED_APART: earlier plans made two persons of the ids, which the service no longer merges.
     """
 
     SAME_ROW = 0
@@ -58,7 +58,7 @@ class Reason(IntEnum):
 
 
 class PairArrays(msgspec.Struct):
-    """The pairs as arrays, one place each, sorted by (anonymous id, user id).
+    """The pairs as arrays with one entry per pair, sorted by (anonymous id, user id).
 
     `anonymous` and `user` are numbers of ids, `kinds` sums of kinds, `first` is in µs UTC or NEVER, `events` counts the
     rows that show the pair.
@@ -77,11 +77,11 @@ class PairArrays(msgspec.Struct):
 def apply_rules(
     pairs: PairArrays, flags: NDArray[np.uint8], users: NDArray[np.bool_], earliest: NDArray[np.int64], most: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Apply every rule to every pair, in order. Returns by pair the reason of the first that refuses it, 0 without one,
-    and by id whether it is a user's.
+    """Apply every rule to every pair, in order. Returns, by pair, the reason of the first rule that refuses it (0 if
+    none does), and, by id, whether it is a user's.
 
-    `flags`, `users` and `earliest` are by id: the flags of its text, whether an event names it as a user's id, its
-    first event. An id on the user's side of a pair that is valid in itself is a user's id, too.
+    `flags`, `users` and `earliest` are by id: its flags, whether an event names it as a user's id, and its first event.
+    An id on the user's side of an otherwise valid pair is a user's id, too.
     """
     reasons = np.zeros(len(pairs), np.uint8)
     free = (pairs.kinds & SETTLED) == 0
@@ -108,7 +108,7 @@ def apply_rules(
 
 
 def _in_records(pairs: PairArrays, reasons: NDArray[np.uint8], ids: int) -> NDArray[np.bool_]:
-    """By pair: whether a record names its anonymous id too, which then may be a bridge."""
+    """By pair: whether a record also names its anonymous id, which then may be a bridge."""
     records = (pairs.kinds != ROW) & (reasons == 0)
     found = marked(pairs.anonymous[records], ids) | marked(pairs.user[records], ids)
     return np.asarray(found[pairs.anonymous])

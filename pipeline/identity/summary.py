@@ -1,4 +1,4 @@
-"""What merging would change, in numbers and examples, as a plan seals it and a report shows it."""
+"""What merging would change, in numbers and examples: sealed in a plan and shown in the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DecisionCount(Struct, frozen=True):
 
 
 class Cluster(Struct, frozen=True):
-    """A person of several ids: the canonical id, the number of ids, and some of the others."""
+    """A person with several ids: the canonical id, the number of ids, and some of the others."""
 
     canonical: str
     ids: int
@@ -22,7 +22,7 @@ class Cluster(Struct, frozen=True):
 
 
 class Partners(Struct, frozen=True):
-    """An id, the number of ids it is paired with, and the number of rows that pair them, whatever was decided."""
+    """An id, how many ids it is paired with, and how many rows pair them, whatever the decision."""
 
     id: str
     partners: int
@@ -30,10 +30,10 @@ class Partners(Struct, frozen=True):
 
 
 class MergeSummary(Struct, frozen=True):
-    """What merging would change. `links` are to be sent, `persons` have several ids.
+    """What merging would change. `links` are to be sent, `persons` counts the people with several ids.
 
-    `largest` are the persons of most ids, `shared` the anonymous ids with most users, `crowded` the users with most
-    anonymous ids.
+    `largest` are the persons with the most ids, `shared` the anonymous ids with the most users, `crowded` the users
+    with the most anonymous ids.
     """
 
     links: int = 0

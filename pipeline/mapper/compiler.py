@@ -43,8 +43,8 @@ from pipeline.validator.placeholder_ids import SPELLINGS, is_placeholder
 from pipeline.values import Record
 
 MapRow: TypeAlias = Callable[..., "MapperResult | list[MapperResult]"]
-"""Takes a row, which it may change, whether a plan observes it, and a `RowScan` or None; returns the outcome or the
-outcomes of the row."""
+"""Takes a row, which it may change, whether a plan observes it, and a `RowScan` or None; returns the row's outcome or
+outcomes."""
 
 _ALWAYS_KNOWN = ("source", loader_columns.SETTING, *SETTINGS)
 
@@ -52,9 +52,9 @@ _ALWAYS_KNOWN = ("source", loader_columns.SETTING, *SETTINGS)
 class RowScan(Protocol):
     """What a plan shows each row to before it is changed, and each plain row that a decoder makes of it.
 
-    `row` and `opened` get the members of a row and those of its opened properties, `members` a native row and, where
-    they are none of its members, its opened properties. `event` is set to the event's name as the mapping reads it,
-    before the rules of `events`. `begin_items` says that a decoder made several of one row, of which each is shown.
+    `row` and `opened` get the members of a row and those of its opened properties; `members` gets a native row and, if
+    they are not among its members, its opened properties. `event` is set to the event's name as the mapping reads it,
+    before the rules of `events`. `begin_items` says that a decoder made several rows of one; each of them is shown.
     """
 
     event: str | None
@@ -77,14 +77,14 @@ class Mapper:
 
     `map_row(row, observe=False, scan=None)` returns the outcomes of a row and may change the row. With `observe` the
     events are the same, and they have the notes that only a plan needs; `scan` sees the row as it came. `map_members`
-    does the same for rows that are `pipeline.native` Members and have none of the columns in `decoded`; None without
-    the native part, or where it cannot run the mapping. `space` is the namespace of the tool's keys and `hasher`
+    does the same for rows that are `pipeline.native` Members and have none of the columns in `decoded`; it is None
+    without the native part, or if that cannot run the mapping. `space` is the namespace of the tool's keys and `hasher`
     computes uuids in it; `opens` are columns that a reader may pass as opened objects, so that they are decoded once;
-    `zone_evidence`: events have `wall`, by which the zone can be proved; `hash_fingerprint` identifies the secret of
-    keyed hashes, "" without any; `unsets`: a note may remove a property of a person; `blanks`: a blank cell of a
-    delimited file is a value; `unread` are columns whose values decide nothing; `keeps_earliest`: of rows with one key
-    the one received earliest counts; `equal_by_values`: of rows without a key, those are equal that have the same
-    `values.bare` record; `cost` adds up what the mapping's own code costs in this process, None where it has none.
+    `zone_evidence`: events have `wall`, which can prove the zone; `hash_fingerprint` identifies the secret of keyed
+    hashes, "" if there is none; `unsets`: a note may remove a property of a person; `blanks`: a blank cell of a
+    delimited file is a value; `unread` are columns whose values decide nothing; `keeps_earliest`: of several rows with
+    one key the one received earliest counts; `equal_by_values`: rows without a key are equal if they have the same
+    `values.bare` record; `cost` adds up what the mapping's own code costs in this process, None if it has none.
     """
 
     tool: str
@@ -186,8 +186,8 @@ def load_source(emitter: StepEmitter, source: str, clock: ZoneClock) -> MapRow:
 def _function(
     emitter: StepEmitter, source: str, clock: ZoneClock, kind: PythonRows, map_dict: MapRow | None = None
 ) -> MapRow:
-    """The function of a mapper's source for a kind of rows, with the constants that it names. `map_dict` maps those
-    that turn out to be of another kind."""
+    """The function of a mapper's source for a kind of rows, with the constants that it names. `map_dict` maps rows that
+    turn out to be of another kind."""
     names: dict[str, Any] = {**_NAMES, **emitter.constants, "Members": kind.row, "map_dict": map_dict}
     names |= {name: make(kind) for name, make in emitter.makers.items()}
     names["collided"] = emitter.collided
@@ -200,14 +200,14 @@ def _function(
 
 @lru_cache(maxsize=64)
 def _code_of(source: str, tool: str) -> CodeType:
-    """Cached, because Python's compiler takes most of the time of compiling a mapping."""
+    """Cached, because Python's compiler takes most of the time that compiling a mapping takes."""
     file = f"<mapping {tool} {blake2b(source.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     return _interned(builtins.compile(source, file, "exec"))
 
 
 def _interned(code: CodeType) -> CodeType:
-    """The same code with interned texts, which dicts compare with the names of members by identity."""
+    """The same code with interned strings, which dicts compare with member names by identity."""
     constants: list[Any] = []
     for constant in code.co_consts:
         if isinstance(constant, str):
@@ -275,7 +275,7 @@ _NAMES: dict[str, Any] = {
     "read_iso_or_date": read_iso_or_date,
     "without_loader_columns": loader_columns.without_loader_columns,
 }
-"""The globals of a mapper's source: what these modules have, and a few more."""
+"""The globals of a mapper's source: those of these modules, and a few more."""
 if AVAILABLE:
     _NAMES["read_iso"] = native.Reader("iso", read_iso)
     _NAMES["read_iso_or_date"] = native.Reader("iso", read_iso_or_date)
@@ -284,7 +284,7 @@ if AVAILABLE:
 
 
 def _check_code(mapping: Mapping) -> None:
-    """Code is run only for a mapping that a person named by its path, which is where the code is read."""
+    """Code runs only for a mapping that a person named by its path, because only then is the code read."""
     if mapping.python and mapping.code is None:
         raise place_of(mapping, "python").error(
             "only a mapping that is named by its path may have `python`",
@@ -295,11 +295,11 @@ def _check_code(mapping: Mapping) -> None:
 
 
 def _check_blanks(mapping: Mapping) -> None:
-    """A text of a row does not show whether its file was a delimited one or Parquet."""
+    """A string in a row does not show whether its file was a delimited one or Parquet."""
     if mapping.blanks.csv == "value" and mapping.blanks.parquet == "missing":
         raise place_of(mapping, "blanks", "parquet").error(
-            "blank texts of Parquet cannot be missing where blank cells are values",
-            "name the ones that are missing under `properties: blank`, or use `unless`",
+            "`parquet: missing` does not work if blank cells of delimited files are values",
+            "name the properties to leave out under `properties: blank`, or use `unless`",
         )
 
 

@@ -14,22 +14,22 @@ SETTING, KEEP = "loader_columns", "keep"
 RAW = "_airbyte_data"
 """The column of Airbyte's raw tables that has the whole record, so it is not left out."""
 BEGINNINGS = ("_fivetran_", "_airbyte_", "_ab_source_file_", "_ab_cdc_", "_dlt_", "_sdc_")
-"""How the names of such columns begin: Fivetran's, Airbyte's, dlt's and Stitch's or Singer's."""
+"""The beginnings of such column names: Fivetran's, Airbyte's, dlt's, and Stitch's or Singer's."""
 OF_FILES = frozenset(("_file", "_line", "_modified"))
 """Fivetran's columns for the file that a row was read from."""
 _MOST = 10_000
 _others: set[str] = set()
-"""Names that are not such columns, so that most rows need one test for all of their names."""
+"""Beginnings of names that are not such columns, so that most rows need one test for all their names."""
 
 
 def leaves_out(settings: Mapping[str, str]) -> bool:
-    """Whether such columns are left out: `--set loader_columns=keep` makes properties of them."""
+    """Whether such columns are left out; `--set loader_columns=keep` makes them properties."""
     return settings.get(SETTING) != KEEP
 
 
 @lru_cache(_MOST)
 def is_loader_column(name: str) -> bool:
-    """Whether a column is a loader's own, in capitals too, and not part of what it copied."""
+    """Whether a column, in any case, is a loader's own and not part of what it copied."""
     if name[:1] != "_":
         return False
     name = name.lower()

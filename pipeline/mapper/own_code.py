@@ -1,8 +1,8 @@
 """The user's own code of a mapping (`python: clean.py:clean`): a function that gets each finished event.
 
-A plan seals the text of the file, so an apply runs what was planned. The function runs after the mapping and before the
-validator. It is the user's code with the user's rights: nothing confines it, and `registry.load` reads it only for a
-mapping that is named by its path.
+A plan seals the text of the file, so an apply runs the code that was planned. The function runs after the mapping and
+before the validator. It is the user's code with the user's rights: nothing confines it, and `registry.load` reads it
+only for a mapping that is named by its path.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Function = Callable[[dict[str, Any]], Any]
 
 
 class Cost(msgspec.Struct):
-    """How many events went through the code in this process, and for how long."""
+    """How many events went through the code in this process, and how long that took."""
 
     events: int = 0
     nanoseconds: int = 0
 
 
 def read(named: str, mapping: Path, place: Callable[[], Place]) -> OwnCode:
-    """The code that a mapping file names at a place, which only an error asks for. Raises MappingError."""
+    """The code that a mapping file names. `place` is where it does; only an error asks for it. Raises MappingError."""
     file, _, function = named.rpartition(":")
     if not file or not function.isidentifier():
         raise place().error(f"{named!r} names no function", "write the file and the function: python: clean.py:clean")
@@ -58,25 +58,27 @@ def load(code: OwnCode) -> Function:
     """Run the file once in this process and return the function. Raises MappingError."""
     module = types.ModuleType(f"backcast_own_code_{code.digest[:16]}")
     module.__file__ = code.file
-    # The output of a command is for its result alone, such as that of `plan --json`.
+    # A command's output holds only its result, such as that of `plan --json`.
     module.__dict__["print"] = partial(_print, print)
     sys.modules[module.__name__] = module  # dataclasses and pickle look for it there
     try:
         exec(compile(code.text, code.file, "exec", dont_inherit=True), module.__dict__)
     except SyntaxError as error:
         line, column = error.lineno or 1, error.offset or 1
-        raise MappingError(f"not Python: {error.msg}", file=code.file, line=line, column=column) from None
+        raise MappingError(
+            f"not Python: {error.msg}", file=code.file, line=line, column=column, hint="correct the file there"
+        ) from None
     except (Exception, SystemExit) as error:
         raise MappingError(
             f"the file cannot be imported: {_described(error)}", file=code.file, line=_line_of(error, code.file) or 1,
-            column=1, hint="it may import the standard library and installed packages, and no file beside it",
+            column=1, hint="it may import the standard library and installed packages, but no file next to it",
         ) from None  # fmt: skip
     function = module.__dict__.get(code.function)
     if not callable(function):
         there = [name for name, one in vars(module).items() if isinstance(one, types.FunctionType)]
         raise MappingError(
-            f"there is no function {code.function!r}", file=code.file,
-            hint=f"it has: {', '.join(there)}" if there else "define it at the top level of the file",
+            f"the file has no function {code.function!r}", file=code.file,
+            hint=f"its functions: {', '.join(there)}" if there else "define it at the top level of the file",
         )  # fmt: skip
     checked: Function = function
     return checked
@@ -87,7 +89,7 @@ def _print(own: Callable[..., None], *texts: object, **how: Any) -> None:
 
 
 class OwnCodeRunner:
-    """Runs the code over the outcomes of rows. `cost` adds up while it does."""
+    """Runs the code on the outcomes of rows. `cost` adds up while it does."""
 
     def __init__(self, code: OwnCode, hasher: Hasher) -> None:
         self._function = load(code)
@@ -116,7 +118,8 @@ class OwnCodeRunner:
         return made
 
     def _run_all(self, outcomes: list[Any], before: int, after: int) -> list[Any]:
-        """The outcomes of one item. The first has the position `before` in its row, and `after` once the code ran."""
+        """The outcomes of one item. The first is at position `before` in its row, and at `after` once the code has
+        run."""
         made: list[Any] = []
         renamed: set[str | None] = set()
         for position, outcome in enumerate(outcomes, before):
@@ -151,21 +154,21 @@ class OwnCodeRunner:
                 return given.outcomes(returned, shifted=before != after)
             except WrongResult as wrong:
                 return [RejectReason(RESULT, str(wrong))]
-            except Exception as error:  # of an object that the code returned, such as a list that contains itself
+            except Exception as error:  # from an object that the code returned, such as a list that contains itself
                 return [RejectReason(RESULT, f"what it returned cannot be read: {_described(error)}")]
         finally:
             self.cost.events += 1
             self.cost.nanoseconds += time.perf_counter_ns() - started
 
     def _uuid(self, event: UnvalidatedEvent, position: int) -> str | None:
-        """The uuid that the event has without the code; None where only the whole source decides it."""
+        """The uuid that the event has without the code; None if only the whole source decides it."""
         if event.uuid is not None or event.key is None:
             return event.uuid
         return self._hasher(f"{event.key}{SEPARATOR}{position}" if position else event.key)
 
 
 def _described(error: BaseException) -> str:
-    """The type and the first line of an exception, which is the user's and may have any text."""
+    """The type and the first line of an exception; it is the user's and may have any text."""
     try:
         text = str(error)
     except Exception:
@@ -176,7 +179,7 @@ def _described(error: BaseException) -> str:
 
 
 def _line_of(error: BaseException, file: str) -> int:
-    """The last line of the user's file that an exception passed, 0 for none."""
+    """The last line of the user's file that an exception passed through, 0 if there is none."""
     line = 0
     trace = error.__traceback__
     while trace is not None:

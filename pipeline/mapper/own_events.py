@@ -1,7 +1,7 @@
-"""An event as a mapping's own code gets it, and what the code returned as events again.
+"""An event in the form in which a mapping's own code gets it, and the code's result turned back into events.
 
-Numbers are given as an `int` or a `Decimal`, which have all digits. A property whose value the code leaves as it was
-keeps the bytes that it had (docs/know/promises.md#exactness); one that it sets is checked and encoded here.
+The code gets a number as an `int` or a `Decimal`, which keep all digits. A property whose value the code leaves alone
+keeps its bytes (docs/know/promises.md#exactness); a property that the code sets is checked and encoded here.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pipeline.models import Skip, UnvalidatedEvent
 from pipeline.timestamps import BadTime, format_utc, read_iso
 
 MEMBERS = ("event", "distinct_id", "timestamp", "uuid", "properties")
-"""Of an event as the function gets it. All but `uuid` have to be in what it returns."""
+"""The members of an event that the function gets. All but `uuid` have to be in its result."""
 MOST_EVENTS = 1_000
-"""A list that is returned for one event has at most so many."""
+"""The most events in a list that is returned for one event."""
 SKIPPED, CHANGED_ID = "python_skipped", "python_changed_id"
 LINK_LEFT_OUT = (
     "the code changed the distinct_id of a row that joins two ids; the merge is left out:"
@@ -36,13 +36,13 @@ _decode = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal).decode
 
 
 class WrongResult(Exception):
-    """What the code returned is no event; the text says why."""
+    """The code returned something that is not an event; the text says why."""
 
 
 class GivenEvent:
-    """One event as the function gets it, and what is needed to tell what it changed.
+    """One event as the function gets it, and what is needed to find out what the function changed.
 
-    `plain` is the dict. The objects in it are kept in `_before` by name, lists and dicts also as text, because the
+    `plain` is the dict. `_before` keeps the objects in it by name, and lists and dicts as text too, because the
     function may change them in place.
     """
 
@@ -75,7 +75,7 @@ class GivenEvent:
         if not isinstance(returned, list):
             return [self._read(returned, "", self._event, self._own(shifted))]
         if len(returned) > MOST_EVENTS:
-            raise WrongResult(f"a list of {len(returned):,} events; the most is {MOST_EVENTS:,}")
+            raise WrongResult(f"returned a list of {len(returned):,} events; the limit is {MOST_EVENTS:,}")
         made: list[Any] = []
         taken: set[str | None] = set()
         first = self._event
@@ -92,11 +92,11 @@ class GivenEvent:
         return made or [Skip(SKIPPED)]
 
     def _further(self) -> UnvalidatedEvent:
-        """A further event of the row: what the row states about its person goes with the first alone."""
+        """A further event of the row; only the first one carries what the row states about its person."""
         return UnvalidatedEvent(None, self._id, self._when, {}, received=self._event.received)
 
     def _own(self, shifted: bool) -> str | None:
-        """The uuid to write down for the row's own event; None where its key gives the same one."""
+        """The uuid to set on the row's own event; None if its key gives the same one."""
         return self._uuid if shifted else self._event.uuid
 
     def _asked(self, item: dict[str, Any]) -> str | None:
@@ -105,7 +105,7 @@ class GivenEvent:
         return self._uuid if asked is None else clean_uuid(asked)
 
     def _read(self, item: Any, where: str, event: UnvalidatedEvent, own: str | None) -> UnvalidatedEvent:
-        """Write what was returned into `event`, which has the uuid `own` unless the item has another one."""
+        """Write what was returned into `event`, which gets the uuid `own` unless the item has another one."""
         if not isinstance(item, dict):
             raise WrongResult(f"{where}returned {_kind(item)}, not the event as a dict, a list of events or None")
         for name in MEMBERS:
@@ -113,7 +113,7 @@ class GivenEvent:
                 raise WrongResult(f"{where}the event lacks {name!r}")
         if len(item) > len(MEMBERS) - ("uuid" not in item):
             other = next(name for name in item if name not in MEMBERS)
-            raise WrongResult(f"{where}{other!r} is no member of an event; is it one of the properties?")
+            raise WrongResult(f"{where}an event has no member {other!r}; is it one of the properties?")
         properties = self._properties(item["properties"], where)
         event.event = _text(item["event"], f"{where}event")
         self._read_id(event, _text(item["distinct_id"], f"{where}distinct_id"))
@@ -123,7 +123,7 @@ class GivenEvent:
         if asked is not None and (asked.__class__ is not str or asked != self._uuid):
             own = clean_uuid(asked) if isinstance(asked, str) else None
             if own is None:
-                raise WrongResult(f"{where}uuid is {_shown(asked)}, which is no UUID")
+                raise WrongResult(f"{where}uuid is {_shown(asked)}, which is not a UUID")
         event.uuid = own
         event.properties = properties
         return event
@@ -179,13 +179,13 @@ def _text(value: Any, what: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise WrongResult(f"{what} is {_kind(value)}, not a text")
+        raise WrongResult(f"{what} is {_kind(value)}, not a string")
     return _name(str.__str__(value), what)
 
 
 def _name(value: Any, what: str) -> str:
     if not isinstance(value, str):
-        raise WrongResult(f"{what} has the name {_shown(value)}, which is no text")
+        raise WrongResult(f"{what} has the name {_shown(value)}, which is not a string")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -197,7 +197,7 @@ def _time(value: Any, where: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise WrongResult(f"{where}timestamp is {_kind(value)}, not a text such as 2023-01-02T03:04:05Z")
+        raise WrongResult(f"{where}timestamp is {_kind(value)}, not a string such as 2023-01-02T03:04:05Z")
     try:
         reading = read_iso(value)
     except BadTime as error:
@@ -210,7 +210,7 @@ def _time(value: Any, where: str) -> int | None:
 
 
 def _json(value: Any, where: str) -> Raw:
-    """A value that the code set, as JSON. Raises WrongResult for what JSON, or the service, does not hold."""
+    """A value that the code set, as JSON. Raises WrongResult if JSON, or the service, cannot hold it."""
     text = _encoded(value, where, 0)
     problem = unsendable(text)
     if problem:
@@ -253,7 +253,7 @@ def _encoded(value: Any, where: str, depth: int) -> bytes:
 
 
 def _kind(value: object) -> str:
-    return f"of the type {type(value).__name__}"
+    return f"of type {type(value).__name__}"
 
 
 def _shown(value: object) -> str:

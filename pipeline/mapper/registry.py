@@ -50,7 +50,7 @@ def available() -> list[str]:
 
 @cache
 def of_packages() -> dict[str, list[tuple[Plugin, Path]]]:
-    """The mapping files in installed packages, by name; more than one of a name are a collision."""
+    """The mapping files in installed packages, by name; several with one name are a collision."""
     found: dict[str, list[tuple[Plugin, Path]]] = {}
     for plugin in installed(MAPPINGS):
         for path in sorted(_folder_of(plugin).glob("*.yaml")):
@@ -59,7 +59,7 @@ def of_packages() -> dict[str, list[tuple[Plugin, Path]]]:
 
 
 def _folder_of(plugin: Plugin) -> Path:
-    """The folder with a package's mapping files; nothing of the package is imported, unless it is an editable one."""
+    """The folder with a package's mapping files. It imports nothing of the package, unless the package is editable."""
     there = plugin.root.joinpath(*plugin.module.split("."))
     if there.is_dir():
         return there
@@ -71,8 +71,8 @@ def _folder_of(plugin: Plugin) -> Path:
 
 
 def usable() -> Iterator[tuple[str, Mapping]]:
-    """Every mapping that can be read, with its name. One of a package that cannot is left out (see `problems`); where
-    several have one name, each is given."""
+    """Every readable mapping, with its name. Unreadable ones of packages are left out (see `problems`); if several have
+    one name, each is given."""
     own = set(shipped())
     for name in sorted({*own, *of_packages()}):
         if name in own:
@@ -100,8 +100,8 @@ def _problems() -> Iterator[tuple[Plugin, UsageError]]:
 
 
 def load(name_or_path: str, *, with_code: bool = True) -> Mapping:
-    """Read a shipped mapping or one of a package by its name, or any by its path, `with_code` also the code that it
-    names with `python`.
+    """Read a shipped mapping or one of a package by its name, or any mapping by its path; `with_code` also reads the
+    code that it names with `python`.
 
     Raises UsageError and MappingError.
     """
@@ -118,8 +118,8 @@ def load(name_or_path: str, *, with_code: bool = True) -> Mapping:
     if not path.is_file():
         near = difflib.get_close_matches(name_or_path, available(), n=1)
         raise UsageError(
-            f"there is no mapping {name_or_path!r}",
-            hint=f"did you mean {near[0]!r}?" if near else f"name a file, or one of: {', '.join(available())}",
+            f"no shipped mapping is called {name_or_path!r}, and no file has that path",
+            hint=f"did you mean {near[0]!r}?" if near else f"give a file, or one of: {', '.join(available())}",
         )
     mapping = _read(path, name_or_path)
     if not mapping.python or not with_code:
@@ -135,9 +135,9 @@ def _collision(name: str) -> UsageError:
 
 
 def file_rules(mapping: Mapping | None, settings: Map[str, str]) -> FileRules:
-    """How files are read: as a mapping declares, and settings over it; without a mapping as any shipped one may.
+    """How files are read: as a mapping declares, overridden by settings; without a mapping, as any shipped one may.
 
-    A mapping that recognises a tool's rows knows their columns: folders `key=value` are not, unless it says so.
+    A mapping that recognises a tool's rows knows their columns: folders `key=value` are not columns unless it says so.
 
     Raises UsageError for a setting of a wrong value.
     """
@@ -174,13 +174,13 @@ def _declared(mapping: Mapping) -> FileRules:
 
 
 def is_lookup_file(path: str) -> bool:
-    """Whether a mapping reads files of this path as entries of a lookup table, and not as rows."""
+    """Whether a mapping reads files with this path as entries of a lookup table, and not as rows."""
     lookups = (lookup for _, mapping in usable() for lookup in mapping.lookup_files.values())
     return any(lookup.rows == "no" and matches(path, lookup.file) for lookup in lookups)
 
 
 def of_tool(tool: str) -> list[Mapping]:
-    """The mappings of a tool, the shipped ones and those of packages."""
+    """The mappings of a tool, shipped ones and those of packages."""
     line = f"\ntool: {tool}\n"
     names = (path.stem for path in sorted(folder().glob("*.yaml")) if line in path.read_text(encoding="utf-8"))
     others = (mapping for name, mapping in usable() if name not in shipped()) if of_packages() else ()
@@ -189,7 +189,7 @@ def of_tool(tool: str) -> list[Mapping]:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """A mapping's text, its lookup files' tables and its own code, which a worker unpickles and compiles."""
+    """A mapping's text, its lookup files' tables and its own code; a worker unpickles and compiles them."""
 
     name: str
     text: str
@@ -211,7 +211,7 @@ class Compile:
 
 
 _last: list[Any] = []
-"""What was compiled last, and its mapper: a plan needs the same one several times, and so does a comparison."""
+"""The mapper that was compiled last, and what from: a plan needs the same one several times, as does a comparison."""
 
 
 @lru_cache(maxsize=64)

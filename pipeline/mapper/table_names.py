@@ -1,12 +1,12 @@
-"""Which table of a warehouse the rows of a file belong to, by its path (`table_from_path`).
+"""Finds the table of a warehouse that the rows of a file belong to, from the file's path (`table_from_path`).
 
-Warehouses write a table into a folder, or a file, of its name: `prod/identifies/000.parquet`, `identifies.csv.gz`,
+Warehouses write a table into a folder or a file named after it: `prod/identifies/000.parquet`, `identifies.csv.gz`,
 `segment.identifies_2024-01.csv`, `rudder-datalake/main/identifies/2023/04/20/21/part-0.parquet`. A part of a path names
-a table if it consists of the table's name and of these: a schema before it (`segment.`, `table=`), `_view`
-(docs/know/exports.md#segment-tables), a number or a date after it, and the endings of files. So `pages_viewed.csv` is
-no table of pages. A `*` in a known name stands for any letters, digits, underscores and dots; since `step_2` may be
-such a name, only a date, a part or a long number may follow it. A known name `key=*` is a folder, and what follows its
-key is the table.
+a table if it is the table's name, perhaps with a schema before it (`segment.`, `table=`), and after it `_view`
+(docs/know/exports.md#segment-tables), a number or a date, and file endings. So `pages_viewed.csv` is not a table of
+pages. A `*` in a known name stands for any letters, digits, underscores and dots; since `step_2` may be such a name,
+only a date, a part or a long number may follow it. A known name `key=*` is a folder, and what follows its key is the
+table.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _AFTER_ANY = r"(?:[-_.]\d{4}-?\d\d(?:-?\d\d)?|[-_.]\d{6,}|(?:[-_.]\d+)?[-_.]part
 _ENDING = "(?:csv|tsv|txt|json|jsonl|ndjson|parquet|avro|xlsx|snappy|gz|gzip|zst|bz2|xz|br|zip|tar|tgz)"
 _ENDINGS = rf"(?:\.{_ENDING})*"
 _ANY = rf"(?!(?:part|{_ENDING})(?:[-_.]|$)|data(?:_\d+)+(?:\.|$))[a-z_][\w.]*?"
-"""No name of a table: the names that programs give the files of one, such as `part-00000` and `data_0_0_0`."""
+"""Names that are not tables but programs' names for a table's files, such as `part-00000` and `data_0_0_0`."""
 
 
 def names_in(part: Part) -> tuple[str, ...]:
-    """The names in a part's path, the outermost first: the folder that the operator named, with those around it if it
-    is a folder `key=value`, the path inside it, and the path of an archive's member."""
+    """The names in a part's path, the outermost first: the folder that the operator named, with the folders around it
+    if it is a folder `key=value`; the path inside it; and the path of an archive's member."""
     shown, _, member = part.path.partition("!")
     if part.path == "stdin":
         return ()
@@ -46,7 +46,7 @@ def names_in(part: Part) -> tuple[str, ...]:
 
 
 def table_in_path(names: Sequence[str], known: Sequence[str]) -> str:
-    """The table that the innermost of these names is of; "" where none is."""
+    """The table of the innermost name that belongs to a table; "" if none does."""
     exact = [re.escape(name) for name in sorted(known, key=len, reverse=True) if "*" not in name]
     open_ended = [re.escape(name).replace(r"\*", _ANY) for name in known if "*" in name]
     forms = [
@@ -60,8 +60,8 @@ def table_in_path(names: Sequence[str], known: Sequence[str]) -> str:
 
 
 def table_of(mapping: Mapping, options: SealedOptions, names: Sequence[str], row: Record) -> str | None:
-    """The table of a file, by the names in its path and by a row of it: "" where its rows name it themselves, or
-    `--set table=NAME` does, and None where nothing names it."""
+    """The table of a file, by the names in its path and by one of its rows; "" if its rows or `--set table=NAME` name
+    it, and None if nothing does."""
     rule = mapping.table_from_path
     assert rule is not None
     setting = options.settings.get(SETTING)

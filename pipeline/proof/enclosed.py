@@ -14,6 +14,9 @@ from pipeline.option_types import PathText
 from pipeline.plan.sealed.directory import Directory
 
 
+_ROOT = "give --source-root the folder that has the export"
+
+
 def is_plain(name: str) -> bool:
     """Whether a name is that of an entry of a folder, and leads nowhere else."""
     return name not in ("", ".", "..") and not {"/", "\0"} & set(name)
@@ -38,8 +41,10 @@ def _inside(folder: Path) -> Iterator[Path]:
 
 def _refuse(path: Path) -> None:
     if not (stat.S_ISREG(mode := path.lstat().st_mode) or stat.S_ISDIR(mode)):
-        kind = "a symlink" if stat.S_ISLNK(mode) else "no regular file"
-        raise UnsafePlan(f"{path} is {kind}, so the plan is not opened; put the file itself there, or take it away")
+        kind = "a symlink" if stat.S_ISLNK(mode) else "not a regular file"
+        raise UnsafePlan(
+            f"{path} is {kind}, so the plan is not opened", hint="put the file itself there, or take it away"
+        )
 
 
 def inside(path: str, root: PathText) -> str:
@@ -51,12 +56,12 @@ def inside(path: str, root: PathText) -> str:
     while names[:1] == [".."]:  # of a job, whose export need not be below its folder
         del names[0]
     if not names or not all(map(is_plain, names)):
-        raise UnreadableExport(f"the path leads out of {fspath(root)}", path=path)
+        raise UnreadableExport(f"the path leads out of {fspath(root)}", path=path, hint=_ROOT)
     for some in (names, names[1:] or names, names[-1:]):
         file = os.path.join(fspath(root), *some)
         if not storage.is_file(file):
             continue
         if storage.is_remote(file) or Path(file).resolve().is_relative_to(Path(root).resolve()):
             return file
-        raise UnreadableExport(f"it is a link that leads out of {fspath(root)}", path=path)
-    raise UnreadableExport(f"{fspath(root)} has no such file, or it is not a regular file", path=path)
+        raise UnreadableExport(f"it is a link that leads out of {fspath(root)}", path=path, hint=_ROOT)
+    raise UnreadableExport(f"{fspath(root)} has no such file, or it is not a regular file", path=path, hint=_ROOT)

@@ -98,7 +98,10 @@ def write_undo_list(
     summary = read_summary(directory.ledger, most=0)
     history = summary.history
     if history is None or not (summary.totals.settled or any(read_unanswered(directory.ledger))):
-        raise UsageError(f"nothing of {directory.name} was sent, so there is nothing to take back")
+        raise UsageError(
+            f"nothing of {directory.name} was sent, so there is nothing to take back",
+            hint="name the directory of a plan that was applied",
+        )
     _may_replace(to)
     unfinished = to.with_name(to.name + ".new")
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -2,8 +2,8 @@
 
     survey(open_source(paths)) -> Survey
 
-By default it reads the first rows of each part. Its guesses (roles of fields, candidates for the zone) are shown to a
-person and start a mapping (`pipeline.survey.draft`); they do not decide what is sent. Its JSON is
+By default it reads the first rows of each part. It shows its guesses (roles of fields, candidates for the zone) to a
+person, and a mapping can start from them (`pipeline.survey.draft`); they do not decide what is sent. Its JSON is
 `msgspec.json.encode(survey)`, format `backcast.survey/1`.
 """
 

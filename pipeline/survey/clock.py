@@ -1,4 +1,4 @@
-"""Read the times of a field of an unknown tool: ISO 8601, a number whose size shows its unit, or a custom format."""
+"""Read the times in a field of an unknown tool: ISO 8601, a number whose size shows its unit, or a custom format."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pipeline.timestamps import BadTime, Reading, read_epoch, read_iso
 from pipeline.values import Value
 
 _FROM, _TO = 946_684_800, 4_102_444_800
-"""2000 and 2100 in seconds since 1970: a number of this size is a time, other numbers are amounts and ids."""
+"""2000 and 2100 in seconds since 1970: a number in this range is a time; other numbers are amounts and ids."""
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 ENOUGH, MOSTLY = 0.9, 0.5
-"""The share of a field's values that must be times of one unit; the second where its name suggests times."""
+"""The share of a field's values that must be times in one unit; the second applies if its name suggests times."""
 EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999 in µs."""
 
@@ -34,9 +34,9 @@ _WRITTEN = re.compile(
 
 
 class Clock(NamedTuple):
-    """A field of times. `unit` is iso, s, ms, us, ns or format, which is written as `form` says.
+    """A field of times. `unit` is iso, s, ms, us, ns or format; `form` is the custom format.
 
-    `other` is the form with day and month exchanged, where all values can be read either way.
+    `other` is the format with day and month exchanged, if all values can be read either way.
     """
 
     path: str
@@ -49,7 +49,7 @@ class Clock(NamedTuple):
         return self.unit != "format" or any(mark in self.form for mark in ("%H", "%I"))
 
     def read(self, value: Value) -> Reading | None:
-        """The time, or None where the value is not a time of the years 1 to 9999."""
+        """The time, or None if the value is not a time in the years 1 to 9999."""
         text = values.text(value)
         if text is None:
             return None
@@ -67,7 +67,7 @@ _format = cache(TimeFormat)
 
 
 def clock_of(path: str, column: Sequence[Value], enough: float = ENOUGH) -> Clock | None:
-    """The clock that a field's values read as, or None when a share below `enough` of them are times of one unit."""
+    """The clock that reads a field's values, or None if a share below `enough` of them are times in one unit."""
     units = Counter(map(_unit, column))
     (unit, form), count = units.most_common(1)[0] if units else (("", ""), 0)
     if not unit or count < enough * len(column):
@@ -78,7 +78,7 @@ def clock_of(path: str, column: Sequence[Value], enough: float = ENOUGH) -> Cloc
 
 
 def _ordered(path: str, form: str, column: Sequence[Value], enough: float) -> Clock | None:
-    """The clock of a form whose day and month are `%A` and `%B`, in the order in which more values can be read."""
+    """The clock of a format whose day and month are `%A` and `%B`, in the order that reads more values."""
     day_first = form.replace("%A", "%d").replace("%B", "%m")
     month_first = form.replace("%A", "%m").replace("%B", "%d")
     read = {
@@ -87,14 +87,14 @@ def _ordered(path: str, form: str, column: Sequence[Value], enough: float) -> Cl
     }
     if max(read.values()) < enough * len(column):
         return None
-    # Twelve hours, and slashes beside them, are American; where nothing decides, a person has to.
+    # Twelve-hour times with slashes are American; if nothing decides, a person has to.
     likely = sorted(read, key=lambda one: (-read[one], ("%I" in one) != (one == month_first)))
     same = read[day_first] == read[month_first]
     return Clock(path, "format", likely[0], likely[1] if same and "/" in form else "")
 
 
 def _unit(value: Value) -> tuple[str, str]:
-    """The unit and the form of one value; two empty texts for what is no time."""
+    """The unit and the format of one value; two empty strings if it is not a time."""
     text = (values.text(value) or "").strip()
     if text[4:5] == "-" and read_or_none(text) is not None:
         return "iso", ""
@@ -119,14 +119,14 @@ def read_or_none(text: str) -> Reading | None:
 
 
 def forms_of(text: str) -> list[str]:
-    """The forms in which a written time can be read, [] for other texts."""
+    """The formats that can read a written time, [] for other strings."""
     form = _form(text)
     orders = [form.replace("%A", a).replace("%B", b) for a, b in (("%d", "%m"), ("%m", "%d"))] if form else []
     return [one for one in dict.fromkeys(orders) if Clock("", "format", one).read(text) is not None]
 
 
 def _form(text: str) -> str:
-    """The form of one written time, "" for other texts; `%A` and `%B` are a day and a month in an unknown order."""
+    """The format of one written time, "" for other strings; `%A` and `%B` are a day and a month in an unknown order."""
     match = _WRITTEN.fullmatch(text)
     if match is None:
         return ""

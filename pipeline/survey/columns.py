@@ -1,4 +1,5 @@
-"""The values of every column in some rows, and what they show: how many are blank, different, texts, numbers, times."""
+"""The values of every column in some rows, and what they show: how many are blank, different, strings, numbers,
+times."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from functools import cached_property
 
 from pipeline import values
 from pipeline.survey.fields import EXAMPLE_CHARACTERS, MOST_FIELDS, OBJECT, OBJECT_TEXT, kind_of
-from pipeline.text import printable
+from pipeline.text import pluralize, printable
 from pipeline.values import Record, Value
 
 Steps = tuple[str, ...]
-"""The way to a value: a column, or a column and a member of the object in it."""
+"""The path to a value: a column, or a column and a member of the object in it."""
 
 INTEGER, NUMBER, LIST = ("integer", "integer in text"), ("number", "number in text"), ("list", "list in text")
 OBJECTS = (OBJECT, OBJECT_TEXT)
@@ -21,14 +22,14 @@ _FEW_ROWS = 10
 
 
 def spelled(name: str) -> str:
-    """A name in small letters with underscores."""
+    """A name in lower case with underscores."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return re.sub(r"[\W_]+", "_", words).strip("_").lower()
 
 
 class Column:
     """One column, or one member of the objects in a column. `values` are those that are neither null nor blank, `rows`
-    the numbers of the rows that they are in; `of` rows were read."""
+    the numbers of their rows; `of` rows were read."""
 
     def __init__(self, steps: Steps, of: int) -> None:
         self.steps = steps
@@ -43,7 +44,7 @@ class Column:
 
     @cached_property
     def name(self) -> str:
-        """The last step in small letters with underscores: `eventName`, `Event Name` and `$event_name` are one name."""
+        """The last step in lower case with underscores: `eventName`, `Event Name` and `$event_name` are one name."""
         return spelled(self.steps[-1])
 
     @cached_property
@@ -53,7 +54,7 @@ class Column:
 
     @cached_property
     def texts(self) -> Counter[str]:
-        """How often each value is there, as text."""
+        """How often each value occurs, as a string."""
         return Counter(values.text(value) or "" for value in self.values)
 
     @property
@@ -62,7 +63,7 @@ class Column:
         return 1 - len(self.values) / self.of if self.of else 1.0
 
     def share(self, *kinds: str) -> float:
-        """The share of values that are of one of these kinds."""
+        """The share of values of these kinds."""
         return sum(self.kinds[kind] for kind in kinds) / len(self.values) if self.values else 0.0
 
     def matching(self, pattern: re.Pattern[str]) -> float:
@@ -72,18 +73,18 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Nearly all are plain texts: no numbers, times, uuids or objects."""
+        """Nearly all are plain strings: not numbers, times, uuids or objects."""
         return self.share("text") >= 0.9
 
     @property
     def repeats(self) -> bool:
-        """Each value is there twice on average; in a few rows, one value is there twice."""
+        """Each value occurs twice on average; in a few rows, some value occurs twice."""
         different, rows = len(self.texts), len(self.values)
         return 0 < 2 * different <= rows or (rows < _FEW_ROWS and different < rows)
 
     @property
     def main_kind(self) -> str:
-        """The kind of most values, "null" where there are none."""
+        """The kind of most values, "null" if there are none."""
         return self.kinds.most_common(1)[0][0] if self.kinds else "null"
 
     def evidence(self) -> str:
@@ -94,14 +95,13 @@ class Column:
             f'"{printable(text, EXAMPLE_CHARACTERS)}"' for text, _ in self.texts.most_common(3) if len(text) < 2_000
         )
         blank = f"{self.blank:.0%} blank" if self.blank else "never blank"
-        return (
-            f"{blank}, {len(self.texts):,} different in {len(self.values):,} rows, such as {examples or 'long texts'}"
-        )
+        different = f"{pluralize(len(self.texts), 'different value')} in {pluralize(len(self.values), 'row')}"
+        return f"{blank}, {different}, such as {examples or 'long strings'}"
 
 
 def columns_of(records: Sequence[Record], most: int = MOST_FIELDS, depth: int = 2) -> dict[Steps, Column]:
-    """Every column of these rows in the order of its first row, the members of objects after it. Objects, also those
-    written in text, are opened as far as paths of `depth` steps. Columns beyond `most` are left out."""
+    """Every column of these rows in the order of its first row, the members of objects after it. Objects, including
+    those written as text, are opened to a depth of `depth` steps. Columns beyond `most` are left out."""
     columns: dict[Steps, Column] = {}
 
     def add(steps: Steps, row: int, value: Value) -> None:

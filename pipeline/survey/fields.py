@@ -1,4 +1,4 @@
-"""Count the kinds of value of each field, its empty values, and a few examples. Memory is bounded."""
+"""Count each field's kinds of values and its empty values, and keep a few examples. Memory is bounded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.text import printable
 from pipeline.values import Record, Value
 
 MOST_FIELDS = 5_000
-"""Fields beyond these are only counted together: an export with ids for keys must not fill the memory."""
+"""Fields beyond this number are only counted together: an export with ids for keys must not fill the memory."""
 MOST_EXAMPLES = 5
 EXAMPLE_CHARACTERS = 40
 PATH_CHARACTERS = 200
@@ -52,7 +52,7 @@ def kind_of(value: Value) -> str:
         if kind is not None:
             return kind
         if raw[0] == _QUOTE:
-            # Of texts that begin with a letter only uuids have a kind of their own, so most need not be decoded.
+            # Among strings that begin with a letter only uuids have their own kind, so most need not be decoded.
             return "text" if raw[1] in _LETTERS and len(raw) != 38 else kind_of_text(values.text(value) or "")
         return "integer" if raw.isdigit() or not any(mark in raw for mark in (b".", b"e", b"E")) else "number"
     if type(value) is str:
@@ -65,7 +65,7 @@ def kind_of(value: Value) -> str:
 
 
 def kind_of_text(text: str) -> str:
-    """The kind of a text, by what it spells."""
+    """The kind of a string, by its content."""
     head = text[:1]
     if head in "0123456789-+" and head:
         match = _SPELLED.fullmatch(text) if len(text) < 64 else None
@@ -145,7 +145,7 @@ class Fields:
         return objects
 
     def _tally(self, table: dict[str, _Tally], name: str) -> _Tally | None:
-        """The tally of a new name, or of one that is cut; None when there are too many."""
+        """The tally for a name that is new or was cut; None if there are too many."""
         name = name[:PATH_CHARACTERS]
         if name not in table:
             if self._count >= self._most:
@@ -155,9 +155,9 @@ class Fields:
         return table[name]
 
     def surveyed(self, rows: int, roles: dict[str, str]) -> list[FieldSurvey]:
-        """Every field, an object's members after it. `rows` were read; `roles` are by path.
+        """Every field, followed by the members of its objects. `rows` were read; `roles` are by path.
 
-        The second field of one path, such as a column `a.b` beside an object `a` with a member `b`, is `a.b__2`.
+        If two fields have one path, such as a column `a.b` and the member `b` of an object `a`, the second is `a.b__2`.
         """
         tallies: list[tuple[str, _Tally]] = []
         for name, tally in self._tables[""].items():

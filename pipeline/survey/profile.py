@@ -1,4 +1,4 @@
-"""Events by name, and times by hour, by month and against the receive time; pandas counts a chunk of times at once."""
+"""Events by name, and times by hour, by month and against the receive time; pandas counts many times at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.clock_offsets import count_offsets
 from pipeline.timestamps import format_utc
 
 MOST_EVENTS = 10_000
-"""Event names beyond these are only counted together."""
+"""Event names beyond this number are only counted together."""
 MOST_MONTHS = 1_200
 MOST_DAYS = 20_000
 MOST_HOURS = 24 * 2 * MOST_DAYS
@@ -21,7 +21,7 @@ HOUR = 3_600_000_000
 """An hour in µs."""
 NAME_CHARACTERS = 200
 MOST_COUNTS = 200_000
-"""More counts of an event in a month than this are only kept for the most frequent names."""
+"""If there are more counts of events by month than this, only those of the most frequent names are kept."""
 MOST_BY_MONTH = 30
 """How many event names have their rows by month in a survey."""
 
@@ -85,7 +85,7 @@ class Profile:
         if len(self._hours) > MOST_HOURS:
             self._hours = Counter(dict(self._hours.most_common(MOST_HOURS // 2)))
         self.offsets.update(count_offsets(received[:, 0], received[:, 1]))
-        if len(self.offsets) > 20 * MOST_MONTHS:  # only wrong clocks fill so many
+        if len(self.offsets) > 20 * MOST_MONTHS:  # only wrong clocks make that many
             self.offsets = Counter(dict(self.offsets.most_common(10 * MOST_MONTHS)))
 
     def hours(self) -> tuple[int, ...]:
@@ -112,7 +112,7 @@ class Profile:
         return {name: found for name in frequent if (found := months.get(self._numbers[name]))}
 
     def range(self, *, utc: bool) -> tuple[str | None, str | None]:
-        """The earliest and latest time as text, with a Z only where every time had its own offset (`utc`)."""
+        """The earliest and latest time as strings, with a Z only if every time had its own offset (`utc`)."""
         if self.first is None or self.last is None:
             return None, None
         first, last = format_utc(self.first), format_utc(self.last)

@@ -1,4 +1,5 @@
-"""The mapping of an export: a shipped one that recognises its rows, or a starting mapping from a survey of them."""
+"""Finds the mapping of an export: a shipped one that recognises its rows, or a starting mapping from a survey of
+them."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ MOST_NAMED = 4
 """How many parts an error names."""
 RECOGNISED_ROWS = 50
 CHILD = "_dlt_parent_id"
-"""What dlt's rows of the items of a list have (docs/know/exports.md#dlt-lists)."""
+"""The columns of a table that dlt makes from the items of a list (docs/know/exports.md#dlt-lists)."""
 MOST_KEYS = 5
 """How many columns are compared over many rows."""
 SAMPLE_ROWS = 200_000
@@ -44,9 +45,9 @@ SAMPLE_ROWS = 200_000
 
 
 def guess_mapping(source: Source) -> str:
-    """The mapping that recognises these rows. Several candidates are a UsageError, never a guess; so is no candidate.
+    """The mapping that recognises these rows. Raises UsageError for several candidates, never guessing, and for none.
 
-    Raises EmptyExport, UnreadableExport.
+    Raises EmptyExport and UnreadableExport, too.
     """
     if not source.parts:
         raise no_rows(source.notes)
@@ -60,14 +61,14 @@ def guess_mapping(source: Source) -> str:
         children = {path for path, records in rows.items() if records and all(CHILD in record for record in records)}
         unknown = {path: "a child table of dlt's" if path in children else "no known tool" for path in by_part}
         tools = [f"{path} looks like {' or '.join(names) or unknown[path]}" for path, names in by_part.items()]
-        hint = "plan them one by one, each with its own -m MAPPING and -o DIR"
+        hint = "plan each tool's files separately, each with its own -m MAPPING and -o DIR"
         if children:
-            hint = "child tables have items of lists and no events: leave them out, or join them to their rows first"
-        raise UsageError(f"the files of this export are not of one tool: {_some(tools)}", hint=hint)
+            hint = "child tables have list items, not events: leave them out, or join them to their parent rows first"
+        raise UsageError(f"the files of this export come from different tools: {_some(tools)}", hint=hint)
     reason = f"it could be any of {', '.join(candidates)}" if candidates else "it looks like no known tool"
     raise UsageError(
         f"cannot tell which mapping this export needs: {reason}",
-        hint="name it with -m MAPPING; `backcast mapping list` shows them, `backcast survey` the fields",
+        hint="name it with -m MAPPING; `backcast mapping list` lists mappings, `backcast survey` shows the fields",
     )
 
 
@@ -79,13 +80,13 @@ def opened_pages(
     mapping: Mapping | None = None,
     settings: Map[str, str] | None = None,
 ) -> Source:
-    """The source with the items of a list as its rows, where its rows are pages with one list of objects; else the
+    """The source with the items of a list as its rows, if its rows are pages with one list of objects; otherwise the
     source itself.
 
-    A list that the operator or the mapping names goes before, and so does a mapping that recognises the pages. Where
-    `mapping` is given, pages are opened only if it recognises their items; where it recognises nothing, only if it
-    reads what every event needs in the items, and nothing in the pages. Items that no mapping recognises are rows
-    only if a page has nothing else but its place among the pages. `settings` are those of --set. Raises UsageError,
+    A list that the operator or the mapping names takes precedence, and so does a mapping that recognises the pages. If
+    `mapping` is given, pages are opened only if it recognises their items; a mapping that recognises nothing has to
+    find what every event needs in the items, and nothing in the pages. Items that no mapping recognises are rows only
+    if a page has nothing else but what says which page it is. `settings` are those of --set. Raises UsageError,
     UnreadableExport.
     """
     step = max(1, -(-len(source.parts) // MOST_PARTS))
@@ -112,7 +113,7 @@ def opened_pages(
 
 
 def _reads_items(mapping: Mapping, settings: Map[str, str], pages: Sequence[Record], items: Sequence[Record]) -> bool:
-    """Whether a mapping finds each field that every event needs in most of the items, and no field of its in a page."""
+    """Whether a mapping finds each field that every event needs in most items, and none of its fields in a page."""
     references = references_of(mapping, SealedOptions(as_of=0, settings=settings))
     needed = {reference.slot for reference in references if reference.slot}
     if mapping.decoder is not None or any(found_in(references, mapping, page) for page in pages):
@@ -122,7 +123,7 @@ def _reads_items(mapping: Mapping, settings: Map[str, str], pages: Sequence[Reco
 
 
 def _pages_of(part: Part) -> tuple[tuple[str, tuple[str, ...]], list[Record]]:
-    """What `list_of_rows` finds in the first rows of a part, and these rows."""
+    """The result of `list_of_rows` for the first rows of a part, and these rows."""
     records = [record for record, _ in records_of(part, MOST_PAGES)]
     return list_of_rows(Table("", (part,), tuple(records))) if records else ("", ()), records
 
@@ -138,7 +139,8 @@ def no_rows(notes: Iterable[tuple[str, str, str]]) -> EmptyExport:
     empty = [f"{part}: {detail}" for code, part, detail in notes if code == "empty_file"]
     detail = f" ({_some(empty)})" if empty else ""
     return EmptyExport(
-        f"the export has no row{detail}", hint="check what was exported, fetch it again, or name another"
+        f"the export has no rows{detail}",
+        hint="check the path, and whether the export is complete; fetch it again if not",
     )
 
 
@@ -148,10 +150,10 @@ def _some(texts: Sequence[str]) -> str:
 
 
 class Starter:
-    """Writes the starting mapping of an export; the choices that it leaves open can be answered."""
+    """Writes the starting mapping of an export; answers can settle the choices that it leaves open."""
 
     def __init__(self, sources: Sequence[str], spool: Path, settings: Map[str, str] = MappingProxyType({})) -> None:
-        """Open an export, as `settings` say, and read some of its rows. Raises UsageError, EmptyExport,
+        """Open an export according to `settings`, and read some of its rows. Raises UsageError, EmptyExport,
         UnreadableExport."""
         refuse_unknown(settings)
         rules = rules_set(settings)
@@ -163,22 +165,22 @@ class Starter:
         if table is None:
             if not any(True for part in source.parts for _ in islice(rows_of(part), 1)):
                 raise no_rows(source.notes)
-            raise UsageError("no row of the export can be read", hint="see why with: backcast survey")
+            raise UsageError("no row of the export can be read", hint="to see why, run: backcast survey")
         tools = recognised_by(table.records[:RECOGNISED_ROWS])
         self._pages = table
-        """The table whose rows are pages, where those of the draft are the items of a list in them."""
+        """The table whose rows are pages, if the rows of the draft are the items of a list in them."""
         if not tools and (opened := _opened_pages(table, sources, spool, rules)) is not None:
             table = opened
             tools = recognised_by(table.records[:RECOGNISED_ROWS])
         self._table = table
         self._settings = settings
         self.tool = tools[0] if len(tools) == 1 else ""
-        """The shipped mapping that recognises the rows, "" for none."""
+        """The shipped mapping that recognises the rows, "" if there is none."""
         names = [] if self.tool else _names_of_keys(table.records)
         self._unique = unique_columns(table.parts, names[:MOST_KEYS], SAMPLE_ROWS)
 
     def draft(self, answers: Map[str, str] | None = None) -> Draft:
-        """The starting mapping, with answers to some of its choices; of a known tool, the shipped mapping."""
+        """The starting mapping, with answers to some of its choices; for a known tool, the shipped mapping."""
         from pipeline.survey.draft import Draft, draft_mapping
 
         if self.tool:
@@ -198,13 +200,13 @@ def _names_of_keys(records: Sequence[Record]) -> list[str]:
 
 
 def _opened_pages(table: Table, sources: Sequence[str], spool: Path, rules: FileRules) -> Table | None:
-    """The items of the list in pages that are on one line each, as a table; None where rows are no pages."""
+    """The items of the list in pages that are one line each, as a table; None if rows are not pages."""
     name, beside = list_of_rows(table)
     if not name or rules.rows:
         return None
     paths = [str(spool / "stdin") if source == "-" else source for source in sources]
     try:
         opened = largest_table(open_source(paths, spool=spool, rules=replace(rules, rows=name)))
-    except UnreadableExport:  # other files of the export are no such pages
+    except UnreadableExport:  # other files of the export are not such pages
         return None
     return None if opened is None else replace(opened, rows=name, beside=beside)

@@ -1,9 +1,9 @@
-"""Find, in some rows of an unknown export, the fields with the event's name, its time, its person and a row's own id.
+"""Find the fields with the event's name, its time, its person and the row's id in some rows of an unknown export.
 
-The one place where names of fields are known, for `survey`, `mapping new` and recognition. Names come first, in the
-order in which the tools' own fields are trusted (docs/know/exports.md#mixpanel-rows, #amplitude-rows,
-#segment-messages, #ga4-rows, #posthog-export); a name counts only where its values fit. Where no name is known, the
-values decide. What is found is shown to a person and starts a mapping; nothing is ever sent by it.
+Only this module knows the names of fields, for `survey`, `mapping new` and recognition. Known names come first, in the
+order in which the tools trust their own fields (docs/know/exports.md#mixpanel-rows, #amplitude-rows,
+#segment-messages, #ga4-rows, #posthog-export); a name counts only if its values fit. If no name is known, the values
+decide. The result is shown to a person and starts a mapping; it never decides what is sent.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ PROBE_ROWS = 500
 _EVENT = ("event_name", "mp_event_name", "event_text", "event", "event_type")
 """Names in the spelling of `Column.name`, here and below."""
 _LIKELY_EVENT = ("name", "action", "activity", "type", "verb", "operation", "e", "n")
-"""Chosen only where few different texts repeat; so is a name with one of the words."""
+"""Chosen only if a few different strings repeat; the same goes for a name with one of these words."""
 _EVENT_WORDS = re.compile(r"(?:^|_)(?:event|action|activity|verb)(?:_|$)")
 _OWN_EVENT = re.compile(r"^event_(?:custom|display)_name$|^(?:custom|track)_event(?:_name)?$")
-"""Names that some events have, beside a kind such as `custom` that all have."""
+"""Names that only some events have, next to a kind that all have, such as `custom`."""
 _ANSWER = re.compile(r"true|false|yes|no|[01tfyn]", re.IGNORECASE)
 _TIME = (
     "event_time", "event_timestamp", "timestamp", "original_timestamp", "time", "true_tstamp", "derived_tstamp",
@@ -84,17 +84,17 @@ _SMALL_UNITS = (
     (re.compile(r"cents?(?:_|$)|pence|minor|_ct$"), 100),
 )
 _OF_AN_OBJECT = frozenset(("id", "uuid", "guid", "key", "email", "username"))
-"""Members that are ids of the object that they are in: `user.id`."""
+"""Members that are ids of the object they are in: `user.id`."""
 _WRAPPERS = frozenset(("data", "attributes", "properties", "relationships", "object"))
 _WHOLE = re.compile(r"-?[0-9]+\.0$|-?[0-9](?:\.[0-9]+)?[eE]\+?[0-9]{2}$")
 _NOT_AN_ID = re.compile(r"https?://|mozilla/|\{", re.IGNORECASE)
 
 USER, ANONYMOUS, EMAIL, SESSION = "user", "anonymous", "email", "session"
-"""What an id is of, the best first."""
+"""What an id identifies, the best first."""
 
 
 class Roles(msgspec.Struct, frozen=True):
-    """The fields of one part by role; "" and None for a role that no field has."""
+    """The fields of one part by role; "" and None if no field has the role."""
 
     event: str = ""
     distinct_id: str = ""
@@ -110,7 +110,7 @@ class Roles(msgspec.Struct, frozen=True):
 
 
 def look_up(record: Record, path: str, opened: dict[str, Record]) -> Value:
-    """The value at a path of one or two steps; a column of that very name wins. `opened` are the row's objects."""
+    """The value at a path of one or two steps; a column with exactly that name wins. `opened` are the row's objects."""
     if path in record:
         return record[path]
     outer, dot, inner = path.partition(".")
@@ -140,8 +140,8 @@ def _path(columns: Sequence[Column]) -> str:
 
 
 def events_in(columns: Iterable[Column]) -> list[Column]:
-    """The columns with the names of events, the best first: a known name with texts, or a likely one whose few
-    different texts repeat."""
+    """The columns with event names, the best first: a known name with strings, or a likely name with a few different
+    strings that repeat."""
     found = list(columns)
     known = [
         column for column in _named(found, _EVENT)
@@ -157,7 +157,7 @@ def events_in(columns: Iterable[Column]) -> list[Column]:
 
 
 def is_category(column: Column) -> bool:
-    """Few short texts that repeat, as names of events do."""
+    """A few short strings that repeat, as event names do."""
     short = all(len(text) <= 100 for text in column.texts)
     return short and column.is_text and column.repeats and not _is_answer(column) and column.matching(_FIGURES) < MOSTLY
 
@@ -180,7 +180,7 @@ def _all_different(column: Column) -> bool:
 
 
 class TimeColumn(msgspec.Struct, frozen=True):
-    """A column of times. `known`: its name is that of a time, not only its values."""
+    """A column of times. `known`: its name is that of a time, not only its values look like times."""
 
     column: Column
     clock: Clock
@@ -195,7 +195,7 @@ def clocks_in(columns: Iterable[Column]) -> list[TimeColumn]:
         (column for column in found if _TIME_WORDS.search(column.name)),
         key=lambda one: (bool(_LATER_WORDS.search(one.name)), not _START_WORDS.search(one.name), one.blank),
     )
-    # Of columns without such a name, numbers that look like times are more often ids.
+    # In columns without such a name, numbers that look like times are more often ids.
     others = sorted(found, key=lambda one: (one.name in _RECEIVED, one.share(*INTEGER) > MOSTLY, one.blank))
     clocks: dict[Steps, TimeColumn] = {}
     passes = (
@@ -212,8 +212,8 @@ def clocks_in(columns: Iterable[Column]) -> list[TimeColumn]:
 
 
 def _envelope_time(columns: Sequence[Column]) -> Column | None:
-    """The time at which a message broker took a record (Kafka's topic, partition and offset beside it), not that of the
-    event inside."""
+    """The time at which a message broker took a record, not the time of the event inside: Kafka's has topic, partition
+    and offset next to it."""
     own = {column.name: column for column in columns if len(column.steps) == 1}
     return next((own[name] for name in _ENVELOPE_TIME if name in own), None) if own.keys() >= _ENVELOPE else None
 
@@ -233,7 +233,8 @@ def received_in(columns: Iterable[Column]) -> TimeColumn | None:
 
 
 class IdColumn(msgspec.Struct, frozen=True):
-    """A column of ids. `of` is what they are ids of. `known`: its name is that of an id, not only its values."""
+    """A column of ids. `of` is what they identify. `known`: its name is that of an id, not only its values look like
+    one."""
 
     column: Column
     of: str
@@ -241,7 +242,7 @@ class IdColumn(msgspec.Struct, frozen=True):
 
 
 def people_in(columns: Iterable[Column]) -> list[IdColumn]:
-    """The columns with ids of persons, the best first; where no name is known, columns whose values could be ids."""
+    """The columns with ids of persons, the best first; if no name is known, columns whose values could be ids."""
     found = [column for column in columns if _fits_id(column)]
     ranked: list[tuple[tuple[int, int, int], IdColumn]] = []
     classes = (USER, ANONYMOUS, EMAIL, SESSION)
@@ -257,7 +258,7 @@ def people_in(columns: Iterable[Column]) -> list[IdColumn]:
     plain = [one for one in found if one.share("number in text") < MOSTLY or any(map(lost_digits, one.texts))]
     likely = [column for column in plain if _LIKELY_KEY.search(column.name)] or plain
     addresses = [column for column in plain if column.matching(_IP) >= 0.9]
-    # A value that no other row has is the id of a row, not of a person.
+    # A value that no other row has identifies the row, not a person.
     repeated = [column for column in likely if 1 < len(column.texts) < len(column.values)] or addresses
     chosen = sorted(repeated or likely, key=lambda one: (one.matching(_NUMBERED) < MOSTLY, one.blank, -len(one.texts)))
     return [IdColumn(column, USER, known=False) for column in chosen if _could_be_id(column)]
@@ -272,7 +273,7 @@ def _id_name(column: Column) -> str:
 
 
 def other_ids(columns: Iterable[Column]) -> list[Column]:
-    """Columns that could stand in where a row has no id of a person: addresses, and values that repeat as ids do."""
+    """Columns that could stand in for a missing id of a person: addresses, and values that repeat as ids do."""
     found = [column for column in columns if _fits_id(column) and len(column.texts) > 1]
     addresses = [column for column in found if column.matching(_IP) >= 0.9]
     ids = [
@@ -299,13 +300,13 @@ def _fits_id(column: Column) -> bool:
 
 
 def is_integer_as_float(column: Column) -> bool:
-    """Whether values are integers that some program wrote as `42.0` or `1e17`, next to integers or not."""
+    """Whether values are integers that some program wrote as `42.0` or `1e17`, all of them or some."""
     floats = column.matching(_WHOLE)
     return floats > 0 and floats + column.share(*INTEGER) >= 0.9
 
 
 def _could_be_id(column: Column) -> bool:
-    """Whether values alone may be ids: no sentences, and no few categories, unless they have digits (`person-1`)."""
+    """Whether values alone look like ids: not sentences, and not a few categories, unless with digits (`person-1`)."""
     many = len(column.texts) > 10 or 3 * len(column.texts) > len(column.values) or column.matching(_NUMBERED) >= MOSTLY
     return many and all(len(text) <= 64 and " " not in text for text in column.texts)
 
@@ -318,7 +319,7 @@ def keys_in(columns: Iterable[Column], *, likely: bool = True) -> list[Column]:
 
 
 def _is_of_another(column: Column) -> bool:
-    """Whether this is the id of an object that is no event: a person, or one that is not part of the row itself."""
+    """Whether this identifies an object that is not an event: a person, or an object outside the row itself."""
     return column.name in _OF_AN_OBJECT and (len(column.steps) > 2 or bool(_kind_of_id(_id_name(column))))
 
 
@@ -363,7 +364,7 @@ def entry_keys(column: Column) -> tuple[str, tuple[str, ...]] | None:
 
 
 def small_unit(column: Column) -> int | None:
-    """For whole numbers that may be amounts of money in a small unit: how many make one, 100 or 1,000,000."""
+    """For whole numbers that may be amounts in a small unit of money: how many make one unit, 100 or 1,000,000."""
     if not column.values or not _AMOUNT.search(column.name) or column.share(*INTEGER) < 0.95:
         return None
     named = next((factor for pattern, factor in _SMALL_UNITS if pattern.search(column.name)), None)
@@ -395,8 +396,8 @@ _RENAMES: tuple[tuple[str, str, re.Pattern[str] | None], ...] = (
 
 
 def renames_in(columns: Iterable[Column]) -> dict[Steps, str]:
-    """The service's names of columns: a URL, a referrer, a user agent, an address, a country. A name counts only where
-    its values fit; of two columns, the first has the name."""
+    """The service's names for columns: a URL, a referrer, a user agent, an address, a country. A name counts only if
+    its values fit; of two columns, the first gets the name."""
     found = [column for column in columns if column.values]
     taken = {column.steps[-1] for column in found}
     renames: dict[Steps, str] = {}
@@ -414,7 +415,7 @@ def renames_in(columns: Iterable[Column]) -> dict[Steps, str]:
 
 
 def _named(columns: Sequence[Column], names: Sequence[str]) -> list[Column]:
-    """The columns with these names, those of the row itself before members of objects, then in the order of names."""
+    """The columns with these names: those of the row itself before members of objects, then in the order of names."""
     ranks = {name: rank for rank, name in enumerate(names)}
     chosen = (column for column in columns if column.name in ranks and column.values)
     return sorted(chosen, key=lambda one: (len(one.steps), ranks[one.name]))

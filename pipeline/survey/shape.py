@@ -1,4 +1,4 @@
-"""The result of a survey: one frozen value that the terminal and a program read."""
+"""The result of a survey: one frozen value for the terminal and for programs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ UUID = "uuid"
 class FieldSurvey(msgspec.Struct, frozen=True):
     """One field: a column, a member of the row, or (`properties.plan`) a member of an object in the row.
 
-    `types` counts the values of each kind, `null` and `blank` included (`pipeline.survey.fields.KINDS`). `rows` have a
+    `types` counts the values of each kind, including `null` and `blank` (`pipeline.survey.fields.KINDS`). `rows` have a
     value; `null_rate` is the share of all rows read that have none: absent, null or blank. `examples` are a few
-    different values as text, 40 characters at most. `role_guess` is event, distinct_id, timestamp, uuid or "".
+    different values as strings of at most 40 characters. `role_guess` is event, distinct_id, timestamp, uuid or "".
     """
 
     path: str
@@ -31,9 +31,9 @@ class FieldSurvey(msgspec.Struct, frozen=True):
 
 
 class PartSurvey(msgspec.Struct, frozen=True):
-    """One part: `storage` describes how it is stored; `whole`: every row was read. `bytes` is the part's own size:
-    of an archive's member, as the archive states it. `problem` is why reading it ended early, else "". `tools` are the
-    shipped mappings that recognise its rows.
+    """One part. `storage` describes how it is stored; `whole`: every row was read. `bytes` is the size of the part
+    itself; for a member of an archive, the size that the archive states. `problem` is why reading ended early, else "".
+    `tools` are the shipped mappings that recognise its rows.
     """
 
     path: str
@@ -57,7 +57,7 @@ class BrokenSurvey(msgspec.Struct, frozen=True):
 
 
 class MonthZone(msgspec.Struct, frozen=True):
-    """The clock in one month (`2021-03`): `rows` of `of` rows are `offset` seconds east of UTC."""
+    """The clock in one month (`2021-03`): in `rows` of `of` rows it is `offset` seconds east of UTC."""
 
     month: str
     offset: int
@@ -66,8 +66,8 @@ class MonthZone(msgspec.Struct, frozen=True):
 
 
 class ZoneSurvey(msgspec.Struct, frozen=True):
-    """The clock against the receive time, the field `received`. `names` are zones that had these offsets in these
-    months: candidates, no proof."""
+    """The clock compared with the receive time, the field `received`. `names` are zones that had these offsets in these
+    months: candidates, not proof."""
 
     received: str
     months: list[MonthZone]
@@ -78,11 +78,11 @@ class ZoneSurvey(msgspec.Struct, frozen=True):
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """What an export looks like before a mapping exists.
 
-    `tool` is the one shipped mapping that recognises it, "" when none or several do; `candidates` counts the parts that
-    each recognises. `sampled`: some parts were not read to their end, and counts are of the rows read. `first`, `last`,
-    `hours` (24 counts by hour of day), `months`, `days` and `zone` are of the field `time_field`, as its clock reads:
-    `first` and `last` end in Z only where every time has its own offset. `unread_times` counts its values that are no
-    time. `event_months` are the rows by month of the most frequent event names.
+    `tool` is the only shipped mapping that recognises it, "" if none or several do; `candidates` counts, for each
+    mapping, the parts that it recognises. `sampled`: some parts were not read to their end, and counts cover the rows
+    read. `first`, `last`, `hours` (24 counts by hour of day), `months`, `days` and `zone` describe the field
+    `time_field`, as its clock reads: `first` and `last` end in Z only if every time has its own offset. `unread_times`
+    counts values that are not times. `event_months` counts rows by month for the most frequent event names.
     `fields_left_out` and `events_left_out` count values and rows beyond the first 5,000 fields and 10,000 event names.
     """
 
@@ -116,7 +116,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
         broken = sum(rows.count for rows in self.broken.values())
         parts = pluralize(len(self.parts), "file")
         read = "the first rows of each file" if self.sampled else "every row"
-        tool = f"looks like {self.tool}" if self.tool else "the tool is not known"
+        tool = f"looks like {self.tool}" if self.tool else "the tool is unknown"
         return (
             f"Survey: {pluralize(self.rows, 'row')} in {parts} ({read}), {broken:,} broken,"
             f" {pluralize(len(self.fields), 'field')}; {tool}."

@@ -22,7 +22,7 @@ from pipeline.values import Record, Value, text
 MOST_ROWS = 2_000
 """How many rows of the table are kept to find its fields."""
 MOST_PARTS = 60
-"""Of how many files the columns are compared."""
+"""The columns of this many files are compared."""
 HEAD_ROWS = 20
 SIMILAR = 0.6
 """The share of columns that two files of one table have in common."""
@@ -32,7 +32,7 @@ _PAGING = re.compile(
     r"|.*(?:next|prev|cursor|count|total|page).*)$",
     re.IGNORECASE,
 )
-"""Members of a page that show where it is among the pages, or which span of time they have."""
+"""Members of a page that say which of the pages it is, or which time span it covers."""
 _BLOCK_BYTES = 256 * 1024
 _ENDINGS = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,8})+$")
 _NUMBERING = re.compile(
@@ -43,10 +43,10 @@ _NOT_A_NAME = re.compile(r"|data|exports?|stdin|dump|out|output|file|rows|part(?
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Some rows of one table. `others` are the names of the export's other tables, with the number of their files.
+    """Some rows of one table. `others` are the names of the export's other tables, with the number of files of each.
 
-    `rows` is the list that has the rows, where each file is a page on one line, and `beside` what else a page has,
-    apart from its place among the pages. With `unsure` the backslashes of a file may be escapes or text.
+    If each file is a page on one line, `rows` is the list that has the rows, and `beside` names the page's other
+    members, except those that say which page it is. `unsure`: a file's backslashes may be escapes or literal.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Table:
 
     @property
     def headless(self) -> bool:
-        """Whether its columns have no names of their own."""
+        """Whether its columns have no names."""
         return bool(self.parts) and self.parts[0].dialect.headless is True
 
 
 def largest_table(source: Source) -> Table | None:
-    """The table with the most bytes; None where no row can be read. Raises UnreadableExport where no file can."""
+    """The table with the most bytes; None if no row can be read. Raises UnreadableExport if no file can be read."""
     groups: list[tuple[set[str], list[Part]]] = []
     problem: UnreadableExport | None = None
     step = max(1, -(-len(source.parts) // MOST_PARTS))
@@ -104,10 +104,10 @@ def largest_table(source: Source) -> Table | None:
 
 
 def list_of_rows(table: Table) -> tuple[str, tuple[str, ...]]:
-    """The list of objects that is more than half of each row, with the row's other members; "" where rows are no pages.
+    """The list of objects that is more than half of each row, with the row's other members; "" if rows are not pages.
 
     Members that say which page it is, such as `has_more`, are left out. Rows that have other members as well are pages
-    only where a file has one or two of them: a row of a person may have a list of its own.
+    only if a file has one or two of them: a person's row may have a list, too.
     """
     if any(part.format not in ("json", "jsonl") for part in table.parts):
         return "", ()
@@ -141,8 +141,8 @@ def _readable(part: Part, most: int) -> list[Record]:
 
 
 def table_name(paths: Sequence[str]) -> str:
-    """What files are called, without endings, dates and numbers, or the folder they are in, unless that is a value of a
-    column (`key=value`); "" for no such name."""
+    """What the files are called, without endings, dates and numbers, or the folder they are in, unless that is a value
+    of a column (`key=value`); "" if there is no such name."""
     names: Counter[str] = Counter()
     for path in paths:
         *folders, file = re.split(r"[/!]", path)
@@ -153,7 +153,7 @@ def table_name(paths: Sequence[str]) -> str:
 
 
 def rows_of(part: Part) -> Iterator[tuple[Rows, int, Record | BrokenRow]]:
-    """The rows of a part, those that cannot be read too, each with the rows of its block and its number among them."""
+    """The rows of a part, including unreadable ones, each with its block's rows and its number among them."""
     for block in read_blocks(part, block_bytes=_BLOCK_BYTES):
         rows = read_rows(part, block, observe=False, blanks=True)
         for number, record in enumerate(rows):
@@ -161,14 +161,14 @@ def rows_of(part: Part) -> Iterator[tuple[Rows, int, Record | BrokenRow]]:
 
 
 def records_of(part: Part, most: int | None = None) -> Iterator[tuple[Record, int]]:
-    """The records among the first `most` rows of a part, each with a hash of its text; without a number, all."""
+    """The records among the first `most` rows of a part (None: all rows), each with a hash of its text."""
     for rows, number, record in islice(rows_of(part), most):
         if isinstance(record, dict):
             yield record, hash(rows.text(number))
 
 
 def unique_columns(parts: Sequence[Part], names: Sequence[str], most: int) -> dict[str, int]:
-    """The columns of which no value is in two different rows, with how many rows have a value.
+    """The columns without a value that occurs in two different rows, and how many rows have a value in each.
 
     At most `most` rows are read, shared fairly among the parts. Copies of a row are one row.
     """

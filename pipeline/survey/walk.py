@@ -1,4 +1,4 @@
-"""Read an export and count what is in it. Memory is bounded whatever the export contains."""
+"""Read an export and count what is in it. Memory stays bounded whatever the export contains."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _SAMPLE_BLOCK_BYTES = 256 * 1024
 def survey(source: Source, *, rows: int | None = SAMPLE_ROWS) -> Survey:
     """Survey `rows` rows of an export, the first of each part; None reads all.
 
-    Rows that a small part does not need go to the parts after it. A part that cannot be read to its end has a problem
-    in its entry and a notice, and the others are still read. Raises UnreadableExport when no part can be read at all.
+    Rows that a small part does not need go to the parts after it. If a part cannot be read to its end, its entry has a
+    problem, the survey a notice, and the others are still read. Raises UnreadableExport if no part can be read at all.
     """
     walk = _Walk(source)
     unread = rows
@@ -83,7 +83,7 @@ class _Walk:
         self.tools.update(tools)
         name = list_of_rows(Table("", (part,), tuple(records[:RECOGNISED_ROWS])))[0]
         if name and not tools:  # a mapping that knows the pages opens them
-            detail = f"its rows are pages, with rows in the list {name!r}; read these with --set rows={name}"
+            detail = f"each row is a page that wraps its rows in {name!r}; to read them, add --set rows={name}"
             self.notices.append(Notice("rows_in_list", part.path, detail))
         roles = guess(records)
         for record in chain(probe, chosen):
@@ -102,7 +102,7 @@ class _Walk:
         return read
 
     def rows_of(self, part: Part, block_bytes: int) -> Generator[Record | BrokenRow, None, None]:
-        """The rows of a part as far as it can be read; warnings are counted for those that were read."""
+        """The rows of a part as far as it can be read; warnings are counted for the rows that were read."""
         try:
             for block in blocks(part, block_bytes=block_bytes):
                 reader = read_rows(part, block, blanks=True)
@@ -162,7 +162,7 @@ class _Walk:
         received = self.received.most_common(1)[0][0] if self.received else ""
         best = self.tools.most_common(2)
         tool = best[0][0] if best and (len(best) == 1 or best[0][1] > best[1][1]) else ""
-        # Numbers count from 1970 in UTC, unless the tool writes its own clock so, or the receive times show another.
+        # Numbers count from 1970 in UTC, unless the tool writes its local clock so, or the receive times differ.
         own_clock = bool(tool) and any(one.zone != "utc" for one in load(tool).time)
         read_as_utc = bool(tool) and not own_clock
         moved = any(offset.offset for offset in most_frequent(self.profile.offsets))

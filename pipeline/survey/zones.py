@@ -1,4 +1,4 @@
-"""Describe the clock against the receive time, and name the zones that had its offsets: candidates, no proof."""
+"""Compare the clock with the receive time, and name the zones that had its offsets: candidates, not proof."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ COMMON = (
 """Named before others that fit equally well."""
 
 
-OWN_OFFSETS = "Every time has its own offset from UTC, or counts from 1970 in UTC: no zone has to be named."
+OWN_OFFSETS = "Every time has its own UTC offset, or counts from 1970 in UTC: no time zone is needed."
 
 
-NAME_IT = "Name it when you plan: --timezone UTC, or the zone whose clock they show, such as --timezone Europe/Berlin."
+NAME_IT = "Name the zone when you plan: --timezone UTC, or the zone of the clock, such as --timezone Europe/Berlin."
 READ_AS_UTC = "The mapping of this tool reads them as UTC."
 
 
 def survey_zone(
     evidence: Counter[tuple[int, int]], received: str, *, instants: bool = False, read_as_utc: bool = False
 ) -> ZoneSurvey:
-    """The result for counts of (month, offset). `received` is the path of the receive time, "" without one.
+    """The result for counts of (month, offset). `received` is the path of the receive time, "" if there is none.
 
-    `instants`: every time has an offset of its own, or is a number that counts from 1970 in UTC. `read_as_utc`: a
-    shipped mapping reads the others as UTC.
+    `instants`: every time has its own offset, or is a number that counts from 1970 in UTC. `read_as_utc`: a shipped
+    mapping reads the others as UTC.
     """
     months = most_frequent(evidence)
     shown = [MonthZone(month_name(month.month), month.offset, month.rows, month.of) for month in months]
@@ -50,9 +50,9 @@ def survey_zone(
 
 def _sentence(months: Sequence[MonthOffset], names: Sequence[str], received: str, unproved: str) -> str:
     if not received:
-        return f"The times name no zone, and no receive time shows it. {unproved}"
+        return f"The times do not say their time zone, and there is no receive time to show it. {unproved}"
     if not months:
-        return f"The times name no zone, and too few rows have {received} too to show it. {unproved}"
+        return f"The times do not say their time zone, and too few rows also have {received} to show it. {unproved}"
     offsets = sorted({month.offset for month in months})
     measured = f"over {len(months)} {'month' if len(months) == 1 else 'months'}, measured against {received}"
     if offsets == [0]:
@@ -64,10 +64,10 @@ def _sentence(months: Sequence[MonthOffset], names: Sequence[str], received: str
 
 
 def candidates(months: Sequence[MonthOffset]) -> list[str]:
-    """Up to eight zones that had the offset of each month in that month; none where the clock is at UTC."""
+    """Up to eight zones that had the offset of each month in that month; none if the clock is at UTC."""
     if not months or all(month.offset == 0 for month in months):
         return []
-    # Zones whose name has no slash, and Etc/, are old spellings of others.
+    # Zone names without a slash, and Etc/, are old spellings of others.
     others = sorted(name for name in zone_names() - set(COMMON) if "/" in name and not name.startswith("Etc/"))
     fitting = (
         name

@@ -48,7 +48,7 @@ class BlockTransformer:
 
     @cached_property
     def mapper(self) -> Mapper:
-        """The mapper of rows of no table."""
+        """The mapper for rows of no table."""
         mapper = self._mappers[""] = self.config.compile(self.config.options)
         return mapper
 
@@ -72,7 +72,7 @@ class BlockTransformer:
         return mapper
 
     def take_cost(self) -> Cost:
-        """What the mapping's own code cost since this was asked last."""
+        """What the mapping's own code has cost since the last call."""
         taken = Cost()
         for mapper in self._mappers.values():
             cost: Cost | None = getattr(mapper, "cost", None)
@@ -84,7 +84,7 @@ class BlockTransformer:
     def transform(self, task: Task, *, observe: bool, count: bool = False) -> Events:
         """The encoded events of a block, before the plan's tables are applied.
 
-        `observe` also collects what a plan needs; with `count` the fields of the rows are counted, too.
+        `observe` also collects what a plan needs; `count` also counts the fields of the rows.
         """
         part = self.config.parts[task.block.part]
         mapper = self.mapper_of(part)
@@ -100,22 +100,23 @@ class BlockTransformer:
         )  # fmt: skip
 
     def staged(self, task: Task) -> bytes | memoryview:
-        """The events of a block as `unstage` reads them: the task's content, or what a worker left."""
+        """A block's events in the form that `unstage` reads: from the task's content, or from the file a worker
+        left."""
         content, staging = task.block.content, self.config.staging
         if content is None and staging is not None:
             return events_file(staging, task.number).read_bytes()
         return content or b""
 
     def planned(self, task: Task, *, observe: bool = False) -> Events:
-        """The events of a block as the plan holds them. Raises StalePlan for other bytes."""
+        """The events of a block as the plan holds them. Raises StalePlan if the bytes are different."""
         try:
             events = unstage(self.staged(task), observe=observe)
         except (OSError, ValueError):
             events = Events()
         if events.digest != task.seal:
             raise StalePlan(
-                f"the events of block {task.number} are not those that were planned",
-                differences=[f"block {task.number}: not as it was mapped"],
+                f"the events of block {task.number} are not the planned ones",
+                differences=[f"block {task.number}: changed since it was mapped"],
                 hint="run the same command again: it makes the block anew",
             )
         return events
@@ -123,7 +124,7 @@ class BlockTransformer:
     def apply_tables(self, events: Events, task: Task) -> tuple[list[bytes], Counter[str]]:
         """The events with the plan's tables applied, and how many were left out, by code.
 
-        Duplicates are skipped or get a uuid of their own, and events of ids without an identity get the profile flag.
+        Duplicates are skipped or get their own uuid, and events of ids without an identity get the profile flag.
         """
         sent, skipped = self._without_duplicates(events, task)
         return sent if self.identified is None else without_profiles(sent, self.identified), skipped
@@ -157,18 +158,18 @@ def make_events(
     first: int = 0,
     observation: Observation | None = NOTHING_MORE,
 ) -> Events:
-    """Map, check and encode the rows of one block, or of the first `limit` those from number `first`.
+    """Map, check and encode the rows of one block, or those from number `first` to number `limit`.
 
-    `observation` is what a plan collects beside the events, and None for a sender; the events are the same. Rejects
-    count rows from 1 in the block. Every row ends in exactly one of mapped, skipped and rejected
+    `observation` is what a plan collects in addition to the events, None for a sender; the events are the same. Rejects
+    count the rows of the block from 1. Every row is mapped, skipped or rejected: exactly one of them
     (docs/know/promises.md#balance).
     """
     return RowTransformer(rows, mapper, encoder, context, part, observation).run(limit, first)
 
 
 class ObservedBlock(NamedTuple):
-    """What a plan makes of a block: what it counts, the events (`staged`), and the content of its tables by the names
-    of their folders."""
+    """What a plan makes of a block: its counts, its events (`staged`), and the content of its tables, by the names of
+    their folders."""
 
     stats: BlockStats
     events: bytes
@@ -176,13 +177,13 @@ class ObservedBlock(NamedTuple):
 
 
 def observe_unit(transformer: BlockTransformer, unit: Unit) -> int:
-    """What a plan does with a few blocks: write their events, their facts, what their rows state about people, and what
-    is counted of them, to the plan's directory. Returns how many events were made."""
-    from pipeline.transform.facts import keep  # which loads Arrow
+    """Do a plan's work on a few blocks: write their events, their facts, what their rows state about people, and their
+    counts to the plan's directory. Returns how many events were made."""
+    from pipeline.transform.facts import keep  # loads Arrow
 
     staging = transformer.config.staging
     assert staging is not None
-    if is_whole(staging, unit):  # of a plan that was stopped
+    if is_whole(staging, unit):  # from a plan that was stopped
         return 0
     found: list[BlockStats] = []
     for task in unit.tasks:
@@ -222,7 +223,7 @@ def observe_block(transformer: BlockTransformer, task: Task) -> ObservedBlock:
 
 
 def _tables(config: TransformConfig, events: Events, number: int) -> dict[str, bytes]:
-    """The facts of a block, and what its rows state, if they do."""
+    """The facts of a block, and what its rows state, if anything."""
     from pipeline.transform.facts import encode_table, facts_of  # these load Arrow
     from pipeline.transform.statements import StatementSettings, statements_of
 
@@ -234,7 +235,7 @@ def _tables(config: TransformConfig, events: Events, number: int) -> dict[str, b
 
 
 def canonical_digests(transformer: BlockTransformer, task: Task) -> bytes:
-    """The xxh3-128 of what the rows at the places of `task.duplicates` say, in one spelling, 16 bytes each."""
+    """The xxh3-128 of each row at the places of `task.duplicates`, in canonical form, 16 bytes each."""
     events = transformer.planned(task)
     said = dict(zip(zip(events.row_of, events.positions, strict=True), events.events, strict=True)) | events.said
     places = ((one.row, one.position) for one in task.duplicates)

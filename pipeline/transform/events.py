@@ -23,14 +23,13 @@ from pipeline.values import Record, bare
 
 
 class Mapper(Protocol):
-    """What a mapping compiles to, or a mapper written by hand. `opens` and `layout` are for
-    `pipeline.extractors.rows`.
+    """What a mapping compiles to, or a mapper written by hand. `pipeline.extractors.rows` uses `opens` and `layout`.
 
-    `map_row` and `map_members` take a row, whether a plan observes it, and what the row is shown to as it came: when it
-    is observed, the events, which are the same, carry their notes. `unsets` says whether a note may remove a property,
-    `blanks` whether a blank cell of a delimited file is a value, `unread` which columns decide nothing,
-    `keeps_earliest` whether of rows with one key the one received earliest counts, `equal_by_values` whether rows
-    without a key are equal by their values alone.
+    `map_row` and `map_members` take a row, whether a plan observes it, and what receives the row as it was read. If the
+    row is observed, its events carry notes and are otherwise the same. `unsets`: a note may remove a property.
+    `blanks`: a blank cell of a delimited file is a value. `unread`: the columns that decide nothing. `keeps_earliest`:
+    of several rows with one key, the one received earliest counts. `equal_by_values`: rows without a key are equal if
+    their values are. without a key are equal by their values alone.
     """
 
     @property
@@ -72,9 +71,9 @@ _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 
 class KeyedRow(NamedTuple):
-    """A row, or an item at a position of one, that has a key and a time and makes no event, but pairs, or updates a
-    person or a group: `kind` is the word for it. Times are in µs UTC, `received` 0 for none. `skipped`: it states
-    nothing, but it may stand in place of one that does."""
+    """A row, or an item at a position in a row, that has a key and a time and makes no event, but a pair or an update
+    of a person or a group: `kind` says which. Times are in µs UTC, `received` is 0 if unknown. `skipped`: it states
+    nothing, but it may replace one that does."""
 
     row: int
     position: int
@@ -88,7 +87,7 @@ class KeyedRow(NamedTuple):
 
     @classmethod
     def of(cls, row: int, position: int, outcomes: Sequence[Any], *, skipped: bool) -> KeyedRow | None:
-        """The row of these outcomes (Link, PersonUpdate, GroupUpdate), None without a key or a time."""
+        """The row with these outcomes (Link, PersonUpdate, GroupUpdate), None without a key or a time."""
         first = outcomes[0]
         if first.row_key is None or type(first.time) is not int:
             return None
@@ -98,10 +97,10 @@ class KeyedRow(NamedTuple):
 
 
 def _as_stated(outcome: Any) -> Any:
-    """An outcome as it is compared with those of other rows, without its receive time and key.
+    """An outcome in the form that is compared with those of other rows, without its receive time and key.
 
-    A placeholder id counts only as present or absent, as in earlier versions: the digest of what is stated decides
-    which of two copies of equal rank is sent, and another spelling would change which one that is.
+    A placeholder id counts only as present or absent, as in earlier versions: the digest of the statement decides which
+    of two copies of equal rank is sent, and another spelling would change the decision.
     """
     stated = replace(outcome, received=None, row_key=None)
     if type(stated) is PersonUpdate:
@@ -110,8 +109,8 @@ def _as_stated(outcome: Any) -> Any:
 
 
 class Stated(NamedTuple):
-    """What a row states in addition to its events. It has no effect if `events` events, of those at the positions
-    from `first` to `last` of the row, are copies."""
+    """What a row states in addition to its events. It has no effect if `events` of the events at positions `first` to
+    `last` of the row are copies."""
 
     row: int
     first: int
@@ -125,19 +124,19 @@ class Events:
     """The events of one block, before the plan's tables are applied.
 
     `runs` are the encoded events, each followed by a comma, some hundreds in each run; `sizes` their bytes without the
-    comma; `events` splits them. `digest` is xxh3-128 of all of them, the block's seal. Of the other fields some have
-    one entry for each event: `row_of` (from 0), `positions` (in its row), `uuids` (16 bytes each), and, filled
-    only when observing, `hashes` (`hash_events`), `names`, `distinct_ids`, `name_of` (an index of `distinct_names`,
-    which `name_counts` counts), `times` and `received` (µs UTC, 0 for none). `keyless` are the indices of events
-    without a source key. `content(row)` is the digest of what makes a row equal to others without a source key.
+    comma; `events` splits them. `digest` is xxh3-128 of all of them, the block's seal. These fields have one entry per
+    event: `row_of` (from 0), `positions` (in its row), `uuids` (16 bytes each), and, filled only when observing,
+    `hashes` (`hash_events`), `names`, `distinct_ids`, `name_of` (an index into `distinct_names`, which `name_counts`
+    counts), `times` and `received` (µs UTC, 0 if unknown). `keyless` are the indices of events without a source key.
+    `content(row)` is the digest of what makes a row equal to others without a source key.
 
     `rejects` are complete, of rows and of items of rows, and `rejected` counts the rows of which nothing is sent;
     `skips` and `warnings` count by code, and `examples` has one (row from 0, byte offset, detail) for each warning.
-    `cells` counts (event name, days since 1970, code of a skip or reject). `keyed` are the rows without an event that
-    have a key; of events that a plan holds, `said` has their content by row and position. `walls` are local clock
+    `cells` counts (event name, days since 1970, code of a skip or reject). `keyed` are the rows with a key and without
+    an event; `said` has, for events that a plan holds, their content by row and position. `walls` are local clock
     readings and `walls_received` their receive times (µs), for the check of the time zone. `fields` is the coverage of
-    the block. `notes` are those of the events whose numbers are `noted`, `named` what is in `$groups`, by the number of
-    the event, and `stated` what rows state in addition to their events.
+    the block. `notes` are the notes of the events whose numbers are in `noted`, `named` what is in `$groups`, by the
+    number of the event, and `stated` what rows state in addition to their events.
     """
 
     rows: int = 0
@@ -183,14 +182,14 @@ class Events:
         return split_events(self.runs, self.sizes)
 
     def add_keyed(self, row: int, position: int, accepted: Sequence[Any], outcomes: Sequence[Any]) -> None:
-        """Add a row of these outcomes, none of which is an event, if it has a key; some of them are `accepted`."""
+        """Add a row with these outcomes, none of which is an event, if it has a key; some of them are `accepted`."""
         stated = accepted or [one for one in outcomes if type(one) is PersonUpdate]
         keyed = KeyedRow.of(row, position, stated, skipped=not accepted)
         if keyed is not None:
             self.keyed.append(keyed)
 
     def state(self, row: int, position: int, accepted: Sequence[Any], outcomes: Sequence[Any]) -> None:
-        """Add what is `accepted` of these outcomes, which begin at this position of their row."""
+        """Add the `accepted` ones of these outcomes, which begin at this position of their row."""
         events = sum(one.__class__ is UnvalidatedEvent for one in outcomes)
         last = position + len(outcomes) - 1 if events else position
         for outcome in accepted:
@@ -209,14 +208,14 @@ class Events:
 
 
 def number_texts(texts: list[str]) -> tuple[list[str], bytes]:
-    """The different texts in the order of their first, and the number of each among them, as uint32."""
+    """The different strings in the order of their first use, and each string's index among them, as uint32."""
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     return list(numbers), np.fromiter(map(numbers.__getitem__, texts), np.uint32, len(texts)).tobytes()
 
 
 def contents(rows: Rows, mapper: Mapper) -> Callable[[int], str]:
-    """A function of a row's number: the digest of what makes the row equal to others without a source key. It remembers
-    them, since the rows of a block are asked for twice."""
+    """A function that takes a row's number and returns the digest of what makes the row equal to others without a
+    source key. It remembers the digests, since they are asked for twice."""
 
     @cache
     def content(row: int) -> str:

@@ -1,23 +1,23 @@
 """The facts of a block: a table with a row for each event, and for each row that has a key and makes no event.
 
-A plan decides by queries over the facts of all blocks, and never reads the rows again. The worker that maps a block
+A plan decides with queries over the facts of all blocks, and never reads the rows again. The worker that maps a block
 writes its facts to the plan's directory, as `00000012.parquet` for block 12:
 
 block           uint32       the number of the block in the whole source, from 0
 row             uint32       the row in its block, from 0
 position        uint16       the place in its row, from 0; that of the first outcome if `kind` is not `event`
-row_events      uint16       facts of the same row; 0 for a row that is skipped, and may stand in place of another
+row_events      uint16       facts of the same row; 0 for a skipped row, which may replace another
 kind            dictionary   event; or merge, person or group for a row without an event
 name            dictionary   the event name; null without an event
 distinct_id     dictionary   "" for a group
 person          uint64       the `hash_id` of the distinct_id
-time, received  int64        µs UTC; `received` is 0 for none
-hi, lo          uint64       the uuid before ordinals; without an event a hash of kind, key and UTC day, since exports
-                             of what a person is have the person's id as their key, and each day's row counts
+time, received  int64        µs UTC; `received` is 0 if unknown
+hi, lo          uint64       the uuid before ordinals; without an event a hash of kind, key and UTC day, because exports
+                             of people use the person's id as the key, and each day's row counts
 keyless         bool         whether the row has no source key
 flags           uint8        USER: the event names its id as a user's; FLOAT: the id looks like a floating-point number
 content_hi, content_lo       uint64, the xxh3-128 of the encoded event
-same            uint64       a hash of all of the event but its time and uuid, the same within one plan
+same            uint64       a hash of the whole event except its time and uuid, the same within one plan
 bytes           uint32       the size of the encoded event; 0 without an event
 
 Events come first, in the order of the block.
@@ -59,18 +59,18 @@ def facts_file(directory: Path, number: int) -> Path:
 
 
 def keep(data: bytes, directory: Path, number: int) -> None:
-    """Write a file of block `number`, which is there as a whole or not at all."""
+    """Write a file of block `number` as a whole or not at all."""
     write_whole(facts_file(directory, number), data)
 
 
 def write_no_facts(directory: Path) -> None:
-    """If no block wrote facts, write a file without any, so that queries find their columns."""
+    """If no block wrote facts, write a file without rows, so that queries find the columns."""
     if not any(directory.iterdir()):
         keep(encode_table(SCHEMA.empty_table()), directory, 0)
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """A table as the content of a file."""
+    """The content of the table's file."""
     file = io.BytesIO()
     texts = [field.name for field in table.schema if field.type in (_DICTIONARY, pa.binary())]
     pq.write_table(table, file, compression="snappy", use_dictionary=texts, write_statistics=False, store_schema=False)
@@ -78,7 +78,7 @@ def encode_table(table: pa.Table) -> bytes:
 
 
 def facts_of(events: Events, number: int, users: Sequence[int]) -> pa.Table:
-    """The facts of block `number` as a table of SCHEMA. `users` are the numbers of the events that name their id as a
+    """The facts of block `number` as a table with SCHEMA. `users` are the numbers of the events that name their id as a
     user's."""
     keyed, count = events.keyed, events.count
     uuids = events.uuids.view(">u8").astype(np.uint64).T
@@ -129,7 +129,7 @@ def _row_events(events: Events, rows: NDArray[np.uint32]) -> NDArray[np.uint16]:
 
 
 def _digests(texts: Iterable[str | bytes]) -> NDArray[np.uint64]:
-    """The two halves of the xxh3-128 of each text: shape (2, n)."""
+    """The two halves of the xxh3-128 of each string: shape (2, n)."""
     encoded = (text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass") for text in texts)
     return np.frombuffer(b"".join(map(xxhash.xxh3_128_digest, encoded)), np.uint64).reshape(-1, 2).T
 
@@ -155,7 +155,7 @@ def values_of(column: pa.ChunkedArray, kind: type[np.generic]) -> NDArray[Any]:
 
 
 def bits(values: NDArray[np.bool_]) -> pa.Array:
-    """An Arrow array of these."""
+    """An Arrow array of these booleans."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _mask(values)])
 
 
@@ -164,13 +164,13 @@ def _mask(values: NDArray[np.bool_]) -> pa.Buffer:
 
 
 def texts(values: list[str]) -> pa.Array:
-    """An Arrow array of these texts, each different one stored once."""
+    """An Arrow array of these strings, each different one stored once."""
     distinct, indices = number_texts(values)
     return encoded(distinct, np.frombuffer(indices, np.uint32))
 
 
 def encoded(distinct: Sequence[str], indices: NDArray[np.uint32], valid: NDArray[np.bool_] | None = None) -> pa.Array:
-    """An Arrow array of strings, by their numbers among the distinct ones, null for those that are not `valid`."""
+    """An Arrow array of strings, given by their indices into `distinct`, null for those that are not `valid`."""
     joined = "".join(distinct)
     lengths = map(len, distinct if joined.isascii() else [text.encode() for text in distinct])
     ends = pa.py_buffer(np.cumsum([0, *lengths], dtype=np.int32))

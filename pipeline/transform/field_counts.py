@@ -1,9 +1,9 @@
-"""Counts in which rows each field occurs and what became of these rows, for the coverage of a plan.
+"""Counts the rows in which each field occurs and what became of these rows, for the coverage of a plan.
 
 A field is a member of the row, of its opened properties, or of an object inside them that the mapping reads into. It
-occurs in a row that has its name, with null as well; a blank cell of a table is no value, so its column does not occur.
-The counts are exact: every row is counted as it came, before the mapping changes it, and settled under its outcome when
-that is known. Of rows with a decoder, the plain rows that it makes are counted (`unit` items).
+occurs in a row that has its name, even with null. A blank cell of a table has no value, so its column does not occur.
+The counts are exact: every row is counted as it was before the mapping changes it, under its outcome once that is
+known. If a decoder makes several rows out of one, these are counted (`unit` items).
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from pipeline.models import UnvalidatedEvent
 from pipeline.native import AVAILABLE, native
 
 ROW, OPENED = Level(False, ()), Level(True, ())
-"""The first levels; those of `Counted.nested` follow."""
+"""The first levels; the levels of `Counted.nested` follow."""
 EVENT, OTHER, SKIP, REJECT = "event:", "other:", "skip:", "reject:"
-"""How an outcome begins: the row is an event by the rule of a number (0: none); it is no event but a merge or update,
-by the rule of an event's name; it is skipped or rejected with a code."""
+"""The beginnings of outcomes: the row is an event by the rule with a number (0: none); it is not an event but a merge
+or update, by the rule of an event's name; it is skipped or rejected with a code."""
 COLUMN = "column:"
-"""The outcome under which the columns of a table are counted once for each block, whether a cell has a value or not."""
+"""The outcome under which the columns of a table are counted once per block, whether or not a cell has a value."""
 EXAMPLES = 3
 _MOST_COMPLETE = 2_000
 _Members: Any = native.Members if AVAILABLE else None
 _OF_ROW, _OF_OPENED = -2, -1
 Shape: TypeAlias = tuple[tuple[int, tuple[str, ...]], ...]
-"""The names of a row: of the row itself, of its opened properties and of the objects inside that the mapping reads
-into, each with its level."""
+"""The names in a row: those of the row itself, of its opened properties and of the objects inside that the mapping
+reads into, each with its level."""
 
 
 class Counted(NamedTuple):
-    """What a plan counts: `nested` are the objects inside rows that the mapping reads into, `ruled` the events' names
-    that have a rule, and `changing` the numbers of the rules that change properties. `code`: the mapping has code of
-    its own, which may give an event another name. `decoded`: a decoder makes the rows, so the columns of a table are
-    not theirs."""
+    """What a plan counts: `nested` are the objects inside rows that the mapping reads into, `ruled` the event names
+    that have a rule, and `changing` the numbers of the rules that change properties. `code`: the mapping has its own
+    code, which may give an event another name. `decoded`: a decoder makes the rows, so their fields are not the columns
+    of the table."""
 
     nested: tuple[Level, ...] = ()
     ruled: frozenset[str] = frozenset()
@@ -50,10 +50,10 @@ class Counted(NamedTuple):
 
 @dataclass(slots=True)
 class BlockFields:
-    """What one block's rows have. `fields` counts rows by (level, name, outcome), levels numbered from ROW and OPENED
-    on; `events` counts them by (name as read, name as sent or "", outcome), `rows` by outcome. `examples` are masked
-    values of the first three rows with a field, equal ones once. `skipped_items` counts, by code, what was left out of
-    rows of which something is sent."""
+    """What the rows of one block have. `fields` counts rows by (level, name, outcome), levels numbered from ROW and
+    OPENED on; `events` counts them by (name as read, name as sent or "", outcome), `rows` by outcome. `examples` are
+    masked values from the first three rows with a field, equal ones once. `skipped_items` counts, by code, what was
+    left out of rows that are sent in part."""
 
     fields: Counter[tuple[int, str, str]] = field(default_factory=Counter)
     events: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -63,7 +63,7 @@ class BlockFields:
 
 
 class _Examples:
-    """Masked values of the first rows of a block with each field."""
+    """Masked values of each field, from the first rows of a block that have it."""
 
     def __init__(self, nested: Sequence[Level]) -> None:
         self._nested = nested
@@ -72,7 +72,7 @@ class _Examples:
         self._values: dict[tuple[int, str], list[str]] = {}
 
     def show(self, row: Any, opened: Any = None) -> None:
-        """Take the values of a native row, and of its opened properties where they are none of its members."""
+        """Take the values of a native row, and of its opened properties if these are not members of the row."""
         self._add(0, row.items())
         if opened is not None:
             self._add(1, opened.items())
@@ -86,7 +86,7 @@ class _Examples:
                 self._add(number, inside.items())
 
     def show_level(self, level: int, record: Any, names: tuple[str, ...]) -> None:
-        """Take the values of one object of a row, unless each of its fields has enough of them."""
+        """Take the values of one object of a row, unless all its fields have enough of them."""
         if (level, names) in self._complete:
             return
         self._add(level, ((name, record[name]) for name in names))
@@ -115,7 +115,7 @@ class _Examples:
 
 
 def _inside(record: Any, level: Level) -> Any:
-    """The object of a level inside a row or its opened properties; None or an empty one where it has none."""
+    """The object of a level inside a row or its opened properties; None or an empty one if there is none."""
     for step in level.steps:
         record = record.get(step) if record is not None else None
         if record is not None and record.__class__ is not dict and record.__class__ is not _Members:
@@ -125,7 +125,7 @@ def _inside(record: Any, level: Level) -> Any:
 
 @dataclass(slots=True)
 class _Known:
-    """A shape of native rows: how many of them were shown for examples, and how many are counted as ordinary events."""
+    """A shape of native rows: how many were shown for examples, and how many were counted as ordinary events."""
 
     names: Shape
     shown: int = 0
@@ -133,11 +133,11 @@ class _Known:
 
 
 class FieldCounts:
-    """Counts the rows of one block after the other in this process; it is the `RowScan` of the mapper.
+    """Counts the rows of one block after another in this process; it is the mapper's `RowScan`.
 
-    Rows of one shape are counted together, and native rows are known by a hash of theirs. A native row is counted as an
-    event without a rule as it is scanned, and under its own outcome when that is settled. `pending` are other rows that
-    were scanned and not settled: one, or the items of a row.
+    Rows of one shape are counted together; a native row's shape is known by its hash. A native row is counted as an
+    event without a rule when it is scanned, and under its own outcome when that is settled. `pending` are other rows
+    that were scanned but not settled: one, or the items of a row.
     """
 
     __slots__ = (
@@ -173,7 +173,7 @@ class FieldCounts:
         self._skipped_items: Counter[str] = Counter()
 
     def begin(self, columns: Sequence[str] | None) -> None:
-        """Begin a block whose rows all have these columns, or each its own."""
+        """Begin a block whose rows all have these columns, or each row its own if None."""
         self._sparse = columns is not None
         self._columns = () if columns is None or self._counted.decoded else columns
 
@@ -233,7 +233,7 @@ class FieldCounts:
         self.pending.append(known.names)
 
     def _open_inner(self, row: Any, opened: Any) -> list[Any]:
-        """The objects of a native row that the mapping reads into, None for each that is absent."""
+        """The objects inside a native row that the mapping reads into, None for each that is absent."""
         if self._reads_opened and opened is None:
             opened = next((value for value in row.values() if value.__class__ is _Members), None)
         found: list[Any] = []
@@ -257,14 +257,15 @@ class FieldCounts:
         return tuple(names)
 
     def begin_items(self) -> None:
-        """Begin a row that a decoder made several of."""
+        """Begin a row that a decoder turned into several."""
         self._items = True
 
     # -- what became of the rows
 
     def settle_event(self, event: UnvalidatedEvent) -> None:
-        """The latest row is an ordinary one: one event and nothing else. Without a rule it need not be counted here,
-        because `end` knows how many such rows there are, unless code of the mapping may have changed the name."""
+        """Settle the latest row as an ordinary one: one event and nothing else. Without a rule it need not be counted
+        here, because `end` knows how many such rows there are, unless the mapping's own code may have changed the
+        name."""
         rule = event.rule
         if self._counted.code:
             self._ordinary += 1
@@ -288,15 +289,15 @@ class FieldCounts:
         self._settle_shape(outcome)
 
     def settle(self, result: Any, sent: Sequence[str], code: str, *, rejected: bool) -> None:
-        """The latest row came to this: `sent` are the names of its events, else it has the code of a skip or reject,
-        or "" for a merge or an update."""
+        """Settle the latest row: `sent` are the names of its events. Otherwise `code` is that of a skip or reject, or
+        "" for a merge or an update."""
         outcome = self._outcome(result, sent, code, rejected)
         self._count(outcome, self.event, sent[0] if sent else "")
         self._settle_shape(outcome)
         self._explicit.update(sent)
 
     def settle_items(self, items: Sequence[tuple[Any, Sequence[str], str, bool]]) -> None:
-        """The latest row has several items that came to these, as in `settle`."""
+        """Settle the items of the latest row, each as in `settle`."""
         events = [*self.item_events, self.event]
         for shape, event, (result, sent, code, rejected) in zip(self.pending, events, items, strict=True):
             outcome = self._outcome(result, sent, code, rejected, event)
@@ -322,7 +323,7 @@ class FieldCounts:
         self._items = False
 
     def skip_items(self, codes: Sequence[str]) -> None:
-        """Count what was left out of a row of which something is sent."""
+        """Count what was left out of a row that is sent in part."""
         self._skipped_items.update(codes)
 
     def _outcome(self, result: Any, sent: Sequence[str], code: str, rejected: bool, event: str | None = None) -> str:
@@ -350,7 +351,7 @@ class FieldCounts:
             self._events[event, sent, outcome] += 1
 
     def end(self, ordinary: int, names: dict[str, int]) -> BlockFields:
-        """End a block of which so many rows are ordinary, and so many events have each name."""
+        """End a block in which `ordinary` rows are ordinary and `names` counts the events of each name."""
         block = BlockFields(self._fields(), self._events, self._rows, self._examples.take(), self._skipped_items)
         for rule, count in self._ruled.items():
             name, sent = self._names_of_rules[rule]
@@ -389,8 +390,9 @@ def _shape_of(inside: Any) -> Hashable:
 
 
 def _inner(nested: Sequence[Level]) -> tuple[tuple[int, str, Any, int], ...]:
-    """The objects inside native rows in the order in which they can be opened: the index of the one that each is in, or
-    _OF_ROW or _OF_OPENED, its name there, what opens it, and its level, 0 if its names are not counted."""
+    """The objects inside native rows in the order in which they can be opened. Each has the index of the object it is
+    in (or _OF_ROW or _OF_OPENED), its name there, what opens it, and its level, which is 0 if its names are not
+    counted."""
     levels = {(level.opened, level.steps): number for number, level in enumerate(nested, 2)}
     paths = sorted({(opened, steps[:end]) for opened, steps in levels for end in range(1, len(steps) + 1)})
     index = {path: number for number, path in enumerate(paths)}

@@ -1,4 +1,4 @@
-"""Collects what a plan needs beside the events of a block. `pipeline.native` has `Observer` in C."""
+"""Collects what a plan needs in addition to a block's events. `pipeline.native` has `Observer` in C."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pipeline.transform.events import Events
 from pipeline.transform.field_counts import FieldCounts
 
 OVERWRITES, GROUPS = 1, 2
-"""What an observer leaves to its caller: to warn of `$set` in the event; and its `$groups`."""
+"""What an observer leaves to its caller: the warning about `$set` in the event; and the event's `$groups`."""
 
 
 class Observation(NamedTuple):
-    """What counts the fields of rows for a plan; None: not counted."""
+    """What counts the fields of rows for a plan, or None if they are not counted."""
 
     fields: FieldCounts | None = None
 
 
 NOTHING_MORE = Observation()
-"""A plan's view of the events, with nothing else counted."""
+"""A plan's view of the events that counts nothing else."""
 
 
 class Observer:
-    """Collects the names, ids, times and notes of a block's events, which only a plan asks for.
+    """Collects the names, ids, times and notes of a block's events; only a plan needs them.
 
-    `names` and `distinct_ids` take those of the events, `notes` the notes that there are.
+    `names` and `distinct_ids` have an entry for each event, `notes` only for events that have notes.
     """
 
     def __init__(self, names: list[str], distinct_ids: list[str], notes: list[Note]) -> None:
@@ -39,7 +39,7 @@ class Observer:
         self._noted = array("q")
 
     def __call__(self, event: UnvalidatedEvent, time: int, distinct_id: str, properties: Any) -> int:
-        """Collect what a plan needs of one event. Returns the sum of OVERWRITES and GROUPS that is left to do."""
+        """Collect what a plan needs from one event. Returns the sum of OVERWRITES and GROUPS that is left to do."""
         self.add(event.event, distinct_id, time, event.received, event.wall, event.note)
         return OVERWRITES * ("$set" in properties) | GROUPS * ("$groups" in properties)
 
@@ -52,7 +52,7 @@ class Observer:
         wall: int | None,
         note: Note | None,
     ) -> None:
-        """Collect what a plan needs of an event that is given by its parts."""
+        """Collect what a plan needs from an event that is given by its parts."""
         if note is not None:
             self._noted.append(len(self._times))
             self._notes.append(note)
@@ -76,16 +76,16 @@ class Observer:
 
     @property
     def walls(self) -> int:
-        """How many of the events have both a reading of the wall clock and a receive time."""
+        """How many events have both a reading of the wall clock and a receive time."""
         return len(self._walls)
 
     def columns(self) -> tuple[bytes, ...]:
-        """Times, receive times (0: none), readings of the clock and the receive times of those, in µs, and the
-        numbers of events with a note: int64."""
+        """As int64: times, receive times (0: none), clock readings and their receive times, all in µs, and the numbers
+        of the events with a note."""
         columns = (self._times, self._received, self._walls, self._walls_received, self._noted)
         return tuple(column.tobytes() for column in columns)
 
 
 def observer(events: Events) -> Any:
-    """An `Observer`; the one in C, if it is available."""
+    """An `Observer`, the one in C if it is available."""
     return (native.Observer if AVAILABLE else Observer)(events.names, events.distinct_ids, events.notes)

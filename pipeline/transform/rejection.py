@@ -8,11 +8,11 @@ from pipeline.models import GroupUpdate, PersonUpdate, RejectReason, Unvalidated
 from pipeline.validator.rules import ValidationContext, check, check_update
 
 MOST_OUTCOMES = (1 << 16) - 1
-"""A fact holds the position of an event in its row in 16 bits (`pipeline.transform.facts`)."""
+"""A fact stores an event's position in its row in 16 bits (`pipeline.transform.facts`)."""
 
 
 class RowRejected(Exception):
-    """One event of a row cannot be sent, so the row is not."""
+    """One event of a row cannot be sent, so the whole row is rejected."""
 
     def __init__(self, reason: RejectReason, event: UnvalidatedEvent | None) -> None:
         self.reason = reason
@@ -20,21 +20,21 @@ class RowRejected(Exception):
 
 
 def check_number(outcomes: Sized) -> None:
-    """Raise RowRejected for a row of more events than can be told apart."""
+    """Raise RowRejected if a row has more events than can be distinguished."""
     if len(outcomes) > MOST_OUTCOMES:
-        detail = f"the row is {len(outcomes):,} events, and a row can be {MOST_OUTCOMES:,} at most: split its list"
+        detail = f"the row makes {len(outcomes):,} events; the limit is {MOST_OUTCOMES:,}: split its list"
         raise RowRejected(RejectReason("bad_value", detail), None)
 
 
 def require_sendable(event: UnvalidatedEvent, context: ValidationContext) -> None:
-    """Raise RowRejected for an event that breaks a rule."""
+    """Raise RowRejected if an event breaks a rule."""
     reason = check(event, context)
     if reason is not None:
         raise RowRejected(reason, event)
 
 
 def require_sendable_update(update: PersonUpdate | GroupUpdate, context: ValidationContext) -> None:
-    """Raise RowRejected for an update that breaks a rule."""
+    """Raise RowRejected if an update breaks a rule."""
     reason = check_update(update, context)
     if reason is not None:
         if not isinstance(update, PersonUpdate):

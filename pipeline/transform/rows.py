@@ -64,7 +64,7 @@ class RowTransformer:
         self.buffer = EventBuffer(mapper.hasher, observe=self.observe)
         self.observer: Any = observer(self.events)
         self.valid_heads: dict[Any, bytes] = {}
-        """The encoded beginning of events, by event name: only of names that break no rule, not even by a warning."""
+        """The encoded beginning of events, by event name: only names that break no rule, not even with a warning."""
         self.is_valid = None if context.leave_out else fast_test()
         self.newest = min(context.newest, context.as_of)
         self.max_bytes = context.surely_small - 256  # more than an event's time, uuid and closing brackets take
@@ -76,9 +76,9 @@ class RowTransformer:
         self.journal: list[tuple[Counter[Any], Any]] | None = None
 
     def run(self, limit: int | None, first: int = 0) -> Events:
-        """Transform all rows, or of the first `limit` those from number `first`.
+        """Transform all rows, or those from number `first` to number `limit`.
 
-        This is the hottest loop there is: `append` takes ordinary events, `transform` all others.
+        This is the hottest loop of all: `append` takes ordinary events, `transform` all others.
         """
         events, buffer, observe = self.events, self.buffer, self.observe
         map_row: Any = self.mapper.map_row
@@ -115,7 +115,7 @@ class RowTransformer:
         return events
 
     def appender(self) -> Callable[[bytearray, int, Any], int | None]:
-        """`append`; the one in C, if it is available."""
+        """`append`, the one in C if it is available."""
         if not AVAILABLE or self.is_valid is None:
             return self.append
         buffer, heads = self.buffer, self.valid_heads
@@ -127,8 +127,8 @@ class RowTransformer:
         )  # fmt: skip
 
     def append(self, text: bytearray, row: int, result: Any) -> int | None:
-        """Append an event of a valid name if one expression shows that it breaks no rule, and observe it. Returns what
-        is left to `observe_remaining`; None, with nothing appended, for any other."""
+        """Append an event with a valid name if one expression shows that it breaks no rule, and observe it. Returns
+        what is left to `observe_remaining`; None if nothing was appended, as for any other event."""
         is_valid = self.is_valid
         if result.__class__ is not UnvalidatedEvent or is_valid is None or result.warnings:
             return None
@@ -154,7 +154,7 @@ class RowTransformer:
         return self.observer(result, time, result.distinct_id, properties) if self.observe else 0
 
     def transform(self, row: int, result: Any) -> None:
-        """Transform what the mapper returned for one row, which is mapped, skipped or rejected; check every rule."""
+        """Transform what the mapper returned for one row: mapped, skipped or rejected. Checks every rule."""
         first = len(self.events.names)
         try:
             if isinstance(result, list):
@@ -190,7 +190,8 @@ class RowTransformer:
             self.events.mapped += 1
 
     def add(self, row: int, position: int, event: UnvalidatedEvent) -> str:
-        """Check and encode one event, at this position in its row; the code of a skip, else "". Raises RowRejected."""
+        """Check and encode one event, at this position in its row. Returns a skip's code, else "". Raises
+        RowRejected."""
         events, context, buffer = self.events, self.context, self.buffer
         is_valid, properties = self.is_valid, event.properties
         usual = is_valid and event.event in self.valid_heads and is_valid(event.time, event.distinct_id, self.newest)
@@ -236,7 +237,7 @@ class RowTransformer:
         for code, detail in event.warnings:
             self.warn(row, code, detail)
         for name in overwritten:
-            self.warn(row, "replaced_property", f"{name!r} of the row was overwritten by an import property")
+            self.warn(row, "replaced_property", f"an import property overwrote the row's {name!r}")
         if position:
             self.positions[index] = position
         events.row_of.append(row)
@@ -264,8 +265,8 @@ class RowTransformer:
         return "" if accepted else (*skips, "empty_row")[0]
 
     def transform_items(self, row: int, outcomes: ItemOutcomes) -> str | None:
-        """Transform a row of items, each of them all or nothing. Returns what `transform_several` does, or None where
-        an item is rejected and nothing of the row is sent or stated: then the row is rejected."""
+        """Transform a row of items, each of them all or nothing. Returns what `transform_several` returns, or None if
+        an item is rejected and nothing of the row is sent or stated: the row is then rejected."""
         accepted: list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate] = []
         skips: list[str] = []
         settled: list[tuple[Any, Sequence[str], str, bool]] = []
@@ -296,7 +297,7 @@ class RowTransformer:
     def accept(
         self, row: int, start: int, outcomes: Sequence[Any]
     ) -> tuple[list[UnvalidatedEvent | Link | PersonUpdate | GroupUpdate], list[str]]:
-        """Check all of these outcomes, of which the first is at this position in its row, and add their events.
+        """Check all these outcomes, of which the first is at this position in its row, and add their events.
 
         Returns what is sent or stated, and the codes of the skips. Raises RowRejected; then nothing is added.
         """
@@ -346,7 +347,7 @@ class RowTransformer:
         return accepted, skips
 
     def check_update(self, row: int, update: PersonUpdate | GroupUpdate) -> str:
-        """Check the update of a person or a group. Returns the code of a skip, else "". Raises RowRejected."""
+        """Check the update of a person or a group. Returns a skip's code, else "". Raises RowRejected."""
         person = update if type(update) is PersonUpdate else None
         code = skip_code(update.time, (update.distinct_id,), self.context)
         if code:
@@ -357,7 +358,7 @@ class RowTransformer:
         return EMPTY_UPDATE if person is not None and person.note is None else ""
 
     def observe_remaining(self, unobserved: int, row: int, event: UnvalidatedEvent) -> None:
-        """Observe what an observer does not observe by itself: a sum of OVERWRITES and GROUPS."""
+        """Observe what an observer leaves to its caller: a sum of OVERWRITES and GROUPS."""
         if unobserved & OVERWRITES:
             self.warn(row, *OVERWRITES_PERSON)
         if unobserved & GROUPS:
@@ -371,13 +372,13 @@ class RowTransformer:
         self.reject(row, stage, rejected.reason.code, rejected.reason.detail, item)
 
     def reject(self, row: int, stage: str, code: str, detail: str, item: int = 0) -> None:
-        """Add a reject of a row, which counts the row, or of one item of it, which does not."""
+        """Record a reject: of a row, which then counts as rejected, or of one item of a row, which does not."""
         rows, events = self.rows, self.events
         events.rejected += not item
         events.rejects.append(Reject(self.part, row + 1, rows.offset(row), stage, code, detail, rows.text(row), item))
 
     def count(self, counter: Counter[Any], key: Any) -> None:
-        """Count one; inside a row of several events, so that it can be taken back if the row is rejected."""
+        """Count one. Inside a row of several events, remember it, so that it can be undone if the row is rejected."""
         counter[key] += 1
         if self.journal is not None:
             self.journal.append((counter, key))
@@ -388,7 +389,7 @@ class RowTransformer:
             self.events.examples[code] = (row, self.rows.offset(row), detail)
 
     def skip(self, row: int, skip: Skip) -> str:
-        """The code of a skip, which is a warning, too, where it has a detail."""
+        """The code of a skip. A skip with a detail is also counted as a warning."""
         if skip.detail:
             self.warn(row, skip.code, skip.detail)
         return skip.code

@@ -1,11 +1,11 @@
-"""Chooses the events from which a plan computes what needs the values of properties.
+"""Chooses the events from which a plan computes statistics that need property values.
 
-The sample has all events of a small cell, and of any other the events with the smallest hashes: a cell is an event name
-in a UTC month. How many of a cell are in it depends on the numbers of events of all cells alone, and an event's hash on
-its bytes, so the sample is the same whatever the blocks, the processes and the order of the files.
+A cell is an event name in a UTC month. The sample has all events of a small cell, and the events with the smallest
+hashes of any other. A cell's share depends only on the numbers of events of all cells, and an event's hash only on its
+bytes, so the sample is the same whatever the blocks, the processes and the order of the files.
 
-While the cells grow, their shares shrink. So a process that has seen a part of the events returns all of its part that
-is in the sample, and some more, which the planner removes (`pipeline.plan.statistics.sample`).
+While the cells grow, their shares shrink. So a process that has seen some of the events returns all of these that are
+in the sample and some more, which the planner removes (`pipeline.plan.statistics.sample`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pipeline.transform.events import Events
 MOST_OF_CELL = 2_000
 LEAST_EVENTS, MOST_EVENTS = 15_000, 200_000
 BYTES_AN_EVENT = 16_384
-"""A sample has at most one event for this number of bytes of the export, between these bounds: examining one takes
+"""A sample has at most one event per this many bytes of the export, within these bounds: examining an event takes
 about ten times as long as reading it."""
 _ALL = 2**64
 
 
 class Sampled(NamedTuple):
-    """Events of a block that may be in the sample. `cells` are the event names and months (since January 1970) of all
-    events of the block, `counts` how many each has. Each chosen event has its bytes in `texts`, its size, the
-    index of its cell, its row, its hash and its time."""
+    """The events of a block that may be in the sample. `cells` are the event names and months (since January 1970) of
+    all events of the block, `counts` the number of events in each. Each chosen event has its bytes in `texts`, its
+    size, the index of its cell, its row, its hash and its time."""
 
     cells: list[tuple[str, int]]
     counts: list[int]
@@ -42,12 +42,12 @@ class Sampled(NamedTuple):
 
 
 def most_events(size: int) -> int:
-    """The most events that a sample of an export of `size` bytes has."""
+    """The most events that the sample of an export of `size` bytes can have."""
     return min(max(size // BYTES_AN_EVENT, LEAST_EVENTS), MOST_EVENTS)
 
 
 class Shares:
-    """Counts the events of cells, and says what share of a cell is in a sample of at most `most` events."""
+    """Counts the events in cells, and returns each cell's share of a sample of at most `most` events."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -56,7 +56,7 @@ class Shares:
 
     @property
     def of_cell(self) -> int:
-        """The most events that a cell may have in the sample: MOST_OF_CELL, or fewer if there are many cells."""
+        """The most events of one cell in the sample: MOST_OF_CELL, or fewer if there are many cells."""
         counts = np.sort(self._counts[: len(self._numbers)])
         counts = np.minimum(counts, MOST_OF_CELL)
         total = np.cumsum(counts)
@@ -69,7 +69,7 @@ class Shares:
         return max(left // (len(counts) - whole), 1)
 
     def add(self, cells: Sequence[tuple[str, int]], counts: Sequence[int]) -> NDArray[np.int64]:
-        """Add events of some cells. Returns the numbers of the cells, by which `total` and `bounds` know them."""
+        """Add events of some cells. Returns the numbers of the cells, which `total` and `bounds` take."""
         known = self._numbers
         numbers = np.array([known.setdefault(cell, len(known)) for cell in cells], np.int64)
         if len(known) > len(self._counts):
@@ -101,7 +101,7 @@ class Sampler:
         self._shares = Shares(most)
 
     def choose(self, events: Events) -> Sampled:
-        """The events of a block that may be in the sample, as far as this process knows."""
+        """The events of a block that may be in the sample, judging by what this process has seen."""
         names = events.distinct_names
         months = events.times.astype("datetime64[us]").astype("datetime64[M]").astype(np.int64)
         found, cell_of, counts = np.unique(

@@ -1,15 +1,15 @@
-"""What workers make of the export's blocks, in a folder of the plan, until its requests are made.
+"""What workers make of the export's blocks, kept in a folder of the plan until its requests are made.
 
     events/00000012.pack       the events of block 12
     facts/00000012.parquet     its facts (`pipeline.transform.facts`)
-    pairs/, updates/           what its rows state of people (`pipeline.transform.statements`), if they do
-    units/00000003             what was counted of the blocks that a worker did together, and digests of their files,
-                               written when all else is there
+    pairs/, updates/           what its rows state about people (`pipeline.transform.statements`), if anything
+    units/00000003             the counts of the blocks that a worker did together, and digests of their files;
+                               written after everything else
 
-Each file is there as a whole or not at all. The events of a block are one MessagePack: their bytes as they are encoded,
-and what else each event has; LZ4 packs it in less time than it takes to deflate it, and it is gone when the plan is
-made. A checksum tells damage. What the plan decides on duplicates is applied when events are read, by row and position
-(`BlockTransformer.apply_tables`).
+Each file is there as a whole or not at all. The events of a block are one MessagePack object: their bytes as encoded,
+and the other columns of each event. LZ4 packs it in less time than deflate would take, and it is deleted once the plan
+is made. A checksum detects damage. The plan's decisions on duplicates are applied when events are read, by row and
+position (`BlockTransformer.apply_tables`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 _LEVEL = -5
 """Levels below zero take less time, for a few more bytes."""
 _SIZE, _SUM, _MOST = 8, 16, 256
-"""Where the size ends, and the checksum after it: xxh3-64 of the packed bytes. The size is how many bytes there are
-unpacked: less than this number of times the packed ones."""
+"""The end of the size, and of the checksum after it: xxh3-64 of the packed bytes. The size is the number of unpacked
+bytes, less than this many times the packed ones."""
 
 
 class _Staged(msgspec.Struct, array_like=True):
     """`text` has the events, each followed by a comma. Columns are little-endian: `sizes` uint32 without the comma,
-    `rows` uint32, `positions` uint16, `times` and `received` int64 in µs UTC, `name_of` uint32, an index of `names`.
+    `rows` uint32, `positions` uint16, `times` and `received` int64 in µs UTC, `name_of` uint32, an index into `names`.
     `contents` are the digests of rows without a source key, by row; `keyed` have the row, the position and the content
     of each row that has a key and makes no event."""
 
@@ -72,7 +72,7 @@ def _codec() -> pa.Codec:
 
 
 def stage(events: Events) -> bytes:
-    """The events of a block, of which a plan observed everything, as `unstage` reads them."""
+    """The bytes that `unstage` reads: the events of a block, fully observed by a plan."""
     rows = {events.row_of[index] for index in events.keyless}
     staged = _Staged(
         events.rows,
@@ -93,8 +93,8 @@ def stage(events: Events) -> bytes:
 
 
 def unstage(data: bytes | memoryview, *, observe: bool = False) -> Events:
-    """The events of a block. `observe`: with their uuids, hashes, names and times. Raises ValueError where the bytes
-    are not those of a block."""
+    """The events of a block. `observe`: with their uuids, hashes, names and times. Raises ValueError if the bytes are
+    not those of a block."""
     packed = data[_SUM:]
     if xxhash.xxh3_64_digest(packed) != data[_SIZE:_SUM]:
         raise ValueError("a block of events is damaged")
@@ -102,7 +102,7 @@ def unstage(data: bytes | memoryview, *, observe: bool = False) -> Events:
         size = min(int.from_bytes(data[:_SIZE], "little"), len(data) * _MOST)
         staged = _decode(_codec().decompress(packed, size, asbytes=False))
     except (OSError, msgspec.MsgspecError) as error:
-        raise ValueError(f"no block of events: {error}") from error
+        raise ValueError(f"not a block of events: {error}") from error
     sizes = np.frombuffer(staged.sizes, "<u4").astype(np.int64)
     events = Events(
         rows=staged.rows,
@@ -135,7 +135,7 @@ TABLES = ("facts", "pairs", "updates", "promoted")
 
 
 def make_folders(folder: Path) -> None:
-    """Make the folders, if they are not there."""
+    """Make the folders, if they do not exist."""
     for name in (*TABLES, "events", "units"):
         (folder / name).mkdir(parents=True, exist_ok=True)
 
@@ -146,7 +146,7 @@ def events_file(folder: Path, block: int) -> Path:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, which is there as a whole or not at all."""
+    """Write a file as a whole or not at all."""
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
@@ -154,19 +154,19 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def keep_unit(folder: Path, unit: Unit, stats: Sequence[BlockStats]) -> None:
-    """Write what was counted of some blocks, once their other files are there."""
+    """Write the counts of some blocks, once their other files are there."""
     write_whole(_unit_file(folder, unit), pickle.dumps((_digests(folder, unit), stats), pickle.HIGHEST_PROTOCOL))
 
 
 def read_unit(folder: Path, unit: Unit) -> list[BlockStats]:
-    """What was counted of each block of a unit."""
+    """The counts of each block of a unit."""
     stats: list[BlockStats] = pickle.loads(_unit_file(folder, unit).read_bytes())[1]
     return stats
 
 
 def is_whole(folder: Path, unit: Unit) -> bool:
-    """Whether all files of a unit are there, as they were written: the plan may have been stopped after it left copies
-    out of some."""
+    """Whether all files of a unit are there as they were written: the plan may have been stopped after it removed
+    copies from some."""
     try:
         digests, _ = pickle.loads(_unit_file(folder, unit).read_bytes())
         return bool(digests == _digests(folder, unit))

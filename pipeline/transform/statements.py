@@ -3,8 +3,8 @@
 Both have these columns:
 
 block, row      uint32       as in the facts
-first, last     uint16       the positions in the row whose events decide whether the statement has an effect:
-events          uint16       the number of copies among these events with which it has no effect
+first, last     uint16       positions in the row: the events from first to last decide whether the statement counts
+events          uint16       if this many of these events are copies, the statement has no effect
 
 `pairs` has a row for each two ids that a row pairs:
 
@@ -15,9 +15,9 @@ anonymous, user dictionary
 `updates` has a row for each update of properties:
 
 kind            uint8        SET, SET_ONCE, UNSET, SHOWN, SHOWN_ONCE, GROUP or GROUPS
-owner           dictionary   the person's id; of GROUP the group's type and key, joined by SEPARATOR; of GROUPS ""
-time, received  int64        µs UTC, `received` ABSENT for none
-value           binary       a JSON object of properties, values byte for byte; of UNSET a list of names
+owner           dictionary   the person's id; for GROUP the group's type and key, joined by SEPARATOR; for GROUPS ""
+time, received  int64        µs UTC; `received` is ABSENT if unknown
+value           binary       a JSON object of properties, values byte for byte; for UNSET a list of names
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _Update = tuple[_Place, int, str, int, int, bytes]
 
 
 class StatementSettings(NamedTuple):
-    """`undated` is used as the time of an update of a row that has none (µs UTC). `persons`: properties of persons are
-    wanted. A pair with an `excluded` id is left out."""
+    """`undated` (µs UTC) is the time of an update whose row has none. `persons`: collect properties of persons. A pair
+    with an `excluded` id is left out."""
 
     undated: int
     persons: bool
@@ -108,11 +108,11 @@ def statements_of(events: Events, number: int, settings: StatementSettings) -> S
 
 
 _Columns = Mapping[str, Any]
-"""Some rows of a table, by the names of its columns."""
+"""Some rows of a table, keyed by column name."""
 
 
 def _updates_of(events: Events, kind: int, at: NDArray[np.int64], values: Sequence[bytes]) -> _Columns:
-    """The updates of a kind that the events with these numbers make. Updates of groups have no owner here."""
+    """The updates of one kind that the events with these numbers make. Group updates have no owner here."""
     received = events.received[at]
     return {
         **_places_of(events, at), "kind": np.full(len(at), kind), "time": events.times[at], "value": values,
@@ -127,7 +127,7 @@ def _places_of(events: Events, at: NDArray[np.int64]) -> dict[str, Any]:
 
 
 def _stated_by(rows: Iterable[Stated], settings: StatementSettings) -> tuple[list[_Columns], list[_Columns]]:
-    """The pairs and the updates of what rows state in addition to their events."""
+    """The pairs and the updates that rows state in addition to their events."""
     pairs: list[tuple[_Place, int, int, str, str]] = []
     updates: list[_Update] = []
     for stated in rows:
@@ -160,13 +160,13 @@ def update_table(number: int, updates: Sequence[_Update]) -> pa.Table:
 
 
 def _columns(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> _Columns:
-    """Rows, which have a place and what is in the columns that follow, in their order."""
+    """The columns of some rows; each row is its place and then the values of the other columns, in their order."""
     flat = [(*place, *others) for place, *others in rows]
     return dict(zip(schema.names[1:], zip(*flat, strict=True), strict=True))
 
 
 def _table(schema: pa.Schema, number: int, pieces: Sequence[_Columns]) -> pa.Table:
-    """The table of block `number` that has the rows of all pieces."""
+    """The table of block `number` with the rows of all pieces."""
     count = sum(len(piece["kind"]) for piece in pieces)
     arrays: list[pa.Array] = []
     for field in schema:
@@ -196,7 +196,7 @@ def left_of(table: pa.Table, rows: NDArray[np.uint32], positions: NDArray[np.uin
 
 
 def groups_named(text: bytes) -> tuple[tuple[str, str], ...]:
-    """(type, key) of the groups in a `$groups` object. The service accepts texts and numbers as keys."""
+    """(type, key) of the groups in a `$groups` object. The service accepts strings and numbers as keys."""
     try:
         members: Mapping[str, Raw] = _open(text)
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""What goes to a worker process and what comes back: the configuration, one task a block, its result."""
+"""What goes to a worker process and what comes back: the configuration, one task per block, its result."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from pipeline.transform.sample import LEAST_EVENTS, Sampled
 from pipeline.transform.unsafe_integers import Unsafe
 
 SEALING_LIBRARIES = ("msgspec", "tzdata", "pyarrow", "ua-parser", "ua-parser-builtins")
-"""Libraries whose version can change an event; recorded in a plan, and named when a block's digest differs."""
+"""Libraries whose version can change an event. A plan records them, and an error names them if a digest differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransformConfig:
     """Everything that decides which events a source becomes. `compile` returns the mapper for the options.
 
-    `counted` is what a plan counts of the fields of rows; it changes no event.
-    `staging` is the folder of the plan in which workers leave what they make of blocks (`pipeline.transform.staged`).
+    `counted` is what a plan counts of the fields of rows; it changes no event. `staging` is the folder of the plan in
+    which workers leave their results (`pipeline.transform.staged`).
     """
 
     compile: Callable[[SealedOptions], Mapper]
@@ -41,8 +41,8 @@ class TransformConfig:
 class Task(NamedTuple):
     """One block for one worker. `number` counts the blocks of the whole source from 0.
 
-    `limit` is the number of rows to read, None for all; of them those from number `first` are transformed. `seal` is
-    the planned digest, "" before it is known. `duplicates` are the plan's decisions on events of this block.
+    Rows before number `limit` are read, all if it is None; of these, the rows from number `first` are transformed.
+    `seal` is the planned digest, "" if not yet known. `duplicates` are the plan's decisions on events of this block.
     """
 
     number: int
@@ -74,11 +74,11 @@ class DuplicateDecision(NamedTuple):
 
 
 class BlockStats(NamedTuple):
-    """What a plan retains of one block.
+    """What a plan keeps about one block.
 
-    `zone` is what `clock_offsets.count_offsets` counts, `promoted` what `identity.promotion.count_promoted` does.
-    `sampled` has the events that may be in the sample, `unsafe` counts large integers. `cost` is what the mapping's own
-    code took; the last block of a unit has it for the whole unit. The other fields are those of Events.
+    `zone` is the result of `clock_offsets.count_offsets`, `promoted` of `identity.promotion.count_promoted`. `sampled`
+    has the events that may be in the sample, `unsafe` counts large integers. `cost` is the cost of the mapping's own
+    code; the last block of a unit has it for the whole unit. The other fields are those of Events.
     """
 
     rows: int

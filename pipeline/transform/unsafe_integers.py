@@ -1,7 +1,7 @@
 """Counts the properties that have integers beyond 2^53, in every event: a service's reader may round them.
 
-Hardly any event has one, so the text of a block is searched for sixteen digits in a row, and only the events that may
-have a large integer are decoded.
+Few events have one, so a block's bytes are searched for sixteen digits in a row, and only events that may have a large
+integer are decoded.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pipeline.json_limits import LONGEST_SAFE, unsafe_integers
 from pipeline.transform.events import Events
 
 Unsafe = dict[tuple[str, str], tuple[int, int]]
-"""By event name and property: in how many events it has a large integer, and the row of the first of these."""
+"""By event name and property: how many events have a large integer in it, and the row of the first."""
 
 _WORD = 8
 _HIGH, _DIGIT, _SIX = (np.uint64(int(byte * _WORD, 16)) for byte in ("f0", "30", "06"))
 _BEFORE = np.zeros(256, bool)
 _BEFORE[list(b" \t\n\r:[,-")] = True
-"""What may be before the digits of an integer."""
+"""What may come before the digits of an integer."""
 
 
 class _Sent(msgspec.Struct, gc=False):
@@ -36,7 +36,7 @@ _sent = msgspec.json.Decoder(_Sent).decode
 
 
 def unsafe_of(events: Events) -> Unsafe:
-    """The properties of a block's events."""
+    """The properties in a block's events that have large integers."""
     found: Unsafe = {}
     start = 0
     ends = np.cumsum(events.sizes + 1)
@@ -62,9 +62,9 @@ def _names(properties: dict[str, Raw]) -> Iterator[str]:
 def _suspects(text: bytes) -> NDArray[np.int64]:
     """The places of sixteen digits in a row that may be an integer beyond 2^53.
 
-    Sixteen digits cover a whole word of eight bytes, wherever the words begin. Nearly all other words that are digits
+    Sixteen digits fill a whole word of eight bytes, wherever the words begin. Nearly all other words that are digits
     belong to fractions, or to times, which are too short. The text begins and ends with the words of an event, so
-    nothing is read outside of it.
+    nothing outside it is read.
     """
     characters = np.frombuffer(text, np.uint8)
     words = np.frombuffer(text, np.uint64, len(text) // _WORD)

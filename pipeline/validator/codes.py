@@ -1,8 +1,8 @@
 """Every code under which a row, an event, a profile or a group is rejected, skipped or reported, with its text.
 
-The terminal, the report, the documentation and the shell's completion take their words from here. The codes of
-validation rules are declared with the rules (`pipeline.validator.rules`); all others are in the table below. A mapping
-file may add skip codes of its own, which have no text here.
+The terminal, the report, the documentation and shell completion take their wording from here. The codes of validation
+rules are declared with the rules (`pipeline.validator.rules`); all others are in the table below. A mapping file may
+declare skip codes too; they have no text here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _OTHERS = (
     Code("bad_utf8", REJECT, "the row is not UTF-8"),
     Code("bad_csv_row", REJECT, "the number of cells differs from the header's, or a quote is not closed"),
     Code("cut_off", REJECT, "the tool ended the export before its end"),
-    Code("repeated_header", SKIP, "the header of the table once more"),
-    Code("folder_value", WARNING, "a folder `key=value` states another value than the row, whose own value counts"),
+    Code("repeated_header", SKIP, "a repeated header of the table"),
+    Code("folder_value", WARNING, "a folder `key=value` differs from the row's own value, which counts"),
     Code("too_deep", REJECT, "the row nests more than 64 levels deep"),
-    Code("duplicate_key", WARNING, "a key is in a row twice; the last value wins"),
-    Code("cell_error", WARNING, "a cell with an error of Excel, such as #N/A, is missing"),
+    Code("duplicate_key", WARNING, "a key occurs twice in a row; the last value wins"),
+    Code("cell_error", WARNING, "a cell with an Excel error, such as #N/A, counts as missing"),
     Code("rounded_integer", WARNING, "an integer of 16 or more digits: Excel keeps 15, so the others may be lost"),
     Code("nan_value", WARNING, "NaN or an infinity, sent as null"),
     # mapping
@@ -53,41 +53,45 @@ _OTHERS = (
     Code("page_ping", SKIP, "the heartbeat of an open page, left out unless a setting keeps it"),
     Code("spider", SKIP, "an event that the tool attributes to a robot, left out unless a setting keeps it"),
     Code("entity_table", SKIP, "a row of a table of entities, which cannot be joined to its event"),
-    Code("separate_event_data", SKIP, "event data in a table of its own, which cannot be joined to its events"),
-    Code("aggregate", SKIP, "a sum or a summary over several events, and no event"),
-    Code("not_a_person", SKIP, "a row about something else than a person, such as a company"),
+    Code("separate_event_data", SKIP, "event data in a separate table, which cannot be joined to its events"),
+    Code("aggregate", SKIP, "a sum or a summary over several events, not an event"),
+    Code("not_a_person", SKIP, "a row about something other than a person, such as a company"),
     Code("session_recording", SKIP, "a marker of the tool's session recording, not an event"),
-    Code("child_table", SKIP, "an item of a list, in a table of its own that a loader wrote, not an event"),
+    Code("child_table", SKIP, "a list item that a loader wrote into a separate table, not an event"),
     Code("attribution_event", SKIP, "the tool's own attribution record; the events carry the same properties"),
     Code("unsupported_event", SKIP, "an internal event of the service, which cannot be imported"),
     Code("deleted_person", SKIP, "a deleted person"),
     Code("discarded_value", SKIP, "a value that the warehouse set aside because it did not fit its column"),
     Code("identity_table", SKIP, "a row of the warehouse's own identity resolution"),
     Code("incomplete_merge", SKIP, "a merge with a missing or placeholder id"),
-    Code("unfollowed_merge", SKIP, "a merge in the source tool that is followed only when a setting asks for it"),
+    Code("unfollowed_merge", SKIP, "a merge in the source tool that is followed only if a setting asks for it"),
     Code("empty_person_update", SKIP, "no profile properties in the row"),
     Code("empty_group_update", SKIP, "no group properties in the row"),
-    Code("empty_page", SKIP, "a page of profiles without any"),
+    Code("empty_page", SKIP, "a page without profiles"),
     Code("left_out_profile", WARNING, "profile without an id, left out; the others of its page are sent"),
-    Code("unreadable_entity", WARNING, "an entity that cannot be read: it stays a property as it is"),
+    Code("unreadable_entity", WARNING, "an entity that cannot be read: it stays an unchanged property"),
     Code("name_collision", WARNING, "two properties of a row would have had the same name"),
-    Code("unsafe_integer", WARNING, "an integer beyond 2^53; readers that use doubles round it, unless it is a text"),
+    Code(
+        "unsafe_integer",
+        WARNING,
+        "an integer beyond 2^53; readers that use doubles round it, unless it is sent as text",
+    ),
     Code("clock_skew", WARNING, "the event time and the receive time of the row are far apart"),
     Code(
         "ambiguous_time",
         WARNING,
-        "local time that came twice (end of DST); the first, unless the receive time differs",
+        "local time that occurs twice (end of DST); taken as the first unless received well after both",
     ),
     Code(
         "nonexistent_time",
         WARNING,
-        "local time that never was (start of DST); read as before the clock went forward",
+        "local time that does not exist (start of DST); read on the clock from before the change",
     ),
     Code("time_truncated", WARNING, "digits below a microsecond were removed"),
     # the mapping's own code (`python`)
     Code("python_skipped", SKIP, "left out by the mapping's own code"),
     Code("python_error", REJECT, "the mapping's own code raised an exception"),
-    Code("python_result", REJECT, "the mapping's own code returned something that is no event"),
+    Code("python_result", REJECT, "the mapping's own code returned something that is not an event"),
     Code(
         "python_changed_id",
         WARNING,
@@ -96,7 +100,7 @@ _OTHERS = (
     # validating and encoding
     Code("outside_window", SKIP, "outside --since and --until"),
     Code("excluded_id", SKIP, "a person listed in --exclude-ids"),
-    Code("replaced_property", WARNING, "a property of the row was overwritten by an import property"),
+    Code("replaced_property", WARNING, "an import property overwrote a property of the row"),
     Code(
         "overwrites_person",
         WARNING,
@@ -107,7 +111,7 @@ _OTHERS = (
         "hot_distinct_id",
         WARNING,
         "the id has more events than the service processes per id and minute (about 5,000): sent faster, they are"
-        " stored without person processing, so apply sends no more of one id (--per-id)",
+        " stored without person processing, so apply limits the rate of each id (--per-id)",
     ),
     # duplicates
     Code("duplicate_event", SKIP, "an exact duplicate of an event that is sent"),
@@ -138,7 +142,7 @@ _OTHERS = (
     Code("anonymous_person", SKIP, "an anonymous id, which gets no profile with --persons identified"),
     Code("unset_property", SKIP, "property removed at the end of the history"),
     # sending
-    Code("refused_event", REJECT, "refused by the service, with the status and the text shown beside it"),
+    Code("refused_event", REJECT, "refused by the service, with the status and the text shown next to it"),
 )
 
 

@@ -1,8 +1,8 @@
 """Ids that name nobody: words that trackers write where an id is missing.
 
-The service accepts an event with such an id and refuses every merge of it, and one person would collect
-thousands of strangers (docs/know/service.md#ids-and-text). So such an id is passed over for the next one a mapping
-names.
+The service accepts an event with such an id but refuses to merge it, and one person would collect thousands of
+strangers (docs/know/service.md#ids-and-text). So such an id is passed over, and the next id that the mapping names is
+used.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ def _quoted(words: tuple[str, ...]) -> frozenset[str]:
 
 _ALWAYS: frozenset[str] = frozenset()
 _SPELLINGS: dict[str, frozenset[str]] = {_NIL_UUID: _ALWAYS}
-"""By the word in small letters: the spellings that are junk, or `_ALWAYS` for every one."""
+"""Keyed by the word in lower case: the spellings that are junk, or `_ALWAYS` if every spelling is."""
 for _word in _quoted(_EXACT):
     _SPELLINGS[_word.lower()] = _SPELLINGS.get(_word.lower(), frozenset()) | {_word}
 _SPELLINGS.update(dict.fromkeys(_quoted(_ANY_CASE), _ALWAYS))
 SPELLINGS = frozenset(_SPELLINGS)
-"""The words in small letters, quoted and not: an ASCII id that begins with a letter or a digit is no placeholder unless
-it is one of these in some case."""
+"""The words in lower case, quoted and unquoted. An ASCII id that begins with a letter or a digit is a placeholder only
+if it is one of these, in any case."""
 
 PERSON_LESS = frozenset(word.lower() for word in (*_ANY_CASE, *_EXACT, _NIL_UUID)) | {
     "anonymous-user", "backend", "nan", "system", "user"
 }  # fmt: skip
-"""The ids, in small letters, of which the per-event endpoint takes events without a person
+"""The ids, in lower case, whose events the per-event endpoint takes without a person
 (docs/know/service.md#per-event-endpoint)."""
 
 
 def is_person_less(text: str) -> bool:
-    """Whether the per-event endpoint takes events of this id without a person, whatever its case."""
+    """Whether the per-event endpoint takes events with this id without a person, whatever its case."""
     return len(text) < 50 and trimmed(text).lower() in PERSON_LESS
 
 
@@ -61,8 +61,8 @@ def trimmed(text: str) -> str:
 def is_placeholder(text: str) -> bool:
     """Whether an id is blank, a word that the service refuses (quoted or not), the nil UUID, or a JSON object or list.
 
-    The last is what a tracker writes that is given a whole user for an id: another spelling of `[object Object]`. The
-    same is true behind `$device:`, which Mixpanel writes before the id of a device.
+    A tracker writes JSON if it is given a whole user as the id: another spelling of `[object Object]`. The same applies
+    after `$device:`, which Mixpanel writes before the id of a device.
     """
     spellings = _SPELLINGS.get(text.lower())
     if spellings is None:
@@ -73,7 +73,7 @@ def is_placeholder(text: str) -> bool:
 
 
 def _is_nested(text: str) -> bool:
-    """Whether a text is a JSON object or list."""
+    """Whether a string is a JSON object or list."""
     try:
         return isinstance(msgspec.json.decode(text.encode()), (dict, list))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -1,11 +1,11 @@
-"""The validation rules: each one entry with its code, level, text, predicate and fast expression.
+"""The validation rules. Each is one entry: its code, level, text, predicate and fast expression.
 
-`check` asks the rules in the order of their definition, and the first one that an event breaks gives the code of the
-reject. Rules look at an event before it is encoded; `event_too_large` alone looks at its bytes.
+`check` tries the rules in the order of their definition; the first rule that an event breaks gives the reject its code.
+Rules look at an event before it is encoded; only `event_too_large` looks at its bytes.
 
 Nearly every event passes every rule, and calling the predicates one by one costs more than all other work on a row. So
-a rule also has a `fast` expression, and `fast_test` compiles those of all rules into a single function. A new rule is
-one decorated function here; without a `fast` expression it is called for every row.
+each rule can have a `fast` expression, and `fast_test` compiles those of all rules into a single function. A new rule
+is one decorated function here; without a `fast` expression it is called for every row.
 
 Sources: docs/know/service.md#event-fields, #ids-and-text, #timestamps, #historical-migration.
 """
@@ -28,26 +28,26 @@ MAX_ID = 200
 HOUR = 3_600_000_000
 RECENT = 48 * HOUR
 WITHOUT_TIME = 49 * HOUR
-"""Profile and group updates without a time are dated this long before the plan's instant (µs), and none is dated
-later than that."""
+"""Profile and group updates without a time get a time this long before the plan's instant (µs), and no update gets a
+later one."""
 NO_PROFILE_BYTES = 40
 """Room in bytes for `$process_person_profile`, which is added to events of unidentified persons."""
 STORED_BYTES = 1_000_000
-"""The service stores an event as JSON inside JSON; this is where its queue refuses it."""
+"""The service stores an event as JSON inside JSON. From this size on, its queue refuses the event."""
 SURELY_SMALL = 300_000
-"""An event of fewer bytes passes the rule of size, however it is encoded again."""
+"""An event smaller than this passes the size rule, however it is encoded again."""
 OLD = 1_104_537_600_000_000
-"""2005-01-01 in µs UTC. The first hosted tools came in November 2005, so an earlier time is more often a 0, or in
-another unit, than history."""
+"""2005-01-01 in µs UTC. The first hosted tools appeared in November 2005, so an earlier time is more likely a 0 or a
+wrong unit than history."""
 
 
 class ValidationContext(msgspec.Struct, frozen=True):
-    """What the rules need of a plan. All times are µs UTC.
+    """What the rules need to know about a plan. All times are µs UTC.
 
     `as_of` is the plan's instant, `newest` the latest event time that may be sent; the window is [`since`, `until`).
-    `event_bytes` is the limit of an encoded event, which may still grow by `room` bytes. `excluded` are distinct_ids of
-    people who asked to be forgotten. `per_event`: the plan may be sent to the per-event endpoint, which has rules of
-    its own (docs/know/service.md#per-event-endpoint).
+    `event_bytes` is the limit of an encoded event, which may still grow by `room` bytes. `excluded` holds the
+    distinct_ids of people who asked to be forgotten. `per_event`: the plan may be sent to the per-event endpoint, which
+    has additional rules (docs/know/service.md#per-event-endpoint).
     """
 
     as_of: int
@@ -66,7 +66,7 @@ class ValidationContext(msgspec.Struct, frozen=True):
 
     @property
     def surely_small(self) -> int:
-        """Every event of fewer bytes than this passes `event_too_large`."""
+        """Every event smaller than this passes `event_too_large`."""
         return min(SURELY_SMALL, self.event_bytes - self.room)
 
     @classmethod
@@ -84,15 +84,16 @@ class ValidationContext(msgspec.Struct, frozen=True):
 
 
 REJECT, SKIP, WARNING = "reject", "skip", "warning"
-"""What a code leads to: `reject`: cannot be sent; `skip`: left out on purpose; `warning`: sent, and reported."""
+"""What a code means for an event: `reject`: cannot be sent; `skip`: left out on purpose; `warning`: sent, and
+reported."""
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One validation rule: everything that the program knows of it.
+    """One validation rule.
 
-    `predicate` returns what is wrong with an event, as a sentence, or None. `fast` is an expression of `time`,
-    `distinct_id` and `newest` that is true only of events without a fault, "" where there is none; then the predicate
-    is asked about every row.
+    `predicate` returns what is wrong with an event, as a sentence, or None. `fast` is an expression over `time`,
+    `distinct_id` and `newest` that is true only if the event has no fault. If it is "", the predicate is called for
+    every row.
     """
 
     code: str
@@ -114,8 +115,8 @@ RULES: list[Rule] = []
 """In the order in which they are checked."""
 
 _NAME = "True"
-"""The rule looks at the event's name alone: the fast test is used only for names of which an event passed every rule,
-those of the level `warning` included."""
+"""Marks a rule that looks only at the event's name. The fast test is used only for names with which an event has passed
+every rule, warnings included."""
 _ID = (
     f"distinct_id and len(distinct_id) <= {MAX_ID} and distinct_id[0] > ' ' < distinct_id[-1]"
     f" and distinct_id.isprintable() and (distinct_id.isascii() or len(distinct_id) <= {MAX_ID // 4})"
@@ -125,7 +126,7 @@ _TIME = f"time.__class__ is int and {OLD} <= time <= newest"
 
 
 def rule(code: str, level: str, text: str, *, fast: str = "") -> Callable[[Predicate], Rule]:
-    """Register the decorated predicate as the last of RULES. See Rule for the arguments."""
+    """Register the decorated predicate as the last rule in RULES. See Rule for the arguments."""
 
     def register(predicate: Predicate) -> Rule:
         RULES.append(Rule(code, level, text, predicate, fast))
@@ -171,13 +172,13 @@ def long_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str
 
 @rule("bad_value", REJECT, "a value is not of the kind that the mapping expects, or cannot be sent as JSON", fast=_ID)
 def rewritten_distinct_id(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
-    """The service replaces NUL by U+FFFD, which would make it another id."""
+    """The service replaces NUL with U+FFFD, which would make it another id."""
     return "the distinct_id contains NUL, which the service replaces" if "\0" in (draft.distinct_id or "") else None
 
 
 @rule("rounded_number", REJECT, "an id or a time whose last digits a spreadsheet rounded off", fast=_ID)
 def rounded_number(draft: UnvalidatedEvent, context: ValidationContext) -> str | None:
-    """Different ids and times become equal when they are rounded. The key of a group stands behind its `$type_`."""
+    """Rounding makes different ids or times equal. A group's key follows its `$type_`."""
     if isinstance(draft.time, RejectReason) and draft.time.code == RoundedTime.code:
         return draft.time.detail
     distinct_id = draft.distinct_id or ""
@@ -241,7 +242,7 @@ def person_less_distinct_id(draft: UnvalidatedEvent, context: ValidationContext)
 
 
 def _too_many_bytes(what: str, text: str | None, context: ValidationContext) -> str | None:
-    """The per-event endpoint drops what has more than 200 bytes in UTF-8."""
+    """The per-event endpoint drops an event with more than 200 bytes of UTF-8 here."""
     length = len((text or "").encode("utf-8", "surrogatepass"))
     if context.per_event and length > MAX_ID:
         return f"the {what} has {length} bytes; the limit of the per-event endpoint is {MAX_ID}"
@@ -256,7 +257,7 @@ def _duration(microseconds: int) -> str:
 
 
 def _too_large(event: bytes, context: ValidationContext) -> str | None:
-    """An encoded event has to be small enough, also when its JSON is encoded once more."""
+    """Reject an event that is too large, either as it is or with its JSON encoded once more."""
     if len(event) < context.surely_small:
         return None
     if len(event) + context.room > context.event_bytes:
@@ -269,12 +270,12 @@ def _too_large(event: bytes, context: ValidationContext) -> str | None:
 
 
 event_too_large = Rule("event_too_large", REJECT, "the event is larger than the service stores", _too_large)
-"""The one rule of an event's encoded bytes: called after `check`, with the bytes."""
+"""The only rule about an event's encoded bytes: called after `check`, with the bytes."""
 
 
 def fast_test() -> FastTest | None:
-    """A test of (time, distinct_id, newest) that is true only of events that pass all RULES, given that an event of
-    the same name passed before; None where a rule has no `fast` expression."""
+    """A test of (time, distinct_id, newest) that is true only if the event passes all RULES, provided that an event
+    with the same name passed before; None if a rule has no `fast` expression."""
     declared = [rule.fast for rule in RULES]
     return _test_of(tuple(dict.fromkeys(declared))) if all(declared) else None
 
@@ -294,13 +295,13 @@ def check(draft: UnvalidatedEvent, context: ValidationContext) -> RejectReason |
 
 
 def warnings(draft: UnvalidatedEvent, context: ValidationContext) -> list[RejectReason]:
-    """Every rule of level `warning` that an event breaks which is sent."""
+    """Every rule of level `warning` that an event breaks; the event is sent."""
     found = (rule(draft, context) for rule in RULES if rule.level == WARNING)
     return [reason for reason in found if reason is not None]
 
 
 def check_update(update: PersonUpdate | GroupUpdate, context: ValidationContext) -> RejectReason | None:
-    """The first rule that a profile or group update breaks, or None. It may have no time."""
+    """The first rule that a profile or group update breaks, or None. An update may lack a time."""
     if isinstance(update, GroupUpdate):
         draft = UnvalidatedEvent("$set", f"${update.type}_{update.key}", update.time, {})
     else:
@@ -310,7 +311,7 @@ def check_update(update: PersonUpdate | GroupUpdate, context: ValidationContext)
 
 
 def skip_code(time: int | RejectReason | None, ids: tuple[str | None, ...], context: ValidationContext) -> str:
-    """Why a valid event, update or merge of these ids is skipped (window, people to forget), or ""."""
+    """Why a valid event, update or merge with these ids is skipped (window, people to forget), or ""."""
     if not context.leave_out:
         return ""
     since, until = context.since, context.until

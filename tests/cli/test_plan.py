@@ -182,13 +182,13 @@ def test_an_empty_export_is_no_success(call: Any, tmp_path: Path, content: bytes
     for command in (("survey", empty), ("mapping", "new", empty), ("plan", empty, "-o", tmp_path / "a")):
         said = call(*command)
         assert said.code == 4
-        assert said.two_lines[0].startswith("Error: the export has no row (empty.jsonl: not")
+        assert said.two_lines[0].startswith("Error: the export has no rows (empty.jsonl: not")
     said = call("survey", empty, "--json")
     assert (said.code, said.json["rows"]) == (4, 0)
     assert call("plan", empty, *generic(), "-o", tmp_path / "b").code == 4
     (tmp_path / "a.csv").write_text("event,time\n")
     said = call("survey", tmp_path / "a.csv")
-    assert (said.code, said.two_lines[0]) == (4, "Error: the export has no row")
+    assert (said.code, said.two_lines[0]) == (4, "Error: the export has no rows")
 
 
 def test_files_of_several_tools_are_named_one_by_one(call: Any, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_files_of_several_tools_are_named_one_by_one(call: Any, tmp_path: Path) 
     assert said.code == 2
     for told in ("a.jsonl looks like mixpanel", "b.jsonl looks like amplitude", "c.jsonl looks like no known tool"):
         assert told in said.two_lines[0]
-    assert "one by one" in said.two_lines[1]
+    assert "separately" in said.two_lines[1]
     (folder / "a.jsonl").unlink()
     (folder / "c.jsonl").write_text('{"value": "x", "_dlt_parent_id": "p", "_dlt_list_idx": 0, "_dlt_id": "i"}\n')
     said = call("plan", folder, "-o", tmp_path / "plan")

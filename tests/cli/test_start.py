@@ -58,7 +58,7 @@ def test_a_table_without_a_mapping_is_drafted_by_questions(tmp_path: Path) -> No
     code, shown = typed("start", "orders.csv", lines="\n\nnot yet\nEurope/Berlin\nn\n", cwd=tmp_path)
     plan = "plan orders.csv -m orders-import/mapping.yaml --timezone Europe/Berlin"
     assert (code, commands(shown)[2:]) == (4, [f"{plan} -o orders-import/plan"])
-    assert "event: which column" not in shown
+    assert "event: no column" not in shown
     assert "STOP max_rejects" in shown
     assert "backcast apply" not in shown
     assert f"  backcast {plan} OPTION -o orders-import/plan\n" in shown

@@ -60,7 +60,7 @@ def _of_function(function: ast.FunctionDef, constants: Names) -> Iterator[tuple[
         name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
         if name in KINDS:
             yield f"Exit {KINDS[name]}", words.of(call.args[0]), words.hint(call)
-        elif name in PLACED:
+        elif name in PLACED and isinstance(call.func, ast.Attribute):
             yield "Exit 2 or 3, at a place of a file", words.of(call.args[0]), words.hint(call, 1)
         elif name == "Check" and len(call.args) > 2 and "stop" in words.of(call.args[1]):
             yield "Checks of the target that stop a run", words.of(call.args[2]), words.hint(call, 3)

@@ -283,17 +283,17 @@ def test_a_named_pair_that_no_row_shows_is_merged_and_located_in_its_file(tmp_pa
 
 
 CONTRADICTIONS = [
-    ("anonymous_id,user_id\nd,u\nx,y\nd,v\n", 4, "claimed again, after line 2"),
-    ("anonymous_id,user_id\nd,u\nd,u\n", 3, "claimed again, after line 2"),
-    ("anonymous_id,user_id\na,b\nb,c\n", 3, "anonymous id here and a user's in line 2"),
+    ("anonymous_id,user_id\nd,u\nx,y\nd,v\n", 4, "already paired in line 2"),
+    ("anonymous_id,user_id\nd,u\nd,u\n", 3, "already paired in line 2"),
+    ("anonymous_id,user_id\na,b\nb,c\n", 3, "anonymous id here and a user's id in line 2"),
     ("anonymous_id,user_id\na,null\n", 2, "is a placeholder"),
     ("anonymous_id,user_id\na,a\n", 2, "paired with itself"),
     ("anonymous_id,user_id\na," + "x" * 201 + "\n", 2, "201 characters"),
     ("anonymous_id,user_id\na\n", 2, "1 cells"),
     ('anonymous_id,user_id\n"a\nb",u\n"c"x,u\n', 4, "not CSV"),
-    ("anonymous,user\na,b\n", 1, "names no anonymous_id"),
-    ("anonymous_id,user_id,x\na,b,c\n", 1, "other columns"),
-    ("", 1, "names no anonymous_id"),
+    ("anonymous,user\na,b\n", 1, "does not name anonymous_id"),
+    ("anonymous_id,user_id,x\na,b,c\n", 1, "columns other than"),
+    ("", 1, "does not name anonymous_id"),
     ('{"anonymous_id": "a", "user_id": "b"}\n{"anonymous_id": 3, "user_id": "b"}\n', 2, "not a pair"),
     ('{"anonymous_id": "a", "user_id": "b"}\n{"anonymous_id": "c", "usr": "b"}\n', 2, "not a pair"),
     ('{"anonymous_id": "a", "x": ' + "[" * 9000 + "]" * 9000 + ', "user_id": "b"}\n', 1, "not a pair"),

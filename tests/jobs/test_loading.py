@@ -128,7 +128,7 @@ def test_the_other_spellings(tmp_path: Path) -> None:
     [
         ("lookback: 2", "loockback: 2", "9:1", "a job has no key 'loockback'", "did you mean 'lookback'?"),
         ("lookback: 2", "lookback: -1", "9:11", "not a whole number from 0", "write"),
-        ("lookback: 2", "lookback: [1]", "9:11", "takes a text", ""),
+        ("lookback: 2", "lookback: [1]", "9:11", "takes text", ""),
         ("lag: 49h", "lag: 2h", "8:6", "under 48 hours old", "write 48h or more"),
         ("lag: 49h", "lag: 2 days", "8:6", "not a length of time", "such as 49h"),
         ("window: day", "window: daily", "5:9", "cannot be 'daily'", "did you mean 'day'?"),
@@ -146,7 +146,7 @@ def test_the_other_spellings(tmp_path: Path) -> None:
         ("missing: wait", "missing: skip", "15:10", "cannot be 'skip'", "wait, done, stop"),
         ("0.1%", "a few", "16:22", "not a number or a percentage", "0.1%"),
         ("rate: 5000", "rate: 0", "17:7", "not a rate", "write 5000"),
-        ("mapping: mixpanel", "mapping: mixpannel", "3:10", "no mapping 'mixpannel'", "did you mean 'mixpanel'?"),
+        ("mapping: mixpanel", "mapping: mixpannel", "3:10", "is called 'mixpannel'", "did you mean 'mixpanel'?"),
         ("{date:%Y/%m/%d}", "{date:%Y}", "2:9", "several days would have the same path", "{date:%Y/%m/%d}"),
         ("job: nightly-mixpanel", "job: ../../etc", "1:6", "is not a name", "letters"),
         ("rate: 5000", "rate: 5000\nexclude_ids: gone.txt", "18:14", "there is no file", "relative to the job file"),

@@ -164,7 +164,7 @@ def test_a_blank_value_decides_no_setting(tmp_path: Path) -> None:
         ("{csv: values}", "'csv' cannot be 'values'"),
         ("{tsv: value}", "blanks has no key 'tsv'"),
         ("value", "'blanks' takes a table"),
-        ("{csv: value, parquet: missing}", "blank texts of Parquet cannot be missing"),
+        ("{csv: value, parquet: missing}", "`parquet: missing` does not work"),
     ],
 )
 def test_a_wrong_declaration_is_an_error(blanks: str, message: str) -> None:

@@ -183,16 +183,16 @@ INEFFECTIVE = [
     ("tables: {codes: {a: b}}\n", "nothing uses the table 'codes'", (7, 10)),
     ("tables: {codes: {a: b}}\nuuid: {lookup: x, table: codes, in: {c: d}}\n", "does not use its `table`", (8, 7)),
     ("define: {one: /a, two: '@one'}\n", "nothing refers to @two", (7, 19)),
-    ("properties:\n  rest: x_\n", "every column is a property by its own name", (8, 3)),
+    ("properties:\n  rest: x_\n", "every column is a property with its own name", (8, 3)),
     (f"{CLOSED}  drop: [a]\n", "'a' is left out anyway", (9, 10)),
     ("properties:\n  open: /p\n  rest: drop\n  drop: [a, /b]\n", "'/b' is left out anyway", (10, 13)),
     ("properties:\n  drop: [/a/b]\n", "a path inside one", (8, 10)),
     ("properties:\n  drop: [{const: a}]\n", "takes names of properties", (8, 10)),
     ("properties:\n  drop: [a]\n  rename: {a: b}\n", "'a' is renamed, so it is not left out", (8, 10)),
     ("events: {Bought: {drop: [a], rename: {a: b}}}\n", "'a' is renamed, so it is not left out", (7, 26)),
-    ("properties:\n  rename: {a: b}\n  types: {a: number}\n", "no property 'a' any more", (9, 11)),
-    ("properties:\n  drop: [a]\n  hash: {a: mail}\n", "no property 'a' any more", (9, 10)),
-    (f"{CLOSED}  types: {{a: number}}\n", "there is no property 'a'", (9, 11)),
+    ("properties:\n  rename: {a: b}\n  types: {a: number}\n", "property 'a' no longer exists", (9, 11)),
+    ("properties:\n  drop: [a]\n  hash: {a: mail}\n", "property 'a' no longer exists", (9, 10)),
+    (f"{CLOSED}  types: {{a: number}}\n", "property 'a' does not exist", (9, 11)),
     (f"{CLOSED}  blank: [{{values: x, in: [a]}}]\n", "'a' is left out anyway", (9, 23)),
     ("properties:\n  rename: {a: a}\n", "'a' is renamed to itself", (8, 12)),
     ("events: {Bought: {rename: {a: a}}}\n", "'a' is renamed to itself", (7, 28)),
@@ -205,15 +205,15 @@ INEFFECTIVE = [
     ("uuid: {unless: '', of: {url: host, of: a}}\n", "the value is never ''", (7, 7)),
     ("skip: {when: {is: x, of: {lookup: a, in: {b: y}}}, code: c}\n", "the value is never 'x'", (7, 14)),
     ("uuid: {lookup: {upper: a}, in: {de: x}}\n", "the text is never 'de'", (7, 7)),
-    ("uuid: {lookup: a, in: {de: x, DE: y}, case: any}\n", "is in its table twice", (7, 7)),
-    ("blanks: {in: [a]}\n", "no texts that are missing there", (7, 10)),
-    ("received: {from: /r, unit: ms, format: {const: '%Y%m%d'}}\n", "no other unit", (7, 22)),
+    ("uuid: {lookup: a, in: {de: x, DE: y}, case: any}\n", "the table has ", (7, 7)),
+    ("blanks: {in: [a]}\n", "nothing counts as missing there", (7, 10)),
+    ("received: {from: /r, unit: ms, format: {const: '%Y%m%d'}}\n", "cannot have another unit", (7, 22)),
     ("skip: {when: {is: Bought, of: /name}, code: c}\nevents: {Bought: Sold}\n", "`skip` leaves out every", (8, 10)),
     (f"{ANY_OF}events: {{Bought: Sold}}\n", "`skip` leaves out every 'Bought' (code c)", (8, 10)),
     ("skip: [{when: {present: a}, code: c}, {when: {present: a}, code: d}]\n", "has the same condition", (7, 40)),
-    ("events: {Bought: {skip: c, set: {a: /b}}}\n", "become no event, so `set` changes nothing", (7, 28)),
-    ("events: {Bought: {skip: c, as: Sold}}\n", "become no event, so `as` changes nothing", (7, 28)),
-    ("events: {Bought: {update: person, drop: [a]}}\n", "become no event, so `drop` changes nothing", (7, 35)),
+    ("events: {Bought: {skip: c, set: {a: /b}}}\n", "do not become events, so `set` has no effect", (7, 28)),
+    ("events: {Bought: {skip: c, as: Sold}}\n", "do not become events, so `as` has no effect", (7, 28)),
+    ("events: {Bought: {update: person, drop: [a]}}\n", "do not become events, so `drop` has no effect", (7, 35)),
     ("events: {Bought: {warn: lost}}\n", "`warn` is for rows that `skip` leaves out", (7, 19)),
     ("events: {Bought: Bought}\n", "changes nothing", (7, 10)),
     ("events: {Bought: Sold}\n", "no event has the name 'Bought'", (7, 10)),  # where all names are in lower case
@@ -278,6 +278,6 @@ def test_a_plan_refuses_what_mapping_check_refuses(tmp_path: Path) -> None:
     rows.write_text("name,user,at,betrag\nBought,u-1,2023-01-02T03:04:05Z,1\n")
     checked = in_process("mapping", "check", mapping)
     planned = in_process("plan", rows, "-m", mapping, "-o", tmp_path / "plan")
-    assert "types: there is no property 'betrag' any more" in checked.stderr
+    assert "types: property 'betrag' no longer exists" in checked.stderr
     assert (planned.returncode, planned.stderr) == (checked.returncode, checked.stderr)
     assert checked.returncode == 2

@@ -63,7 +63,7 @@ TOO_LARGE = [
         ("tool: other\n", (7, 1), "'tool' occurs twice", "keep one of the two"),
         ("properties:\n  rename:\n    a: b\n    a: c\n", (10, 5), "'a' occurs twice", ""),
         ("unlisted: maybe\n", (7, 11), "'unlisted' cannot be 'maybe'", "it takes: keep, reject"),
-        ("uuid: {frist: [a]}\n", (7, 8), "there is no value 'frist'", "did you mean 'first'?"),
+        ("uuid: {frist: [a]}\n", (7, 8), "unknown value 'frist'", "did you mean 'first'?"),
         ("uuid: {lookup: a, tabel: b}\n", (7, 19), "lookup has no key 'tabel'", "did you mean 'table'?"),
         ("uuid: {hash: a}\n", (7, 7), "hash lacks 'key'", ""),
         ("skip: [{when: {is: a}, code: x}]\n", (7, 15), "is lacks 'of'", ""),
@@ -99,9 +99,9 @@ def test_an_error_has_its_place_and_the_nearest_name(
         (r'{delimiter: "\0"}', (7, 20), r"'delimiter' cannot be '\x00'", "ends no line and is not NUL"),
         (r'{quotes: "\n"}', (7, 17), r"'quotes' cannot be '\n'", "ends no line and is not NUL"),
         (r'{escape: "\r"}', (7, 17), r"'escape' cannot be '\r'", "ends no line and is not NUL"),
-        ("{delimiter: ''}", (7, 20), "'delimiter' takes one character, and here is none", "delete 'delimiter'"),
-        ("{quotes: ''}", (7, 17), "'quotes' takes one character, and here is none", "or `none`"),
-        ("{escape: }", (7, 17), "'escape' takes one character, and here is none", "or `none`"),
+        ("{delimiter: ''}", (7, 20), "'delimiter' takes one character, and none is given", "delete 'delimiter'"),
+        ("{quotes: ''}", (7, 17), "'quotes' takes one character, and none is given", "or `none`"),
+        ("{escape: }", (7, 17), "'escape' takes one character, and none is given", "or `none`"),
         ("{delimiter: '||'}", (7, 20), "'delimiter' takes one character, not '||'", "delete 'delimiter'"),
         ("{delimiter: none}", (7, 20), "'delimiter' takes one character, not 'none'", "write one character"),
         ("{quotes: None}", (7, 17), "'quotes' takes one character, not 'None'", "write one character, or `none`"),
@@ -109,16 +109,16 @@ def test_an_error_has_its_place_and_the_nearest_name(
         ("{delimiter: Tab}", (7, 20), "not 'Tab'", r'write "\t", in double quotes'),
         (r"{delimiter: ^A}", (7, 20), "not '^A'", r'write "\x01", in double quotes'),
         (r"{escape: '\\'}", (7, 17), r"not '\\\\'", r'write "\\", in double quotes'),
-        ("{delimiter: þ}", (7, 20), "'delimiter' cannot be 'þ': it is not a character of ASCII", "convert the files"),
+        ("{delimiter: þ}", (7, 20), "'delimiter' cannot be 'þ': it is not an ASCII character", "convert the files"),
         ("{quotes: «}", (7, 17), "'quotes' cannot be '«'", "convert the files"),
         ("{escape: 😀}", (7, 17), "'escape' cannot be '😀'", "convert the files"),
-        ("{delimiter: [a]}", (7, 20), "'delimiter' takes a text", ""),
+        ("{delimiter: [a]}", (7, 20), "'delimiter' takes text", ""),
         ("{delimiter: a, quotes: a}", (7, 31), "'quotes' cannot be 'a': that is the delimiter", "`quotes: none`"),
         ("{quotes: ','}", (7, 17), "'quotes' cannot be ',': that is the delimiter", "another `delimiter`"),
         ("{delimiter: '\"'}", (7, 20), "'delimiter' cannot be '\"': that is the quotation mark", "`quotes: none`"),
         ("{escape: ','}", (7, 17), "'escape' cannot be ',': that is the delimiter", "the character before"),
         ("{escape: '\"'}", (7, 17), "'escape' cannot be '\"': that is the quotation mark", "delete 'escape'"),
-        ("{encoding: utf-9}", (7, 19), "there is no encoding 'utf-9'", "write latin-1"),
+        ("{encoding: utf-9}", (7, 19), "unknown encoding 'utf-9'", "write latin-1"),
     ],
 )
 def test_what_is_declared_of_delimited_files_is_what_a_reader_can_take(
@@ -166,9 +166,9 @@ def test_as_much_as_the_limits_allow_is_compiled() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("uuid: {lookup: a, table: nope}\n", "there is no table 'nope'"),
+        ("uuid: {lookup: a, table: nope}\n", "unknown table 'nope'"),
         (f"uuid: {{item: '{'9' * 5000}', of: a}}\n", "the index of an item is not a number of at most nine digits"),
-        ("uuid: {template: 'a}'}\n", "a single brace in a template"),
+        ("uuid: {template: 'a}'}\n", "the template has a single brace"),
         ("uuid: {first: [" + repeated(30, "{first: [a, ", "a", "]}") + "]}\n", "nested more than"),
         ("events: {Bought: Bought}\n", "changes nothing"),
     ],
@@ -189,7 +189,7 @@ def test_a_file_that_is_no_mapping_says_what_it_lacks(tmp_path: Path) -> None:
     assert ("lacks 'distinct_id'" in str(error), error.hint) == (True, "distinct_id: the person's id")
     assert "format: backcast.mapping/1" in str(fault(HEAD.replace("mapping/1", "mapping/2")))
     for text in ("- a\n", ""):
-        assert "a mapping file is a table" in str(fault(text))
+        assert "a mapping file has to be a table" in str(fault(text))
     with pytest.raises(UsageError) as caught:
         load("mixpannel")
     assert caught.value.hint == "did you mean 'mixpanel'?"

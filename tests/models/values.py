@@ -49,7 +49,7 @@ def decoded(decoder: Mapping[str, Any], row: Row) -> Iterator[Row]:
             yield [one for one in row if one[0].partition(".")[0] != into] + [(into, [*columns.get(into, ()), *nested])]
         case {"lower_names": known}:  # "in rows with one of these columns"
             yield [(name.lower(), value) for name, value in row] if columns.keys() & {*known} else row
-        case {"loaded": _, "into": into, "stay": stay, "names": names}:  # "that the columns become members of"
+        case {"loaded": _, "into": into, "stay": stay, "names": names}:  # "the object that receives the columns"
             tools = [(re.sub("^(_|mp_reserved_)?", "$", name), name) for name, _ in row]
             named = {name: tool if tool in names else name for tool, name in tools}
             members = [(named[name], value) for name, value in row if name not in (into, *stay)]
@@ -91,7 +91,7 @@ def outcome(mapping: Mapping[str, Any], pairs: Row) -> Outcome:
     for name in own:
         if len(values := [value for other, value in opened if other == name]) > 1:
             made.contested[name] = values
-    prefix = section.get("rest", f"{TOOL}_")  # with `open`: "keep keeps their names, any other text is the prefix"
+    prefix = section.get("rest", f"{TOOL}_")  # with `open`: "`keep` keeps their names, anything else is a prefix"
     for name, value in row.items() if column and prefix != "drop" else ():
         as_named = name if prefix == "keep" else prefix + name
         if as_named in own:
@@ -134,7 +134,7 @@ def delimited(rows: Iterable[list[str]], files: Mapping[str, str]) -> bytes:
     mark, between, escape = files.get("quotes", '"'), files.get("delimiter", ","), files.get("escape", "")
     lines = []
     for cells in rows:
-        if escape:  # "the character before a delimiter, line end or itself that belongs to a value"
+        if escape:  # "what precedes a delimiter, line end or itself in a value"
             cells = [re.sub(f"(?=[{re.escape(between + escape)}\n])", re.escape(escape), cell) for cell in cells]
         if mark != "none":
             cells = [mark + cell.replace(mark, 2 * mark) + mark for cell in cells]

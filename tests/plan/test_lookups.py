@@ -148,14 +148,14 @@ def test_a_case_gives_the_entries_of_its_tables() -> None:
     ]  # fmt: skip
     good, wrong = run_cases(parse(json.dumps(MAPPING | {"cases": cases}), "acme.yaml"))
     assert good.passed
-    assert wrong.differences == ("- lookups: there is no table 'page' in lookup_files",)
+    assert wrong.differences == ("- lookups: lookup_files has no table 'page'",)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"lookup_files": {**MAPPING["lookup_files"], "other": PAGES}}, "nothing uses the table 'other'"),
-        ({"tables": {"pages": {"a": "b"}}}, "lookup_files has a table 'pages' too"),
+        ({"tables": {"pages": {"a": "b"}}}, "lookup_files also has a table 'pages'"),
     ],
 )
 def test_a_table_of_a_lookup_file_has_an_effect(change: dict[str, Any], message: str) -> None:

@@ -118,7 +118,7 @@ def test_what_a_spreadsheet_rounded_is_neither_a_person_nor_a_time(tmp_path: Pat
         ("8.8123E+15", "refused", "junk_id")
     ] * 2
     made = in_process("mapping", "new", tmp_path / "a.csv", "-o", tmp_path / "draft.yaml")
-    assert "rounded: a spreadsheet rounded numbers of " in made.stderr
+    assert "rounded: a spreadsheet rounded numbers in " in made.stderr
 
 
 def planned_at(folder: Path, written: str, **asked: Any) -> Plan:

@@ -45,7 +45,7 @@ def test_a_plan_has_its_state_first_its_findings_and_the_next_command_last() -> 
     assert "STOP max_rejects: 2 of 14 rows (14.29%) rejected (limit 0)\n  What to do: list them" in shown
     assert shown.index("STOP max_rejects") < shown.index("Rejected") < shown.index("WARNING keyless")
     line = next(one for one in plan_text(small_plan(), width=220).splitlines() if "unsafe_" in one)
-    meaning = "an integer beyond 2^53; readers that use doubles round it, unless it is a text"
+    meaning = "an integer beyond 2^53; readers that use doubles round it, unless it is sent as text"
     place = "(a.jsonl, row 5: 9007199254740993 is beyond 2^53)"
     assert re.split(r"\s{2,}", line.strip()) == ["3", "unsafe_integer", f"{meaning} {place}"]
 

@@ -72,5 +72,5 @@ def test_a_column_of_rounded_ids_is_a_candidate(tmp_path: Path) -> None:
     rows = [f"click,9.9{n}214E+15,2023-05-01T10:{n:02d}:00Z,{n / 3:.2f}\n" for n in range(10, 50)]
     (tmp_path / "a.csv").write_text("action,account,at,share\n" + "".join(rows), "utf-8")
     _, printed = started(tmp_path, tmp_path / "a.csv")
-    assert "The draft has [/account]" in printed
-    assert "a spreadsheet rounded numbers of account" in printed
+    assert "The draft uses [/account]" in printed
+    assert "a spreadsheet rounded numbers in account" in printed

@@ -196,7 +196,7 @@ def test_pages_on_one_line_are_opened(call: Any, tmp_path: Path, members: dict[s
     page = {"charges": [{"event": "Charge", "customer": U[row], "created": T + row} for row in R], **members}
     path.write_text(json.dumps(page))
     seen = " ".join(call("survey", path).out.split())
-    assert ("with --set rows=charges" if "shop" in members else "the rows are the items of 'charges'") in seen
+    assert ("--set rows=charges" if "shop" in members else "the rows are the items of 'charges'") in seen
     printed = call("mapping", "new", path, "-o", mine)
     assert ("shop" in members) == ("rows: each row is a page whose list charges has the rows" in printed.err)
     assert parse(mine.read_text("utf-8"), "mine").files.rows == "charges"
@@ -207,7 +207,7 @@ def test_an_export_without_a_row_has_no_start(call: Any, tmp_path: Path) -> None
     """A header is no row, and the error says what is missing."""
     path = tmp_path / "log.csv"
     path.write_text("user_id,event,time\n")
-    assert "the export has no row" in call("mapping", "new", path).two_lines[0]
+    assert "the export has no rows" in call("mapping", "new", path).two_lines[0]
     path.write_text("{broken\n")
     assert "no row of the export can be read" in call("mapping", "new", path).two_lines[0]
 
@@ -350,8 +350,8 @@ def test_without_any_time_the_draft_names_no_column_and_lists_them_all(tmp_path:
     draft = drafted(path)
     (choice,) = [one for one in draft.choices if one.name == "time"]
     assert [one.text for one in choice.options] == ["{const: ''}", "/who", "/colour"]
-    assert choice.question.startswith("none of the 2 columns has times.")
-    assert choice.options[2].evidence.startswith("no time; never blank, 2 different in 2 rows")
+    assert choice.question.startswith("none of the 2 columns has times, and each event needs one.")
+    assert choice.options[2].evidence.startswith("no time; never blank, 2 different values in 2 rows")
     assert "/time" not in draft.text
     fixed = drafted(path, answers={"time": "{const: 2024-01-31T00:00:00Z}", "event": "{const: A}"})
     assert [one["timestamp"] for one in events_of(fixed, path)] == ["2024-01-31T00:00:00Z"] * 2

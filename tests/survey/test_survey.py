@@ -246,7 +246,7 @@ def test_an_empty_export_is_surveyed(tmp_path: Path) -> None:
     found = surveyed(tmp_path / "a.jsonl")
     assert (found.rows, found.fields, found.tool, found.first, sum(found.hours)) == (0, [], "", None, 0)
     assert [code for code, _, _ in found.notices] == ["empty_file"]
-    assert found.sentence == ("Survey: 0 rows in 0 files (every row), 0 broken, 0 fields; the tool is not known.")
+    assert found.sentence == ("Survey: 0 rows in 0 files (every row), 0 broken, 0 fields; the tool is unknown.")
 
 
 def test_a_tool_needs_more_than_half_of_the_rows() -> None:
@@ -330,7 +330,7 @@ def test_a_page_of_a_tool_on_one_line_is_opened_by_itself(call: Any, tmp_path: P
     for name, words in (("plain", []), ("named", ["-m", "intercom"])):
         assert "6 events to send, from 6 of 6 rows" in call("plan", path, *words, "-o", tmp_path / name).out
     assert "looks like intercom" in call("survey", path).out
-    assert "the tool is not known" in call("survey", path, "--set", "rows=none").out
+    assert "the tool is unknown" in call("survey", path, "--set", "rows=none").out
 
 
 def test_rows_of_each_event_are_drawn_by_month_where_they_fit(call: Any, tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_a_page_of_a_sample_calls_no_day_empty(tmp_path: Path) -> None:
 def test_times_with_offsets_of_their_own_need_no_zone(tmp_path: Path) -> None:
     """One that has none leaves the question open."""
     times = ["2023-01-02T03:04:05Z", "2023-01-02 03:04:05 +0100"]
-    for more, words in (([], "no zone has to be named"), (["2023-01-02T03:04:05"], "no receive time shows it")):
+    for more, words in (([], "no time zone is needed"), (["2023-01-02T03:04:05"], "there is no receive time")):
         rows = [{"event": "A", "user_id": "u", "created_at": time} for time in [*times, *more]]
         assert words in surveyed(written(tmp_path / "log.jsonl", rows)).zone.sentence
 
@@ -371,7 +371,7 @@ def test_numbers_count_in_utc_unless_the_tool_writes_its_own_clock(tmp_path: Pat
     rows: Any = ({"kind": "a", "who": f"u{n}", "ts": (1_700_000_000 + n) * unit} for n in range(30))
     found = surveyed(written(tmp_path / "rows.jsonl", rows))
     assert (found.time_field, found.first) == ("ts", "2023-11-14T22:13:20Z")
-    assert "no zone has to be named" in found.zone.sentence
+    assert "no time zone is needed" in found.zone.sentence
     inside = ({"time": 1_700_000_000 + n, "distinct_id": "u", "$insert_id": str(n)} for n in range(30))
     rows = ({"event": "a", "properties": one} for one in inside)
     assert surveyed(written(tmp_path / "rows.jsonl", rows)).first == "2023-11-14T22:13:20"

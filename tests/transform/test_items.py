@@ -97,7 +97,7 @@ def test_a_row_of_many_events_is_planned_in_proportion_to_them(tmp_path: Path) -
     plan = plan_of(tmp_path, items, [GOOD] * 65_536, [GOOD])
     assert (plan.rows.mapped, plan.rows.rejected) == (2, 1)
     (reject,) = read_rejects(tmp_path / "plan", RejectsOptions())
-    assert "65,536 events, and a row can be 65,535 at most" in reject.detail
+    assert "65,536 events; the limit is 65,535" in reject.detail
     check_number(range(65_535))
 
 

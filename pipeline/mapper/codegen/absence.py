@@ -1,5 +1,5 @@
-"""Which values are missing whenever one reference of the row is: most alternatives of a mapping are absent in most
-rows, and what is made of them is skipped by one test."""
+"""Which values are missing whenever one reference of the row is. Most alternatives of a mapping are absent in most
+rows, so one test skips everything that is made from them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Absence:
         self._found: dict[int, tuple[Operation, Value | None]] = {}
 
     def reference_of(self, value: Operation) -> Value | None:
-        """The one reference from which a value is made, if the value is missing without it and computing it then does
-        nothing else; else None. Constants beside the reference do not count."""
+        """The only reference from which a value is made, if the value is missing without it and computing it then does
+        nothing else; otherwise None. Constants next to the reference do not count."""
         # By identity, because a value's hash walks the whole tree; the entry keeps the value, and so its id, alive.
         known = self._found.get(id(value))
         if known is None:
@@ -43,7 +43,7 @@ class Absence:
                 return self._only(children(value))
 
     def _only(self, values: Iterable[Operation]) -> Value | None:
-        """The reference that all of these are made of; those that are always missing do not count."""
+        """The reference from which all of these are made; values that are always missing do not count."""
         found: Value | None = None
         for value in values:
             if isinstance(value, expressions.Missing):
@@ -57,4 +57,4 @@ class Absence:
 
 _FIXED = (expressions.Constant, expressions.Json, expressions.Missing)
 _OTHERS = (*_FIXED, expressions.AllProperties, expressions.RowTime, expressions.Part, expressions.Spread)
-"""Values that do not depend on references, or not on their presence alone."""
+"""Values that do not depend on references, or not only on their presence."""

@@ -1,4 +1,4 @@
-"""Writes the Python source of `ReadTime`: plain numbers in the source itself, everything else by calls of `runtime`."""
+"""Writes the Python source of `ReadTime`: plain numbers in the source itself, everything else as calls of `runtime`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_time(emitter: Emitter, step: program.ReadTime) -> None:
         else:
             _write_clock(emitter, target, clock)
     if target == "received" and step.clocks:
-        # A receive time that cannot be read is missing: no event is lost for it.
+        # An unreadable receive time is missing: no event is lost because of it.
         emitter.line(f"if received is not None and not 0 <= received < {END_OF_TIME}: received = None")
     elif target == "time":
         with emitter.block(f"if time.__class__ is int and not {START_OF_TIME} <= time < {END_OF_TIME}:"):
@@ -62,7 +62,7 @@ def _write_clock(emitter: Emitter, target: str, clock: program.Clock) -> None:
 
 
 def _number(target: str, number: str, unit: str, source: str = "") -> str:
-    """Set `target` from the expression of a whole number; `ns` needs the value that the number was decoded from."""
+    """Set `target` from the expression for a whole number; `ns` needs the value that the number was decoded from."""
     if unit == "auto":
         factor = f"1000 if -{MICROSECONDS_FROM} <= {target} <= {MICROSECONDS_FROM} else 1"
         factor = f"1000000 if -{MILLISECONDS_FROM} <= {target} <= {MILLISECONDS_FROM} else {factor}"

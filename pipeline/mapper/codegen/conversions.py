@@ -15,14 +15,14 @@ from pipeline.values import FALSE, TRUE, BadValue, Value
 
 _USUAL = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 _USUAL_TEXT = re.compile(rb'"(-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?)"')
-"""Most numbers, as numbers and as texts of JSON: they need no further test."""
+"""Most numbers, as JSON numbers and strings: they need no further test."""
 _QUOTE = ord('"')
 _COMMA_NUMBER = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:[.' \u00a0\u202f\u2019][0-9]{3})+)(?:,[0-9]+)?")
 PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def as_number(value: Value) -> Value:
-    """Text that is a JSON number, as that number, digit for digit. Raises BadValue."""
+    """A string that spells a JSON number, as that number, digit for digit. Raises BadValue."""
     if type(value) is Raw:
         if _USUAL.fullmatch(value):
             return value
@@ -39,7 +39,7 @@ def as_number(value: Value) -> Value:
 
 
 def as_comma_number(value: Value) -> Value:
-    """Text with a decimal comma, such as 1.234,56 or 49,90, as a number with the same digits; numbers stay."""
+    """A string with a decimal comma, such as 1.234,56 or 49,90, as a number with the same digits; numbers stay."""
     if type(value) is not str and not _is_text(value):
         return as_number(value)
     text = (values.text(value) or "").strip()
@@ -51,7 +51,7 @@ def as_comma_number(value: Value) -> Value:
 
 
 def as_text(value: Value) -> Value:
-    """Anything as a text: a number's own digits, an object's JSON."""
+    """Any value as a string: a number's own digits, an object's JSON."""
     return value if _is_text(value) else text_of(value)
 
 
@@ -66,7 +66,7 @@ def as_boolean(value: Value) -> Value:
 
 
 def as_json(value: Value) -> Value:
-    """Text that is JSON, as that JSON."""
+    """A string that holds JSON, as that JSON."""
     if not _is_text(value):
         return value
     text = (values.text(value) or "").strip()

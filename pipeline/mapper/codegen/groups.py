@@ -1,6 +1,6 @@
 """The groups in a row: those of its event, and updates of groups.
 
-The service takes one key of each type, numbers types as they arrive, for good, and has five of them
+The service takes one key of each type, numbers types permanently in the order they arrive, and has five of them
 (docs/know/service.md#groups).
 """
 
@@ -17,9 +17,9 @@ from pipeline.values import Value
 
 
 def own_groups(properties: dict[str, Any], chosen: frozenset[str] = frozenset()) -> str:
-    """`add_groups` of the row's own `$groups`, which stays byte for byte where nothing in it changes.
+    """`add_groups` for the row's own `$groups`, which stays byte for byte if nothing in it changes.
 
-    A value that is no object stays too, as in the service (docs/know/service.md#groups).
+    A value that is not an object stays too, as in the service (docs/know/service.md#groups).
     """
     groups = members_of(properties.get("$groups"))
     if all(_is_key(value) and (not chosen or kind in chosen) for kind, value in groups.items()):
@@ -37,8 +37,8 @@ def _is_key(value: Value) -> bool:
 def add_groups(groups: dict[str, Value], properties: dict[str, Any], chosen: frozenset[str] = frozenset()) -> str:
     """Set `$groups`: the first key of each type; a list of keys stays whole as the property `<type>_ids`.
 
-    So do the keys of a type that is not among `chosen`, because the service would number that type, for good. Returns
-    the names of those types, separated by commas.
+    The keys of a type that is not among `chosen` stay as that property too, because the service would number the type
+    permanently. Returns the names of these types, separated by commas.
     """
     firsts: dict[str, str] = {}
     left_out: list[str] = []
@@ -82,7 +82,7 @@ def observed_groups(
     warnings: Warnings,
     distinct_id: str | None = None,
 ) -> tuple[list[GroupUpdate], Warnings]:
-    """The group updates of a row that is an event too, from an object of type → key → properties, and the warnings.
+    """The group updates, and the warnings, of a row that is also an event, from an object of type → key → properties.
 
     A group that cannot be sent is left out with the warning `bad_value`, so that the event is not lost. Blank types and
     keys, and groups without properties, are left out. Raises BadValue for other shapes.
@@ -110,7 +110,7 @@ def update_of_group(
     distinct_id: str | None = None,
     row_key: str | None = None,
 ) -> list[GroupUpdate | Skip]:
-    """The update of one group. Raises BadValue where its properties are no object."""
+    """The update of one group. Raises BadValue if its properties are not an object."""
     name = values.key_text(key)
     if not kind or not name or kind.isspace() or name.isspace():
         return [Skip("empty_group_update")]

@@ -58,7 +58,7 @@ class PropertyEmitter(Emitter):
     def _renames(
         self, changes: tuple[program.RenameProperty, ...], blanks: dict[str, frozenset[str]], loaders: bool = False
     ) -> str:
-        """The name of what applies all changes in one call, in their order."""
+        """The name of what applies all changes in one call, in order."""
         table = tuple((change.old, change.new) for change in changes)
         key = "renames", table, tuple(blanks.items()), loaders
         return self.made(key, lambda kind: kind.renames(table, self.renamed, blanks, loaders))
@@ -93,7 +93,7 @@ class PropertyEmitter(Emitter):
         return self.made(("spread rows", spread), lambda kind: kind.spread(spreader, self.collided))
 
     def let_spread(self, variable: str, spread: expressions.Spread) -> str:
-        """The variable with the members of an object, or with the dict of what they become."""
+        """The variable with the members of an object, or with the dict that they become."""
         self._spreads[variable] = spread
         source, name = self.value(spread.source), self.local("s")
         self.line(f"{name} = {self.opener(spread.source)}({source})")
@@ -119,7 +119,7 @@ class PropertyEmitter(Emitter):
         return "(" + "".join(f"({name!r}, {self.value(value)}), " for name, value in table) + ")"
 
     def _sets(self, step: program.OverrideProperties) -> str:
-        """What a rule sets: name, value, and the value that the mapping sets for all events, None without one."""
+        """What a rule sets: name, value, and the value that the mapping sets for all events, None if it sets none."""
         before = {name: self.value(value) for name, value in step.before}
         each = (f"({name!r}, {self.value(value)}, {before.get(name)}), " for name, value in step.set)
         return "(" + "".join(each) + ")"

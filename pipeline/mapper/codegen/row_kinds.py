@@ -1,9 +1,9 @@
-"""What the source of a mapper needs of its rows. One source runs over two kinds of them, with the same outcomes, to the
-byte: `pipeline.native` Members by C, and in Python a `Row`, which is a dict that is read like Members.
+"""What the source of a mapper needs from its rows. The same source runs on two kinds of rows, with the same outcomes to
+the byte: `pipeline.native` Members, in C, and in Python a `Row`, a dict that is read like Members.
 
-A kind makes the objects that change a row by its names alone. The arguments and results of those of Members are in
-`_native.pyi`; those of a Row are alike. A row goes to Python if its properties are not a plain object in C. A value
-whose new name is taken is not lost.
+A kind makes the objects that change a row by its names alone. `_native.pyi` has the arguments and results of those for
+Members; those for a Row are alike. A row goes to Python if its properties are not a plain object in C. A value whose
+new name is taken is not lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 
 class NotNative(Exception):
-    """The program cannot run over Members."""
+    """The program cannot run on Members."""
 
 
 class Row(dict[str, Any]):
@@ -71,14 +71,14 @@ class OddMembers(Row):
 
 
 class _Renames:
-    """`native.Renames` of a Row; `loaders` also drops the columns of a loader."""
+    """`native.Renames` for a Row; `loaders` also drops a loader's columns."""
 
     def __init__(
         self, changes: Sequence[Change], collided: Collided, watched: frozenset[str], on_watched: Any, loaders: bool
     ) -> None:
         self._changes, self._collided = changes, collided
         self._numbers = {old: number for number, (old, _) in enumerate(changes)}
-        self._old_names, self._loaders = set(self._numbers), loaders  # no frozenset, which is slower to intersect
+        self._old_names, self._loaders = set(self._numbers), loaders  # not a frozenset: that is slower to intersect
         self._watched, self._on_watched = watched, on_watched
 
     def __call__(self, row: Row, warnings: Warnings) -> Warnings:
@@ -98,7 +98,7 @@ class _Renames:
 def _spread(
     spreader: Spreader, collided: Collided, members: Any, properties: Any = None, warnings: Warnings = ()
 ) -> Any:
-    """`native.Spread` of a Row, and what that leaves to Python."""
+    """`native.Spread` for a Row, and the part of it that stays in Python."""
     spread = spreader(members.as_dict())
     if properties is None:
         return spread
@@ -118,7 +118,7 @@ class PythonRows:
     row: Any = Row
 
     def opener(self) -> Callable[[Value], Any]:
-        """The function that gives the members of an object, to be read only; None if the value is not an object."""
+        """The function that gives the members of an object, for reading only; None if the value is not an object."""
         return _open_row
 
     def properties_opener(self, blanks: frozenset[str], column: bool) -> Callable[[Value], Any]:
@@ -129,7 +129,7 @@ class PythonRows:
     def renames(
         self, changes: Sequence[Change], collided: Collided, blanks: dict[str, frozenset[str]], loaders: bool
     ) -> Callable[[Any, Warnings], Warnings]:
-        """`blanks` are strings by the name of a property; one that has such a value is left out, before all else."""
+        """`blanks` are strings by the name of a property; a property with such a value is left out first."""
         remove = partial(_leave_out_texts, blanks)
         return _Renames(changes, collided, frozenset(blanks), partial(_leave_out, (remove,)), loaders)
 
@@ -145,7 +145,7 @@ class PythonRows:
 
 
 class NativeRows(PythonRows):
-    """The same of `native.Members`. Raises NotNative."""
+    """The same for `native.Members`. Raises NotNative."""
 
     row: Any = None if native is None else native.Members
 
@@ -219,7 +219,7 @@ def _open_properties(blanks: frozenset[str], value: Any) -> Row:
 def _open_plain(opener: Callable[[Value], Any], value: Value) -> Any:
     members = opener(value)
     if members is None:
-        raise BadValue("")  # its row is mapped once more as a dict
+        raise BadValue("")  # its row is mapped again as a dict
     return members
 
 
@@ -231,7 +231,7 @@ def _leave_out_texts(blanks: dict[str, frozenset[str]], properties: Any) -> None
 
 def shown(scan: Any, row: Any, properties: Any, apart: bool) -> None:
     """Show a scan a native row, or the properties of a Row, which itself was shown before. `apart`: the properties are
-    no member of the row."""
+    not a member of the row."""
     if row.__class__ is not Row:
         scan.members(row, properties if apart else None)
         scan.event = None
@@ -257,13 +257,13 @@ def renamed(
     """The row has both names: the old one stays, with a warning, unless the service would read it."""
     if old not in reserved:
         properties[old] = value
-        return (*warnings, ("name_collision", f"{old!r} was to become {new!r}, which the row has"))
+        return (*warnings, ("name_collision", f"{old!r} was to become {new!r}, but the row has that already"))
     name = kept(tool, old, value, properties)
     return (*warnings, ("name_collision", f"{old!r} became {name!r}, because the row has {new!r}"))
 
 
 def collided(tool: str, name: str, value: Value, properties: Record, warnings: Warnings) -> Warnings:
-    """The mapping sets a property that the row has too: the row's own moves to TOOL_name, with a warning."""
+    """The mapping sets a property that the row also has: the row's own moves to TOOL_name, with a warning."""
     own = properties[name]
     properties[name] = value
     if own is None or own == value:
@@ -272,12 +272,12 @@ def collided(tool: str, name: str, value: Value, properties: Record, warnings: W
 
 
 def column_name(named: frozenset[str], prefix: str, loaders: bool, name: str) -> str | None:
-    """The property that a column becomes; None for one that a mapping names, or with `loaders` one of a loader."""
+    """The property that a column becomes; None if a mapping names the column, or with `loaders` if it is a loader's."""
     return None if name in named or (loaders and is_loader_column(name)) else prefix + name
 
 
 def keep_columns(new_name: NewName, row: Record, properties: Record, taken: Taken) -> Taken:
-    """Add the columns of a row under their new names; returns `taken` and those whose new name is taken."""
+    """Add the columns of a row under their new names; returns `taken` and the columns whose new name is taken."""
     for name, value in row.items():
         new = None if value is None or value == NULL else new_name(name)
         if new is not None and properties.setdefault(new, value) is not value:
@@ -290,10 +290,10 @@ def take(new: str, value: Value, properties: Record, taken: Taken) -> Taken:
 
 
 def keep_taken(tool: str, prefix: str, taken: Taken, properties: Record, warnings: Warnings) -> Warnings:
-    """Add columns whose name is taken by another value under TOOL_name, TOOL_name_2, …, each with a warning."""
+    """Add columns whose name has another value already under TOOL_name, TOOL_name_2, …, each with a warning."""
     for name, value in taken:
         if properties[name] != value:
             new = kept(tool, name.removeprefix(prefix), value, properties)
-            detail = f"the row has a property {name!r} too: its column became {new!r}"
+            detail = f"the row also has a property {name!r}: its column became {new!r}"
             warnings = (*warnings, ("name_collision", detail))
     return warnings

@@ -26,12 +26,12 @@ from pipeline.values import NULL, BadValue, Record, Value
 
 Warnings: TypeAlias = tuple[tuple[str, str], ...]
 
-TRUNCATED: Warnings = (("time_truncated", "digits below a microsecond were left out"),)
+TRUNCATED: Warnings = (("time_truncated", "digits below a microsecond were removed"),)
 
 SESSIONS = 16_384
-"""Sessions whose ids are remembered: a session has many events."""
+"""Sessions whose ids are cached: a session has many events."""
 LONGEST_VERSION = 18
-"""Digits of the version of a row about a person: it is counted in 64 bits."""
+"""The most digits in the version of a row about a person: it is counted in 64 bits."""
 
 encode = msgspec.json.Encoder().encode
 
@@ -42,7 +42,7 @@ _NIL = "00000000-0000-0000-0000-000000000000"
 
 
 def text_of(value: Value) -> str | None:
-    """A value as text. Raises BadValue for text that is not Unicode."""
+    """A value as a string. Raises BadValue for text that is not Unicode."""
     try:
         return values.text(value)
     except (msgspec.MsgspecError, UnicodeError) as error:
@@ -50,14 +50,14 @@ def text_of(value: Value) -> str | None:
 
 
 def opened(value: Any) -> Record | None:
-    """An object's members (`values.opened`), also of an object that the reader has opened already."""
+    """An object's members (`values.opened`), even if the reader has opened the object already."""
     if type(value) is dict:
         return value
     return values.opened(value)
 
 
 def members_of(value: Value) -> Record:
-    """An object's members, for reading only; empty when it is missing or no object."""
+    """An object's members, for reading only; empty if it is missing or not an object."""
     if type(value) is Raw and bytes(value)[:1] not in _MAY_BE_OBJECT:
         return {}
     try:
@@ -68,7 +68,7 @@ def members_of(value: Value) -> Record:
 
 @function(needs=1)
 def member_at(value: Any, step: str) -> Value:
-    """A member of an object by its name, or an item of a list by its index; None where there is none."""
+    """A member of an object by its name, or an item of a list by its index; None if there is none."""
     if type(value) is not dict:
         listed = values.items(value) or []
         if len(listed) != 1 or listed[0] is not value:
@@ -78,7 +78,7 @@ def member_at(value: Any, step: str) -> Value:
 
 @function()
 def item_of(value: Value, index: int) -> Value:
-    """A member of a list; any other value is its own only member. None when there is no such member, or it is null."""
+    """A member of a list; any other value is its own only member. None if there is no such member, or it is null."""
     members = values.items(value)
     if members is None or not -len(members) <= index < len(members) or members[index] == NULL:
         return None
@@ -103,9 +103,9 @@ def session_of(start: str | None, tool: str, *parts: str | None) -> str | None:
 
 
 def read_time(value: Value, unit: str, space: bool) -> Reading | None:
-    """Read a time of any kind of value; None when it is missing or blank. Raises BadTime.
+    """Read a time from any kind of value; None if it is missing or blank. Raises BadTime.
 
-    A Parquet timestamp is microseconds already; a number where text is expected is an error.
+    A Parquet timestamp is already in microseconds; a number where text is expected is an error.
     """
     if isinstance(value, bool):
         raise BadTime(f"not a time: {value}")
@@ -117,13 +117,13 @@ def read_time(value: Value, unit: str, space: bool) -> Reading | None:
             raise BadTime(f"not an ISO 8601 time: {text}")
         return read_iso(text.strip(), space)
     if type(value) is Raw and isinstance(text, str) and not bytes(value).startswith(b'"'):
-        text = text.replace("+", "")  # a number of JSON, also one with an exponent, is what it says
+        text = text.replace("+", "")  # a JSON number, even with an exponent, is what it says
     return read_epoch(text, unit)
 
 
 def epoch_of(value: Value, unit: str, warnings: Warnings) -> tuple[int | RejectReason | None, Warnings]:
-    """The time in µs of a count of `unit` that is no plain integer, with the warnings; a RejectReason if it cannot be
-    read."""
+    """The time in µs for a count of `unit` that is not a plain integer, with the warnings; a RejectReason if it cannot
+    be read."""
     try:
         reading = read_time(value, unit, False)
     except BadTime as error:
@@ -134,9 +134,9 @@ def epoch_of(value: Value, unit: str, warnings: Warnings) -> tuple[int | RejectR
 
 
 def no_year(us: int, unit: str) -> RejectReason:
-    """The reject of a time outside the years 1 to 9999, which is mostly a count of another unit than `unit`."""
+    """The reject for a time outside the years 1 to 9999, which is mostly a count of another unit than `unit`."""
     hint = unit_hint(str(us // UNITS.get(unit, 1))) if unit in (*UNITS, "auto") else ""
-    return RejectReason("bad_timestamp", f"the time lies outside the years 1 to 9999{hint}")
+    return RejectReason("bad_timestamp", f"the time is outside the years 1 to 9999{hint}")
 
 
 # --- objects ----------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Spreader:
         self._names: dict[str, str | None] = {}
 
     def __call__(self, value: Value) -> Record:
-        """The members under their new names. Raises BadValue when the value is no object."""
+        """The members under their new names. Raises BadValue if the value is not an object."""
         spread: Record = {}
         names = self._names
         for name, member in (opened(value) or {}).items():
@@ -181,7 +181,7 @@ class Spreader:
         return values.text(value) in self.blank
 
     def new_name(self, name: str) -> str | None:
-        """The new name of a member; None where it is left out."""
+        """The new name of a member; None if it is left out."""
         if (self._only and not named(name, self._only)) or named(name, self._leave):
             return None
         return self._rename.get(name) or self._prefix + name.removeprefix(self._strip)
@@ -198,7 +198,7 @@ def spreader(spread: Spread) -> Spreader:
 
 
 def literals(texts: Iterable[str]) -> frozenset[bytes]:
-    """The JSON literals without a backslash for which `values.text` returns one of these texts."""
+    """The JSON literals without a backslash for which `values.text` returns one of these strings."""
     bare = {text.encode() for text in texts if text != "null" and text[:1] != '"'}
     return frozenset({encode(text) for text in texts} | bare)
 
@@ -210,22 +210,22 @@ def with_pair(
     time: int | RejectReason | None,
     received: int | None,
 ) -> list[Any]:
-    """The updates of a group, and after them the two ids of the member in the row, if both can be sent: they are one
-    person as on any other row."""
+    """The updates of a group, followed by the pair of ids of the row's member, if both can be sent: they are one
+    person, as on any other row."""
     if note.anonymous is None or not isinstance(updates[0], GroupUpdate) or not can_be_sent(distinct_id):
         return updates
     return [*updates, PersonUpdate(distinct_id, time, Note(note.user, note.anonymous), received)]
 
 
 def person_number(number: str | None, version: str | None) -> str | None:
-    """The version of a row (0 if it is no whole number) and the tool's number of a person; None without a number."""
+    """The version of a row (0 if it is not a whole number) and the tool's number of a person; None without a number."""
     if not number or number.isspace():
         return None
     return f"{version if is_count(version, LONGEST_VERSION) else 0}{uuids.SEPARATOR}{number}"
 
 
 def is_count(text: str | None, digits: int) -> bool:
-    """Whether a text is a whole number of at most `digits` plain digits."""
+    """Whether a string is a whole number of at most `digits` plain digits."""
     return text is not None and text.isascii() and text.isdecimal() and len(text) <= digits
 
 
@@ -239,13 +239,13 @@ def can_be_sent(distinct_id: str | None) -> bool:
 def links_of(
     kind: str, value: Value, time: int | None, received: int | None = None, row_key: str | None = None
 ) -> list[Link]:
-    """Links of the first id of a list to each of the others; none where there are not two. Raises BadValue."""
+    """Links from the first id of a list to each of the others; none if there are fewer than two. Raises BadValue."""
     ids = list(dict.fromkeys(id for id in map(text_of, values.items(value) or ()) if id and not is_placeholder(id)))
     return [Link(kind, ids[0], other, time, received, row_key) for other in ids[1:]]
 
 
 def incomplete(*ids: str | None) -> Skip:
-    """The skip of a row that states a merge without two ids; its warning names the ids of the row."""
+    """The skip for a row that states a merge without two ids; its warning names the ids of the row."""
     named = [id for id in ids if id and not id.isspace()]
     placeholder = next(filter(is_placeholder, named), None)
     if placeholder is not None:
@@ -258,7 +258,7 @@ def incomplete(*ids: str | None) -> Skip:
 
 
 def incomplete_list(value: Value) -> Skip:
-    """`incomplete` of a list of ids. Raises BadValue."""
+    """`incomplete` for a list of ids. Raises BadValue."""
     return incomplete(*map(text_of, values.items(value) or ()))
 
 
@@ -284,8 +284,8 @@ class Profiles:
     ) -> list[PersonUpdate | Skip]:
         """The updates of a list of profiles, or without a list of the profile that the row is. Raises BadValue.
 
-        In a list, a profile whose id cannot be sent is left out with a warning, so that the others are not lost; where
-        no id can be sent, all are returned and rejected like single rows.
+        In a list, a profile whose id cannot be sent is left out with a warning, so that the others are not lost; if no
+        id can be sent, all are returned and rejected like single rows.
         """
         if each is None:
             return [self._update(id, properties, time, received)]
@@ -315,7 +315,7 @@ class Profiles:
 
 
 def keyed_hash(secret: str, purpose: str) -> Callable[[str], str]:
-    """The function that gives the HMAC-SHA256 of a text under a secret and a purpose, as hex."""
+    """A function that returns the HMAC-SHA256 of a string for a secret and a purpose, as hex."""
 
     def digest(text: str) -> str:
         message = f"{purpose}{uuids.SEPARATOR}{text}".encode("utf-8", "surrogatepass")
@@ -325,11 +325,11 @@ def keyed_hash(secret: str, purpose: str) -> Callable[[str], str]:
 
 
 def hash_fingerprint(secret: str) -> str:
-    """Eight hex digits by which a plan compares secrets without revealing them."""
+    """Eight hex digits with which a plan compares secrets without revealing them."""
     return hmac.new(secret.encode(), b"backcast hash key", hashlib.sha256).hexdigest()[:8]
 
 
 @function()
 def refused(text: str, shown: str | None) -> None:
-    """Reject the row with a sentence and, after it, the first 60 characters of the text that shows why."""
+    """Reject the row with a sentence and, after it, the first 60 characters of the value that shows why."""
     raise BadValue(text if shown is None else f"{text}: {shown[:60]!r}")

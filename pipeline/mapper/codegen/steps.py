@@ -15,7 +15,7 @@ from pipeline.mapper.program.operations import Step
 from pipeline.models import Skip
 
 MOST_TESTED = 8
-"""Rules that are tested one after the other. More are halved first, so that a row costs the same with many rules."""
+"""Up to this many rules are tested in turn. More are halved first, so that many rules cost a row little more."""
 
 
 class StepEmitter(PropertyEmitter):
@@ -204,11 +204,11 @@ class StepEmitter(PropertyEmitter):
             self.line(f"else: {counted}")
 
     def _id_taken(self, number: int) -> str:
-        """A statement for rows whose id is the candidate of this number, or where it is one more, none of them."""
+        """A statement for rows whose id is the candidate with this number, or, for one number more, none of them."""
         return ""
 
     def _links(self, merge: program.Merge) -> tuple[str, str]:
-        """The variable with the links of a merge, empty or None where it has none, and the expression of the skip of a
+        """The variable with the links of a merge, empty or None if it has none, and the expression for the skip of a
         row without two ids."""
         name = self.local("l")
         time = "time if time.__class__ is int else None"
@@ -230,7 +230,8 @@ class StepEmitter(PropertyEmitter):
         return name, incomplete
 
     def _first_id(self, candidates: Sequence[Value], other: str = "") -> str:
-        """The variable with the first candidate that is no placeholder and not `other`; the last where none is."""
+        """The variable with the first candidate that is not a placeholder and not `other`; if there is none, the
+        last."""
         if len(candidates) == 1:
             return self.value(candidates[0])
         name = self.local("i")
@@ -271,7 +272,7 @@ class StepEmitter(PropertyEmitter):
                 self._anonymous(candidates[1:], user, name)
 
     def _person(self, table: NamedValues, spreads: Sequence[expressions.Spread]) -> str:
-        """The variable with a dict of person properties; "None" where the mapping sets none."""
+        """The variable with a dict of person properties; "None" if the mapping sets none."""
         if not table and not spreads:
             return "None"
         source = spreads[0].source if len(spreads) == 1 and not table and not self._condenses else None

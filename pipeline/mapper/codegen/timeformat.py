@@ -33,15 +33,15 @@ _DIRECTIVES = {
 }
 
 MOST_DAYS = 10_000
-"""Days that a format remembers."""
+"""How many days a format caches."""
 
 
 class TimeFormat:
     """A time format such as `%d/%m/%Y %H:%M`, read the same in every locale.
 
-    The directives are Python's: Y y m d H I p M S f z, and b for an English month (short or whole); unlike Python's
-    they ignore the locale, numbers that nothing separates have all of their digits, and an hour of 24 fits its AM or
-    PM. Raises UsageError for any other directive.
+    The directives are Python's: Y y m d H I p M S f z, and b for an English month (short or whole). Unlike in Python,
+    they ignore the locale, numbers that nothing separates must have all their digits, and hour 24 fits its AM or PM.
+    Raises UsageError for any other directive.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -74,13 +74,13 @@ class TimeFormat:
         self._shape = re.compile("".join(pieces), re.ASCII)
         self._days: dict[tuple[str | None, ...], int] = {}
         self._date = [letter for letter in "Yymbd" if letter in directives]
-        """The directives of the date, and whether there are none but these and the hour, the minute and the second."""
+        """The directives of the date, and whether there are only these and the hour, minute and second."""
         self._directives = directives
         self._usual = directives <= set("YymbdHMS") and {"H", "M", "S"} <= directives
 
     @property
     def reader(self) -> Callable[[str], Reading]:
-        """`read`, by the C part where the format has numbers of a fixed width only."""
+        """`read`, from the C part if the format has only numbers of a fixed width."""
         plain = self.pattern.isascii() and {"Y", "m", "d"} <= self._directives <= set("YmdHMS")
         return native.Reader("format", self.read, format=self.pattern) if AVAILABLE and plain else self.read
 
@@ -88,7 +88,7 @@ class TimeFormat:
         """Read one time. A two-digit year below 69 is 20xx. Raises BadTime."""
         match = self._shape.fullmatch(text.strip())
         if match is None:
-            raise BadTime(f"not of the form {self.pattern!r}: {text[:60]!r}{unit_hint(text)}")
+            raise BadTime(f"does not match {self.pattern!r}: {text[:60]!r}{unit_hint(text)}")
         if self._usual and (day := self._days.get(match.group(*self._date))) is not None:
             hour, minute, second = map(int, match.group("H", "M", "S"))
             if hour < 24 and minute < 60 and second < 60:

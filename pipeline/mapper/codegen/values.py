@@ -1,10 +1,10 @@
 """Writes the Python source of a program's values and conditions.
 
 The source is straight-line: a row costs only what its own mapping needs. `row` is the record, `p` the properties, `w`
-the warnings. Rows and the objects in them are of one of the `row_kinds`, which read a member as a string or a number in
+the warnings. Rows and the objects in them are one of the `row_kinds`, which read a member as a string or a number in
 one call; nothing is removed while it is read. A value that was computed on every path to this point is not computed
-again (`computed`); what is made of one reference is skipped if a row does not have it (`absence`). Nothing in a
-mapping file becomes code: it enters as a named constant (`const`) or by `repr`.
+again (`computed`); if a row lacks a reference, everything made from it is skipped (`absence`). Nothing in a mapping
+file becomes code: it enters as a named constant (`const`) or by `repr`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Emitter:
     """The source under construction: lines, named constants, and the values computed at this point."""
 
     tested: tuple[type, ...] = REFERENCES
-    """The kinds of references of which one test shows that they are absent."""
+    """The kinds of references whose absence one test shows."""
 
     def __init__(self, source: Program) -> None:
         self.program = source
@@ -43,9 +43,9 @@ class Emitter:
         self.for_members = True
         """Whether the source can run over Members."""
         self._objects: dict[object, str] = {}
-        """The variable of each object that members are read of, None until it is opened."""
+        """The variable of each object whose members are read, None until it is opened."""
         self.numbers = _numbers(source)
-        """Values that are read as a text and as a number: the text is derived from the number."""
+        """Values that are read both as text and as a number: the text is derived from the number."""
         self.reference_of = Absence(source).reference_of
         self._present: list[Value] = []  # references that are not missing at this point
         self._scopes: list[dict[object, str]] = [{}]
@@ -118,7 +118,7 @@ class Emitter:
     # --- values
 
     def value(self, value: Value) -> str:
-        """Write what computes a value; returns its expression, which is None where the value is missing."""
+        """Write what computes a value; returns its expression, which is None if the value is missing."""
         name = self.computed(value)
         if name is None:
             reference = self.reference_of(value)
@@ -135,7 +135,7 @@ class Emitter:
         return name
 
     def _unless_absent(self, value: Value, reference: Value) -> str:
-        """Write a value that is missing where a reference is, and what else that finds out about the reference."""
+        """Write a value that is missing if a reference is, and whatever else computing it shows about the reference."""
         read = self.value(self.presence_of(reference, value))
         self.line("")
         test = len(self.lines) - 1
@@ -154,7 +154,10 @@ class Emitter:
         return name
 
     def presence_of(self, reference: Value, value: Value) -> Value:
-        """The text or the value that is read anyhow; null is missing there, too, so only where nothing reads it."""
+        """The operation that tests whether a reference is present: one that is computed anyway, if possible.
+
+        As text, and without null, a JSON null counts as missing, so these serve only if nothing reads the null.
+        """
         if reference in self.numbers or isinstance(reference, expressions.Variable):
             return reference
         reads = list(expressions.operations(value))
@@ -186,7 +189,7 @@ class Emitter:
                 return ""
 
     def members_of(self, value: Value) -> str:
-        """The variable with the members of an object; each row opens each object once."""
+        """The variable with the members of an object; a row opens each object at most once."""
         name = self._objects.setdefault(value, f"m{len(self._objects)}")
         if self.computed(("object", value)) is None:
             source = self.value(value)
@@ -337,7 +340,7 @@ class Emitter:
         return name
 
     def opened(self, value: Value) -> str:
-        """The members of an object, opened once; None where it is missing. The mapper raises BadValue."""
+        """The members of an object, opened once; None if it is missing. The mapper raises BadValue."""
         source = self.value(value)
         if opened := self.computed(("opened", value)):
             return opened
@@ -348,7 +351,7 @@ class Emitter:
     # --- conditions
 
     def test(self, condition: Condition) -> str:
-        """Write what computes the values of a condition; returns the expression of the condition."""
+        """Write what computes the values of a condition; returns the condition's expression."""
         match condition:
             case expressions.Present(value):
                 return f"{self._presence(value)} is not None"
@@ -372,18 +375,18 @@ class Emitter:
                 return f"(not {self.test(inner)})"
 
     def _presence(self, value: Value) -> str:
-        """An expression that is None when the value is missing: its text, where that was computed already."""
+        """An expression that is None if the value is missing: its text, if that was computed already."""
         text = self.computed(expressions.AsText(value.value)) if isinstance(value, expressions.NotNull) else None
         return text or self.value(value)
 
 
 def _is_simple(value: Value) -> bool:
-    """Whether a value is a reference, or made of it by one line, which tests it itself."""
+    """Whether a value is a reference, or made from one by a single line that tests it itself."""
     return isinstance(getattr(value, "value", value), REFERENCES)
 
 
 def _value_of(key: object) -> Value:
-    """The value that something computed is, or that it was made of; for what is never missing, a value that is not."""
+    """The value behind a key of `computed`; a constant for an opened object, whose variable is never None."""
     if isinstance(key, tuple):
         return key[1] if key[0] != "object" else expressions.Constant("")
     return key  # type: ignore[return-value]

@@ -1,6 +1,6 @@
-"""The cases of a mapping file: rows as JSON text, and their expected outcomes, skips and rejects too.
+"""The cases of a mapping file: rows as JSON, and their expected outcomes, including skips and rejects.
 
-They are run, or what they give now is written in place of what they say (`mapping test --update-cases`).
+This module runs them, or replaces their expectations with the current outcomes (`mapping test --update-cases`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from pipeline.values import Record, Value, raw, text
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _AS_OF = 4_102_444_800_000_000
-"""The instant of the plan that cases are run for: 2100-01-01, after the time of any case."""
+"""The plan's instant for cases: 2100-01-01, after the time of any case."""
 _CONTEXT = ValidationContext(as_of=_AS_OF, newest=_AS_OF)
 
 
 class CaseResult(msgspec.Struct, frozen=True):
-    """The result of a case: `differences` are lines for people, none when it passed."""
+    """The result of a case: `differences` are lines for people, none if it passed."""
 
     case: Case
     differences: tuple[str, ...]
@@ -63,7 +63,7 @@ def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = 
     """Run one case. `compiled` caches mappers by what they are compiled for. Raises UsageError for settings that the
     mapping rejects."""
     if unknown := next((name for name in case.lookups if name not in mapping.lookup_files), ""):
-        return CaseResult(case, (f"- lookups: there is no table {unknown!r} in lookup_files",))
+        return CaseResult(case, (f"- lookups: lookup_files has no table {unknown!r}",))
     differences: list[str] = []
     for expected, outcome in zip_longest(case.gives, outcomes_of(mapping, case, compiled)):
         if expected is None:
@@ -76,7 +76,7 @@ def run_case(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = 
 
 
 def outcomes_of(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None = None) -> list[MapperResult]:
-    """What the row of a case gives, in order. Raises UsageError for settings that the mapping rejects."""
+    """The outcomes of a case's row, in order. Raises UsageError for settings that the mapping rejects."""
     options = options_of(mapping, case)
     compiled = {} if compiled is None else compiled
     given = repr((options, case.lookups))
@@ -88,7 +88,7 @@ def outcomes_of(mapping: Mapping, case: Case, compiled: dict[str, Mapper] | None
 
 
 def options_of(mapping: Mapping, case: Case) -> SealedOptions:
-    """The options of the plan that a case is run for, with the table that the path of its file names."""
+    """The plan options for a case, with the table that the path of its file names."""
     zones = tuple((name, since) for name, _, since in (zone.partition("@") for zone in case.zones))
     options = SealedOptions(as_of=_AS_OF, zones=zones, settings=case.settings, dialect=case.dialect)
     if case.path and mapping.table_from_path is not None:
@@ -98,8 +98,8 @@ def options_of(mapping: Mapping, case: Case) -> SealedOptions:
 
 
 def row_of(mapping: Mapping, json: str, form: str) -> Record:
-    """The row of a case as an extractor reads it for this mapping, from a line of JSON or, if `form` is csv, from
-    cells."""
+    """The row of a case as an extractor reads it for this mapping: from a line of JSON, or from cells if `form` is
+    csv."""
     row: Record = {**_decode(json.encode())}
     if form != "csv":
         return row
@@ -108,7 +108,7 @@ def row_of(mapping: Mapping, json: str, form: str) -> Record:
 
 
 def describe(outcome: MapperResult) -> dict[str, Any]:
-    """An outcome in the keys of a case's `gives`, properties as JSON text. What a plan would reject is a reject."""
+    """An outcome with the keys of a case's `gives`, properties as JSON. What a plan would reject is a reject."""
     if isinstance(outcome, Skip):
         return {"skip": outcome.code, **({"warnings": [outcome.code]} if outcome.detail else {})}
     if isinstance(outcome, RejectReason):
@@ -210,16 +210,16 @@ def _differ(expected: Map[str, bytes], actual: Map[str, bytes]) -> list[str]:
 
 
 KINDS = ("event", "person", "group", "link", "skip", "reject")
-"""The keys of an outcome of which it has one: what became of the row."""
+"""The keys that say what became of the row; an outcome has one of them."""
 ONE_LINE = 120
-"""An outcome that was written on one line stays on one of at most so many characters."""
+"""An outcome that was written on one line stays on one line if it has at most this many characters."""
 
 
 def updated(mapping: Mapping, cases: Iterable[int]) -> str:
-    """The text of a mapping file in which these cases, by their numbers from 0, give what their rows give now.
+    """The text of a mapping file in which these cases, numbered from 0, give what their rows give now.
 
-    A case keeps to the keys that it has where its row still becomes the same kind of outcome. Comments inside `gives`
-    are not kept; everything else is.
+    A case keeps its keys if its row still has the same kind of outcome. Comments inside `gives` are lost; everything
+    else stays.
     """
     from pipeline.mapper.language.loader import span_of  # loads YAML
 
@@ -272,7 +272,7 @@ def _gives_now(mapping: Mapping, case: Case) -> list[Map[str, Any]]:
 
 
 def _with_its_keys(expected: Map[str, Any], outcome: MapperResult, now: Map[str, Any]) -> Map[str, Any]:
-    """What an outcome is now, in the keys that the case has."""
+    """The current outcome, with the keys that the case has."""
     if _kind(expected) not in ("", _kind(now)):
         return now
     properties = outcome.properties if isinstance(outcome, UnvalidatedEvent) else {}

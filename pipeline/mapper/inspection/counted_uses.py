@@ -1,8 +1,8 @@
-"""Counts, over real rows, how often each choice of a mapping was taken (`backcast mapping check --against`).
+"""Counts over real rows how often each choice of a mapping is taken (`backcast mapping check --against`).
 
-The mapping is compiled from the same program as for a plan, with a counter at each candidate of a `first`, of an id or
-a time, at each condition of a value, at each lookup, and at each verb that changes a value. What a row does not reach,
-such as the candidates after the one that it has, does not count.
+The mapping is compiled from the same program as for a plan, with a counter at each candidate of a `first`, an id or a
+time, at each condition of a value, at each lookup, and at each verb that changes a value. Parts that a row does not
+reach, such as the candidates after the one it has, are not counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NONE = "none of them"
 
 
 class Choice(msgspec.Struct):
-    """One place of a mapping where a row takes one of several ways. `ways` are (what it is, rows that took it); a
+    """One place in a mapping where a row takes one of several ways. `ways` are (what it is, rows that took it); a
     candidate that is never reached has 0."""
 
     kind: str
@@ -44,7 +44,7 @@ class Choice(msgspec.Struct):
 
     @property
     def reached(self) -> int:
-        """The rows that came here."""
+        """How many rows reached this place."""
         return sum(self.counts)
 
 
@@ -53,7 +53,7 @@ _Key: TypeAlias = tuple[str, Any]
 
 
 class _PlacedBuilder(Builder):
-    """A builder that records the place in the file of what it builds, and how the file spells it."""
+    """A builder that records the place in the file of each operation it builds, and how the file spells it."""
 
     def __init__(self, mapping: Mapping, options: SealedOptions, lookups: Tables) -> None:
         self.places: dict[Any, Place] = {}
@@ -65,7 +65,7 @@ class _PlacedBuilder(Builder):
             self.places.setdefault(built, call.place)
             self.spellings.setdefault(built, _written(call))
         except TypeError:
-            return built  # no key of a dict: it has no place
+            return built  # not hashable, so it has no place
         return built
 
     def value(self, call: Call) -> Value:
@@ -108,7 +108,7 @@ class _CountingEmitter(StepEmitter):
         return self._spellings.get(operation) or spelt(operation)
 
     def _choice(self, kind: str, key: Any, what: str, names: Sequence[str]) -> str:
-        """The name of the counters of a choice; one that is written at several places is counted once."""
+        """The name of a choice's counters; a choice that is written in several places is counted once."""
         choice = self.choices.get((kind, key))
         if choice is None:
             place = self._places.get(key)
@@ -194,7 +194,7 @@ class _CountingEmitter(StepEmitter):
 def counting_mapper(
     mapping: Mapping, options: SealedOptions, lookups: Tables = NO_TABLES
 ) -> tuple[MapRow, list[Choice]]:
-    """A function that maps rows that are dicts, and the choices that it counts as it does."""
+    """A function that maps rows that are dicts, and the choices that it counts while mapping."""
     builder = _PlacedBuilder(mapping, options, lookups)
     built = builder.build()
     emitter = _CountingEmitter(built, builder)

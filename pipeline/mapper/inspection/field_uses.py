@@ -1,8 +1,9 @@
-"""What a mapping does with each field of a row, read from its program: where a field goes, or which rule leaves it out.
+"""What a mapping does with each field of a row, read from its program: where the field goes, or which rule leaves it
+out.
 
-A use is of a field's whole value. Values that only decide something (a `when`, a `skip`, a condition) go nowhere, so
-they are no use. Of several candidates (`first`, ids, times) each is a use: which of them a row used, `backcast mapping
-check --against` counts.
+Only a field's whole value is used. Values that only decide something (a `when`, a `skip`, a condition) go nowhere, so
+they are not uses. If there are several candidates (`first`, ids, times), each is a use; `backcast mapping check
+--against` counts which of them rows used.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from pipeline.mapper.program.references import path_of as reference_to
 from pipeline.models import SealedOptions
 
 Path: TypeAlias = tuple[bool, tuple[str, ...]]
-"""A field: whether it is one of the opened properties, and the names on the way to it."""
+"""A field: whether it is one of the opened properties, and the names that lead to it."""
 
 MAPPED, KEPT, DROPPED = "mapped", "kept", "dropped"
 ANY_RULE = -1
 LOADER = "a loader's column"
-"""By what the columns of a loader are left out."""
+"""The rule that leaves out a loader's columns."""
 PROPERTIES, MEMBERS = "(properties)", "(its members)"
 
 
 class Fate(NamedTuple):
-    """What becomes of a field in the rows of one outcome. `to` are properties, or places in parentheses; of a field
-    that is dropped, `by` is the rule."""
+    """What becomes of a field in the rows of one outcome. `to` are properties, or places in parentheses; if the field
+    is dropped, `by` is the rule."""
 
     kind: str
     to: tuple[str, ...] = ()
@@ -140,7 +141,7 @@ class FieldUses:
                 self._columns = step
 
     def _use(self, value: Any, to: str, rule: int, *, other: bool = False) -> None:
-        """A value goes somewhere; with `other` also that of a row that is no event."""
+        """Note that a value goes somewhere; with `other` also that of a row that is not an event."""
         for path in self._reads(value):
             for no_event in (False, True) if other or to in _IDENTITY else (False,):
                 uses = self._uses.setdefault((rule, no_event), {}).setdefault(path, [])
@@ -159,7 +160,7 @@ class FieldUses:
         self._decides.update(self._reads((condition,)))
 
     def _reads(self, value: Any) -> Iterator[Path]:
-        """The fields whose whole value a value is made of; those of conditions are noted as deciding."""
+        """The fields whose whole values make up a value; fields in conditions are noted as deciding."""
         path = self._path(value)
         if path is not None:
             yield path
@@ -182,7 +183,7 @@ class FieldUses:
                 return
 
     def _path(self, value: Any) -> Path | None:
-        """The field that a value is, or whose blank texts it leaves out; None for any other value."""
+        """The field that a value is, perhaps without its blank texts; None for any other value."""
         match value:
             case expressions.Property(name):
                 return not self._flat, (name,)
@@ -208,8 +209,8 @@ class FieldUses:
     # -- what becomes of a field
 
     def _fate(self, level: Level, name: str, rule: int, event: str | None) -> Fate:
-        """What becomes of a field in rows that are events by the rule of a number, or, where `event` is a name, in rows
-        that are no events by its rule."""
+        """What becomes of a field: in rows that are events by the rule with a number, or, if `event` is a name, in rows
+        that this name's rule keeps from being events."""
         path = level.opened, (*level.steps, name)
         if event is not None:
             number = self._rule_numbers.get(event, 0)
@@ -234,7 +235,7 @@ class FieldUses:
         return Fate(DROPPED, by=by)
 
     def _to(self, path: Path, rule: int, no_event: bool) -> tuple[str, ...]:
-        """Where a field goes by other rules than those that keep it."""
+        """Where a field goes by rules other than those that keep it."""
         to: list[str] = []
         opened, steps = path
         for number in dict.fromkeys((ANY_RULE, rule)):
@@ -256,7 +257,7 @@ class FieldUses:
         return {(opened, steps[:length]) for opened, steps in used for length in range(1, len(steps) + 1)}
 
     def _kept_as(self, path: Path, rule: int) -> tuple[str, str]:
-        """The property that keeps a field or the object that it is in, else "" and the rule that drops it."""
+        """The property that keeps a field or the object it is in; otherwise "" and the rule that drops it."""
         opened, steps = path
         root = steps[0]
         if opened or self._flat:
@@ -288,7 +289,7 @@ class FieldUses:
         return (final, "") if final is not None else ("", f"events: {self._rule_names[rule - 1]}: drop")
 
     def _find_own(self, rule: int) -> dict[str, str | None]:
-        """The properties that an event's own rule renames, with None those that it drops."""
+        """The properties that an event's own rule renames; None as the new name if it drops them."""
         override = self._overrides.get(rule)
         return {} if override is None else {**dict(override.rename), **dict.fromkeys(override.drop)}
 
@@ -330,7 +331,7 @@ class FieldUses:
         return named
 
     def is_named(self, level: Level, name: str) -> bool:
-        """Whether the mapping names a field, or an object that it is in, or the service gives the name its meaning."""
+        """Whether the mapping names a field or an object that it is in, or the service gives the name a meaning."""
         if not level.steps and (level.opened or self._flat) and is_service_property(name):
             return True
         path = level.opened, (*level.steps, name)
@@ -365,11 +366,11 @@ class FieldUses:
 
 
 _IDENTITY = frozenset(("(distinct_id)", "(time)", "(receive time)"))
-"""What rows that are no events have, too."""
+"""What rows that are not events also have."""
 
 
 def nested_levels(mapping: language.Mapping, options: SealedOptions) -> tuple[Level, ...]:
-    """The objects inside rows that a mapping reads into, also on its way to others, sorted."""
+    """The objects inside rows that a mapping reads into, including those on the way to others, sorted."""
     levels = {level for one in references_of(mapping, options) for level, _ in path_to(one) if level.steps}
     for spread in mapping.properties.spread:
         if spread.source.verb == "ref" and spread.source.arguments["ref"].startswith("/"):

@@ -1,7 +1,7 @@
-"""What a mapping says without any effect: most often a misspelt name, or a rule that another one comes before.
+"""What a mapping says without any effect: usually a misspelt name, or a rule that another one makes unreachable.
 
-`backcast mapping check` and a plan stop at the first of these. docs/use/mapping-reference.md lists them, from the
-docstrings of the checks.
+`backcast mapping check` and a plan stop at the first finding. docs/use/mapping-reference.md lists the checks, from
+their docstrings.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ CHECKS: list[Check] = []
 
 
 def check_mapping(mapping: Mapping) -> None:
-    """Raise a MappingError if a mapping cannot be compiled, as far as that shows without the settings of a plan, or
-    else for the first thing in it without effect."""
+    """Raise a MappingError if a mapping cannot be compiled, as far as that shows without a plan's settings, or else for
+    the first part of it that has no effect."""
     given = {name: next(iter(setting.one_of), name) for name, setting in mapping.settings.items()}
     try:
         compile_mapping(mapping, SealedOptions(as_of=0, settings=given), for_members=False)
@@ -60,8 +60,8 @@ def _check(check: Check) -> Check:
 
 @_check
 def unused_settings(mapping: Mapping) -> Iterator[Finding]:
-    """a setting that nothing uses, and the use of a setting that `settings` does not declare, so that it can never be
-    given"""
+    """a setting that nothing uses, and the use of a setting that `settings` does not declare, so that nobody can give
+    it"""
     used = {"source"} | ({"uuid"} if mapping.key is not None and mapping.key.posthog is not None else set())
     used |= {"table"} if mapping.table_from_path is not None else set()
     used |= {mapping.groups.setting} if mapping.groups is not None else set()
@@ -89,13 +89,13 @@ def unused_tables(mapping: Mapping) -> Iterator[Finding]:
         if "table" in call.arguments:
             used.add(call.arguments["table"])
             if "in" in call.arguments:
-                yield Finding("a lookup with `in` does not use its `table`", "give one of the two", call)
+                yield Finding("a lookup with `in` does not use its `table`", "keep one of the two", call)
     for section, tables in (("tables", mapping.tables), ("lookup_files", mapping.lookup_files)):
         for name in tables:
             if name not in used:
                 yield Finding(f"nothing uses the table {name!r}", "delete it", (section, name))
     for name in mapping.tables.keys() & mapping.lookup_files.keys():
-        yield Finding(f"lookup_files has a table {name!r} too", "rename one of them", ("tables", name))
+        yield Finding(f"lookup_files also has a table {name!r}", "rename one of them", ("tables", name))
 
 
 @_check
@@ -114,11 +114,11 @@ def unused_definitions(mapping: Mapping) -> Iterator[Finding]:
 
 @_check
 def prefix_of_no_columns(mapping: Mapping) -> Iterator[Finding]:
-    """a prefix in `rest` without `open`: the row itself is the properties, and there are no columns beside them"""
+    """a prefix in `rest` without `open`: the row itself is the properties, so there are no other columns"""
     properties = mapping.properties
     if properties.open is None and properties.rest not in ("", "drop", "keep"):
         yield Finding(
-            "without `open`, every column is a property by its own name",
+            "without `open`, every column is a property with its own name",
             "use rest: drop or rest: keep",
             ("properties", "rest"),
         )
@@ -126,8 +126,8 @@ def prefix_of_no_columns(mapping: Mapping) -> Iterator[Finding]:
 
 @_check
 def dropped_in_vain(mapping: Mapping) -> Iterator[Finding]:
-    """a `drop` of what is never kept: a path inside a column, a name that is renamed as well, or with `rest: drop` a
-    column that goes anyway"""
+    """a `drop` of something that is never kept: a path inside a column, a name that is also renamed, or with `rest:
+    drop` a column that is left out anyway"""
     properties = mapping.properties
     kept = {spelt for name in kept_properties(mapping) for spelt in (name, f"/{name}")}
     for changes in (properties, *mapping.events.values()):
@@ -140,9 +140,9 @@ def dropped_in_vain(mapping: Mapping) -> Iterator[Finding]:
                 continue
             if name[:1] == "/" and len(path_steps(name)) > 1:
                 hint = "name the column; to leave out members, use `spread` with `except`"
-                yield Finding(f"`drop` leaves out whole columns, and {name!r} is a path inside one", hint, call)
+                yield Finding(f"`drop` leaves out whole columns, but {name!r} is a path inside one", hint, call)
             elif name.removeprefix("/") in changes.rename and (properties.open is None or name[:1] != "/"):
-                yield Finding(f"{name!r} is renamed, so it is not left out", "name it in one of the two", call)
+                yield Finding(f"{name!r} is renamed, so it is not left out", "keep it in one of the two", call)
             elif properties.rest == "drop" and (name[:1] == "/" if properties.open is not None else name not in kept):
                 message = f"with `rest: drop`, {name!r} is left out anyway"
                 yield Finding(message, "delete it from `drop`", call)
@@ -150,8 +150,8 @@ def dropped_in_vain(mapping: Mapping) -> Iterator[Finding]:
 
 @_check
 def changes_of_no_property(mapping: Mapping) -> Iterator[Finding]:
-    """`types`, `hash` or `blank` for a property that never exists: one that is dropped or has another name by then, or
-    with `rest: drop` one that no rule names"""
+    """`types`, `hash` or `blank` for a property that never exists: it was dropped or renamed before, or with `rest:
+    drop` no rule names it"""
     properties = mapping.properties
     flat = properties.open is None
     rules = [properties, *mapping.events.values()]
@@ -169,11 +169,11 @@ def changes_of_no_property(mapping: Mapping) -> Iterator[Finding]:
                 continue
             if name in gone:
                 new = properties.rename.get(name)
-                hint = f"use its new name {new!r}" if new else "keep it, or delete this"
-                yield Finding(f"{section}: there is no property {name!r} any more", hint, ("properties", section, name))
+                hint = f"use its new name {new!r}" if new else "keep the property, or delete this"
+                yield Finding(f"{section}: property {name!r} no longer exists", hint, ("properties", section, name))
             elif closed and name not in kept_properties(mapping):
                 yield Finding(
-                    f"{section}: with `rest: drop` there is no property {name!r}",
+                    f"{section}: with `rest: drop`, property {name!r} does not exist",
                     "name it under `set`",
                     ("properties", section, name),
                 )
@@ -189,7 +189,7 @@ def changes_of_no_property(mapping: Mapping) -> Iterator[Finding]:
 
 @_check
 def renamed_to_itself(mapping: Mapping) -> Iterator[Finding]:
-    """a `rename` to the same name, unless `rest: drop` keeps the property by it"""
+    """a `rename` to the same name, unless it keeps the property under `rest: drop`"""
     closed = mapping.properties.open is None and mapping.properties.rest == "drop"
     sections = [
         (("properties",), mapping.properties.rename),
@@ -218,7 +218,8 @@ def filled_after_set(mapping: Mapping) -> Iterator[Finding]:
 
 @_check
 def unreachable_choices(mapping: Mapping) -> Iterator[Finding]:
-    """a value of `first`, or a candidate for an id or a time, after one that is never missing, such as a constant"""
+    """a value of `first`, or a candidate for an id or a time, that comes after one that is never missing, such as a
+    constant"""
     for call in calls_in(mapping):
         if call.verb == "first":
             yield from _unreachable(call.arguments["first"], is_never_missing)
@@ -239,7 +240,7 @@ def _unreachable(calls: Any, always: Callable[[Call], bool]) -> Iterator[Finding
 @_check
 def impossible_texts(mapping: Mapping) -> Iterator[Finding]:
     """`unless`, `is` or `one_of` with a text that its value can never be, and entries of a table that a `lookup` can
-    never find: capitals after `lower`, small letters after `upper`, what the `lookup` inside does not give"""
+    never find: capitals after `lower`, small letters after `upper`, text that the `lookup` inside never gives"""
     for call in calls_in(mapping):
         if call.verb in ("unless", "is", "one_of"):
             given = call.arguments[call.verb]
@@ -256,24 +257,24 @@ def impossible_texts(mapping: Mapping) -> Iterator[Finding]:
             lowered = [text.lower() for text in table]
             if any_case and len(set(lowered)) < len(lowered):
                 twice = next(text for text in table if lowered.count(text.lower()) > 1)
-                yield Finding(f"lookup: {twice!r} is in its table twice, in another case", "keep one of them", call)
+                yield Finding(f"lookup: the table has {twice!r} twice, in different case", "keep one of them", call)
 
 
 @_check
 def blanks_of_nothing(mapping: Mapping) -> Iterator[Finding]:
-    """`in` of `blanks` without `texts`, `json: missing` or `parquet: missing`, to which it belongs"""
+    """`in` of `blanks` without the `texts`, `json: missing` or `parquet: missing` that it restricts"""
     if mapping.blanks.within and leave_out_blanks(mapping) is None:
-        yield Finding("blanks: `in` names fields, but no texts that are missing there", "add `texts`", ("blanks", "in"))
+        yield Finding("blanks: `in` names fields, but nothing counts as missing there", "add `texts`", ("blanks", "in"))
 
 
 @_check
 def both_unit_and_format(mapping: Mapping) -> Iterator[Finding]:
-    """a `unit` of a time that has a `format` too"""
+    """a `unit` for a time that also has a `format`"""
     for section, clocks in (("time", mapping.time), ("received", mapping.received)):
         for number, clock in enumerate(clocks):
             if clock.form is not None and clock.form.verb != "setting" and clock.unit not in ("iso", "format"):
                 yield Finding(
-                    "a time with a format has no other unit",
+                    "a time with a format cannot have another unit",
                     "write unit: format, or delete the format",
                     (section, number, "unit"),
                 )
@@ -284,11 +285,11 @@ def both_unit_and_format(mapping: Mapping) -> Iterator[Finding]:
 
 @_check
 def shadowed_rules(mapping: Mapping) -> Iterator[Finding]:
-    """an event rule that no row reaches: a `skip` before it leaves out all rows of that name, or the event's name is
-    never this one; and a `skip` with the condition of one before it"""
+    """an event rule that no row reaches: a `skip` before it leaves out all rows with that name, or the event's name is
+    never this one; and a `skip` with the same condition as an earlier one"""
     for name in mapping.events:
         if not can_be(mapping.event, name, mapping):
-            yield Finding(f"no event has the name {name!r} here", "use the name as `event` gives it", ("events", name))
+            yield Finding(f"no event has the name {name!r} here", "use the name that `event` gives", ("events", name))
         for skip in mapping.skip:
             if any(_is_name(when, mapping.event, name) for when in _alternatives(skip.when)):
                 yield Finding(
@@ -300,15 +301,13 @@ def shadowed_rules(mapping: Mapping) -> Iterator[Finding]:
     for number, skip in enumerate(mapping.skip):
         same = _without_places(skip.when)
         if same in seen:
-            yield Finding(
-                "a skip before this one has the same condition", "delete one of the two", ("skip", number, "when")
-            )
+            yield Finding("an earlier skip has the same condition", "delete one of the two", ("skip", number, "when"))
         seen.append(same)
 
 
 @_check
 def changes_of_no_event(mapping: Mapping) -> Iterator[Finding]:
-    """in an event rule, changes of properties or other parts of rows that become no event: with `skip`, `update`,
+    """in an event rule, changes of properties or other parts of rows that do not become events: with `skip`, `update`,
     `group`, `profiles` or an unconditional `link`; `warn` without `skip`; and a rule that changes nothing"""
     for name, rule in mapping.events.items():
         at = ("events", name)
@@ -322,16 +321,16 @@ def changes_of_no_event(mapping: Mapping) -> Iterator[Finding]:
             ]
         if ends and parts:
             yield Finding(
-                f"rows with `{ends}` become no event, so `{parts[0]}` changes nothing", "delete it", (*at, parts[0])
+                f"rows with `{ends}` do not become events, so `{parts[0]}` has no effect", "delete it", (*at, parts[0])
             )
         if rule.warn and not rule.skip:
             yield Finding("`warn` is for rows that `skip` leaves out", "add skip: CODE, or delete it", (*at, "warn"))
         if mapping.unlisted == "keep" and rule in (EventRule(), EventRule(name=name)):
-            yield Finding(f"the rule of {name!r} changes nothing", "delete it", at)
+            yield Finding(f"the rule for {name!r} changes nothing", "delete it", at)
 
 
 def _ending(rule: EventRule) -> str:
-    """The part of a rule by which its rows become no event; "" where they are events."""
+    """The part of a rule that keeps its rows from being events; "" if they are events."""
     if rule.link is not None and rule.link.when is None and not rule.update:
         return "link"
     return next((part for part in ("skip", "update", "group", "profiles") if getattr(rule, part)), "")
@@ -341,7 +340,7 @@ def _ending(rule: EventRule) -> str:
 
 
 def _alternatives(condition: Call) -> Iterator[Call]:
-    """The conditions of which one is enough."""
+    """The conditions of which any one is enough."""
     if condition.verb == "any":
         for one in condition.arguments["any"]:
             yield from _alternatives(one)
@@ -350,7 +349,7 @@ def _alternatives(condition: Call) -> Iterator[Call]:
 
 
 def _is_name(condition: Call, event: Call, name: str) -> bool:
-    """Whether a condition is true of every row with this name of an event."""
+    """Whether a condition is true for every row with this event name."""
     if condition.verb not in ("is", "one_of") or _without_places(condition.arguments["of"]) != _without_places(event):
         return False
     texts = condition.arguments[condition.verb]
@@ -358,7 +357,7 @@ def _is_name(condition: Call, event: Call, name: str) -> bool:
 
 
 def _without_places(part: object) -> object:
-    """A part of a mapping in a form that is equal for what is written twice."""
+    """A part of a mapping in a form that makes identical parts equal wherever they are written."""
     match part:
         case Call():
             return (part.verb, _without_places(part.arguments))

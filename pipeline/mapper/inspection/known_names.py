@@ -1,5 +1,5 @@
-"""Which names of events and properties need no rule: names in `events` and `known`, texts that `event` makes, and the
-service's own, which are those of its taxonomy and of its SDKs (docs/know/exports.md#session-ids)."""
+"""Which names of events and properties need no rule: names in `events` and `known`, texts that `event` produces, and
+the service's own names, from its taxonomy and its SDKs (docs/know/exports.md#session-ids)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PREFIXES = ("$feature/", "$geoip_", "$initial_", "$survey_", "$web_vitals_")
 
 
 def is_service_property(name: str) -> bool:
-    """Whether the service gives a property of this name a meaning."""
+    """Whether a property of this name means something to the service."""
     return name in _PROPERTIES or name.startswith(_PREFIXES)
 
 
@@ -52,7 +52,7 @@ class EventNames:
         self._templates = tuple(_templates(mapping.event))
 
     def is_named(self, name: str) -> bool:
-        """Whether the mapping names an event's name, or the service gives it its meaning."""
+        """Whether the mapping names this event, or the service gives the name a meaning."""
         if name in self._listed or name in EVENTS or self._known.match(name):
             return True
         return any(fnmatchcase(name, pattern) for pattern in self._templates)
@@ -73,7 +73,7 @@ class NamePatterns:
 
 
 def _made(given: Any, mapping: language.Mapping, tables: Tables) -> set[str]:
-    """The fixed texts that a value can give."""
+    """The fixed strings that a value can give."""
     if not isinstance(given, language.Call):
         return set().union(*(_made(one, mapping, tables) for one in given)) if isinstance(given, tuple) else set()
     arguments = given.arguments
@@ -94,7 +94,7 @@ def _made(given: Any, mapping: language.Mapping, tables: Tables) -> set[str]:
 
 
 def _templates(given: language.Call) -> Iterator[str]:
-    """Patterns of the texts of templates that have a text of their own."""
+    """Patterns of what templates with fixed text can give."""
     for call in calls_in(given):
         fixed = call.arguments.get("template", "").replace("[", "?")
         fixed = HOLE.sub(lambda hole: "*" if hole.group(1) else "?", fixed)

@@ -1,8 +1,8 @@
-"""Changes one part of a mapping at a time, to see whether a case of the mapping fails by it (`mapping test --mutate`).
+"""Changes one part of a mapping at a time and tests whether a case of the mapping then fails (`mapping test --mutate`).
 
-A part is removed where that is possible: an entry of a table or a list, an option, a verb around a value. Else it is
-altered: another reference, text, number or word, or the opposite of a condition. What no case can show is left alone:
-how a tool is recognised, how its files are read, the defaults of options, and hints for speed.
+A part is removed if possible: an entry of a table or a list, an option, a verb around a value. Otherwise it is changed:
+to another reference, text, number or word, or to the opposite of a condition. Parts that no case can show are left
+alone: how a tool is recognised, how its files are read, the defaults of options, and hints for speed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipeline.mapper.language.parsed import place_of
 from pipeline.mapper.language.sections import MAPPING, Call, Case, Mapping, Place
 
 LEAST_SHARE = 0.95
-"""The share of the changes by which a case has to fail."""
+"""The share of the changes that have to make a case fail."""
 
 _UNSEEN = {
     "mapping": ("tool", "title", "recognise", "files", "open", "lookup_files", "blanks", "persons", "known", "cases"),
@@ -41,7 +41,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Change(NamedTuple):
-    """One change of a part: what it is, the keys that lead to its place, and the changed part."""
+    """One change of a part: its description, the keys that lead to its place, and the changed part."""
 
     what: str
     path: Path
@@ -54,8 +54,8 @@ class Survivor(NamedTuple):
 
 
 class Mutated(msgspec.Struct, frozen=True):
-    """How many changes of a mapping were tried, and those by which no case failed. A change that makes the file
-    invalid, such as the removal of a value that others refer to, is not among them."""
+    """How many changes of a mapping were tried, and the changes that made no case fail. A change that makes the file
+    invalid, such as removing a value that others refer to, does not count."""
 
     tried: int
     survivors: tuple[Survivor, ...]
@@ -74,7 +74,7 @@ def mutate(mapping: Mapping) -> Mutated:
     survivors = []
     texts = [f"{case.row} {case.settings} {case.path} {case.gives}".lower() for case in mapping.cases]
     for what, path, changed in changes(mapping):
-        # Most changes fail a case that has the words of the changed part in it.
+        # Most changes make a case fail that contains the words of the changed part.
         words = {word.lower() for step in (*path, *what.split("'")[1::2]) for word in re.findall(r"\w{2,}", str(step))}
         likely = sorted(range(len(texts)), key=lambda index: sum(word in texts[index] for word in words), reverse=True)
         survived = _survives(changed, [mapping.cases[index] for index in likely])
@@ -91,7 +91,7 @@ def changes(mapping: Mapping) -> Iterator[Change]:
 
 
 def _survives(changed: Mapping, cases: list[Case]) -> bool | None:
-    """Whether every case passes; None where this is no valid mapping."""
+    """Whether every case passes; None if this is not a valid mapping."""
     compiled: dict[str, Mapper] = {}
     try:
         return all(run_case(changed, case, compiled).passed for case in cases)
@@ -134,7 +134,7 @@ def _of_kind(kind: Kind, value: Any, path: Path, required: bool) -> Iterator[Cha
         case TableOf(item):
             for name, one in value.items():
                 if path == ("settings",) and name == "source":
-                    continue  # part of every uuid, which no case has
+                    continue  # part of every uuid, which cases do not have
                 others = {key: other for key, other in value.items() if key != name}
                 if others or not required:
                     yield Change(f"without {name!r}", (*path, name), others)
@@ -203,7 +203,7 @@ def _of_call(family: str, call: Call, path: Path) -> Iterator[Change]:
 
 
 def _is_field(value: object) -> bool:
-    """Whether a value is a reference alone, whose removal and whose alteration come to the same."""
+    """Whether a value is only a reference, so that removing and changing it have the same effect."""
     return isinstance(value, Call) and value.verb == "ref"
 
 

@@ -1,4 +1,4 @@
-"""Which rule of a mapping gives a property of an event its value, and in which line of the mapping file it stands."""
+"""Which rule of a mapping gives a property of an event its value, and on which line of the mapping file the rule is."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ BACKCAST = "set by backcast"
 
 
 class Origin(NamedTuple):
-    """A rule, as the keys of the mapping that lead to it or in words. `line` counts from 1; 0 where no line of the
-    mapping says it."""
+    """A rule, as the keys of the mapping that lead to it or in words. `line` counts from 1; 0 if the rule is not in the
+    mapping."""
 
     rule: str
     line: int = 0
 
 
 class Origins:
-    """The rules of one mapping, by what they give. `own` are properties that every import gives its events."""
+    """The rules of one mapping, by what they give. `own` are properties that every import adds to its events."""
 
     def __init__(self, mapping: Mapping, own: Collection[str]) -> None:
         self._own = own
@@ -32,8 +32,8 @@ class Origins:
         self._line = lru_cache(maxsize=10_000)(self._line_of)
 
     def member(self, name: str, rule: int) -> Origin:
-        """The rule for `event`, `distinct_id`, `timestamp` or `uuid` of an event, whose name has the rule of a
-        number."""
+        """The rule for `event`, `distinct_id`, `timestamp` or `uuid` of an event; `rule` is the number of its name's
+        rule."""
         mapping, event = self._mapping, self._rules.get(rule)
         if name == "event" and event is not None and mapping.events[event].name:
             return self._at("events", event, "as")
@@ -43,8 +43,8 @@ class Origins:
         return self._at("time" if name == "timestamp" else name)
 
     def property(self, name: str, rule: int, fields: Collection[str]) -> Origin:
-        """The rule for a property of an event. `fields` are those of the row that it comes from, as a mapping refers
-        to them."""
+        """The rule for a property of an event. `fields` are the fields of the row that it comes from, as a mapping
+        refers to them."""
         mapping, event = self._mapping, self._rules.get(rule)
         section = mapping.properties
         if event is not None and (path := _change(mapping.events[event], name, fields)):
@@ -85,7 +85,7 @@ class Origins:
 
 
 def _change(changes: Changes, name: str, fields: Collection[str]) -> tuple[str, ...]:
-    """The keys that lead to the change that gives a property, () where none does."""
+    """The keys that lead to the change that gives a property, () if there is none."""
     if name in changes.set:
         return "set", name
     old = next((field for field in fields if changes.rename.get(field) == name), None)

@@ -1,4 +1,4 @@
-"""What a value of a mapping can be in any row, as far as the mapping alone shows it."""
+"""What a value of a mapping can be in any row, judging by the mapping alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pipeline.validator.placeholder_ids import is_placeholder
 
 
 def is_never_missing(call: Call) -> bool:
-    """Whether a value has a text in every row."""
+    """Whether a value has text in every row."""
     given = call.arguments
     match call.verb:
         case "const":
@@ -40,7 +40,7 @@ def is_never_placeholder(call: Call) -> bool:
 
 
 def can_be(call: Call, text: str, mapping: Mapping) -> bool:
-    """Whether a value can be a text; True where that is unknown."""
+    """Whether a value can equal a string; True if that is unknown."""
     given = call.arguments
     match call.verb:
         case "const":

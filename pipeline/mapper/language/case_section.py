@@ -29,20 +29,20 @@ OUTCOME = Section(
         "timestamp": Field(TEXT, "its time, as 2020-12-30T12:00:00Z"),
         "received": Field(TEXT, "when the tool received it, in the same form"),
         "uuid": Field(TEXT, "the source's own uuid"),
-        "key": Field(NAMES, "the parts of its dedupe key; `none` for a row without"),
+        "key": Field(NAMES, "the parts of its dedupe key; `none` if the row has none"),
         "properties": Field(Json(), "all of its properties, exactly"),
         "has": Field(Json(), "properties that must be among them"),
         "lacks": Field(NAMES, "properties that it must not have"),
-        "warnings": Field(NAMES, "the codes of its warnings; none when left out"),
+        "warnings": Field(NAMES, "the codes of its warnings; none if left out"),
         "skip": Field(TEXT, "the row is left out, with this code"),
         "reject": Field(TEXT, "the row cannot be sent, with this code"),
         "link": Field(NAMES, "kind, the id that stays, the id that is absorbed"),
-        "pair": Field(NAMES, "of an event: its anonymous id and its user's"),
+        "pair": Field(NAMES, "for an event: its anonymous id and its user's"),
         "set": Field(Json(), "the properties set on its person, or on a group, exactly"),
         "set_once": Field(Json(), "the properties set once on its person, exactly"),
         "unset": Field(NAMES, "the properties removed from its person"),
-        "person": Field(TEXT, "the row updates this person and is no event"),
-        "group": Field(NAMES, "the row updates a group and is no event: its type and key"),
+        "person": Field(TEXT, "the row updates this person and is not an event"),
+        "group": Field(NAMES, "the row updates a group and is not an event: its type and key"),
     },
 )
 
@@ -61,6 +61,6 @@ class Case(Keys):
     )
     format: str = entry(
         Choice(("json", "csv")),
-        "csv: every value is the text of a cell, and `blanks` decides what blank cells are; json when left out",
+        "csv: every value is the text of a cell, and `blanks` decides what blank cells are; json if left out",
         "json",
     )

@@ -1,6 +1,6 @@
-"""The JSON Schema of mapping files, for editors: derived from the declarations that the loader reads.
+"""The JSON Schema of mapping files, for editors, derived from the declarations that the loader reads.
 
-The schema is looser than the loader in one way: it does not know which settings, tables and columns exist.
+The schema is looser than the loader: it does not know which settings, tables and columns exist.
 """
 
 from __future__ import annotations

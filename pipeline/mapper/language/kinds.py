@@ -24,12 +24,12 @@ class Place(NamedTuple):
     column: int
 
     def error(self, message: str, hint: str = "") -> MappingError:
-        """The error of what is written here."""
+        """The error about what is written here."""
         return MappingError(message, file=self.file, line=self.line, column=self.column, hint=hint)
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One verb and its arguments: nested calls, texts, lists and tables as its declaration says."""
+    """One verb and its arguments: nested calls, strings, lists and tables, as declared."""
 
     verb: str
     arguments: Mapping[str, Any]
@@ -45,7 +45,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Character(msgspec.Struct, frozen=True):
-    """One character of ASCII that a line of text can have, or the word that stands for none where there is one."""
+    """One ASCII character that a line of text can have, or the word in `none` for no character."""
 
     none: str = ""
 
@@ -55,7 +55,7 @@ class Json(msgspec.Struct, frozen=True):
 
 
 class ListOf(msgspec.Struct, frozen=True):
-    """A list of `least` to `most` items, of any number where `most` is 0; a single item needs no list."""
+    """A list of `least` to `most` items, or any number if `most` is 0; a single item needs no list."""
 
     item: Kind
     most: int = 0
@@ -69,7 +69,7 @@ class TableOf(msgspec.Struct, frozen=True):
 
 
 class Verbs(msgspec.Struct, frozen=True):
-    """One verb of a family: `value` (a bare text is a reference) or `condition`. `numbers`: a bare number is itself."""
+    """One verb of a family: `value` (bare text is a reference) or `condition`. `numbers`: a bare number is itself."""
 
     family: str
     numbers: bool = False
@@ -83,8 +83,8 @@ class Either(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One key of a section, or one argument of a verb. `default`, which may be a factory, is that of a section's key,
-    and `into` the name of its Python field."""
+    """One key of a section, or one argument of a verb. A section's key also has a `default`, which may be a factory,
+    and `into`, the name of its Python field."""
 
     kind: Kind
     help: str
@@ -105,27 +105,27 @@ class Section(msgspec.Struct, frozen=True):
     factory: Factory
     fields: Mapping[str, Field]
     short: str = ""
-    """The key that is meant where a section is a bare text."""
+    """The key that bare text stands for, if a section is written as bare text."""
     placed: bool = False
     """Whether the factory takes the place in the file."""
     either: tuple[tuple[str, ...], ...] = ()
-    """Groups of keys: a section has all keys of one group, and none of another."""
+    """Groups of keys: a section has all keys of one group, and none of the others."""
 
 
 Kind: TypeAlias = "Text | Choice | Character | Json | ListOf | TableOf | Verbs | Either | Section"
 
 
 def entry(kind: Kind, help: str, default: Any = msgspec.UNSET, *, name: str = "") -> Any:
-    """One key of a section, as a field of its class; required without a default, which may be a factory.
+    """One key of a section, as a field of its class. Without a default, which may be a factory, the key is required.
 
-    `name` is the key in the file, where it is not the field's name.
+    `name` is the key in the file, if it differs from the field's name.
     """
     return Field(kind, help, default is msgspec.UNSET, default, name)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(entry,))
 class _Declared(msgspec.StructMeta):
-    """Takes the entries of a class: a msgspec Struct is made in a thirtieth of the time that a dataclass is."""
+    """Takes the entries of a class. A msgspec Struct is created thirty times as fast as a dataclass."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
         entries: dict[str, Field] = {}
@@ -141,7 +141,7 @@ class _Declared(msgspec.StructMeta):
 
 
 class Keys(msgspec.Struct, metaclass=_Declared):
-    """The keys of a section: each field is an `entry`. `entries` are these by key, own ones before inherited ones."""
+    """The keys of a section: each field is an `entry`. `entries` has them by key, own ones before inherited ones."""
 
     entries: ClassVar[dict[str, Field]]
 
@@ -163,13 +163,13 @@ class Verb(msgspec.Struct, frozen=True):
 
 
 FAMILIES: dict[str, dict[str, Verb]] = {"value": {}, "condition": {}, "decoder": {}}
-"""Every verb, by family and name; filled by the modules that declare them."""
+"""Every verb, by family and name; the modules that declare verbs fill it."""
 
 
 def verb(family: str, name: str, help: str, **arguments: Field) -> Callable[[Factory], Factory]:
-    """Declare a verb: the one step that adds it to the language, the schema and the help.
+    """Declare a verb. This alone adds it to the language, the schema and the help.
 
-    An argument whose name Python reserves is written with an underscore after it.
+    An argument whose name Python reserves is written with a trailing underscore.
     """
 
     def declare(build: Factory) -> Factory:
@@ -190,7 +190,7 @@ TEXTS = TableOf(TEXT)
 VALUE = Verbs("value")
 VALUES = ListOf(VALUE, least=1)
 MOST_CANDIDATES = 32
-"""Each is tried where those before it fail: one level deeper in the source of a mapper."""
+"""Each is tried if those before it fail: one level deeper in the source of a mapper."""
 CANDIDATES = ListOf(VALUE, MOST_CANDIDATES, least=1)
 NUMBER = Verbs("value", numbers=True)
 NUMBERS = ListOf(NUMBER, least=1)

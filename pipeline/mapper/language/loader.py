@@ -1,8 +1,8 @@
 """Reads a mapping file: YAML in, `language.Mapping` out, or a MappingError at file:line:column.
 
-Strict, because YAML guesses: `no` would be false, `1_000` a number, a second key would win silently. Here every
-scalar is its text in the file, and anchors, tags, merges, duplicate and unknown keys are errors. `Reader` reads
-job files too (pipeline.jobs.loading).
+Strict, because YAML guesses: `no` would be false, `1_000` a number, a second key would win silently. Here every scalar
+keeps its text in the file, and anchors, tags, merges, duplicate and unknown keys are errors. `Reader` also reads job
+files (pipeline.jobs.loading).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pipeline.mapper.language.parsed import Outline
 from pipeline.mapper.language.sections import FORMAT, MAPPING, Call, Mapping, Place
 
 MOST_LEVELS = 32
-"""Levels of nested lists and tables; a shipped mapping has 9. Each level may indent the source of a mapper once or
-twice, and Python's limit is 100."""
+"""The most levels of nested lists and tables; the deepest shipped mapping has 9. Each level may indent the source of a
+mapper once or twice, and Python's limit is 100."""
 
 MOST_STEPS = 64
-"""A row with more levels is a reject, so a longer reference could refer to nothing."""
+"""The most steps of a reference. A row with more levels is rejected, so a longer reference could refer to nothing."""
 
 _SPELLINGS = {
     r"\t": (r"\t", "tab", "tsv"),
@@ -38,17 +38,17 @@ _SPELLINGS = {
     ";": ("semicolon",),
     "|": ("pipe",),
 }
-"""Characters as a mapping has them in double quotes, each with other ways of writing it."""
+"""Characters as a mapping has them in double quotes, each with other spellings."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def parse(text: str, file: str) -> Mapping:
-    """Parse the text of a mapping file; `file` is what errors call it. Raises MappingError."""
+    """Parse the text of a mapping file; errors call it `file`. Raises MappingError."""
     reader = Reader(file)
     root = reader.compose(text)
     if not isinstance(root, yaml.MappingNode):
-        raise reader.wrong(root, "a mapping file is a table", "begin with `format: " + FORMAT + "`")
+        raise reader.wrong(root, "a mapping file has to be a table", "begin with `format: " + FORMAT + "`")
     entries = reader.entries(root)
     form = entries.pop("format", None)
     if form is None or not isinstance(form, yaml.ScalarNode) or form.value != FORMAT:
@@ -59,7 +59,7 @@ def parse(text: str, file: str) -> Mapping:
 
 
 def _check_files(reader: Reader, node: Any, files: Files | None) -> None:
-    """A character cannot have two meanings in delimited files. Raises MappingError."""
+    """Check that no character has two meanings in delimited files. Raises MappingError."""
     if files is not None and (conflict := files.conflict()) is not None:
         key, message, hint = conflict
         raise reader.wrong(reader.entries(node).get(key), message, hint)
@@ -79,8 +79,8 @@ def outline(text: str, file: str) -> Outline:
 
 
 def span_of(mapping: Mapping, *path: str | int) -> tuple[tuple[int, int], tuple[int, int], bool]:
-    """Where a key of a mapping begins in its file and where its value ends, as lines and columns from 0, and whether
-    the value is in brackets. The keys and indexes that lead to it must be there."""
+    """Where a key begins in the file and where its value ends, as lines and columns from 0, and whether the value is in
+    brackets. The keys and indexes that lead to it must exist."""
     node: Any = Reader(mapping.file).compose(mapping.text)
     start = node.start_mark
     for step in path:
@@ -99,7 +99,7 @@ def span_of(mapping: Mapping, *path: str | int) -> tuple[tuple[int, int], tuple[
 
 
 def _tree(event: Any, events: Iterator[Any]) -> yaml.Node:
-    """The node that begins with an event; takes its further events."""
+    """The node that begins with an event; consumes its further events."""
     start: Any = event.start_mark
     end: Any = event.end_mark
     if isinstance(event, yaml.ScalarEvent):
@@ -125,7 +125,7 @@ class Reader:
         """The verbs of installed packages that were read."""
 
     def compose(self, text: str) -> yaml.Node | None:
-        """The tree of a text, made of the events that were checked, so that the text is parsed once."""
+        """The node tree, made from the events that were checked, so that the text is parsed once."""
         starts: list[Any] = []
         roots: list[yaml.Node] = []
         try:
@@ -149,11 +149,11 @@ class Reader:
         return roots[0] if roots else None
 
     def _events(self, text: str) -> Iterator[Any]:
-        """The events of a text that begin a document, and those of nodes."""
+        """The events that begin a document, and those of nodes."""
         levels = 0
         for event in yaml.parse(text, Loader=_Loader):
             mark = event.start_mark
-            # Counted while parsing: a tree of many more levels would exhaust the stack.
+            # Checked while parsing: a tree with many more levels would exhaust the stack.
             levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if levels > MOST_LEVELS:
                 raise self._at(
@@ -187,7 +187,7 @@ class Reader:
         entries: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise self.wrong(key, "a name must be a plain text", "")
+                raise self.wrong(key, "a name must be plain text", "")
             if key.value == "<<" and not key.style:
                 raise self.wrong(key, "merges (<<) are not part of the language", "write the entries out")
             if key.value in entries:
@@ -208,7 +208,7 @@ class Reader:
             case kinds.ListOf(item, most, least):
                 if isinstance(node, yaml.SequenceNode):
                     if len(node.value) < least:
-                        raise self.wrong(node, f"{name!r} is an empty list", f"name one, or delete {name!r}")
+                        raise self.wrong(node, f"{name!r} is an empty list", f"write an item, or delete {name!r}")
                     if most and len(node.value) > most:
                         raise self.wrong(
                             node.value[most],
@@ -233,7 +233,7 @@ class Reader:
 
     def text(self, node: yaml.Node, name: str) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise self.wrong(node, f"{name!r} takes a text", "")
+            raise self.wrong(node, f"{name!r} takes text", "")
         value: str = node.value
         return value
 
@@ -248,7 +248,7 @@ class Reader:
         if none and text == none:
             return text
         if len(text) != 1:
-            shown = f"not {text!r}" if text else "and here is none"
+            shown = f"not {text!r}" if text else "and none is given"
             written = next((escape for escape, names in _SPELLINGS.items() if text.lower() in names), "")
             absent = f"`{none}`" if none else f"delete {name!r}"
             hint = f'write "{written}", in double quotes' if written else f"write one character, or {absent}"
@@ -256,8 +256,8 @@ class Reader:
         if not text.isascii():
             raise self.wrong(
                 node,
-                f"{name!r} cannot be {text!r}: it is not a character of ASCII",
-                "convert the files so that it is a character of ASCII, such as a tab",
+                f"{name!r} cannot be {text!r}: it is not an ASCII character",
+                "convert the files so that they use an ASCII character, such as a tab",
             )
         if text in "\0\r\n":
             raise self.wrong(
@@ -270,7 +270,7 @@ class Reader:
     def json(self, node: yaml.Node, name: str) -> str:
         text = self.text(node, name).strip()
         try:
-            # The depth at which the decoder itself gives up depends on the version of Python.
+            # The depth at which the decoder itself fails depends on the Python version.
             if depth(text.encode()) > MAX_DEPTH:
                 raise self.wrong(node, f"{name!r} is nested too deeply; a row has at most {MAX_DEPTH} levels", "")
             msgspec.json.decode(text.encode())
@@ -321,7 +321,9 @@ class Reader:
             if not node.value:
                 raise self.wrong(node, f"{name!r} is empty", "name a property, or use {const: text}")
             if node.value[:1] == "/" and node.value.count("/") > MOST_STEPS:
-                raise self.wrong(node, f"{name!r} has more than {MOST_STEPS} steps, and no row has as many levels", "")
+                raise self.wrong(
+                    node, f"{name!r} has more than {MOST_STEPS} steps, and no row has that many levels", ""
+                )
             return Call("ref", {"ref": node.value}, self.place(node))
         if not isinstance(node, yaml.MappingNode):
             raise self.wrong(
@@ -350,11 +352,11 @@ class Reader:
             return known[fitting[0] if len(fitting) == 1 else named[0]]
         first = next(iter(entries), "")
         place = self.key(node, first) if first else node
-        raise self.wrong(place, f"there is no {family} {first!r}", nearest(first, known))
+        raise self.wrong(place, f"unknown {family} {first!r}", nearest(first, known))
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """The hint for a word that is none of these."""
+    """The hint for an unknown word: the nearest of `words`, or all of them."""
     known = list(words)
     near = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"it takes: {', '.join(known)}"

@@ -1,8 +1,8 @@
-"""A mapping and the places of its keys, parsed: of a shipped mapping when the package was built, of any other one now.
+"""A parsed mapping with the places of its keys. Shipped mappings are parsed when the package is built, others on use.
 
-The build (`hatch_build.py`) writes what it parsed into INDEX, because parsing takes longer than all else that is done
-with a few rows. An entry is found by the digest of its text, and the index counts only for the code that it was written
-with. So where a mapping or the language was changed since, as in a checkout, the text is parsed.
+The build (`hatch_build.py`) writes what it parsed into INDEX, because parsing takes longer than everything else a
+command does with a few rows. An entry is found by the digest of its text, and the index is valid only for the code that
+wrote it. So if a mapping or the language has changed since, as in a checkout, the text is parsed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from pipeline.mapper.language.sections import Mapping
 
 INDEX = Path(__file__).with_name("parsed.pickle")
 Outline: TypeAlias = "dict[str, tuple[int, int, Outline]] | list[tuple[int, int, Outline]] | None"
-"""The line and the column of each key of a table and of each item of a list, with the outline of what it has."""
+"""The line and column of each key of a table and of each item of a list, with the outline of its value."""
 _FILE, _TEXT = "\0file", "\0text"
-"""What stands in a pickle for the name and the text of the mapping; no mapping has these texts."""
+"""Placeholders in a pickle for the name and text of the mapping; no mapping has these strings."""
 
 
 @lru_cache(maxsize=64)
 def parse(text: str, file: str) -> Mapping:
-    """The mapping of a text; `file` is what errors call it. Raises MappingError. Cached: a job needs it again for each
+    """The mapping in `text`; errors call it `file`. Raises MappingError. Cached, because a job needs it again for each
     window."""
     found = _entry(text)
     if found is not None:
-        with suppress(Exception):  # of another version of msgspec it may be no mapping
+        with suppress(Exception):  # from another version of msgspec it may not be a mapping
             unpickler = _Unpickler(io.BytesIO(found[0]))
             unpickler.texts = {_FILE: file, _TEXT: text}
             mapping: Mapping = unpickler.load()
@@ -59,7 +59,7 @@ class Places:
         self._outline = loader.outline(mapping.text, mapping.file)
 
     def of(self, *path: str | int) -> Place:
-        """The place of a key, by the keys and the indexes that lead to it, or of the last of them that is there."""
+        """The place of a key, given the keys and indexes that lead to it, or of the last of these that exists."""
         outline, line, column = self._outline, 1, 1
         for step in path:
             if isinstance(outline, dict) and isinstance(step, str):
@@ -72,7 +72,7 @@ class Places:
 
 
 def place_of(mapping: Mapping, *path: str | int) -> Place:
-    """The place of one key of a mapping, as `Places.of` finds it."""
+    """The place of one key of a mapping; see `Places.of`."""
     return Places(mapping).of(*path)
 
 
@@ -88,8 +88,8 @@ def write_index(path: Path, texts: Iterable[str]) -> None:
 
 
 def _entry(text: str) -> tuple[bytes, bytes] | None:
-    """The pickled mapping of a text and its outline. None as well where an installed package has verbs of its own,
-    which may give a text another meaning."""
+    """The pickled mapping of a text, and its outline. None if an installed package has its own verbs, which may give
+    the text another meaning."""
     return None if plugins.installed(plugins.VERBS) else _index().get(_digest(text))
 
 
@@ -97,7 +97,7 @@ def _entry(text: str) -> tuple[bytes, bytes] | None:
 def _index() -> dict[bytes, tuple[bytes, bytes]]:
     try:
         code, entries = pickle.loads(INDEX.read_bytes())
-    except Exception:  # there is none, or a part of one
+    except Exception:  # the index is missing or incomplete
         return {}
     return entries if code == _code() else {}
 

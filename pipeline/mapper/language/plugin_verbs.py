@@ -16,13 +16,13 @@ _REGISTRIES: tuple[dict[str, Any], ...] = (*FAMILIES.values(), FUNCTIONS, DECODE
 
 @cache
 def names() -> dict[str, list[Plugin]]:
-    """The verbs of installed packages, by name. A name of backcast itself means what it always did (`taken`)."""
+    """The verbs of installed packages, by name. A name of backcast's own keeps its meaning (`taken`)."""
     return {name: plugins for name, plugins in by_name(VERBS).items() if name not in _shipped()}
 
 
 @cache
 def taken() -> tuple[tuple[Plugin, UsageError], ...]:
-    """The verbs of installed packages that have a name of backcast itself, and so are not used."""
+    """The verbs of installed packages that are not used, because backcast itself has a verb of that name."""
     return tuple(
         (plugins[0], collision("verb", name, ["backcast itself", *(plugin.origin for plugin in plugins)]))
         for name, plugins in by_name(VERBS).items()
@@ -31,7 +31,7 @@ def taken() -> tuple[tuple[Plugin, UsageError], ...]:
 
 
 def load(name: str) -> tuple[Plugin, ModuleType]:
-    """Declare a verb of a package. Raises UsageError where it cannot be loaded, or two packages have it."""
+    """Declare a package's verb. Raises UsageError if it cannot be loaded, or two packages have it."""
     plugins = names()[name]
     if len(plugins) > 1:
         raise collision("verb", name, [plugin.origin for plugin in plugins])
@@ -45,7 +45,7 @@ def load(name: str) -> tuple[Plugin, ModuleType]:
 
 @cache
 def problems() -> tuple[tuple[Plugin, UsageError], ...]:
-    """What is wrong with the verbs of installed packages, which are loaded for it."""
+    """What is wrong with the verbs of installed packages; loads them to find out."""
     found = [*taken()]
     for name, plugins in names().items():
         try:
@@ -57,7 +57,7 @@ def problems() -> tuple[tuple[Plugin, UsageError], ...]:
 
 @cache
 def _shipped() -> frozenset[str]:
-    """The verbs that are there before any package's; the first call comes before one is loaded."""
+    """Backcast's own verbs; first called before any package's verb is loaded."""
     from pipeline.mapper import verbs as declared  # noqa: F401
 
     return frozenset(name for verbs in FAMILIES.values() for name in verbs)
@@ -65,8 +65,8 @@ def _shipped() -> frozenset[str]:
 
 @cache
 def _declared(module: str, package: str) -> ModuleType | UsageError:
-    """A module whose verbs were added, once in a process. Where it would replace something, or has a verb that no entry
-    point names, none of it is added."""
+    """A module, after its verbs were added, once per process. If it would replace something, or has a verb without an
+    entry point, none of its verbs is added."""
     own = {name: plugins[0] for name, plugins in names().items() if {one.package for one in plugins} == {package}}
     plugin = next(plugin for plugin in own.values() if plugin.module == module)
     before = [dict(registry) for registry in _REGISTRIES]
@@ -75,9 +75,9 @@ def _declared(module: str, package: str) -> ModuleType | UsageError:
         for number, (registry, old) in enumerate(zip(_REGISTRIES, before, strict=True)):
             for name, declared in registry.items():
                 if name in old and declared is not old[name]:
-                    raise plugin.broken(f"{module} declares {name!r}, which there is already")
+                    raise plugin.broken(f"{module} declares {name!r}, which already exists")
                 if name not in old and number < len(FAMILIES) and name not in own:
-                    raise plugin.broken(f"{module} declares the verb {name!r} without an entry point of that name")
+                    raise plugin.broken(f"{module} declares the verb {name!r}, which has no entry point")
     except UsageError as error:
         for registry, old in zip(_REGISTRIES, before, strict=True):
             registry.clear()

@@ -1,11 +1,11 @@
 """The mapping language: every section of a mapping file, as the class that the loader fills.
 
-Each key is declared once, with what it takes, its help and its default. The loader beside this module, the JSON Schema
-for editors and the reference in the docs read these declarations. Verbs declare their arguments with the same kinds, in
-the modules of pipeline.mapper.verbs.
+Each key is declared once, with what it takes, its help and its default. The loader in this package, the JSON Schema for
+editors and the reference in the docs read these declarations. Verbs declare their arguments with the same kinds, in the
+modules of pipeline.mapper.verbs.
 
-Every section of a mapping reads the row *as it came*: no section sees what another did, so their order in the
-file means nothing.
+Every section of a mapping reads the row *as it came*: no section sees what another did, so their order in the file does
+not matter.
 """
 
 from __future__ import annotations
@@ -48,45 +48,45 @@ class Recognise(Keys):
 
 
 class Setting(Keys):
-    """Where it is left out and the first row of a part has one of `found`, its value is the first of `one_of`."""
+    """If it is left out and the first row of a part has one of `found`, its value is the first of `one_of`."""
 
     says: str = entry(TEXT, "what it means")
-    one_of: tuple[str, ...] = entry(NAMES, "the values it may have; any when left out", ())
+    one_of: tuple[str, ...] = entry(NAMES, "the values it may have; if left out, any", ())
     found: tuple[Call, ...] = entry(
-        VALUES, "references: where the first row of a file has one of them, the value is the first of `one_of`", ()
+        VALUES, "references: if the first row of a file has one of them, the value is the first of `one_of`", ()
     )
 
 
 class TableFromPath(Keys):
-    """How the path of a file names the table of its rows, as `--set table=NAME` does (`mapper.table_names`)."""
+    """How the path of a file determines the table of its rows, as `--set table=NAME` does (`mapper.table_names`)."""
 
     known: tuple[str, ...] = entry(
-        NAMES, "the tables, * for any letters, key=* for any folder of a key: a file of another one stops the plan"
+        NAMES, "the tables, * for any letters, key=* for any folder of a key: a file of any other table stops the plan"
     )
     told: Call = entry(VALUE, "where a decoded row has its table, if its columns or a setting name it")
     unless: tuple[Call, ...] = entry(
         VALUES, "references by which rows name their table, whatever their file is called", ()
     )
     has: tuple[Call, ...] = entry(
-        VALUES, "a file named for no table whose rows have one of these is of the table `else`", ()
+        VALUES, "if a file's name is not a table's and its rows have one of these, they belong to the table `else`", ()
     )
-    otherwise: str | None = entry(TEXT, "the table of such files", None, name="else")
+    otherwise: str | None = entry(TEXT, "the table for such files", None, name="else")
 
 
 class Clock(Keys):
     source: Call = entry(VALUE, "the value with the time", name="from")
     unit: Call | str = entry(
-        Either(UNITS), "how it is written; iso when left out; auto finds s, ms or us by size", "iso"
+        Either(UNITS), "how it is written; iso if left out; auto tells s, ms and us apart by size", "iso"
     )
-    form: Call | None = entry(VALUE, "for unit format: a form such as %d/%m/%Y %H:%M", None, name="format")
+    form: Call | None = entry(VALUE, "for unit format: a pattern such as %d/%m/%Y %H:%M", None, name="format")
     zone: str = entry(
         Choice(("utc", "local", "project")),
-        "whose clock a text without an offset shows: UTC's (default) or the project's (local); "
-        "project: numbers too show the project's clock, as if it were UTC",
+        "the clock of a time without an offset: UTC (default) or the project's clock (local); "
+        "project: numbers are on the project's clock too, as if it were UTC",
         "utc",
     )
-    space: str = entry(YES, "whether iso may have a space for the T, and then an offset as ` UTC` or ` +0000`", "no")
-    date: str = entry(YES, "whether iso may be a date alone, which is its midnight", "no")
+    space: str = entry(YES, "whether iso may have a space instead of T, and then an offset as ` UTC` or ` +0000`", "no")
+    date: str = entry(YES, "whether iso may be a date alone, which means midnight", "no")
     proof_unless: Call | None = entry(
         CONDITION,
         "rows whose times prove nothing about the zone; with it, local clocks too are compared with `received`",
@@ -102,16 +102,16 @@ class Ids(Keys):
 
 class Key(Keys):
     of: tuple[Call, ...] = entry(VALUES, "the parts")
-    needs: tuple[Call, ...] = entry(VALUES, "without one of these, a row has no key", ())
+    needs: tuple[Call, ...] = entry(VALUES, "if any of these is missing, the row has no key", ())
     keep: str = entry(
         Choice(("latest", "earliest")),
-        "of rows with one key, the one that counts: the one received latest (default) or earliest",
+        "which of several rows with one key counts: the one received latest (default) or earliest",
         "latest",
     )
     equal: str = entry(
         Choice(("content", "values")),
-        "rows without a key are numbered where they are equal: as they are written (default), or by their values, "
-        "which are alike in each format of a table: without nulls and empty objects and lists, numbers by their value",
+        "when rows without a key are equal, and are numbered: if they are written alike (default), or if their values "
+        "are equal, in any format of a table: without nulls and empty objects and lists, numbers by their value",
         "content",
     )
     posthog: Call | None = entry(VALUE, "what the service's own importer hashes, for --set uuid=posthog", None)
@@ -123,11 +123,11 @@ class LinkRule(Keys):
 
     kind: str = entry(
         Choice(("identify", "alias", "user", "merge", "seen", "service", "person")),
-        "identify: a device joins its first user, never two users; alias: two ids of a person, users or not;"
-        " user: the same, and `distinct_id` is a user's id; merge: the same as alias, without order;"
-        " seen: ids that an ordinary row has, without order, never two users;"
-        " service: what the service itself refuses if `other` was identified before, and joins otherwise;"
-        " person: `distinct_id` is the tool's number of a person, never an id, and `other` an id of that person",
+        "identify: a device joins its first user, never two users; alias: two ids of a person, users' or not;"
+        " user: like alias, and `distinct_id` is a user's id; merge: like alias, without order;"
+        " seen: two ids on an ordinary row, without order, never two users;"
+        " service: a merge in the service itself, which refuses it if `other` was identified before;"
+        " person: `distinct_id` is the tool's number of a person, not an id, and `other` an id of that person",
     )
     distinct_id: tuple[Call, ...] = entry(
         CANDIDATES, "the id that stays: the first of these that identifies a person", ()
@@ -136,7 +136,7 @@ class LinkRule(Keys):
         CANDIDATES, "the id that is absorbed: the first of these that identifies a person and is another id", ()
     )
     version: Call | None = entry(
-        VALUE, "for kind person: of rows about one id, the one with the greatest number counts", None
+        VALUE, "for kind person: if several rows are about one id, the one with the greatest number counts", None
     )
     of: Call | None = entry(VALUE, "instead of these two: a list of ids, all of one person", None)
     when: Call | None = entry(CONDITION, "only rows for which this is true", None)
@@ -148,7 +148,7 @@ LINK = section("link", LinkRule, either=(("distinct_id", "other"), ("of",)))
 class PairRule(Keys):
     user: Call = entry(VALUE, "the id of a user")
     anonymous: tuple[Call, ...] = entry(
-        CANDIDATES, "other ids, such as a device's: the first that the row has and that is not the user's", ()
+        CANDIDATES, "other ids, such as a device's: the first that the row has and that differs from the user's", ()
     )
 
 
@@ -161,14 +161,14 @@ class Spread(Keys):
     rename: Map[str, str] = entry(TEXTS, "new names of members", dict)
     strip: str = entry(TEXT, "a prefix to remove from the members' names", "")
     prefix: str = entry(TEXT, "a prefix to add to the members' names", "")
-    blank: tuple[str, ...] = entry(NAMES, "texts that mean no value: such members are left out", ())
+    blank: tuple[str, ...] = entry(NAMES, "texts that mean no value: members with one are left out", ())
 
 
 SPREADS = ListOf(section("spread", Spread, short="from"))
 
 
 class Blanks(Keys):
-    """What counts as missing, as if the row did not have it: to every reference, and as a property."""
+    """What counts as missing, for every reference and as a property, as if the row did not have it."""
 
     csv: str = entry(
         Choice(("missing", "value")),
@@ -185,7 +185,7 @@ class Blanks(Keys):
     texts: tuple[str, ...] = entry(NAMES, "texts that are missing in every format, such as (not set)", ())
     within: tuple[str, ...] = entry(
         NAMES,
-        "`json`, `parquet` and `texts` count for columns, properties and members of these names",
+        "`json`, `parquet` and `texts` apply to columns, properties and members with these names",
         (),
         name="in",
     )
@@ -198,11 +198,11 @@ class Blanks(Keys):
 
 class Blank(Keys):
     values: tuple[str, ...] = entry(NAMES, "texts that mean no value")
-    within: tuple[str, ...] = entry(NAMES, "the properties they are left out of", name="in")
+    within: tuple[str, ...] = entry(NAMES, "the properties from which they are left out", name="in")
 
 
 class Changes(Keys):
-    """Changes of properties: of every row, or of the rows of one event."""
+    """Changes of properties: for every row, or for the rows of one event."""
 
     rename: Map[str, str] = entry(
         TEXTS, "old name: new name, all at once; if the new name is taken, the old one stays, with a warning", dict
@@ -213,16 +213,16 @@ class Changes(Keys):
         "name: value; a row's own value of that name moves to TOOL_name (or TOOL_name_2 and so on), with a warning",
         dict,
     )
-    fill: Map[str, Call] = entry(VALUE_TABLE, "name: value, only where the row has no such property", dict)
+    fill: Map[str, Call] = entry(VALUE_TABLE, "name: value, used only if the row has no such property", dict)
 
 
 class Properties(Changes):
-    open: Call | None = entry(VALUE, "the object with the properties; left out: the row itself", None)
+    open: Call | None = entry(VALUE, "the object with the properties; if left out, the row itself", None)
     rest: str = entry(
         TEXT,
-        "the columns that the mapping does not name: `drop` leaves them out, `keep` keeps their names, any other text"
-        " is the prefix that they get (with `open`; left out: TOOL_). Without `open`, `drop` leaves out every column"
-        " but those that `rename` and `fill` name, beside what `set`, `spread` and `groups` set, and else all stay",
+        "the columns that the mapping does not name: `drop` leaves them out, `keep` keeps their names, anything else"
+        " is a prefix for their names (with `open`; if left out, TOOL_). Without `open`, all columns stay; with `drop`,"
+        " only those that `rename` and `fill` name, next to what `set`, `spread` and `groups` set",
         "",
     )
     types: Map[str, str] = entry(
@@ -272,14 +272,16 @@ class Groups(Keys):
     open: Call | None = entry(VALUE, "an object of group type and key, or list of keys", None)
     setting: str = entry(TEXT, "the --set name whose value lists, with commas, properties that are group types", "")
     set: Call | None = entry(
-        VALUE, "an object of type, key and properties: updates of groups by rows that are events too", None
+        VALUE, "an object of type, key and properties: group updates made by rows that are events, too", None
     )
 
 
 class Profiles(Keys):
     id: str = entry(TEXT, "the column with the person's id")
     properties: str = entry(TEXT, "the column with an object of the person's properties")
-    each: Call | None = entry(VALUE, "a list of objects with these two; a row without it is a profile itself", None)
+    each: Call | None = entry(
+        VALUE, "a list of objects with these two; a row without the list is itself a profile", None
+    )
     rename: Map[str, str] = entry(TEXTS, "new names of properties", dict)
     leave: tuple[str, ...] = entry(NAMES, "not these properties", (), name="except")
 
@@ -287,31 +289,33 @@ class Profiles(Keys):
 class EventRule(Changes):
     name: str = entry(TEXT, "the new name", "", name="as")
     skip: str = entry(TEXT, "the code under which such rows are left out", "")
-    warn: str = entry(TEXT, "with skip: such rows are a warning too; a sentence on what is lost", "")
+    warn: str = entry(TEXT, "with skip: also warn about such rows; a sentence on what is lost", "")
     link: LinkRule | None = entry(LINK, "the row states a merge and becomes a link", None)
-    update: str = entry(Choice(("person",)), "the row updates its person and is no event", "")
-    group: GroupUpdate | None = entry(section("group", GroupUpdate), "the row updates a group and is no event", None)
+    update: str = entry(Choice(("person",)), "the row updates its person and is not an event", "")
+    group: GroupUpdate | None = entry(
+        section("group", GroupUpdate), "the row updates a group and is not an event", None
+    )
     profiles: Profiles | None = entry(
-        section("profiles", Profiles), "the row is no event but the latest state of one person, or of many", None
+        section("profiles", Profiles), "the row is not an event but the latest state of one or more persons", None
     )
 
 
 class SkipRule(Keys):
     when: Call = entry(CONDITION, "the rows")
-    code: str = entry(TEXT, "the code they are counted under")
-    warn: str = entry(TEXT, "such rows are a warning too; a sentence on what is lost", "")
+    code: str = entry(TEXT, "the code under which they are counted")
+    warn: str = entry(TEXT, "also warn about such rows; a sentence on what is lost", "")
 
 
 class WarnRule(Keys):
-    code: str = entry(TEXT, "the code that such rows are counted under")
-    of: Call = entry(VALUE, "what is wrong, in words; a row without it has no such warning")
+    code: str = entry(TEXT, "the code under which such rows are counted")
+    of: Call = entry(VALUE, "what is wrong, in words; a row without this value has no such warning")
 
 
 class Known(Keys):
-    """Names that stay as they are, and that a person has looked at. They change no event."""
+    """Names that stay as they are because a person has checked them. They change no event."""
 
     events: tuple[str, ...] = entry(NAMES, "names of events; a name ending in * is a prefix", ())
-    fields: tuple[str, ...] = entry(NAMES, "properties, and /columns beside them; a name ending in * is a prefix", ())
+    fields: tuple[str, ...] = entry(NAMES, "properties, and other /columns; a name ending in * is a prefix", ())
 
 
 class Extra(Keys):
@@ -321,23 +325,25 @@ class Extra(Keys):
 
 
 class Mapping(Keys):
-    """One mapping file. `file` is its name in errors; `text` the file itself, for its digest; `code` the one that
-    `python` names, read; `verbs` are those of installed packages."""
+    """One mapping file. `file` is its name in errors; `text` is its content, for its digest; `code` is the content of
+    the file that `python` names; `verbs` are those of installed packages."""
 
     tool: str = entry(TEXT, "the tool's name; part of every uuid, so never change it")
     title: str = entry(TEXT, "what the export is called, for people")
     recognise: tuple[Recognise, ...] = entry(
-        ListOf(section("recognise", Recognise)), "how to recognise an export of this tool: one of these fits", ()
+        ListOf(section("recognise", Recognise)), "how to recognise an export of this tool: a row fits any of these", ()
     )
     files: Files = entry(section("files", Files), "how files are read, and which of them count", Files)
     open: Map[str, str] = entry(
         TEXTS,
-        "choices that are still open, each with its evidence: a plan is not ready while there is one. `mapping new`"
+        "choices that are still open, each with its evidence: a plan is not ready while one is left. `mapping new`"
         " writes them; delete an entry when you have decided",
         dict,
     )
     settings: Map[str, Setting] = entry(
-        TableOf(section("setting", Setting, short="says")), "--set names this mapping takes, and what each means", dict
+        TableOf(section("setting", Setting, short="says")),
+        "the --set names this mapping takes, and what each means",
+        dict,
     )
     tables: Map[str, Map[str, str]] = entry(TableOf(TEXTS), "lookup tables, by name", dict)
     lookup_files: Map[str, LookupFile] = entry(
@@ -347,13 +353,13 @@ class Mapping(Keys):
     )
     define: Map[str, Call] = entry(
         VALUE_TABLE,
-        "named values, each computed once a row: `@name` refers to one, `@name/member` to a member of it; it may use"
-        " those above it",
+        "named values, each computed once per row: `@name` refers to one, `@name/member` to a member of it; a"
+        " definition may use those above it",
         dict,
     )
     blanks: Blanks = entry(
         section("blanks", Blanks),
-        "what counts as missing, by format and by its text; in JSON and Parquet a blank text is a value",
+        "what counts as missing, by format and by text; in JSON and Parquet a blank text is a value by default",
         Blanks,
     )
     decoder: Call | None = entry(Verbs("decoder"), "turns one row of an unusual shape into plain rows", None)
@@ -367,7 +373,7 @@ class Mapping(Keys):
         TableOf(section("event rule", EventRule, short="as")), "rules for single event names", dict
     )
     unlisted: str = entry(
-        Choice(("keep", "reject")), "events not listed: kept (default), or rejects `unmapped_event`", "keep"
+        Choice(("keep", "reject")), "events not listed: keep (default), or reject with `unmapped_event`", "keep"
     )
     skip: tuple[SkipRule, ...] = entry(ListOf(section("skip", SkipRule)), "rows left out", ())
     warn: tuple[WarnRule, ...] = entry(ListOf(section("warn", WarnRule)), "rows that are sent with a warning", ())
@@ -378,9 +384,9 @@ class Mapping(Keys):
     received: tuple[Clock, ...] = entry(
         ListOf(section("clock", Clock)), "when the tool received it: the first that the row has", ()
     )
-    uuid: Call | None = entry(VALUE, "the source's own UUID, used where it is one", None)
+    uuid: Call | None = entry(VALUE, "the source's own UUID, used if it is a valid one", None)
     key: Key | None = entry(section("key", Key), "what makes a row one event of the tool", None)
-    links: tuple[LinkRule, ...] = entry(ListOf(LINK), "rows that are events and show two ids of one person too", ())
+    links: tuple[LinkRule, ...] = entry(ListOf(LINK), "rows that are events and also show two ids of one person", ())
     pair: PairRule | None = entry(section("pair", PairRule), "the two ids that ordinary rows have", None)
     groups: Groups | None = entry(section("groups", Groups), "the groups of an event", None)
     properties: Properties = entry(section("properties", Properties), "changes of the properties", Properties)
@@ -392,7 +398,7 @@ class Mapping(Keys):
     python: str = entry(
         TEXT,
         "your own code, as `file.py:function`, the file relative to the mapping's folder: a function that gets each"
-        " finished event and returns it, a list of events or None",
+        " finished event and returns it, a list of events, or None",
         "",
     )
     known: Known = entry(

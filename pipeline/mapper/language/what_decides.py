@@ -1,4 +1,5 @@
-"""The text of a mapping without what decides nothing: comments, cases and open choices, which may quote people."""
+"""The text of a mapping without the parts that decide nothing: comments, cases and open choices, which may quote
+people."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ _BEGIN = (
 )
 _END = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
 _HEADER = re.compile(r"\A(\S+)[ \t]+#.*")
-"""The first line of a text in a block, where it ends with a comment."""
+"""The first line of a block scalar, if it ends with a comment."""
 
 
 def what_decides(text: str) -> str:
-    """The text of a mapping file without what decides nothing and may quote people: comments, `cases` and `open`."""
+    """The text of a mapping file without `cases`, `open` and comments: they decide nothing and may quote people."""
     text = text.removeprefix("\ufeff")
     kept: list[str] = []
     level = end = 0

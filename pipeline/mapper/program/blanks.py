@@ -1,4 +1,4 @@
-"""What counts as missing in a row (`blanks` of a mapping), beside the blank cells that a reader leaves out itself."""
+"""What counts as missing in a row (`blanks` of a mapping), in addition to the blank cells that a reader leaves out."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BACKSLASH = ord("\\")
 
 
 class BlankRemover:
-    """Removes the members of a row that count as missing. `names` are the only ones looked at, all if there are none.
+    """Removes the members of a row that count as missing. It looks only at `names`, or at all members if that is empty.
 
-    `json` are such texts of JSON values, `cells` those of texts of CSV, Parquet and Avro.
+    `json` are such strings in JSON values, `cells` in cells of CSV, Parquet and Avro.
     """
 
     def __init__(self, json: Iterable[str], cells: Iterable[str], names: Collection[str]) -> None:
@@ -49,7 +49,7 @@ def _text(value: Value) -> str | None:
 
 
 def leave_out_blanks(mapping: Mapping) -> LeaveOutBlanks | None:
-    """The step for the blanks of a mapping; None where a row needs none."""
+    """The step that leaves out the blanks of a mapping; None if it needs none."""
     blanks = mapping.blanks
     json = (*blanks.texts, *([""] if blanks.json == "missing" else []))
     cells = (*blanks.texts, *([""] if blanks.parquet == "missing" else []))
@@ -57,7 +57,7 @@ def leave_out_blanks(mapping: Mapping) -> LeaveOutBlanks | None:
 
 
 def blanks_of_opened(mapping: Mapping, source: expressions.Value | None) -> tuple[str, ...]:
-    """The texts that are missing in the column with the properties: it is opened before the blanks of a row are left
+    """The strings that are missing in the column with the properties, which is opened before the row's blanks are left
     out."""
     if not isinstance(source, expressions.Column) or source.name not in (mapping.blanks.within or (source.name,)):
         return ()
@@ -65,6 +65,6 @@ def blanks_of_opened(mapping: Mapping, source: expressions.Value | None) -> tupl
 
 
 def blank_remover(mapping: Mapping) -> Callable[[Record], None] | None:
-    """What removes the blanks of a row as the mapper does; None where it removes none."""
+    """A function that removes a row's blanks as the mapper does; None if there are none."""
     step = leave_out_blanks(mapping)
     return None if step is None else BlankRemover(step.json, step.cells, step.names)

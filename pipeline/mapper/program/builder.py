@@ -33,7 +33,7 @@ NO_TABLES: Tables = MappingProxyType({})
 class Builder:
     """Builds the operations of a mapping for the settings of a plan. `lookups` are the tables of its lookup files.
 
-    Raises UsageError where a setting or a secret is missing, and MappingError for errors that the loader cannot detect,
+    Raises UsageError if a setting or a secret is missing, and MappingError for errors that the loader cannot detect,
     such as the name of a table that does not exist.
     """
 
@@ -60,11 +60,11 @@ class Builder:
         return built
 
     def present(self, call: Call) -> Value:
-        """The operation of a value that is missing where it is JSON null."""
+        """The operation for a value that is missing if it is JSON null."""
         return expressions.not_null(self.value(call))
 
     def text(self, call: Call) -> Value:
-        """The operation of a value as text."""
+        """The operation for a value as text."""
         return expressions.as_text(self.value(call))
 
     def condition(self, call: Call) -> Condition:
@@ -77,7 +77,7 @@ class Builder:
         if name is not None:
             if name not in self._defined:
                 raise self._mapping.define[name].place.error(
-                    f"@{name} is used before it is defined", "a definition may use those above it"
+                    f"@{name} is used before it is defined", "move its definition up: one may use those above it"
                 )
             return self.member(self._defined[name], path_steps(text)[1:])
         if not text.startswith("/"):
@@ -86,7 +86,7 @@ class Builder:
         return self.member(expressions.Property(column) if self.flat else expressions.Column(column), steps)
 
     def member(self, value: Value, steps: Sequence[str]) -> Value:
-        """The operation of a path inside a value: members of objects, and items of lists by their index from 0."""
+        """The operation for a path inside a value: members of objects, and items of lists by their index from 0."""
         for step in steps:
             if step.isascii() and step.isdecimal():
                 value = expressions.Apply("member_at", (value, expressions.Constant(step)))
@@ -99,7 +99,7 @@ class Builder:
         return value
 
     def setting(self, call: Call) -> str | None:
-        """The value of a `setting`; None when it is optional and was left out."""
+        """The value of a `setting`; None if it is optional and was left out."""
         name = call.arguments["setting"]
         value: str | None = self.options.settings.get(name) or call.arguments.get("default")
         if value is None and call.arguments.get("optional") != "yes":
@@ -109,12 +109,12 @@ class Builder:
         return value
 
     def table(self, call: Call, any_case: bool) -> str:
-        """The name in the program of a lookup's table; with `any_case`, of one whose names are in lower case."""
+        """The program's name for the table of a lookup; with `any_case`, for the copy in lower case."""
         name, table = str(call.arguments.get("table")), call.arguments.get("in")
         if table is None:
             if (table := self._tables.get(name)) is None:
                 known = f"tables: {', '.join(self._tables) or 'none'}"
-                raise call.place.error(f"there is no table {name!r}", known)
+                raise call.place.error(f"unknown table {name!r}", known)
         else:
             name = f"line {call.place.line}, column {call.place.column}"
         if any_case:
@@ -123,11 +123,11 @@ class Builder:
         return name
 
     def purpose(self, purpose: str) -> str:
-        """The purpose itself. Raises UsageError where there is no secret to hash with."""
+        """The purpose itself. Raises UsageError if there is no secret to hash with."""
         if not os.environ.get(HASH_KEY, ""):
             raise UsageError(
                 f"this mapping hashes personal data, and {HASH_KEY} is not set",
-                hint=f"set {HASH_KEY} to a long random text, and keep it: another one gives other hashes",
+                hint=f"set {HASH_KEY} to a long random text, and keep it: a different one gives different hashes",
             )
         return purpose
 
@@ -186,12 +186,12 @@ class Builder:
         return Program(mapping.tool, decode, None if decode else opened, tuple(steps), self.tables, unread)
 
     def decode(self) -> program.Decode | None:
-        """The decoder of the mapping, with its arguments; None without one."""
+        """The decoder of the mapping, with its arguments; None if it has none."""
         call = self._mapping.decoder
         return FAMILIES["decoder"][call.verb].build(self, call) if call is not None else None
 
     def dropped(self, drop: Sequence[Call]) -> tuple[str, ...]:
-        """The properties that a `drop` names, without the columns beside them."""
+        """The properties that a `drop` names, without its other columns."""
         return tuple(
             name.removeprefix("/")
             for name in self._dropped_references(drop)
@@ -203,7 +203,7 @@ class Builder:
         return (name for name in names if name is not None)
 
     def _columns(self, steps: Sequence[Step]) -> Iterator[Step]:
-        """The step for the columns beside the properties that no other step and no `drop` names."""
+        """The step for the columns outside the properties that no other step and no `drop` names."""
         mapping, rest = self._mapping, self._mapping.properties.rest
         if self.flat or rest == "drop":
             return
@@ -217,14 +217,14 @@ class Builder:
     def _clock(self, clock: language.Clock, is_time: bool) -> program.Clock:
         unit, form = self._word(clock.unit) or "iso", None
         if unit not in language.UNITS:
-            raise UsageError(f"there is no unit of time {unit!r}", hint=f"use one of {', '.join(language.UNITS)}")
+            raise UsageError(f"unknown unit of time {unit!r}", hint=f"use one of {', '.join(language.UNITS)}")
         if clock.form is not None and (form := self._word(clock.form)) is not None:
             unit = "format"
         elif unit == "format":
             raise UsageError("unit `format` needs a format", hint="for example %d/%m/%Y %H:%M")
         zone = "utc"
         if clock.zone == "project" or (clock.zone == "local" and unit in ("iso", "format")):
-            # The zone of a local clock is never assumed: without a named zone the row cannot be sent.
+            # The zone of a local clock is never assumed: if no zone is named, the row cannot be sent.
             zone = "converted" if self.options.zones else "required" if clock.zone == "local" else "observed"
         is_evidence = is_time and zone in ("converted", "observed")
         return program.Clock(
@@ -338,7 +338,8 @@ class Builder:
         )
 
     def _changes(self, steps: list[Step]) -> list[Step]:
-        """Add the steps that evaluate the values of the changes; returns the steps that change, without the renames."""
+        """Add the steps that evaluate the values of the changes; returns the steps that make the changes, except
+        renames."""
         properties, groups = self._mapping.properties, self._mapping.groups
         sets: list[Step] = []
         values: dict[str, Variable] = {}
@@ -393,7 +394,7 @@ class Builder:
 
 
 def is_importer_key(mapping: Mapping, options: SealedOptions) -> bool:
-    """Whether keys are those of the service's own importer, which a mapping may have besides those of the tool
+    """Whether the keys are those of the service's own importer, which a mapping may have in addition to the tool's
     (`--set uuid=posthog`)."""
     return mapping.key is not None and mapping.key.posthog is not None and options.settings.get("uuid") == "posthog"
 

@@ -11,33 +11,33 @@ import msgspec
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One operation of a program. (Dataclasses would take some tenths of a second of every start.)"""
+    """One operation of a program. (Dataclasses would add some tenths of a second to every start.)"""
 
 
 # --- values: what a row has, or what is made of it ----------------------------------------------------------
 
 
 class Property(Operation, frozen=True):
-    """A property by its name, with JSON null; missing where the row has none."""
+    """A property by its name, including JSON null; missing if the row has none."""
 
     name: str
 
 
 class Column(Operation, frozen=True):
-    """A column of the row beside its properties, with JSON null."""
+    """A column of the row that is not a property, including JSON null."""
 
     name: str
 
 
 class Member(Operation, frozen=True):
-    """A member of an object inside the row, with JSON null; missing where `of` is no object."""
+    """A member of an object inside the row, including JSON null; missing if `of` is not an object."""
 
     of: Value
     name: str
 
 
 class AllProperties(Operation, frozen=True):
-    """The properties of the row as one object; with `loaders`, without the columns of a loader."""
+    """The properties of the row as one object; with `loaders`, without a loader's columns."""
 
     loaders: bool = False
 
@@ -78,7 +78,7 @@ class AsText(Operation, frozen=True):
 
 
 class NotNull(Operation, frozen=True):
-    """A value, but missing where it is JSON null."""
+    """A value, but missing if it is JSON null."""
 
     value: Value
 
@@ -98,21 +98,21 @@ class Choose(Operation, frozen=True):
 
 
 class Template(Operation, frozen=True):
-    """Texts one after the other; missing where one of the values is."""
+    """Strings joined one after the other; missing if one of the values is."""
 
     parts: tuple[str | Value, ...]
 
 
 class Join(Operation, frozen=True):
-    """The texts that are not missing, with a separator between them; missing where that gives an empty text."""
+    """The strings that are not missing, joined with a separator; missing if the result is empty."""
 
     values: tuple[Value, ...]
     separator: str
 
 
 class Lookup(Operation, frozen=True):
-    """What a table of the program has for a text, else `otherwise`. `any_case`: the table's names are in lower case,
-    and so is the text when it is looked up."""
+    """What a table of the program has for a string, else `otherwise`. `any_case`: the table's names are in lower case,
+    and so is the string when it is looked up."""
 
     text: Value
     table: str
@@ -121,7 +121,7 @@ class Lookup(Operation, frozen=True):
 
 
 class Convert(Operation, frozen=True):
-    """The value as another type; one that cannot be converted stays, with the warning `bad_value` where `warn`."""
+    """The value as another type; one that cannot be converted stays, with the warning `bad_value` if `warn`."""
 
     value: Value
     type: str
@@ -129,7 +129,7 @@ class Convert(Operation, frozen=True):
 
 
 class Hash(Operation, frozen=True):
-    """The keyed hash of a text under a purpose. The secret is no part of the program."""
+    """The keyed hash of a string for a purpose. The secret is not part of the program."""
 
     text: Value
     purpose: str
@@ -143,17 +143,18 @@ class Apply(Operation, frozen=True):
 
 
 class Part(Operation, frozen=True):
-    """One part of what a function gave that has several."""
+    """One part of a function's result that has several."""
 
     of: Value
     name: str
 
 
 class Spread(Operation, frozen=True):
-    """The members of an object under new names; missing without an object. A value that is no object rejects the row.
+    """The members of an object under new names; missing without an object. A value that is not an object rejects the
+    row.
 
-    `only` and `leave` are names, or beginnings where they end in `*`; members whose text is one of `blank` are left
-    out. The new name is that of `rename`, else `strip` is taken off and `prefix` put before.
+    `only` and `leave` are names, or beginnings if they end in `*`; members whose text is one of `blank` are left out.
+    The new name is the one in `rename`; otherwise `strip` is removed and `prefix` added in front.
     """
 
     source: Value
@@ -172,7 +173,7 @@ Value: TypeAlias = (
 NamedValues: TypeAlias = tuple[tuple[str, Value], ...]
 
 
-# --- conditions; their values are all evaluated, whatever the first ones give -------------------------------
+# --- conditions; all their values are evaluated, whatever the first ones give --------------------------------
 
 
 class Present(Operation, frozen=True):
@@ -197,7 +198,7 @@ class Contains(Operation, frozen=True):
 
 
 class Same(Operation, frozen=True):
-    """The texts are equal, and none is missing."""
+    """The strings are equal, and none is missing."""
 
     values: tuple[Value, ...]
 
@@ -218,7 +219,7 @@ Condition: TypeAlias = Present | OneOf | StartsWith | Contains | Same | All | An
 
 
 def children(operation: Operation) -> Iterator[Operation]:
-    """The values and conditions right inside a value or a condition."""
+    """The values and conditions directly inside a value or a condition."""
     for name in operation.__struct_fields__:
         inside = getattr(operation, name)
         for one in inside if isinstance(inside, tuple) else (inside,):
@@ -239,7 +240,7 @@ def operations(found: object) -> Iterator[Any]:
 
 
 def name_of(operation: Operation) -> str:
-    """The name of a kind of operation: `skip_row` of SkipRow."""
+    """The name of a kind of operation: `skip_row` for SkipRow."""
     return _name_of(type(operation))
 
 
@@ -250,17 +251,17 @@ def _name_of(kind: type) -> str:
 
 @lru_cache(8_192)
 def is_reusable(value: Value) -> bool:
-    """Whether a value may be computed once for all its uses. A failed conversion warns each time, the dict of a spread
-    is changed by its user, and `AllProperties` depends on which properties were removed before.
+    """Whether a value may be computed once for all its uses. Not so if a conversion can fail, since each use warns; for
+    a spread, whose dict its user changes; and for `AllProperties`, which depends on the properties removed before.
 
-    A value is asked for wherever it is used, and the tables of an export have the same mapping.
+    Cached, because it is called wherever a value is used, and all tables of an export have the same mapping.
     """
     once = Convert | AllProperties | Spread
     return not any(isinstance(operation, once) for operation in operations(value))
 
 
 def gives_text(value: Value) -> bool:
-    """Whether a value is a text, or missing."""
+    """Whether a value is a string, or missing."""
     match value:
         case AsText() | Template() | Join() | Hash() | Lookup() | Missing():
             return True
@@ -275,7 +276,7 @@ def gives_text(value: Value) -> bool:
 
 
 def as_text(value: Value) -> Value:
-    """A value as text; the choice between several becomes one between texts."""
+    """A value as a string; a choice between values becomes a choice between strings."""
     match value:
         case First(values):
             return First(tuple(map(as_text, values)))
@@ -288,5 +289,5 @@ def as_text(value: Value) -> Value:
 
 
 def not_null(value: Value) -> Value:
-    """A value without JSON null, which only what is read from the row can be."""
+    """A value without JSON null; only a value read from the row can be null."""
     return NotNull(value) if isinstance(value, Property | Column | Member) else value

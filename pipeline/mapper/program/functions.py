@@ -1,4 +1,5 @@
-"""The functions that a program calls by name, and the decoders: each declared once, beside the verb that needs it."""
+"""The functions that a program calls by name, and the decoders: each is declared once, next to the verb that needs
+it."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A pure function of values. `needs`: without one of so many first arguments it is not called, and its value is
-    missing. `warns`: where it raises BadValue, its value is missing, with the warning `bad_value`; of any other
+    """A pure function of values. `needs`: if one of this many first arguments is missing, it is not called, and its
+    value is missing. `warns`: if it raises BadValue, its value is missing, with the warning `bad_value`; with any other
     function the row is rejected."""
 
     call: Callable[..., Any]
@@ -26,13 +27,13 @@ class Function(msgspec.Struct, frozen=True):
 
 
 FUNCTIONS: dict[str, Function] = {}
-"""By name: what `expressions.Apply` may call."""
+"""By name: the functions that `expressions.Apply` may call."""
 MOST_OBJECTS = 16
 """The limit of `native.Cells`."""
 DECODERS: dict[str, Callable[..., list[Record | RejectReason]]] = {}
-"""By name: what `program.Decode` may call, with a row and the decoder's arguments. It may change the row."""
+"""By name: the decoders that `program.Decode` may call, with a row and the arguments. They may change the row."""
 LAYOUTS: dict[str, Callable[..., Layout | None]] = {}
-"""By name of a decoder: what it makes of every row of a table, by the table's columns and the decoder's arguments."""
+"""By a decoder's name: the layout that it gives every row of a table, from the table's columns and its arguments."""
 
 
 def function(needs: int = 0, warns: bool = False) -> Callable[[F], F]:
@@ -44,7 +45,7 @@ def function(needs: int = 0, warns: bool = False) -> Callable[[F], F]:
 
 
 def decode_row(decode: program.Decode, row: Record) -> list[Record | RejectReason]:
-    """The plain rows of a row, which may be changed, and a reject for each item that is none. Raises BadValue."""
+    """The plain rows made from a row, which may be changed, and a reject for each bad item. Raises BadValue."""
     return DECODERS[decode.decoder](row, *decode.arguments)
 
 
@@ -54,8 +55,8 @@ def decoding(call: F) -> F:
 
 
 def of_table(layout: Callable[..., Layout | None]) -> Callable[[F], F]:
-    """Declare what a decoder makes of the rows of a table with some columns, whichever of its cells are blank: a layout
-    without places for rows that it returns as they are, None where each row has to be decoded by itself."""
+    """Declare what a decoder makes of a table's rows, given its columns, whichever cells are blank: a layout, without
+    places if it returns the rows unchanged, or None if each row has to be decoded by itself."""
 
     def declare(call: F) -> F:
         LAYOUTS[call.__name__] = layout
@@ -65,12 +66,12 @@ def of_table(layout: Callable[..., Layout | None]) -> Callable[[F], F]:
 
 
 def only_with(named: Callable[..., Iterable[str]]) -> Callable[[F], F]:
-    """Declare that a decoder returns every row without these columns, which depend on its arguments, as it is."""
+    """Declare that a decoder returns every row without these columns unchanged; they depend on its arguments."""
     return of_table(lambda columns, *words: Layout() if set(columns).isdisjoint(named(*words)) else None)
 
 
 @lru_cache(64)
 def layout_of(decode: program.Decode, columns: tuple[str, ...]) -> Layout | None:
-    """What a decoder makes of the rows of a table; None where each row has to be decoded by itself."""
+    """What a decoder makes of the rows of a table; None if each row has to be decoded by itself."""
     layout = LAYOUTS[decode.decoder](columns, *decode.arguments)
     return None if layout is None or len(layout.objects) > MOST_OBJECTS else layout

@@ -1,14 +1,15 @@
-"""A lookup table on disk, for one with too many entries to be in the memory of every worker.
+"""A lookup table on disk, if it has too many entries for the memory of every worker.
 
 Two files have the entries of all such tables of a plan:
 
-* `lookups.entries`: for each entry the bytes of its key and its value as two u32, then the key and the value (UTF-8;
-  the key begins with the table's name and a NUL). Of entries with one key the slots name the one that counts.
+* `lookups.entries`: for each entry the lengths of its key and its value in bytes, as two u32, then the key and the
+value
+  (UTF-8; the key begins with the table's name and a NUL). If entries share a key, the slots name the one that counts.
 * `lookups.slots`: two u64, the number of bits that choose a slot and the number of slots, then slots of two u64: the
-  xxh3-64 of a key, and one more than the place of its entry (0: no entry). A key's slot is that of the first bits of
-  its hash or one of those that follow without a gap, in the order of the hashes.
+  xxh3-64 of a key, and the place of its entry plus one (0: no entry). A key's slot is the one that the first bits of
+  its hash choose, or one of those that follow without a gap, in the order of the hashes.
 
-A look-up reads both files at one place each and keeps nothing, so memory does not depend on the number of entries. All
+A lookup reads both files at one place each and keeps nothing, so memory does not depend on the number of entries. All
 numbers are little-endian.
 """
 
@@ -36,17 +37,17 @@ def stored_key(table: str, key: str) -> bytes:
 
 
 def in_memory(table: Mapping[str, str], name: str) -> Mapping[str, str]:
-    """The table itself. Raises UsageError for one on disk, where an operation needs all of its entries at once."""
+    """The table itself. Raises UsageError if it is on disk and an operation needs all its entries at once."""
     if not isinstance(table, StoredTable):
         return table
     raise UsageError(
         f"the table {name!r} has too many entries for `case: any` and `pieces`, which need all of them in memory",
-        hint="look it up by its exact keys, or join the rows of the export before they are planned",
+        hint="look it up by its exact keys, or join the rows of the export before planning",
     )
 
 
 class StoredTable(Mapping[str, str]):
-    """The table of a name in the files of a folder. Another process opens them anew."""
+    """The table with this name in the files of a folder. Another process opens them again."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -64,7 +65,7 @@ class StoredTable(Mapping[str, str]):
         return StoredTable, (self._folder, self._name)
 
     def __getitem__(self, key: str | None) -> str:
-        if key is None:  # a text that is missing has no entry
+        if key is None:  # a missing text has no entry
             raise KeyError(key)
         wanted = stored_key(self._name, key)
         hashed = xxhash.xxh3_64_intdigest(wanted)

@@ -1,12 +1,12 @@
 """The program that a mapping compiles to: every operation is data, and nothing hides in a function.
 
 A `Program` is a list of steps that run in order for each row. Steps set registers (`event`, `time`, `received`,
-`distinct_id`, `key`, `uuid`, the links so far), change properties, or end the row with what it becomes. Values and
+`distinct_id`, `key`, `uuid`, the links so far), change properties, or end the row with its outcome. Values and
 conditions (`expressions`) are trees inside steps. Every value reads the row as it came: all values are evaluated before
-the first change, so no change can be seen by another.
+the first change, so no value sees another's change.
 
 `expressions.Apply` calls a function by its name (`functions`), and `Lookup` a table by its name in `Program.tables`,
-so a back end that is not written in Python needs the same names and nothing else.
+so a back end in another language needs only the same names.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pipeline.mapper.program.expressions import Condition, NamedValues, Operatio
 class OpenProperties(Operation, frozen=True):
     """Take the properties from an object of the row; None: the row itself is the properties, without its nulls.
 
-    `shared`: other steps read the object too, and so must not see what becomes of the properties. `blanks`: texts that
-    are no object and count as missing.
+    `shared`: other steps read the object too, and so must not see changes of the properties. `blanks`: strings that are
+    not objects and count as missing.
     """
 
     source: Value | None
@@ -32,8 +32,8 @@ class OpenProperties(Operation, frozen=True):
 
 
 class LeaveOutBlanks(Operation, frozen=True):
-    """Leave out the columns and properties whose text counts as missing: `json` are such texts of JSON values, `cells`
-    those of texts of other formats. Only members of these names, or all where there are none."""
+    """Leave out the columns and properties whose text counts as missing: `json` are such strings in JSON values,
+    `cells` in other formats. Only members with these names, or all if there are none."""
 
     json: tuple[str, ...]
     cells: tuple[str, ...]
@@ -48,7 +48,7 @@ class Let(Operation, frozen=True):
 
 
 class SkipRow(Operation, frozen=True):
-    """End a row of which the condition is true: it is skipped with the code, and with a warning where there is one."""
+    """End a row if the condition is true: it is skipped with the code, and with a warning if there is one."""
 
     when: Condition
     code: str
@@ -56,7 +56,7 @@ class SkipRow(Operation, frozen=True):
 
 
 class WarnRow(Operation, frozen=True):
-    """Warn of a row with the text of a value, if it has one."""
+    """Warn about a row with the text of a value, if it has one."""
 
     code: str
     text: Value
@@ -67,7 +67,7 @@ class SetEvent(Operation, frozen=True):
 
 
 class EventCase(Operation, frozen=True):
-    """What an event's name decides: the row is skipped with a code, or is renamed and has the rule of a number."""
+    """What an event's name decides: the row is skipped with a code, or is renamed and has the rule with a number."""
 
     event: str
     rename: str
@@ -84,12 +84,12 @@ class MatchEvent(Operation, frozen=True):
 
 
 class Clock(Operation, frozen=True):
-    """One place where a time may stand.
+    """One place where a time may be.
 
-    `unit` is iso, s, ms, us, ns or auto, or `format` with the written form in `form`. `zone` says what a reading
-    without an offset is: `utc`; `required`: rejected, because no zone was named; `observed`: taken as it reads, and
-    kept as evidence of the zone; `converted`: the same, and converted from the operator's zones. `any_number`: the same
-    is true of plain numbers. Rows of which `no_evidence` is true prove nothing about the zone.
+    `unit` is iso, s, ms, us, ns or auto, or `format` with the pattern in `form`. `zone` says what a reading without an
+    offset is: `utc`; `required`: rejected, because no zone was named; `observed`: taken as it reads, and kept as
+    evidence of the zone; `converted`: the same, and converted from the operator's zones. `any_number`: the same applies
+    to plain numbers. Rows for which `no_evidence` is true prove nothing about the zone.
     """
 
     source: Value
@@ -102,29 +102,29 @@ class Clock(Operation, frozen=True):
 
 
 class ReadTime(Operation, frozen=True):
-    """Set `time` or `received` from the first clock that has one. A time that cannot be read, or lies outside of the
-    years 1 to 9999, is a reason to reject the event; a receive time like that is missing."""
+    """Set `time` or `received` from the first clock that has one. A time that cannot be read, or is outside the years 1
+    to 9999, is a reason to reject the event; such a receive time is missing."""
 
     register: str
     clocks: tuple[Clock, ...]
 
 
 class SetUuid(Operation, frozen=True):
-    """Set the source's own UUID, where the text is one."""
+    """Set the source's own UUID, if the text is a valid one."""
 
     text: Value
 
 
 class SetKey(Operation, frozen=True):
-    """Set the dedupe key from its parts; a row in which one of `needs` is missing or blank has none."""
+    """Set the dedupe key from its parts; if one of `needs` is missing or blank, the row has no key."""
 
     parts: tuple[Value, ...]
     needs: tuple[Value, ...]
 
 
 class SetDistinctId(Operation, frozen=True):
-    """Set the distinct_id to the first candidate that is no placeholder; passing one over is a warning. `placeholders`
-    are further ones, and those `allowed` are not."""
+    """Set the distinct_id to the first candidate that is not a placeholder; passing one over is a warning.
+    `placeholders` are further ones, and those `allowed` are not."""
 
     candidates: tuple[Value, ...]
     placeholders: tuple[str, ...]
@@ -132,8 +132,9 @@ class SetDistinctId(Operation, frozen=True):
 
 
 class Merge(Operation, frozen=True):
-    """The ids that are one person: those of the list `of`, or the first candidates of `into` and of `other` that name
-    somebody. Of kind `person`, `into` is the tool's number of a person and `version` the version of the row."""
+    """The ids that are one person: those of the list `of`, or the first candidates of `into` and of `other` that
+    identify somebody. For kind `person`, `into` is the tool's number of a person and `version` the version of the
+    row."""
 
     kind: str
     into: tuple[Value, ...]
@@ -143,7 +144,7 @@ class Merge(Operation, frozen=True):
 
 
 class AddLinks(Operation, frozen=True):
-    """Add the links of a merge to what the row becomes. `warn_incomplete`: one without two ids is a warning."""
+    """Add the links of a merge to the row's outcomes. `warn_incomplete`: a merge without two ids is a warning."""
 
     merge: Merge
     when: Condition | None
@@ -151,14 +152,14 @@ class AddLinks(Operation, frozen=True):
 
 
 class GiveLinks(Operation, frozen=True):
-    """End a row that states a merge and nothing else; one without two ids is skipped (`incomplete_merge`)."""
+    """End a row that states a merge and nothing else; a merge without two ids is skipped (`incomplete_merge`)."""
 
     merge: Merge
     when: Condition | None
 
 
 class OverrideProperties(Operation, frozen=True):
-    """Evaluate what one event's own rule changes, for `ApplyOverrides`; `before` is what `set` replaces."""
+    """Evaluate the changes of an event's own rule, for `ApplyOverrides`; `before` is what `set` replaces."""
 
     drop: tuple[str, ...]
     rename: tuple[tuple[str, str], ...]
@@ -179,7 +180,7 @@ class ByRule(Operation, frozen=True):
 
 
 class ObservePerson(Operation, frozen=True):
-    """For a plan only: what the row says of its ids and its person. What cannot be read is a warning."""
+    """For a plan only: what the row says about its ids and its person. What cannot be read is a warning."""
 
     user: Value | None
     anonymous: tuple[Value, ...]
@@ -191,17 +192,19 @@ class ObservePerson(Operation, frozen=True):
 
 
 class ObserveGroups(Operation, frozen=True):
-    """For a plan only: the updates of groups, an object of type → key → properties, that a row has beside its event."""
+    """For a plan only: the updates of groups (an object of type → key → properties) that a row has in addition to its
+    event."""
 
     groups: Value
 
 
 class GivePersonUpdate(Operation, frozen=True):
-    """End a row that describes its person and is no event."""
+    """End a row that describes its person and is not an event."""
 
 
 class GiveGroupUpdates(Operation, frozen=True):
-    """End a row that describes groups: `open` is an object of type → key → properties, else there is one group."""
+    """End a row that describes groups: `open` is an object of type → key → properties; without it there is one
+    group."""
 
     open: Value | None
     type: Value
@@ -245,11 +248,11 @@ class RenameProperty(Operation, frozen=True):
 
 
 class RenameProperties(Operation, frozen=True):
-    """Leave out properties with a blank text, then rename or leave out others: all are taken out, and get their new
-    names in this order, `rare` ones first.
+    """Leave out properties with a blank text, then rename or leave out others: all are removed, and get their new names
+    in this order, `rare` ones first.
 
-    Where the new name is taken, the old one stays, with a warning. Most rows have none of the `rare` ones. `loaders`:
-    columns of a loader are left out first, unless they have a new name.
+    If the new name is taken, the old one stays, with a warning. Most rows have none of the `rare` ones. `loaders`: a
+    loader's columns are left out first, unless they have a new name.
     """
 
     blanks: tuple[tuple[str, tuple[str, ...]], ...]
@@ -263,14 +266,14 @@ class RenameProperties(Operation, frozen=True):
 
 
 class SpreadProperties(Operation, frozen=True):
-    """Set the members of an object; a property of the row's own moves to TOOL_name, with a warning."""
+    """Set the members of an object; the row's own property of that name moves to TOOL_name, with a warning."""
 
     members: Variable
 
 
 class SetProperty(Operation, frozen=True):
-    """Set a property: `fill` only if the row does not have it; `replace` whatever the row has, because the value was
-    made of it; `set` so that the row's own moves to TOOL_name, with a warning."""
+    """Set a property. `fill`: only if the row does not have it; `replace`: whatever the row has, because the value was
+    made from it; `set`: the row's own moves to TOOL_name, with a warning."""
 
     name: str
     value: Variable
@@ -294,13 +297,13 @@ class HashProperty(Operation, frozen=True):
 
 
 class KeepGroups(Operation, frozen=True):
-    """Keep the row's own `$groups`; with `chosen` types only those."""
+    """Keep the row's own `$groups`; if types were chosen, only those."""
 
     chosen: tuple[str, ...]
 
 
 class SetGroups(Operation, frozen=True):
-    """Set `$groups` from an object of type → key and from single keys; with `chosen` types only those."""
+    """Set `$groups` from an object of type → key and from single keys; if types were chosen, only those."""
 
     open: Variable | None
     types: tuple[tuple[str, Variable], ...]
@@ -308,7 +311,7 @@ class SetGroups(Operation, frozen=True):
 
 
 class KeepColumns(Operation, frozen=True):
-    """Add the columns of the row that the mapping does not name, with a prefix; with `loaders`, none of a loader."""
+    """Add the columns of the row that the mapping does not name, with a prefix; with `loaders`, none of a loader's."""
 
     named: tuple[str, ...]
     prefix: str
@@ -329,7 +332,7 @@ Step: TypeAlias = (
 
 
 class Decode(Operation, frozen=True):
-    """What makes plain rows of one odd row, before any step sees them: a named decoder and its arguments."""
+    """What turns one odd row into plain rows, before any step sees them: a named decoder and its arguments."""
 
     decoder: str
     arguments: tuple[str | bool, ...]
@@ -337,7 +340,7 @@ class Decode(Operation, frozen=True):
 
 class Program(Operation, frozen=True):
     """A whole mapping for one set of options. `opened` is the column whose object a reader may open with the row;
-    `unread` are the columns that it leaves out without reading them."""
+    `unread` are the columns that the mapping leaves out without reading them."""
 
     tool: str
     decode: Decode | None

@@ -1,7 +1,7 @@
-"""Prints a program for people: one line a step, indented where that would be long.
+"""Prints a program for people: one line per step, indented if that would be long.
 
-`[name]` is a property, `/name` a column of the row, `of/name` a member of an object; everything else is called by the
-name of its operation.
+`[name]` is a property, `/name` a column of the row, `of/name` a member of an object; everything else has the name of
+its operation.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""References: the names by which a mapping looks values up, and their values in a row outside of any mapper.
+"""References: the names by which a mapping looks up values, and those values in a row outside any mapper.
 
 A reference is a property's name, or the path `/column` or `/column/member/…` of the row, or `@name` or `@name/member/…`
-of a definition, with `~1` for a slash and `~0` for a tilde inside a name. A decimal step is also an index of a list.
+of a definition, with `~1` for a slash and `~0` for a tilde inside a name. A decimal step can also be a list index.
 
-A plan compares those of a mapping with the names that its coverage counted (`pipeline.plan.statistics.unmatched`), so
-that a misspelt column does not lose a property of every event in silence. Those of a shipped mapping are not compared:
-they name what *any* export of a tool may have, most exports lack many, and cases and samples prove their spelling. What
-an operator adds with --set, or in a mapping of their own, is compared.
+A plan compares a mapping's references with the names that its coverage counted (`pipeline.plan.statistics.unmatched`),
+so that a misspelt column does not silently lose a property of every event. It does not compare those of a shipped
+mapping: they name what *any* export of a tool may have, most exports lack many, and cases and samples prove their
+spelling. What an operator adds with --set, or in a mapping of their own, is compared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipeline.models import SealedOptions
 from pipeline.values import Record, Value
 
 HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
-"""A reference in the text of a template, a doubled brace, or a single one, which is an error."""
+"""A reference in a template, a doubled brace, or a single one, which is an error."""
 
 
 def path_steps(reference: str) -> tuple[str, ...]:
@@ -40,7 +40,8 @@ def path_of(column: str) -> str:
 
 
 def definition_of(reference: str, mapping: Mapping) -> str | None:
-    """The definition that a reference names; None for any other reference, also for a property such as `@timestamp`."""
+    """The definition that a reference names; None for any other reference, including a property such as
+    `@timestamp`."""
     if not mapping.define or not reference.startswith("@"):
         return None
     name = path_steps(reference)[0][1:]
@@ -70,7 +71,7 @@ def properties_of(mapping: Mapping, record: Record) -> Record:
 
 
 def calls_in(part: object) -> Iterator[Call]:
-    """Every verb anywhere in a part of a mapping but its cases, outermost first."""
+    """Every verb in a part of a mapping, except in its cases, outermost first."""
     if isinstance(part, Call):
         yield part
         part = part.arguments
@@ -83,7 +84,7 @@ def calls_in(part: object) -> Iterator[Call]:
 
 
 def references_in(part: object) -> set[str]:
-    """The references anywhere in a part of a mapping, but for those in templates."""
+    """The references in a part of a mapping, except those in templates."""
     return {call.arguments["ref"] for call in calls_in(part) if call.verb == "ref"}
 
 
@@ -92,7 +93,7 @@ def holes_of(template: str) -> list[str]:
 
 
 CONSTANTS = ("const", "json", "word", "refuse", "opened")
-"""Verbs of values that come from no column."""
+"""Verbs for values that come from no column."""
 
 
 class Level(NamedTuple):
@@ -105,8 +106,8 @@ class Level(NamedTuple):
 class Reference(NamedTuple):
     """A name that a mapping reads in an object of the row. `text` is the reference in the mapping, `place` its place.
 
-    Of the references with one `slot` the source must have one, for without it no row has an event's name (`event`), a
-    person (`distinct_id`), a time (`time`) or a key (`key` and a number); "" for optional ones.
+    The source must have one of the references with the same `slot`; without it no row has an event's name (`event`), a
+    person (`distinct_id`), a time (`time`) or a key (`key` and a number). "" if the reference is optional.
     """
 
     level: Level
@@ -117,7 +118,7 @@ class Reference(NamedTuple):
 
 
 def path_to(reference: Reference) -> Iterator[tuple[Level, str]]:
-    """The names on the way to a reference's, each with the object that has it, its own last."""
+    """The names that lead to a reference's, each with the object that has it, its own name last."""
     level, name = reference.level, reference.name
     for number, step in enumerate(level.steps):
         yield Level(level.opened, level.steps[:number]), step
@@ -125,8 +126,8 @@ def path_to(reference: Reference) -> Iterator[tuple[Level, str]]:
 
 
 def required_references(mapping: Mapping, options: SealedOptions, shipped: Iterable[Mapping]) -> tuple[Reference, ...]:
-    """The references that some row of a source should have. `shipped` are the shipped mappings of the same tool, also
-    itself."""
+    """The references that some row of a source should have. `shipped` are the shipped mappings of the same tool, itself
+    included."""
     references = _Finder(mapping, options).references
     of_shipped = {
         (reference.level, reference.name)
@@ -143,12 +144,12 @@ def required_references(mapping: Mapping, options: SealedOptions, shipped: Itera
 
 
 def references_of(mapping: Mapping, options: SealedOptions) -> tuple[Reference, ...]:
-    """All references of a mapping, also those to members of properties that are computed."""
+    """All references of a mapping, including those to members of properties that are computed."""
     return tuple(dict.fromkeys(_Finder(mapping, options, computed=True).references))
 
 
 def found_in(references: Iterable[Reference], mapping: Mapping, record: Record) -> list[Reference]:
-    """The references whose name is in a row as it was read."""
+    """The references whose names are in a row as it was read."""
     properties, found = properties_of(mapping, record), []
     for reference in references:
         members = properties if reference.level.opened else record
@@ -160,7 +161,7 @@ def found_in(references: Iterable[Reference], mapping: Mapping, record: Record) 
 
 
 class _Finder:
-    """Walks a mapping once. `references` are all of its references, those of one slot together."""
+    """Walks a mapping once. `references` has all its references, those of one slot together."""
 
     def __init__(self, mapping: Mapping, options: SealedOptions, *, computed: bool = False) -> None:
         self._mapping = mapping
@@ -198,7 +199,7 @@ class _Finder:
         self._values(tuple((clock.source, clock.proof_unless) for clock in mapping.received))
 
     def _slot(self, slot: str, calls: Iterable[Call]) -> None:
-        """References of which one is required, unless a value without a reference can replace them."""
+        """Add references of which one is required, unless a value without a reference can replace them."""
         before = len(self.references)
         always = [self._alternatives(call, slot) for call in calls]
         if any(always):
@@ -213,7 +214,7 @@ class _Finder:
         if name is not None:
             return self._alternatives(self._mapping.define[name], slot)
         if call.verb in ("ref", "setting", "template"):
-            # A setting that was left out is no alternative; a fixed text is.
+            # A setting that was left out is not an alternative; a fixed text is.
             return not self._take(call, slot) and (call.verb != "setting" or self._given(call) is not None)
         without: list[bool] = []
         for name, given in call.arguments.items():
@@ -253,7 +254,7 @@ class _Finder:
             self._take(call, "")
 
     def _named(self) -> None:
-        """Add the references that are no verbs."""
+        """Add the references that are not verbs."""
         mapping = self._mapping
         person = () if mapping.person is None else (*mapping.person.spread_set, *mapping.person.spread_set_once)
         for spread in (*mapping.properties.spread, *person):
@@ -267,7 +268,7 @@ class _Finder:
             self._reference(name, None, "")
 
     def _members(self, spread: Spread) -> None:
-        """The members that a spread names of its object."""
+        """Add the members that a spread names in its object."""
         if spread.source.verb != "ref" or definition_of(spread.source.arguments["ref"], self._mapping) is not None:
             return
         level = self._level(spread.source.arguments["ref"])
@@ -309,7 +310,7 @@ class _Finder:
         self._add(level, name, text, place, slot)
 
     def _level(self, text: str, less: int = 0) -> Level:
-        """The object that a reference refers to, or with `less` the object that it is a member of."""
+        """The object that a reference refers to, or with `less` the object that contains it."""
         opens = self._mapping.properties.open is not None
         if not text.startswith("/"):
             return Level(opens, () if less else (text,))
@@ -320,7 +321,7 @@ class _Finder:
 
     def _add(self, level: Level, name: str, text: str, place: Place | None, slot: str) -> None:
         if level.opened and self._column is None and not self._computed:
-            return  # the properties are a computed object, whose members are no names of the source
+            return  # the properties are a computed object, whose members are not names of the source
         self.references.append(Reference(level, name, text, place, slot))
 
 
@@ -335,16 +336,16 @@ _APART = frozenset(
 
 
 class NamedColumns(msgspec.Struct, frozen=True):
-    """`all` is setting → column, with an entry `integers=COLUMN` for each column of integers.
-    `needed` are sets of columns of which each part of an export has one: without it no row has an event's name, a
-    person or a time."""
+    """`all` is setting → column, with an entry `integers=COLUMN` for each column of integers. `needed` are sets of
+    columns; each part of an export has one column of each set, because without it no row has an event's name, a person
+    or a time."""
 
     all: dict[str, str]
     needed: tuple[frozenset[str], ...]
 
 
 def named_columns(mapping: Mapping, options: SealedOptions) -> NamedColumns:
-    """The columns that the settings of a mapping name; fixed texts (`NAME==TEXT`) are no columns."""
+    """The columns that a mapping's settings name; fixed texts (`NAME==TEXT`) are not columns."""
     named: dict[str, str] = {}
     needed: list[frozenset[str]] = []
     clocks = tuple(clock.source for clock in mapping.time)
@@ -362,7 +363,7 @@ def named_columns(mapping: Mapping, options: SealedOptions) -> NamedColumns:
 
 
 def has_column(mapping: Mapping, record: Record, column: str) -> bool:
-    """Whether a row has a column, or a property of that name, which may be null."""
+    """Whether a row has a column, or a property of that name; it may be null."""
     properties = properties_of(mapping, record)
     reference = Call("ref", {"ref": column}, mapping.event.place)
     return column in properties or find(reference, record, properties) is not None

@@ -1,9 +1,9 @@
 """Plans the renaming of properties: which names are tested one by one, and which by one test for all of them.
 
-Testing a row for each of a hundred names would cost more than all other steps. So the names that few rows have (those
-that are neither read anyway nor listed as `common`) come first, behind one test. The order affects the bytes sent.
+Testing a row for each of a hundred names would cost more than all other steps. So the rare names (not read anyway and
+not listed as `common`) come first, behind one test. The order affects the bytes sent.
 
-No section of a mapping sees what another did, so nobody else may read the object that the properties are changed in.
+No section of a mapping sees what another did, so nothing else may read the object that holds the changed properties.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ RESERVED = (
     "analytics_source",
     "import_name",
 )
-"""Property names that the service, or an import's provenance, gives a meaning of its own
-(docs/know/exports.md#mixpanel-traps, docs/know/service.md#event-fields, #ids-and-text, #persons): a source's own become
-TOOL_name, so a row cannot do by accident what they do."""
+"""Property names that mean something to the service, or to an import's provenance
+(docs/know/exports.md#mixpanel-traps, docs/know/service.md#event-fields, #ids-and-text, #persons). A source's own
+properties of these names become TOOL_name, so that a row cannot trigger that meaning by accident."""
 
 STRAIGHT = 12
-"""Up to this many properties are tested one by one; more go through the one test."""
+"""Up to this many properties are tested one by one; any more go through the one test."""
 
 
 def rename_properties(
     mapping: Mapping, dropped: tuple[str, ...], steps: tuple[Step, ...], loaders: bool
 ) -> program.RenameProperties:
-    """The step that renames and leaves out, with `loaders` the columns of a loader too; `steps` come before it."""
+    """The step that renames and leaves out, with `loaders` a loader's columns too; `steps` come before it."""
     properties = mapping.properties
     leaving: dict[str, str | None] = dict.fromkeys(dropped)
     leaving.update(properties.rename)
@@ -86,8 +86,8 @@ def rename_properties(
 
 
 def in_order(changes: Map[str, str | None]) -> tuple[dict[str, str | None], set[str]]:
-    """The changes in an order by which each name has moved away before another takes its place, and the names that
-    cannot, because they take each other's."""
+    """The changes in an order in which each name has moved away before another takes its place, and the names for which
+    there is no such order, because they take each other's."""
     ordered: dict[str, str | None] = {}
     swapped: set[str] = set()
     for first in changes:
@@ -132,7 +132,7 @@ def always_read(operation: object) -> Iterator[str]:
 
 
 def unread_columns(dropped: Iterable[str], flat: bool, steps: tuple[Step, ...]) -> frozenset[str]:
-    """The columns of a row that a mapping leaves out and that no step reads, so that their values decide nothing.
+    """The columns that a mapping leaves out and that no step reads, so that their values decide nothing.
 
     `dropped` are the references of its `drop`; with `flat`, the columns are the properties.
     """
@@ -149,8 +149,8 @@ def unread_columns(dropped: Iterable[str], flat: bool, steps: tuple[Step, ...]) 
 
 
 def kept_properties(mapping: Mapping) -> set[str]:
-    """The properties of a row that its events keep with `rest: drop`, by their names in the row: what `rename` and
-    `fill` name, and a row's own groups. What other rules name is a value that they set, and no property that stays."""
+    """The properties of a row that its events keep with `rest: drop`, by their names in the row: those that `rename`
+    and `fill` name, and a row's own groups. Other rules set values of their own and keep no property."""
     rules = (mapping.properties, *mapping.events.values())
     kept = {name for rule in rules for name in (*rule.rename, *rule.fill)}
     if mapping.groups is not None and mapping.groups.open is not None:
@@ -162,15 +162,15 @@ def opened_object(
     opening: OpenProperties, column: str | None, others: tuple[Step, ...]
 ) -> tuple[str | None, OpenProperties]:
     """The column whose object a reader may open with the row, and the step that takes the properties from it. `column`
-    is that of `properties: open` if it is one, and `others` are all other steps."""
+    is the column that `properties: open` names, if it is one, and `others` are all other steps."""
     shared = not _columns(opening.source).isdisjoint(_columns(others))
     whole = column is None or _is_read_whole(column, others)
     return None if whole else column, msgspec.structs.replace(opening, shared=shared)
 
 
 def _is_read_whole(column: str, others: tuple[Step, ...]) -> bool:
-    """Whether a step reads a column as a value, and not only members of its object. The text of an object that a reader
-    opened is lost: its white space, and all but the last of the members with one name."""
+    """Whether a step reads a column as a value, and not only members of its object. If a reader opens an object, its
+    text is lost: its white space, and all but the last of the members with one name."""
     whole = expressions.Column(column)
     present = expressions.NotNull(whole)
     reads = members = 0

@@ -1,5 +1,5 @@
-"""The verbs that calculate, in exact decimals. What is no number, and a result of too many digits, is missing with the
-warning `bad_value`."""
+"""The verbs that calculate, in exact decimals. If an operand is not a number, or a result has too many digits, the
+value is missing, with the warning `bad_value`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pipeline.mapper.program.functions import function
 from pipeline.values import BadValue
 
 MOST_DIGITS = 60
-"""Digits of a number and of an exact result; a source with more of them holds no amounts."""
+"""The most digits of a number and of an exact result; a source with longer numbers does not hold amounts."""
 PLACES = 12
 """Decimal places of a division that does not end, and the most that `round` keeps."""
 
@@ -42,17 +42,16 @@ def _several(name: str, help: str, argument: str, exactly: int = 0) -> None:
         return Apply("calculated", (Constant(name), *map(build.present, given)))
 
 
-_several("add", "the sum of numbers; missing when one of them is", "two or more numbers")
-_several("subtract", "the first number less the second; missing when one of them is", "two numbers", exactly=2)
-_several("multiply", "the product of numbers; missing when one of them is", "two or more numbers")
+_several("add", "the sum of numbers; missing if one of them is", "two or more numbers")
+_several("subtract", "the first number less the second; missing if one of them is", "two numbers", exactly=2)
+_several("multiply", "the product of numbers; missing if one of them is", "two or more numbers")
 
 
 @value(
     "divide",
-    f"one number divided by another, rounded to {PLACES} decimal places where it does not end; missing when one of them"
-    " is",
+    f"one number divided by another, rounded to {PLACES} decimal places if it does not end; missing if one of them is",
     divide=Field(NUMBER, "the number", True),
-    by=Field(NUMBER, "what it is divided by; by 0 it is missing, with the warning bad_value", True),
+    by=Field(NUMBER, "what it is divided by; a division by 0 is missing, with the warning bad_value", True),
 )
 def divide(build: Builder, call: Call) -> Value:
     by = call.arguments["by"]
@@ -69,7 +68,7 @@ def divide(build: Builder, call: Call) -> Value:
 
 @value(
     "total",
-    "the sum of one member of the objects of a list; missing where none of them has it",
+    "the sum of one member over the objects in a list; missing if none of them has it",
     total=Field(VALUE, "the list", True),
     of=Field(TEXT, "the member's name", True),
 )
@@ -79,20 +78,20 @@ def total(build: Builder, call: Call) -> Value:
 
 @value(
     "round",
-    "a number with no more than so many decimal places, halves away from zero; missing when it is",
+    "a number rounded to a number of decimal places, halves away from zero; missing if it is",
     round=Field(NUMBER, "the number", True),
-    digits=Field(TEXT, f"the places, 0 to {PLACES}; 0 when left out"),
+    digits=Field(TEXT, f"the decimal places, 0 to {PLACES}; 0 if left out"),
 )
 def round_(build: Builder, call: Call) -> Value:
     digits = call.arguments.get("digits", "0")
     if not (digits.isascii() and digits.isdecimal() and int(digits) <= PLACES):
-        raise call.place.error(f"digits: {digits!r} is no number from 0 to {PLACES}", "write digits: 2")
+        raise call.place.error(f"digits: {digits!r} is not a number from 0 to {PLACES}", "write digits: 2")
     return Apply("rounded", (build.present(call.arguments["round"]), Constant(int(digits))))
 
 
 @function(needs=3, warns=True)
 def calculated(operation: str, *numbers: values.Value) -> Raw | None:
-    """The sum, difference, product or quotient of numbers; None when one of them is missing. Raises BadValue."""
+    """The sum, difference, product or quotient of numbers; None if one of them is missing. Raises BadValue."""
     if None in numbers:
         return None
     texts = [bytes(number) if type(number) is Raw else number for number in numbers]
@@ -102,7 +101,7 @@ def calculated(operation: str, *numbers: values.Value) -> Raw | None:
 
 
 def _calculated(operation: str, *numbers: values.Value | bytes) -> Raw:
-    """The result of numbers, of which some are the bytes of JSON texts. Raises BadValue."""
+    """The result for numbers, some of them as the bytes of JSON. Raises BadValue."""
     read = [as_number(Raw(number) if isinstance(number, bytes) else number) for number in numbers]
     if operation in _OF_WHOLE and len(read) == 2 and all(type(one) is Raw and _WHOLE.fullmatch(one) for one in read):
         first, second = map(int, map(bytes, read))  # type: ignore[arg-type]
@@ -113,20 +112,20 @@ def _calculated(operation: str, *numbers: values.Value | bytes) -> Raw:
     return _json(result)
 
 
-# The start of a session and the price of a product are the same in many rows.
+# Many rows share the start of a session and the price of a product.
 _calculated_often = lru_cache(4_096)(_calculated)
 
 
 @function(needs=1, warns=True)
 def total_of(listed: values.Value, name: str) -> Raw | None:
-    """The sum of a member; None where no item has it. Raises BadValue."""
+    """The sum of a member; None if no item has it. Raises BadValue."""
     numbers = [number for item in values.items(listed) or () if (number := member_at(item, name)) is not None]
     return _json(reduce(_OPERATIONS["add"], map(_decimal, numbers))) if numbers else None
 
 
 @function(needs=1, warns=True)
 def rounded(number: values.Value, places: int) -> Raw:
-    """A number with at most so many decimal places. Raises BadValue."""
+    """A number with at most `places` decimal places. Raises BadValue."""
     decimal = _decimal(number)
     step = Decimal(1).scaleb(-places)
     return _json(decimal.quantize(step, context=_ROUNDED) if _places(decimal) > places else decimal)
@@ -146,7 +145,7 @@ def _decimal(number: values.Value) -> Decimal:
 
 
 def _exactly(operation: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Decimal, Decimal], Decimal]:
-    """The operation, with the error of a result that is not exact."""
+    """The operation, with an error for a result that is not exact."""
 
     def calculate(one: Decimal, other: Decimal) -> Decimal:
         try:
@@ -177,11 +176,11 @@ _OPERATIONS = {
 
 _WHOLE = re.compile(rb"-?[0-9]{1,18}")
 _OF_WHOLE: dict[str, Callable[[int, int], int]] = {"add": add, "subtract": sub, "multiply": mul}
-"""The operations whose results of whole numbers are whole; of 18 digits they never have too many."""
+"""The operations whose results are whole for whole numbers; with 18 digits they never have too many."""
 
 
 def _json(number: Decimal) -> Raw:
-    """A number as JSON text, without an exponent where it needs none. Raises BadValue."""
+    """A number as JSON, without an exponent if it needs none. Raises BadValue."""
     number = number if number else number.copy_abs()
     text = f"{number:f}" if abs(number.adjusted()) <= MOST_DIGITS else str(number)
     if problem := unsendable(text.encode()):

@@ -1,21 +1,21 @@
-"""The decoder for warehouse tables of the Segment model, which RudderStack keeps too
-(docs/know/exports.md#segment-tables, #rudderstack), as Jitsu does under names of its own (#jitsu).
+"""The decoder for warehouse tables of the Segment model. RudderStack keeps the same model
+(docs/know/exports.md#segment-tables, #rudderstack), and so does Jitsu with its own column names (#jitsu).
 
-A row of such a table does not name its table, and its custom columns are among the model's own. The decoder returns,
-for one row, one row with
+A row of such a table does not name its table, and its custom columns are mixed with the model's. For one row, the
+decoder returns one row with
 
-* `table`: the table that the row names itself, else tracks if it has the column `event_text`, else that of the
-  setting, else aliases, pages, users or rudder_discards where the columns are unambiguous; an event's own table counts
-  as tracks;
-* `columns`: an object of the custom columns, that is of properties or traits; absent where there are none;
+* `table`: the table that the row itself names, else tracks if it has the column `event_text`, else the one in the
+  setting, else aliases, pages, users or rudder_discards if the columns are unambiguous; an event's own table counts as
+  tracks;
+* `columns`: an object of the custom columns, that is, of properties or traits; absent if there are none;
 * `context_traits`: an object of the columns `context_traits_…`;
 * the model's columns and the other `context_…` under their names in lower case, blank ones left out; times that
   are counts of microseconds (the data lake's) become ISO 8601, `_timestamp` becomes `timestamp`.
 
 Columns of the loader that copied a table (`_fivetran_synced` and the like) stay columns.
 
-Blank custom columns of JSON and Parquet stay in tracks, pages and screens; in other tables they may be a null that was
-once a cell of CSV, and would overwrite properties of a person or a group.
+Blank custom columns in JSON and Parquet stay in tracks, pages and screens. In other tables they may be a null that was
+once a CSV cell, and would overwrite properties of a person or a group.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ MODEL = frozenset(
     ("id", "anonymous_id", "user_id", "event", "event_text", "timestamp", "_timestamp", "original_timestamp", "sent_at",
      "received_at", "uuid_ts", "uuid", "loaded_at", "channel")
 )  # fmt: skip
-"""Columns that tables of events have and that are neither property nor trait."""
+"""Columns of event tables that are neither properties nor traits."""
 OWN = {"groups": ("group_id",), "aliases": ("previous_id",), "": ("group_id", "previous_id")}
-"""Further columns of the model, by table; "" is an unknown table."""
+"""Further columns of the model, by table; "" means an unknown table."""
 TYPES = {
     "track": "tracks",
     "page": "pages",
@@ -48,7 +48,7 @@ TYPES = {
     "group": "groups",
     "alias": "aliases",
 }
-"""The table of a call by its type, which Jitsu's rows have."""
+"""The table of a call, by the type that Jitsu's rows have."""
 DISCARDS = ("row_id", "column_name", "column_value", "table_name")
 _TABLES = frozenset(("tracks", "pages", "screens", "identifies", "users", "groups", "aliases", "rudder_discards"))
 MICROSECOND_DIGITS = 16
@@ -81,7 +81,7 @@ def table_row(row: Record, staged: bool, table: str) -> list[Record]:
 
 
 def unwrapped(row: Record) -> tuple[Record, str]:
-    """The row inside a line of a staging file, and its table's name; another row as it is, and ""."""
+    """The row inside a line of a staging file, and its table's name; any other row as it is, and ""."""
     if row.keys().isdisjoint(("data", "metadata")):
         return row, ""
     inner, metadata = values.opened(row.get("data")), values.opened(row.get("metadata"))
@@ -91,13 +91,13 @@ def unwrapped(row: Record) -> tuple[Record, str]:
 
 
 def decoded(row: Record, named: str, setting: str = "") -> Record:
-    """One row as the decoder returns it; `named` is the table that the row names, `setting` that of the operator."""
+    """One row as the decoder returns it; `named` is the table that the row names, `setting` the operator's."""
     if "ID" in row or "ROW_ID" in row or "MESSAGE_ID" in row:
         row = {name.lower(): value for name, value in row.items()}
     if "message_id" in row and "id" not in row:
         row, named = _of_jitsu(row)
     of_model, of_traits, custom = _sorted_columns(tuple(row))
-    # A text, which most values are, is blank only where it is empty.
+    # A string, which most values are, is blank only if it is empty.
     model: Record = {
         name: value for name in of_model if (value if (value := row[name]).__class__ is str else not _blank(value))
     }
@@ -149,8 +149,8 @@ def _sorted_columns(columns: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[st
 
 
 def _of_jitsu(row: Record) -> tuple[Record, str]:
-    """A row of Jitsu's under the model's names, and the table of its call; "" for a row without a type that is no
-    event's. The group of a group call is in `context_group_…`, but in a table of its own."""
+    """A Jitsu row with the model's names, and the table of its call; "" for a row that has no type and is not an event.
+    The group of a group call is in `context_group_…`, or without that prefix in a table of its own."""
     row = {("id" if name == "message_id" else name): value for name, value in row.items() if name != "write_key"}
     kind = values.text(row.pop("type", None))
     table = TYPES.get(kind or "", "") or ("tracks" if not kind and not _blank(row.get("event")) else "")
@@ -170,8 +170,8 @@ def _named(name: str, model: Record) -> str:
 
 
 def _deduced(model: Record, columns: Record, setting: str) -> str:
-    """The table of a row that does not name it: tracks by a column that only events have, else the setting, else by
-    columns that are unambiguous, else ""."""
+    """The table of a row that does not name it: tracks if it has a column that only events have, else the setting, else
+    the table that has unambiguous columns, else ""."""
     if "event_text" in model:
         return "tracks"
     if table := _named(setting, model):

@@ -1,7 +1,7 @@
-"""The verb that gives the ISO 3166-1 code of a country's English name.
+"""The verb that gives the ISO 3166-1 code for a country's English name.
 
-The names are those of Unicode's CLDR, as Babel has them, which many tools write too; the names of ISO itself, of
-geographic databases and of earlier times are below. Babel is loaded when a row first needs it.
+Many tools write the names of Unicode's CLDR, which Babel has. The names of ISO itself, of geographic databases and of
+earlier times are below. Babel is loaded when a row first needs it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.mapper.program.expressions import Apply, Value
 from pipeline.mapper.program.functions import function
 
 NO_COUNTRIES = frozenset(["AC", "CP", "CQ", "DG", "EA", "EU", "EZ", "IC", "QO", "TA", "UN", "XA", "XB", "ZZ"])
-"""Codes of CLDR that ISO has not assigned to a country; XK, Kosovo, is in use like one."""
+"""CLDR codes that ISO has not assigned to a country. XK, Kosovo, is not listed because it is used like a country's."""
 
 OTHER_NAMES = {
     "AE": ("UAE",),
@@ -86,7 +86,7 @@ _SMALL_WORDS = frozenset(("the", "and", "of"))
 
 @value(
     "country",
-    "the ISO 3166-1 alpha-2 code of a country: of its English name, or its code of two or three letters, in any case;"
+    "the ISO 3166-1 alpha-2 code of a country, from its English name or its code of two or three letters, in any case;"
     " missing for any other text",
     country=Field(VALUE, "the name or the code", True),
 )
@@ -97,7 +97,7 @@ def country(build: Builder, call: Call) -> Value:
 @function(needs=1)
 @lru_cache(maxsize=1024)
 def country_code(text: str) -> str | None:
-    """The code of a country's name or code; None for a text that is neither."""
+    """The code for a country's name or code; None for any other string."""
     return _codes().get(_key(text)) if len(text) <= LONGEST else None
 
 
@@ -116,8 +116,8 @@ def _codes() -> dict[str, str]:
 
 
 def _key(name: str) -> str:
-    """The words of a name, in order of the alphabet and without accents and small words: `Korea, Republic of` has the
-    key of `Republic of Korea`."""
+    """The words of a name, sorted, without accents and small words: `Korea, Republic of` has the key of `Republic of
+    Korea`."""
     plain = unicodedata.normalize("NFKD", name).casefold()
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter) and letter not in "'’‘`.")
     words = ("saint" if word == "st" else word for word in re.findall(r"\w+", plain))

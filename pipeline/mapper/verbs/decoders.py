@@ -1,8 +1,8 @@
-"""The verbs of decoders, which turn one row of an unusual shape into plain rows before any other section reads it.
+"""The verbs for decoders, which turn one row of an unusual shape into plain rows before any other section reads it.
 
-A decoder is two functions: the verb, which returns the decoder's name and arguments, and the decoder itself. Those for
-one tool alone are in modules of their own, but for the sessions of Universal Analytics, whose hits are a list in each
-row (docs/know/exports.md#universal-analytics). What loaders add to rows is in docs/know/exports.md#warehouse-copies.
+A decoder is two functions: the verb, which returns the decoder's name and arguments, and the decoder itself. Decoders
+for a single tool have their own modules, except the one for sessions of Universal Analytics, whose hits are a list in
+each row (docs/know/exports.md#universal-analytics). docs/know/exports.md#warehouse-copies lists what loaders add.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pipeline.values import BadValue, Record
 
 @decoder(
     "explode",
-    "one row for each object in a list, with the other columns of the row in each; an item that cannot be sent is"
-    " rejected by itself",
+    "one row for each object in a list, each with the other columns of the row; an item that cannot be sent is rejected"
+    " by itself",
     explode=Field(TEXT, "the column with the list", True),
     prefix=Field(TEXT, "a prefix for the names of the other columns"),
 )
@@ -36,7 +36,7 @@ def explode(_build: Builder, call: Call) -> Decode:
 
 @decoding
 def exploded(row: Record, column: str, prefix: str) -> list[Record | RejectReason]:
-    """A row for each object in the list of a column, with the other columns; any other item is a reject of its own."""
+    """A row for each object in the list of a column, with the other columns; any other item is a separate reject."""
     members = values.items(row.pop(column, None))
     shared: Record = {prefix + name: value for name, value in row.items()}
     records: list[Record | RejectReason] = []
@@ -47,7 +47,7 @@ def exploded(row: Record, column: str, prefix: str) -> list[Record | RejectReaso
             records.append(RejectReason("bad_value", f"column {column!r}: {error}"))
             continue
         if inside is None:
-            records.append(RejectReason("bad_value", f"column {column!r}: a list of objects was expected"))
+            records.append(RejectReason("bad_value", f"column {column!r}: expected a list of objects"))
         else:
             record = {**shared, **inside}
             for name in [] if shared.keys().isdisjoint(inside) else shared:
@@ -68,8 +68,8 @@ def lower_names(_build: Builder, call: Call) -> Decode:
 @decoding
 @only_with(lambda *columns: columns)
 def with_lower_names(row: Record, *columns: str) -> list[Record]:
-    """The row, its names in lower case if it has one of `columns`; where two names become one, a value wins over none,
-    and then the first has the name."""
+    """The row, its names in lower case if it has one of `columns`. If two names become one, a value wins over none, and
+    the first over the second."""
     if row.keys().isdisjoint(columns):
         return [row]
     lowered: Record = {}
@@ -94,8 +94,8 @@ def lift(_build: Builder, call: Call) -> Decode:
 @decoding
 @only_with(lambda where, *columns: (where,) if where else columns)
 def lifted(row: Record, where: str, *columns: str) -> list[Record]:
-    """The row, with the members of the objects in `columns` in addition to its own columns. Raises BadValue if one is
-    not an object."""
+    """The row with the members of the objects in `columns` added to its own columns. Raises BadValue if one is not an
+    object."""
     if where and values.is_absent(row.get(where)):
         return [row]
     inside: Record = {}
@@ -117,7 +117,7 @@ def nest(_build: Builder, call: Call) -> Decode:
 
 
 def _nested_cells(names: tuple[str, ...], *columns: str) -> Layout | None:
-    """`nested` for a table; None if it has one of the objects as a column of its own."""
+    """`nested` for a table; None if one of the objects is also a column."""
     if not set(columns).isdisjoint(names):
         return None
     inside = {name: (columns.index(column), member) for name, column, member in _nested_members(names, columns)}
@@ -127,7 +127,7 @@ def _nested_cells(names: tuple[str, ...], *columns: str) -> Layout | None:
 @decoding
 @of_table(_nested_cells)
 def nested(row: Record, *columns: str) -> list[Record]:
-    """The row, with the columns that begin with one of these and a dot as members of an object of its name. Raises
+    """The row, with columns such as `NAME.member` as members of the object NAME, for each NAME in `columns`. Raises
     BadValue if a column of that name is something else."""
     found: dict[str, Record] = {}
     for name, column, member in _nested_members(tuple(row), columns):
@@ -145,20 +145,20 @@ def nested(row: Record, *columns: str) -> list[Record]:
 
 @lru_cache(256)
 def _nested_members(names: tuple[str, ...], columns: tuple[str, ...]) -> tuple[tuple[str, str, str], ...]:
-    """The names of a row that are members of one of the columns, each with the column and the member."""
+    """The names in a row that are members of one of the columns, each with the column and the member."""
     pieces = [(name, *name.partition(".")) for name in names]
     return tuple((name, column, member) for name, column, dot, member in pieces if dot and column in columns)
 
 
 SESSION = "session_"
 IN_ORDER = "in_order"
-"""The column of an ITEM that is among the items of its transaction."""
+"""The column of an ITEM that is also in the item list of its transaction."""
 
 
 @decoder(
     "session_hits",
-    "one row for each object in the column `hits`, with the other columns as session_NAME, but for a loader's; a hit of"
-    " the type TRANSACTION gets the ITEM hits with its transaction's id as the list `items`, and those get `in_order`",
+    "one row for each object in the column `hits`, with the other columns as session_NAME, except a loader's; a hit of"
+    " type TRANSACTION gets the ITEM hits with its transaction's id as the list `items`, and those get `in_order`",
     session_hits=Field(YES, "yes", True),
 )
 def session_hits(_build: Builder, _call: Call) -> Decode:
@@ -167,7 +167,7 @@ def session_hits(_build: Builder, _call: Call) -> Decode:
 
 @decoding
 def hits_of_session(row: Record) -> list[Record]:
-    """A row for each hit of a session, in their order, without its nulls.
+    """A row for each hit of a session, in order, without its nulls.
 
     Raises BadValue if a hit is not an object.
     """
@@ -175,7 +175,7 @@ def hits_of_session(row: Record) -> list[Record]:
     for member in values.items(row.pop("hits", None)) or []:
         hit = values.opened(member)
         if hit is None:
-            raise BadValue("column 'hits': a list of objects was expected")
+            raise BadValue("column 'hits': expected a list of objects")
         hits.append({name: value for name, value in hit.items() if not values.is_absent(value)})
     shared: Record = {
         name if is_loader_column(name) else SESSION + name: value
@@ -195,28 +195,28 @@ def hits_of_session(row: Record) -> list[Record]:
 
 
 def _transaction(hit: Record, kind: str, column: str) -> str:
-    """The transaction's id in a hit of a type; "" for other hits, and without one."""
+    """The transaction's id in a hit of this type; "" for other hits, and if it has none."""
     if values.text(hit.get("type")) != kind:
         return ""
     return values.text((values.opened(hit.get(column)) or {}).get("transactionId")) or ""
 
 
 _PREFIX = "mp_reserved_"
-"""What Singer's tap writes for a dollar sign."""
+"""What Singer's tap writes instead of a dollar sign."""
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
 
 @decoder(
     "loaded",
-    "a row that Fivetran, Airbyte, dlt or Stitch copied: Airbyte's raw record opened, names in capitals in small"
-    " letters, and the columns in one object, but for the loader's own, which are next to it",
+    "a row that Fivetran, Airbyte, dlt or Stitch copied: Airbyte's raw record is opened, names in capitals become lower"
+    " case, and all columns go into one object except the loader's own, which stay next to it",
     loaded=Field(YES, "yes", True),
-    into=Field(TEXT, "the object that the columns become members of, beside its own", True),
+    into=Field(TEXT, "the object that receives the columns, in addition to its own members", True),
     stay=Field(NAMES, "columns that stay columns"),
     names=Field(NAMES, "names of the tool: $browser for a column browser, _browser or mp_reserved_browser"),
     strip=Field(
         NAMES,
-        "prefixes that names lose, where no column has the rest for its name; a dot in a name becomes an underscore",
+        "prefixes to remove from names, unless another column has the rest as its name; a dot becomes an underscore",
     ),
 )
 def loaded(_build: Builder, call: Call) -> Decode:
@@ -227,7 +227,7 @@ def loaded(_build: Builder, call: Call) -> Decode:
 
 
 def _loaded_cells(columns: tuple[str, ...], into: str, staying: str, stripped: str, *words: str) -> Layout | None:
-    """`loaded_row`, of a table in which no name depends on which other columns a row has."""
+    """`loaded_row` for a table in which no name depends on which other columns a row has."""
     stay, strip, names = _split(words, staying, stripped)
     plain = columns
     if _in_capitals(columns):
@@ -255,8 +255,8 @@ def _loaded_cells(columns: tuple[str, ...], into: str, staying: str, stripped: s
 @decoding
 @of_table(_loaded_cells)
 def loaded_row(row: Record, into: str, staying: str, stripped: str, *words: str) -> list[Record]:
-    """The one row that a loaded row becomes: `words` are so many columns that stay, so many prefixes, then the names.
-    Raises BadValue for a record or an object that is none."""
+    """The one row that a loaded row becomes. `words` are, each after its number: columns that stay, prefixes; then
+    names. Raises BadValue if a record or an object is something else."""
     stay, strip, names = _split(words, staying, stripped)
     columns = tuple(row)
     if _in_capitals(columns):
@@ -273,7 +273,7 @@ def loaded_row(row: Record, into: str, staying: str, stripped: str, *words: str)
     members: Record = dict(values.opened(row[into]) or {}) if into in row else {}
     for name, tools in _members(columns, into, stay, names):
         value = row[name]
-        # A text stays one: as JSON it would be read again.
+        # A string stays a string: as JSON it would be read again.
         kept = value if value.__class__ is str or value.__class__ is Raw else values.raw(value)
         values.put(members, name if tools in members else tools, kept)
     beside |= {name: row[name] for name in columns if name in stay}
@@ -292,7 +292,7 @@ def _split(words: tuple[str, ...], staying: str, stripped: str) -> tuple[tuple[s
 
 @lru_cache(256)
 def _plain_names(names: tuple[str, ...], prefixes: tuple[str, ...]) -> dict[str, str]:
-    """The name of each column without the first prefix that it has; it keeps its name where two would have one."""
+    """The name of each column without the first prefix that it has; a column keeps its name if two would share one."""
     found: dict[str, str] = {}
     taken = set(names)
     for name in names:
@@ -309,13 +309,13 @@ def _plain_names(names: tuple[str, ...], prefixes: tuple[str, ...]) -> dict[str,
 def _members(
     columns: tuple[str, ...], into: str, stay: tuple[str, ...], names: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """The columns of a row that become members, each with the name that it gets unless another member has that.
+    """The columns of a row that become members, each with its new name unless another member has that name.
 
     The rows of a table have the same columns.
     """
     own = {_word(name): name for name in names}
     found = []
-    # Of several spellings the plainest is the tool's; the others are of properties that somebody made up.
+    # Among several spellings the plainest is the tool's; the others are of properties that somebody made up.
     for name in sorted(columns, key=_underscores):
         if name not in stay and name != into and not is_loader_column(name):
             tools = own.get(_word(name.removeprefix(_PREFIX)), name)

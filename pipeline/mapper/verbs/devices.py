@@ -1,8 +1,8 @@
-"""The verbs for browsers, systems and devices, in the service's own words (docs/know/exports.md#session-ids): as tools
-write them, or in a browser's User-Agent.
+"""The verbs for browsers, systems and devices. They give the service's names (docs/know/exports.md#session-ids) for
+what tools write, or for a browser's User-Agent.
 
-User-Agents are read by ua-parser, which is loaded when a row first needs it. A new text costs about 0.5 ms, a cached
-one a lookup; an export has a few thousand of them.
+ua-parser reads User-Agents; it is loaded when a row first needs it. A new User-Agent costs about 0.5 ms, a cached one a
+lookup; an export has a few thousand of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeline.mapper.program.functions import function
 PARTS = ("browser", "browser_version", "os", "os_version", "device_type")
 
 LONGEST = 1_024
-"""No browser writes more characters; the rest of a longer text is ignored."""
+"""No browser writes more characters; the rest of a longer string is ignored."""
 CACHED = 20_000
 
 FAMILIES = {
@@ -52,7 +52,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class Agent(NamedTuple):
-    """The parts of a User-Agent, in the service's words; None where it lacks one. `browser_version` is a number."""
+    """The parts of a User-Agent, in the service's words; None for a part it lacks. `browser_version` is a number."""
 
     browser: str | None = None
     browser_version: Raw | None = None
@@ -64,7 +64,7 @@ class Agent(NamedTuple):
 @function()
 @lru_cache(CACHED)
 def agents(text: str | None) -> Agent:
-    if not text:  # every pattern would be compiled and tried in vain
+    if not text:  # otherwise every pattern would be compiled and tested for nothing
         return Agent()
     text = text[:LONGEST]
     parsed = _parser()(text)
@@ -111,7 +111,7 @@ def _device_type(system: str | None, text: str) -> str | None:
 
 @value(
     "user_agent",
-    "a part of a browser's User-Agent; missing where it has none",
+    "a part of a browser's User-Agent; missing if it has no such part",
     user_agent=Field(VALUE, "the text", True),
     part=Field(Choice(PARTS), "which part, in the service's own words", True),
 )
@@ -119,7 +119,7 @@ def user_agent(build: Builder, call: Call) -> Value:
     return Part(Apply("agents", (build.text(call.arguments["user_agent"]),)), call.arguments["part"])
 
 
-PART = Field(Choice(("name", "version")), "which part; the name when left out")
+PART = Field(Choice(("name", "version")), "which part; the name if left out")
 
 _SPELLINGS = {
     "Android Mobile": "android browser, android webkit",
@@ -160,20 +160,20 @@ SYSTEMS = {
 }
 """The service's name of a system, by another name in lower case."""
 _NT = {"5.1": "XP", "5.2": "XP", "6.0": "Vista", "6.1": "7", "6.2": "8", "6.3": "8.1", "10.0": "10"}
-"""The version of Windows, by the one of its kernel."""
+"""The version of Windows, by its kernel's version."""
 
 UNKNOWN = frozenset(
     ("", "(not set)", "(none)", "(other)", "<na>", "n/a", "na", "none", "null", "other", "undefined", "unknown",
      "not set", "unk", "generic")
 )  # fmt: skip
-"""Texts that stand for no browser, system or device, in lower case."""
+"""Strings that mean no browser, system or device, in lower case."""
 
 DEVICES = (
     ("Tablet", frozenset(("tablet", "ipad", "tablets"))),
     ("Mobile", frozenset(("mobile", "smartphone", "phone", "phablet", "handset", "iphone", "ipod", "cellphone"))),
     ("Desktop", frozenset(("desktop", "laptop", "computer", "notebook", "pc", "mac", "macbook", "imac", "chromebook"))),
 )
-"""Words by which a device has a type, the first that fits: a `Tablet PC` is a tablet."""
+"""Words that tell a device's type; the first that fits decides: a `Tablet PC` is a tablet."""
 
 _VERSION = re.compile(r"v?([0-9]{1,9}(?:[._][0-9]{1,9})*)[^ ]*", re.IGNORECASE)
 _NAMED_VERSION = re.compile(r"XP|Vista|ME|NT", re.IGNORECASE)
@@ -214,7 +214,7 @@ def device_type(build: Builder, call: Call) -> Value:
 @function(needs=1)
 @lru_cache(CACHED)
 def browser_part(text: str, part: str) -> str | Raw | None:
-    """The name of a browser, or its version as a number of at most two places: 118 for `Chrome 118.0.0`."""
+    """The name of a browser, or its version as a number with at most two parts: 118 for `Chrome 118.0.0`."""
     name, version = _split(text)
     if part == "version":
         major, minor, *_ = [*version.split("."), ""] if version else ("", "")
@@ -226,7 +226,7 @@ def browser_part(text: str, part: str) -> str | Raw | None:
 @function(needs=1)
 @lru_cache(CACHED)
 def system_part(text: str, part: str) -> str | None:
-    """The name of a system, or its version as text: 10.15.7 for `Mac OS X 10_15_7`."""
+    """The name of a system, or its version as a string: 10.15.7 for `Mac OS X 10_15_7`."""
     name, version = _split(text)
     if part == "version":
         return (_NT.get(version, version) if name.lower().endswith("windows nt") else version) or None
@@ -236,14 +236,14 @@ def system_part(text: str, part: str) -> str | None:
 @function(needs=1)
 @lru_cache(CACHED)
 def type_of_device(text: str) -> str | None:
-    """Desktop, Mobile or Tablet, by the words of the text; None where none fits."""
+    """Desktop, Mobile or Tablet, by the words in the string; None if none of them fits."""
     words = frozenset(_WORDS.findall(text.lower()))
     return next((name for name, known in DEVICES if words & known), None)
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The name and the version, with dots, in a text such as `Chrome 118.0.0`, `Firefox/115` or `Windows XP`; "" where
-    one is missing. What follows the version belongs to neither."""
+    """The name and the dotted version in a string such as `Chrome 118.0.0`, `Firefox/115` or `Windows XP`; "" if one is
+    missing. What follows the version belongs to neither."""
     words = re.sub(r"/(?=v?[0-9])", " ", text).split()
     for at, word in enumerate(words):
         found = _VERSION.fullmatch(word)

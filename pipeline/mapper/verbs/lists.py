@@ -1,5 +1,5 @@
-"""Verbs for what stands inside a value: members of objects, items of lists, lists of keys and values, and lists inside
-a text such as `1,200=12.50,10` or `;Lamp;2;19.90,;Bulb;1;4.95`."""
+"""Verbs for what is inside a value: members of objects, items of lists, lists of keys and values, and lists inside a
+string such as `1,200=12.50,10` or `;Lamp;2;19.90,;Bulb;1;4.95`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pipeline.values import BadValue, is_absent
 @value(
     "member",
     "a member of a value, such as of an item of a list",
-    member=Field(TEXT, "its name, or a path such as page/0/url, in which a number is also an index of a list", True),
+    member=Field(TEXT, "its name, or a path such as page/0/url, in which a number can also be a list index", True),
     of=Field(VALUE, "the object or the list", True),
 )
 def member(build: Builder, call: Call) -> Value:
@@ -36,10 +36,10 @@ def member(build: Builder, call: Call) -> Value:
 
 @value(
     "item",
-    "one item of a list; a value that is no list is its own only item",
+    "one item of a list; a value that is not a list counts as a list of one",
     item=Field(TEXT, "its index, from 0; -1 is the last", True),
     of=Field(VALUE, "the list", True),
-    where=Field(TEXTS, "count only items whose members, given by their paths, have these texts; a text may end in *"),
+    where=Field(TEXTS, "count only items whose members, given by their paths, have these texts, which may end in *"),
 )
 def item(build: Builder, call: Call) -> Value:
     of, index = build.present(call.arguments["of"]), _index(call)
@@ -60,27 +60,27 @@ def _index(call: Call) -> Value:
 
 @value(
     "split",
-    "one piece of a text, such as 1920 of 1920x1080; missing where there is no such piece",
+    "one piece of a text, such as 1920 from 1920x1080; missing if there is no such piece",
     split=Field(VALUE, "the text", True),
     by=Field(TEXT, "the text between two pieces", True),
-    item=Field(TEXT, "the piece, from 0; -1 is the last", True),
+    item=Field(TEXT, "the index of the piece, from 0; -1 is the last", True),
 )
 def split(build: Builder, call: Call) -> Value:
     if not call.arguments["by"]:
-        raise call.place.error("a text cannot be split by an empty text", "write by: x")
+        raise call.place.error("`by` is empty, so the text cannot be split", "write by: x")
     return Apply("piece_of", (build.text(call.arguments["split"]), Constant(call.arguments["by"]), _index(call)))
 
 
 @function(needs=1)
 def piece_of(text: str, by: str, index: int) -> str | None:
-    """One piece of a text; None where there is no such piece or it is blank."""
+    """One piece of a string; None if there is no such piece or it is blank."""
     pieces = text.split(by)
     return pieces[index].strip() or None if -len(pieces) <= index < len(pieces) else None
 
 
 @function(needs=1)
 def matching_item(listed: Any, index: int, *wanted: str) -> values.Value:
-    """Among the items whose members have the wanted texts (paths and texts in turn), the one of an index."""
+    """The item with this index among the items whose members have the wanted strings (paths and strings in turn)."""
     tests = [(path_steps(path), text) for path, text in zip(wanted[::2], wanted[1::2], strict=True)]
     matching = [one for one in values.items(listed) or () if all(_has(one, path, text) for path, text in tests)]
     return matching[index] if -len(matching) <= index < len(matching) else None
@@ -98,16 +98,12 @@ KEEP = "keep"
 
 @value(
     "entries",
-    "a list of records with a key and a value each, as one object; of records with one key, the later ones become"
+    "a list of records, each with a key and a value, as one object; if records share a key, the later ones become"
     " KEY_2, KEY_3, …; records without a key or a value are left out",
     entries=Field(VALUE, "the list", True),
-    key=Field(TEXT, "the path of the key inside a record; key when left out"),
-    value=Field(
-        NAMES, "the paths of the value inside a record, the first that is not null counts; value when left out"
-    ),
-    types=Field(
-        TEXTS, "path of a value: number, text, boolean, json or list, which it is converted to where it can be"
-    ),
+    key=Field(TEXT, "the path of the key inside a record; key if left out"),
+    value=Field(NAMES, "the paths of the value inside a record, the first that is not null counts; value if left out"),
+    types=Field(TEXTS, "path of a value: number, text, boolean, json or list, to which it is converted if possible"),
 )
 def entries(build: Builder, call: Call) -> Value:
     paths, types = call.arguments.get("value", ("value",)), call.arguments.get("types", {})
@@ -117,14 +113,15 @@ def entries(build: Builder, call: Call) -> Value:
                 f"types: {path!r} is not among the paths of `value`", f"available paths: {', '.join(paths)}"
             )
         if type_ not in CONVERT:
-            raise call.place.error(f"types: there is no type {type_!r}", f"available types: {', '.join(CONVERT)}")
+            raise call.place.error(f"types: unknown type {type_!r}", f"available types: {', '.join(CONVERT)}")
     spec = [call.arguments.get("key", "key"), *(text for path in paths for text in (path, types.get(path, KEEP)))]
     return Apply("object_of_entries", (build.present(call.arguments["entries"]), *map(Constant, spec)))
 
 
 @function(needs=1)
 def object_of_entries(listed: Any, key: str, *spec: str) -> Raw | None:
-    """The object of a list of records; `spec` are the paths of the value and their types in turn. Raises BadValue."""
+    """The object made from a list of records; `spec` has the paths of the value and their types in turn. Raises
+    BadValue."""
     read_all, read_key, read_values = _record_reader(key, spec)
     records: Any
     try:
@@ -132,10 +129,10 @@ def object_of_entries(listed: Any, key: str, *spec: str) -> Raw | None:
     except msgspec.MsgspecError:
         records = None
     if records is None:
-        # A list inside a text, or records of an unusual shape: each is read by itself.
+        # For a list inside a string, or records of an unusual shape: each is read by itself.
         records = values.items(listed) or ()
         if len(records) == 1 and records[0] is listed:
-            raise BadValue("a list of records with a key and a value was expected")
+            raise BadValue("expected a list of records with a key and a value")
         read_key, read_values = _slow_reader(key, spec)
     members: dict[str, Any] = {}
     for record in records:
@@ -164,8 +161,8 @@ Reader = Callable[[Any], Any]
 
 @cache
 def _record_reader(key: str, spec: tuple[str, ...]) -> tuple[Reader, Reader, list[tuple[Reader, Reader | None]]]:
-    """What decodes the JSON text of a whole list into records, with only the members that are read, and the readers of
-    a record's key and values. A call of the decoder costs a tenth of opening each record by itself."""
+    """What decodes the JSON of a whole list into records with only the members that are read, and the readers of a
+    record's key and values. A call of the decoder costs a tenth of opening each record by itself."""
     shape: dict[str, Any] = {}
     for path, leaf in ((key, str), *((path, Raw) for path in spec[::2])):
         *outer, last = path_steps(path)
@@ -176,7 +173,7 @@ def _record_reader(key: str, spec: tuple[str, ...]) -> tuple[Reader, Reader, lis
 
     def struct(shape: dict[str, Any]) -> Any:
         members = [
-            # A member of type `Raw | None` would take null alone; Raw takes null, too.
+            # A member of type `Raw | None` would accept only null; Raw accepts null, too.
             (f"f{n}", of if of is Raw else (struct(of) if isinstance(of, dict) else of) | None, None)
             for n, of in enumerate(shape.values())
         ]
@@ -231,26 +228,26 @@ def _slow_reader(key: str, spec: tuple[str, ...]) -> tuple[Reader, list[tuple[Re
 
 @value(
     "pieces",
-    "the pieces of a text as a list: of texts, or with `columns` of objects; blank ones are left out, and it is missing"
-    " where nothing is left",
+    "the pieces of a text as a list: of texts, or with `columns` of objects; blank pieces are left out, and the list is"
+    " missing if none remains",
     pieces=Field(VALUE, "the text", True),
     by=Field(TEXT, "the text between two pieces", True),
     cells=Field(TEXT, "the text between two cells of a piece"),
     columns=Field(
-        NAMES, "the names of the cells, of which the last has the rest of its piece; without them the first cell counts"
+        NAMES, "the names of the cells; the last has the rest of its piece. Without `columns` the first cell counts"
     ),
-    numbers=Field(NAMES, "columns whose text becomes the number it is"),
-    escape=Field(TEXT, "the character before one that belongs to a value"),
-    table=Field(TEXT, "a table that has names for the first cells; what it lacks stays"),
+    numbers=Field(NAMES, "columns whose text becomes the number it spells"),
+    escape=Field(TEXT, "the character that precedes one that belongs to a value"),
+    table=Field(TEXT, "a table with names for the first cells; a cell that it lacks stays"),
     prefix=Field(TEXT, "a text before first cells that the table lacks"),
 )
 def pieces(build: Builder, call: Call) -> Value:
     given = call.arguments
     for name in ("by", "cells"):
         if given.get(name) == "":
-            raise call.place.error(f"{name}: a text cannot be split by an empty text", f'write {name}: ","')
+            raise call.place.error(f"`{name}` is empty, so the text cannot be split", f'write {name}: ","')
     if given.get("columns") and not given.get("cells"):
-        raise call.place.error("columns need `cells`, the text between two of them", 'write cells: ";"')
+        raise call.place.error("`columns` needs `cells`, the text between two of them", 'write cells: ";"')
     if unknown := [name for name in given.get("numbers", ()) if name not in given.get("columns", ())]:
         raise call.place.error(f"numbers: {unknown[0]!r} is not among the columns", "name one of `columns`")
     table = ""
@@ -266,13 +263,13 @@ def pieces(build: Builder, call: Call) -> Value:
 def pieces_of(
     text: str, by: str, cells: str, escape: str, prefix: str, table: str, width: int, *names: str
 ) -> Raw | None:
-    """The list of a text's pieces. `table` is a JSON object or ""; `names` are `width` columns, then the numbers."""
+    """The list of a string's pieces. `table` is a JSON object or ""; `names` are `width` columns, then the numbers."""
     read = _pieces_often if len(text) <= SHORT else _pieces
     return read(text, by, cells, escape, prefix, table, width, *names)
 
 
 SHORT = 200
-"""Characters of a text that is remembered: the lists of pages and products are the same in many rows."""
+"""The most characters of a string that is cached: many rows share their lists of pages and products."""
 
 
 def _pieces(
@@ -314,7 +311,7 @@ def _entries(table: str) -> Mapping[str, str]:
 
 
 def _split(text: str, by: str, escape: str, most: int = -1) -> list[str]:
-    """The pieces of a text, with their escapes; with `most`, that many separators count."""
+    """The pieces of a string, with their escapes; with `most`, only that many separators count."""
     if not escape or escape not in text:
         return text.split(by, most)
     found: list[str] = []

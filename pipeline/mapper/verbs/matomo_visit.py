@@ -1,16 +1,16 @@
-"""The decoder for visits of Matomo's Live API, as JSON and as CSV (docs/know/exports.md#matomo).
+"""The decoder for visits from Matomo's Live API, as JSON and as CSV (docs/know/exports.md#matomo).
 
-A visit has its actions in a list, in CSV in numbered columns. `timestamp` of an action is the site's local clock, as if
-it were UTC; the times of the visit are UTC. The decoder returns, for each action, one row with
+A visit has its actions in a list, or in CSV in numbered columns. An action's `timestamp` is the site's local time,
+written as if it were UTC; the visit's times are UTC. For each action, the decoder returns one row with
 
 * the columns of the visit;
 * `action`: an object of the action's own members;
-* `utc`: the action's time in seconds since 1970, where the site's offset from UTC can be computed;
+* `utc`: the action's time in seconds since 1970, if the site's offset from UTC can be computed;
 * `local`: otherwise its time on the site's clock, as ISO 8601 without an offset;
 * `first`: yes, for the first action of the visit.
 
-A visit of which Matomo left out actions gives one more row: the visit's columns, and `cut` with the number of actions
-that are there.
+If Matomo left out actions of a visit, the visit gives one more row: the visit's columns, and `cut` with the number of
+actions that it has.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pipeline.values import BadValue, Record, Value
 
 ACTIONS = "actionDetails"
 MAX_ACTIONS = 500
-"""The actions of a visit that the API returns by default (docs/know/exports.md#matomo-api)."""
+"""How many actions of a visit the API returns by default (docs/know/exports.md#matomo-api)."""
 QUARTER, WEST, EAST = 900, -12 * 3600, 14 * 3600
-"""Offsets from UTC are multiples of a quarter of an hour between these, in seconds."""
+"""Offsets from UTC are multiples of a quarter of an hour in this range, in seconds."""
 _NUMBERED = re.compile(ACTIONS + r"_([0-9]+)_(.+)")
 _ITEM = re.compile(r"itemDetails_([0-9]+)_(.+)")
 _SECONDS = re.compile(r"[0-9]{1,10}")
@@ -37,7 +37,7 @@ _SECONDS = re.compile(r"[0-9]{1,10}")
 
 @decoder(
     "matomo_visit",
-    "a visit of Matomo's Live API: a row for each of its actions, with the action in `action` and its time in `utc`",
+    "a visit from Matomo's Live API: a row for each of its actions, with the action in `action` and its time in `utc`",
     matomo_visit=Field(YES, "yes", True),
 )
 def matomo_visit(_build: Builder, _call: Call) -> Decode:
@@ -46,7 +46,7 @@ def matomo_visit(_build: Builder, _call: Call) -> Decode:
 
 @decoding
 def visit_actions(row: Record) -> list[Record]:
-    """The rows of a visit, as above. Raises BadValue where its actions are no list of objects."""
+    """The rows of a visit, as above. Raises BadValue if its actions are not a list of objects."""
     visit = {name: value for name, value in row.items() if not name.startswith(ACTIONS)}
     actions = _numbered(row) if ACTIONS not in row else _listed(row[ACTIONS])
     times = [_time(action.get("timestamp")) for action in actions]
@@ -74,7 +74,7 @@ def _listed(value: Value) -> list[Record]:
     listed = values.items(value)
     opened = None if listed is None else [values.opened(member) for member in listed]
     if opened is None or None in opened:
-        raise BadValue(f"column {ACTIONS!r}: a list of objects was expected")
+        raise BadValue(f"column {ACTIONS!r}: expected a list of objects")
     return [action for action in opened if action is not None]
 
 
@@ -104,11 +104,11 @@ def _time(value: Value) -> int | None:
 
 
 def _offset(times: list[int], visit: Record) -> int | None:
-    """The site's offset from UTC in seconds, or None where the times of the visit do not show it.
+    """The site's offset from UTC in seconds, or None if the times of the visit do not show it.
 
-    The earliest of `times`, those of the actions, less the visit's beginning. It is no offset if the first action was
-    left out, and it is not that of all actions if the site's clock was changed during the visit: the last action then
-    shows another one. A last action that was left out shows none.
+    It is the earliest of `times`, those of the actions, less the visit's beginning. That is wrong if the first action
+    was left out, and not right for all actions if the site's clock changed during the visit: the last action then shows
+    a different offset. A last action that was left out shows none.
     """
     begin, end = _time(visit.get("firstActionTimestamp")), _time(visit.get("lastActionTimestamp"))
     if not times or begin is None:

@@ -1,7 +1,8 @@
-"""Verbs for fixed texts of the operator, ids and numbers of people, ranks, rows not to be sent, and whole objects.
+"""Verbs for fixed strings from the operator, ids and numbers of people, ranks, rows that must not be sent, and whole
+objects.
 
 Each kind of file writes the nested columns of warehouses in its own way: one leaves nulls out, another writes them, a
-third writes numbers as text (docs/know/exports.md#ga4-forms).
+third writes numbers as strings (docs/know/exports.md#ga4-forms).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ RANK_DIGITS = 10
     "word",
     "the text that --set NAME=TEXT gives, never a column",
     word=Field(TEXT, "the name", True),
-    default=Field(TEXT, "the text when the setting is left out; missing without it"),
+    default=Field(TEXT, "the text if the setting is left out; without it, missing"),
 )
 def word(build: Builder, call: Call) -> Value:
     text = build.options.settings.get(call.arguments["word"]) or call.arguments.get("default")
@@ -61,7 +62,7 @@ def number_of_person(number: str, tool: str) -> str | None:
 
 @value(
     "keyed",
-    "an object with one member; missing when its name or its value is",
+    "an object with one member; missing if its name or its value is",
     keyed=Field(VALUE, "the member's value", True),
     by=Field(VALUE, "the member's name", True),
 )
@@ -76,8 +77,8 @@ def one_member(name: str, value: values.Value) -> Raw:
 
 @value(
     "combine",
-    "one object with the members of several; of members of one name the earlier object's counts, null or not. What is"
-    " missing is passed over",
+    "one object with the members of several; if several have a member, the first one counts, null or not. Missing"
+    " objects are passed over",
     combine=Field(VALUES, "the objects", True),
 )
 def combine(build: Builder, call: Call) -> Value:
@@ -86,7 +87,7 @@ def combine(build: Builder, call: Call) -> Value:
 
 @function(needs=0)
 def combined(*objects: values.Value) -> Raw | None:
-    """The members of all objects as JSON text, in their order; None without any. Raises BadValue for one that is no
+    """The members of all objects as JSON, in order; None if there are none. Raises BadValue for a value that is not an
     object."""
     members: values.Record = {}
     for one in objects:
@@ -97,7 +98,7 @@ def combined(*objects: values.Value) -> Raw | None:
 
 @value(
     "opened",
-    "the object that `properties: open` names, with all of its members",
+    "the object that `properties: open` names, with all its members",
     opened=Field(YES, "yes", True),
 )
 def opened(build: Builder, call: Call) -> Value:
@@ -106,8 +107,8 @@ def opened(build: Builder, call: Call) -> Value:
 
 @value(
     "flat",
-    "an object whose members are no objects: members of objects inside it are named `object_member`, and with the name"
-    " alone those of the objects in `own`; of two with one name the second is named `object_member` too",
+    "an object with the members of all objects inside it: named `object_member`, or by the member's name alone for the"
+    " objects in `own`; if two members have one name, the second is named `object_member` too",
     flat=Field(VALUE, "the object", True),
     own=Field(NAMES, "objects whose members keep their names, such as agent, or /metadata/agent deeper in it"),
     except_=Field(NAMES, "members of the outermost object that are left out"),
@@ -122,8 +123,8 @@ def flat(build: Builder, call: Call) -> Value:
 
 @function()
 def flattened(value: values.Value, count: str, *spec: str) -> Raw | None:
-    """The members of an object and of the objects in it, as one object; None for a missing or empty one. Raises
-    BadValue where the value is no object."""
+    """The members of an object and of the objects inside it, as one object; None for a missing or empty one. Raises
+    BadValue if the value is not an object."""
     left_out, own = spec[: int(count)], frozenset(spec[int(count) :])
     members = opened_object(value)
     found: Record = {}
@@ -133,7 +134,7 @@ def flattened(value: values.Value, count: str, *spec: str) -> Raw | None:
 
 
 def _flatten(members: Record, path: str, prefix: str, own: frozenset[str], found: Record) -> None:
-    """Add members to `found`; `path` leads to their object, `prefix` is what their names begin with."""
+    """Add members to `found`; `path` leads to their object, `prefix` comes before their names."""
     for name, member in members.items():
         inside = opened_object(member) if type(member) is Raw and bytes(member)[:1] == b"{" else None
         here = f"{path}{SEPARATOR}{name}" if path else name
@@ -150,7 +151,7 @@ def _flatten(members: Record, path: str, prefix: str, own: frozenset[str], found
 
 @value(
     "rank",
-    "one number that sorts as the list of these numbers does; missing when one of them is no such whole number",
+    "one number that sorts like a list of numbers; missing if one of them is not a whole number in range",
     rank=Field(VALUES, "the numbers, the most significant first, each below 10,000,000,000", True),
 )
 def rank(build: Builder, call: Call) -> Value:
@@ -167,7 +168,7 @@ def ranked(*numbers: str | None) -> Raw | None:
 
 @value(
     "refuse",
-    "the row cannot be sent: the reject bad_value",
+    "reject the row with bad_value",
     refuse=Field(TEXT, "a sentence for the operator", True),
     of=Field(VALUE, "a value that shows why, printed after the sentence"),
 )
@@ -178,7 +179,7 @@ def refuse(build: Builder, call: Call) -> Value:
 
 @value(
     "person_id",
-    "an id as text, missing if `distinct_id` passes it over: a placeholder id such as `undefined`, or one of its"
+    "an id as text; missing if `distinct_id` passes it over: a placeholder id such as `undefined`, or one of its"
     " `junk`",
     person_id=Field(VALUE, "the id", True),
 )
@@ -188,7 +189,7 @@ def person_id(build: Builder, call: Call) -> Value:
 
 @function(needs=1)
 def id_of_person(text: str, *junk: str) -> str | None:
-    """The id, unless it is a placeholder id or, in any case of letters, one of `junk`."""
+    """The id, unless it is a placeholder id or one of `junk`, in any case."""
     return None if is_placeholder(text) or text.lower() in junk else text
 
 
@@ -199,10 +200,10 @@ _decode_any = msgspec.json.Decoder(float_hook=Decimal).decode
 
 @value(
     "record",
-    "an object or a list of objects, at every depth without members that are null or empty objects and lists; missing"
-    " where nothing is left",
-    record=Field(VALUE, "the object or the list; a text of either is opened", True),
-    numbers=Field(NAMES, "members, at any depth, whose text becomes the number it is"),
+    "an object or a list of objects, without members that are null or empty, at every depth; missing if nothing is"
+    " left",
+    record=Field(VALUE, "the object or the list; JSON text of either is opened", True),
+    numbers=Field(NAMES, "members, at any depth, whose text becomes the number it spells"),
     millionths=Field(NAMES, "members, at any depth, that count millionths: they become numbers of units"),
     blank=Field(NAMES, "texts that mean no value: members with one are left out"),
 )
@@ -214,10 +215,10 @@ def record(build: Builder, call: Call) -> Value:
 
 @function(needs=1)
 def compact_record(value: Any, *groups: int | str) -> values.Value:
-    """The record without nulls, blanks and empty members; `groups` are the names of numbers and of millionths, and the
+    """The record without nulls, blanks and empty members; `groups` has the names of numbers and of millionths, and the
     blanks, each group after its length.
 
-    Raises BadValue for what is neither an object nor a list.
+    Raises BadValue for anything other than an object or a list.
     """
     source = value if type(value) is Raw else values.raw(value) if type(value) is not dict else Raw(encode(value))
     content = bytes(source)
@@ -226,15 +227,15 @@ def compact_record(value: Any, *groups: int | str) -> values.Value:
         if not content:
             return None
     if content[:1] not in (b"{", b"["):
-        raise BadValue(f"an object or a list was expected, not {content[:60].decode('utf-8', 'replace')}")
+        raise BadValue(f"expected an object or a list, not {content[:60].decode('utf-8', 'replace')}")
     try:
         return (_compacted_often if len(content) < LONG else _compacted)(content, groups)
     except msgspec.MsgspecError as error:
-        raise BadValue(f"an object or a list was expected: {error}") from None
+        raise BadValue(f"expected an object or a list: {error}") from None
 
 
 LONG = 1_000
-"""Bytes from which a record is not remembered."""
+"""Records of this many bytes or more are not cached."""
 
 
 def _compacted(content: bytes, groups: tuple[int | str, ...]) -> Raw | None:
@@ -242,13 +243,13 @@ def _compacted(content: bytes, groups: tuple[int | str, ...]) -> Raw | None:
     return None if compacted is None else Raw(encode(compacted))
 
 
-# Devices and places are the same in many rows.
+# Many rows share their devices and places.
 _compacted_often = lru_cache(4_096)(_compacted)
 
 
 @cache
 def _changes(groups: tuple[int | str, ...]) -> tuple[dict[str, Callable[[Any], Any]], frozenset[bytes]]:
-    """What changes members, by their names, and the blanks as JSON texts."""
+    """What changes members, by their names, and the blanks as JSON."""
     rest: list[Any] = list(groups)
     numbers, millionths, blanks = ([rest.pop(0) for _ in range(rest.pop(0))] for _ in range(3))
     changes = dict.fromkeys(numbers, as_number) | dict.fromkeys(millionths, _units)
@@ -261,7 +262,7 @@ def _units(value: Any) -> Raw:
 
 
 def _compact(value: Raw, changes: dict[str, Callable[[Any], Any]], blanks: frozenset[bytes]) -> Any:
-    """The value without what says nothing; None where nothing is left."""
+    """The value without nulls, blanks and empty members; None if nothing is left."""
     content = bytes(value)
     if content[:1] == b"{":
         members: dict[str, Any] = {}
@@ -295,7 +296,7 @@ _SMALLEST = -400
 
 @function(needs=1)
 def canonical_text(value: Any) -> str | None:
-    """A value as JSON text in one spelling. The scalars become texts, numbers without zeros at their end."""
+    """A value as JSON in one spelling. Scalars become strings, numbers without trailing zeros."""
     try:
         found = _decode_any(value if type(value) is Raw else encode(value))
     except msgspec.MsgspecError as error:

@@ -1,4 +1,4 @@
-"""The decoder for enriched events of Snowplow, which each way out of it writes in its own form
+"""The decoder for Snowplow's enriched events, which every export route writes in its own form
 (docs/know/exports.md#snowplow-forms)."""
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _PREFIX = len("contexts_")
 
 
 class _Unreadable(BadValue):
-    """Entities in another shape than Snowplow's: the cell stays a property as it is."""
+    """Entities in a shape other than Snowplow's: the cell stays a property as it is."""
 
 
 class _Described(msgspec.Struct, gc=False):
-    """Self-describing JSON: data, and the name of their schema."""
+    """Self-describing JSON: data, and the name of its schema."""
 
     schema: str
     data: Raw
@@ -72,12 +72,12 @@ _decode_payload = msgspec.json.Decoder(_Payload).decode
 
 @decoder(
     "snowplow_event",
-    "one shape for the enriched events of Snowplow, whichever form they are exported in: the payload of a"
-    " self-describing event is the object `unstruct_event`, entities are lists in columns contexts_VENDOR_NAME_MAJOR,"
-    " the names of their members are in snake case, and the event's own numbers, booleans and times are typed. Entities"
-    " that cannot be read stay as they are, and `unreadable_entities` says why",
+    "one shape for Snowplow's enriched events, whatever form they are exported in: the payload of a self-describing"
+    " event is the object `unstruct_event`, entities are lists in columns contexts_VENDOR_NAME_MAJOR with member names"
+    " in snake case, and the event's own numbers, booleans and times are typed. Entities that cannot be read stay as"
+    " they are, and `unreadable_entities` says why",
     snowplow_event=Field(
-        TEXTS, "name: an entity's VENDOR_NAME_MAJOR, of which the first is the object of that name instead", True
+        TEXTS, "name: the VENDOR_NAME_MAJOR of an entity, whose first one becomes the object of that name instead", True
     ),
 )
 def snowplow_event(_build: Builder, call: Call) -> Decode:
@@ -86,7 +86,7 @@ def snowplow_event(_build: Builder, call: Call) -> Decode:
 
 @decoding
 def enriched_event(row: Record, *named: str) -> list[Record]:
-    """The row in the one shape. Raises BadValue for payloads and members that are not objects."""
+    """The row in that shape. Raises BadValue for payloads and members that are not objects."""
     if "EVENT_ID" in row:
         row = {name.lower(): value for name, value in row.items()}
     entities: dict[str, list[Any]] = {}
@@ -135,7 +135,7 @@ def enriched_event(row: Record, *named: str) -> list[Record]:
         elif found:
             entities.setdefault(column, []).extend(found)
     if payloads:
-        # A struct whose members are all null stands in the columns of other events.
+        # Rows of other events have a struct whose members are all null.
         filled = [name for name, members in payloads.items() if members]
         event = f"_{_snake(values.text(row.get('event_name')) or '')}"
         if not payload:
@@ -165,7 +165,7 @@ def _own_names(named: tuple[str, ...]) -> dict[str, str]:
 
 
 def _members(cell: Value) -> Iterator[Value]:
-    """The members of a list and of the lists in it; a value that is not a list is its own member."""
+    """The members of a list and of the lists in it; a value that is not a list is its only member."""
     for member in values.items(cell) or ():
         if type(member) is Raw and bytes(member)[:1] == b"[":
             yield from values.items(member) or ()
@@ -187,7 +187,8 @@ def _described(column: str, value: Value) -> list[tuple[str, Record]]:
 
 @lru_cache(1_024)
 def _derived(column: str, value: str) -> list[tuple[str, Record]]:
-    """`_described`, for entities that all events of a browser share; nobody changes them. Their texts are decoded."""
+    """`_described`, for entities that all events of a browser share; callers must not change them. Strings are
+    decoded."""
     found = _described(column, value)
     return [(name, {member: _decoded(one) for member, one in data.items()}) for name, data in found]
 
@@ -207,7 +208,7 @@ def _payload(text: bytes) -> tuple[str, str, Record]:
 
 
 def _json(column: str, value: Value) -> bytes:
-    """The JSON text of a cell. Raises BadValue where it cannot be sent, since JSON in a text was not checked before."""
+    """The JSON of a cell. Raises BadValue if it cannot be sent, since JSON inside a string was not checked before."""
     if type(value) is Raw and bytes(value)[:1] == b"{":
         return bytes(value)
     text = (values.text(value) or "").encode("utf-8", "surrogatepass")
@@ -217,7 +218,7 @@ def _json(column: str, value: Value) -> bytes:
 
 
 def _object(column: str, value: Value) -> Record | None:
-    """The members of an object without nulls, their names in snake case; None for an empty text and for null."""
+    """The members of an object without nulls, their names in snake case; None for an empty string and for null."""
     try:
         members = values.opened(value)
     except BadValue as error:
@@ -236,7 +237,7 @@ def _object(column: str, value: Value) -> Record | None:
 
 @lru_cache(4_096)
 def _snake(name: str) -> str:
-    """The name as loaders of warehouses write it."""
+    """The name as warehouse loaders write it."""
     name = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).replace("-", "_").replace(".", "_").lower()
 
@@ -261,7 +262,7 @@ def _column(name: str) -> tuple[str, bool]:
 
 
 def _number(value: Value) -> Value:
-    """The number in a text; what is none stays."""
+    """The number in a string; any other value unchanged."""
     if type(value) is str:
         return _number_in(value)
     with suppress(BadValue):
@@ -283,7 +284,7 @@ def _boolean(value: Value) -> Value:
 
 
 def _time(value: Value) -> Value:
-    """A time in UTC as 2021-03-03T21:27:32.696Z, without zeros at its end; what is written otherwise stays."""
+    """A time in UTC as 2021-03-03T21:27:32.696Z, without trailing zeros; any other value unchanged."""
     text = value if type(value) is str else values.text(value) or ""
     if len(text) == _MILLISECONDS and text[10] == " " and text[19] == "." and text[-1] not in "0Z":
         return f"{text[:10]}T{text[11:]}Z"

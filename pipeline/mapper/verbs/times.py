@@ -1,9 +1,9 @@
 """The verbs for times that are values: one time in another form, the seconds between two, and the start of a session
 whose id is its start: seconds or milliseconds since 1970.
 
-The service leaves a `$session_id` out of its metrics whose time is after the session's first event or more than a
-day before its last (docs/know/exports.md#session-ids). So only a number within the day before the row's time is a
-start.
+The service ignores a `$session_id` in its metrics if its time is after the session's first event or more than a day
+before its last (docs/know/exports.md#session-ids). So a number is a start only if it falls within the day before the
+row's time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from pipeline.native import AVAILABLE, native
 from pipeline.timestamps import DAY, SECOND, BadTime, format_utc, read_iso
 from pipeline.values import BadValue
 
-UNIT = Field(Choice(UNITS), "how it is written; iso, with T or a space, when left out; auto finds s, ms or us by size")
-FORMAT = Field(TEXT, "for unit format: a form such as %d/%m/%Y %H:%M")
+UNIT = Field(
+    Choice(UNITS), "how it is written; iso, with T or a space, if left out; auto tells s, ms and us apart by size"
+)
+FORMAT = Field(TEXT, "for unit format: a pattern such as %d/%m/%Y %H:%M")
 FORMS = ("iso", "s", "ms", "day")
 _LATER_YEARS = 253_402_300_800_000_000
 """The first µs of the year 10000."""
@@ -47,13 +49,13 @@ BETWEEN = Section(
 
 @value(
     "date",
-    "a time in another form, exact to the microsecond; one that cannot be read is missing, with the warning bad_value",
+    "a time in another form, exact to the microsecond; missing if it cannot be read, with the warning bad_value",
     date=Field(VALUE, "the time", True),
     unit=UNIT,
     format=FORMAT,
     as_=Field(
         Choice(FORMS),
-        "iso (default): 2023-01-02T03:04:05Z, without Z where the time has no offset from UTC; s, ms: a number of"
+        "iso (default): 2023-01-02T03:04:05Z, without Z if the time has no offset from UTC; s, ms: a number of"
         " seconds or milliseconds since 1970; day: 2023-01-02. A time without an offset counts as UTC",
     ),
 )
@@ -66,8 +68,8 @@ def date(build: Builder, call: Call) -> Value:
 
 @value(
     "seconds",
-    "the seconds between two times, as a number, exact to the microsecond; a time that cannot be read makes it missing,"
-    " with the warning bad_value",
+    "the seconds between two times, as a number, exact to the microsecond; missing if a time cannot be read, with the"
+    " warning bad_value",
     seconds=Field(BETWEEN, "the two times, and how both are written", True),
 )
 def seconds(build: Builder, call: Call) -> Value:
@@ -77,12 +79,12 @@ def seconds(build: Builder, call: Call) -> Value:
 
 
 def _written(call: Call, given: Any) -> tuple[Value, Value]:
-    """How a time is written: its unit and its form, "" without one."""
+    """How a time is written: its unit and its format, "" if it has none."""
     form = given.get("format", "")
     unit = given.get("unit", "format" if form else "iso")
     if (unit == "format") != bool(form):
         hint = "write unit: format, format: '%d/%m/%Y %H:%M'"
-        raise call.place.error("unit format and a format belong together", hint)
+        raise call.place.error("`unit: format` and `format` need each other", hint)
     try:
         _format(form)
     except UsageError as error:
@@ -92,8 +94,8 @@ def _written(call: Call, given: Any) -> tuple[Value, Value]:
 
 @function(needs=1, warns=True)
 def written_time(time: values.Value, unit: str, form: str, as_: str) -> Raw | str | None:
-    """A time as text, or as a number for the forms `s` and `ms`; None for a blank one. Raises BadValue."""
-    kind = type(time)  # 1, 1.0 and true are one key of a cache
+    """A time as a string, or as a number for the forms `s` and `ms`; None for a blank one. Raises BadValue."""
+    kind = type(time)  # to a cache, 1, 1.0 and true are one key
     return (_written_often if kind is str or kind is int else _written_once)(time, unit, form, as_)
 
 
@@ -112,23 +114,23 @@ def _written_once(time: values.Value, unit: str, form: str, as_: str) -> Raw | s
             return _number(us, SECOND if as_ == "s" else 1_000)
 
 
-# The day of a session is the same in many rows.
+# Many rows share the day of a session.
 _written_often = lru_cache(4_096)(_written_once)
 
 
 @function(needs=2, warns=True)
 def seconds_between(start: values.Value, end: values.Value, unit: str, form: str) -> Raw | None:
-    """The seconds from one time to another; None when one of them is blank. Raises BadValue."""
+    """The seconds from one time to another; None if one of them is blank. Raises BadValue."""
     first, last = _read(start, unit, form), _read(end, unit, form)
     if first is None or last is None:
         return None
     if first[1] != last[1]:
-        raise BadValue("one of two times has an offset from UTC, and the other has none")
+        raise BadValue("one of the two times has an offset from UTC, the other has none")
     return _number(last[0] - first[0], SECOND)
 
 
 def _read(time: values.Value, unit: str, form: str) -> tuple[int, bool] | None:
-    """The time in µs, of the years 1 to 9999, and whether it is in UTC; None for a blank one. Raises BadValue."""
+    """The time in µs, in the years 1 to 9999, and whether it is in UTC; None for a blank one. Raises BadValue."""
     read: tuple[int, bool, bool] | None
     try:
         if form:
@@ -153,7 +155,7 @@ def _format(form: str) -> TimeFormat:
 
 
 def _number(us: int, unit: int) -> Raw:
-    """A count of microseconds in a greater unit, with all of its digits and no others."""
+    """A count of microseconds in a larger unit, with all of its digits and no others."""
     whole, rest = divmod(abs(us), unit)
     if not rest:
         return Raw(b"%d" % (whole if us >= 0 else -whole))
@@ -167,8 +169,8 @@ _START = re.compile(r"[0-9]{10}|[0-9]{13}")
 
 @function()
 def start_of(text: str | None, time: object, otherwise: str = "") -> str | None:
-    """Milliseconds since 1970 as text; None if it is not a time within the day before `time` (µs; None if that is not a
-    number). If `otherwise` is `day`, any other text that is not blank starts with the UTC day of `time`."""
+    """Milliseconds since 1970 as a string; None if it is not a time within the day before `time` (µs; None if that is
+    not a number). If `otherwise` is `day`, any other non-blank string starts with the UTC day of `time`."""
     if text is None or not isinstance(time, int):
         return None
     start = int(text) * (1_000 if len(text) == 10 else 1) if _START.fullmatch(text) else 0
@@ -180,13 +182,13 @@ def start_of(text: str | None, time: object, otherwise: str = "") -> str | None:
 @value(
     "session_start",
     "a session's start in milliseconds, for `session`; missing if it is not within the day before the row's time",
-    session_start=Field(VALUE, "seconds or milliseconds since 1970, by the number of digits", True),
+    session_start=Field(VALUE, "seconds or milliseconds since 1970, told apart by the number of digits", True),
     else_=Field(Choice(("day",)), "the start of the row's day in UTC, for a session whose id is not its start"),
 )
 def session_start(build: Builder, call: Call) -> Value:
     if not build.time_is_set:
         hint = "use it under `properties`, `person`, `groups` or in an event's own rule"
-        raise call.place.error("session_start needs the row's time, which is not set here", hint)
+        raise call.place.error("session_start needs the row's time, which is not known here", hint)
     start = build.text(call.arguments["session_start"])
     otherwise = [Constant(call.arguments["else"])] if "else" in call.arguments else []
     return start if start == Missing() else Apply("start_of", (start, RowTime(), *otherwise))

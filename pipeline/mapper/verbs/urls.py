@@ -18,11 +18,11 @@ DIRECT = "$direct"
 
 @value(
     "url",
-    "a part of a URL; missing when the URL has none",
+    "a part of a URL; missing if the URL has none",
     url=Field(
         TEXT,
         "which part: host, path, query or scheme, or query:NAME for one parameter of the query, decoded; a text that is"
-        " nothing but a query has parameters too",
+        " only a query has parameters too",
         True,
     ),
     of=Field(VALUE, "the URL", True),
@@ -39,11 +39,11 @@ def url(build: Builder, call: Call) -> Value:
 _HOST = re.compile(
     r"(?:(?:[\w-]+\.)+(?P<end>[^\W\d_]{2,}|xn--[\w-]+)|(?:\d{1,3}\.){3}\d{1,3}|localhost)(?::\d+)?(?=(/)|[?#]|$)"
 )
-"""The host that a URL without a scheme begins with."""
+"""The host at the beginning of a URL without a scheme."""
 _FILES = frozenset(
     ("asp", "aspx", "cfm", "cgi", "htm", "html", "js", "jsp", "json", "pdf", "php", "txt", "xhtml", "xml")
 )
-"""The ends of names of files, which begin a relative URL."""
+"""File name endings, which begin a relative URL."""
 
 
 def _starts_with_host(url: str) -> bool:
@@ -53,7 +53,7 @@ def _starts_with_host(url: str) -> bool:
 
 @function(needs=1)
 def url_part(url: str, part: str) -> str | None:
-    """The host, path, query or scheme of a URL, with or without its scheme; None when it has none or is not a URL."""
+    """The host, path, query or scheme of a URL, with or without its scheme; None if it has none or is not a URL."""
     try:
         split = urlsplit(f"//{url}" if _starts_with_host(url) else url)
     except ValueError:
@@ -64,16 +64,17 @@ def url_part(url: str, part: str) -> str | None:
 
 @function(needs=1)
 def query_parameter(url: str, name: str) -> str | None:
-    """The first parameter of a name in the query of a URL, or in a query by itself; None where it is missing or blank.
+    """The first parameter with this name in the query of a URL, or in a query by itself; None if it is missing or
+    blank.
 
-    What is no percent-encoded UTF-8 stays as it is written, as in the service's own library.
+    Anything other than percent-encoded UTF-8 stays as it is written, as in the service's own library.
     """
     text = (_parameters if len(url) <= LONGEST_KEPT else _read_parameters)(url).get(name)
     return _decoded(text) or None if text is not None else None
 
 
 def _read_parameters(url: str) -> dict[str, str]:
-    """The first text of each parameter, by its name as it is written and decoded."""
+    """The first value of each parameter, decoded, by its name as written and as decoded."""
     url = url.partition("#")[0]
     before = url.partition("=")[0]
     query = url.partition("?")[2] if "?" in before or "/" in before else url
@@ -87,7 +88,7 @@ def _read_parameters(url: str) -> dict[str, str]:
 
 
 _parameters = lru_cache(64)(_read_parameters)
-"""A mapping asks for many parameters of one URL."""
+"""A mapping reads many parameters of one URL."""
 LONGEST_KEPT = 4_000
 
 
@@ -109,7 +110,8 @@ def referring_domain(build: Builder, call: Call) -> Value:
 
 @function(needs=1)
 def domain_of(referrer: str) -> str | None:
-    """The host of a referrer with or without a scheme, in lower case, without a user's name; `$direct` without one."""
+    """The host of a referrer with or without a scheme, in lower case, without user information; `$direct` if it has
+    none."""
     text = referrer.strip().lower()
     if text in ("", DIRECT, "direct", "(direct)"):
         return DIRECT
@@ -117,5 +119,5 @@ def domain_of(referrer: str) -> str | None:
         host = urlsplit(text if "//" in text else f"//{text}").netloc.rpartition("@")[2]
     except ValueError:
         return None
-    # Without a scheme, only what has a dot is a host: `google` is the name of a source.
+    # Without a scheme, only a name with a dot is a host: `google` is the name of a source.
     return host if host and ("//" in text or "." in host) and " " not in host else None

@@ -1,4 +1,4 @@
-"""The verbs of conditions, and general ones of values. To add one, add a function to any module of this folder."""
+"""The verbs for conditions, and general verbs for values. To add one, add a function to any module of this folder."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def json(build: Builder, call: Call) -> Value:
 
 @value(
     "setting",
-    "the column that --set NAME=… names, or after a second = a fixed text",
+    "the column that --set NAME=… names, or the fixed text after a second =",
     setting=Field(TEXT, "the name", True),
-    default=Field(TEXT, "the column when the setting is not given"),
+    default=Field(TEXT, "the column if the setting is not given"),
     optional=Field(YES, "whether it may be left out; then it is missing"),
 )
 def setting(build: Builder, call: Call) -> Value:
@@ -72,8 +72,8 @@ def first(build: Builder, call: Call) -> Value:
 
 @value(
     "template",
-    "a text with {references} in it; missing when one of them is",
-    template=Field(TEXT, "the text; {{ is a brace", True),
+    "a text with {references} in it; missing if one of them is",
+    template=Field(TEXT, "the text; write {{ for a brace", True),
 )
 def template(build: Builder, call: Call) -> Value:
     parts: list[str | Value] = []
@@ -87,7 +87,7 @@ def template(build: Builder, call: Call) -> Value:
         elif len(hole.group()) == 2:
             parts.append(hole.group()[0])
         else:
-            raise call.place.error("a single brace in a template", "write {{ or }} for a brace")
+            raise call.place.error("the template has a single brace", "write {{ or }} for a brace")
     parts.append(text[end:])
     return expressions.Template(tuple(part for part in parts if part != ""))
 
@@ -104,14 +104,12 @@ def join(build: Builder, call: Call) -> Value:
 
 @value(
     "lookup",
-    "the entry of a table for a text",
+    "the entry that a table has for a text",
     lookup=Field(VALUE, "the text", True),
     table=Field(TEXT, "the table's name under `tables` or `lookup_files`"),
     in_=Field(TableOf(TEXT), "or the table itself"),
-    case=Field(Choice(("exact", "any")), "whether the case of letters counts; exact when left out"),
-    else_=Field(
-        Either(("keep", "missing")), "for a text that the table lacks: the text, missing (default), or a value"
-    ),
+    case=Field(Choice(("exact", "any")), "whether upper and lower case differ (exact) or not; exact if left out"),
+    else_=Field(Either(("keep", "missing")), "for text that the table lacks: the text, missing (default), or a value"),
 )
 def lookup(build: Builder, call: Call) -> Value:
     any_case = call.arguments.get("case") == "any"
@@ -127,9 +125,9 @@ def lookup(build: Builder, call: Call) -> Value:
 
 @value(
     "hash",
-    "a keyed hash (HMAC-SHA256, hex) of a text, with the secret in BACKCAST_HASH_KEY",
+    "a keyed hash (HMAC-SHA256, hex) of text, with the secret in BACKCAST_HASH_KEY",
     hash=Field(VALUE, "the text", True),
-    key=Field(TEXT, "the purpose: hashes of one text for two purposes differ", True),
+    key=Field(TEXT, "the purpose: the same text has different hashes for different purposes", True),
 )
 def hash(build: Builder, call: Call) -> Value:
     return expressions.Hash(build.text(call.arguments["hash"]), build.purpose(call.arguments["key"]))
@@ -140,7 +138,7 @@ def hash(build: Builder, call: Call) -> Value:
     "the value as another type; a value that cannot be converted stays, with the warning bad_value",
     type=Field(Choice(TYPES), "number, comma_number (49,90 or 1.234,56), text, boolean, json or list", True),
     of=Field(VALUE, "the value", True),
-    else_=Field(Choice(("warn", "keep")), "whether a value that stays is a warning; warn when left out"),
+    else_=Field(Choice(("warn", "keep")), "whether to warn about a value that stays; warn if left out"),
 )
 def type_(build: Builder, call: Call) -> Value:
     return expressions.Convert(
@@ -150,7 +148,7 @@ def type_(build: Builder, call: Call) -> Value:
 
 @value(
     "unless",
-    "the value, but missing where its text is one of these",
+    "the value, but missing if its text is one of these",
     unless=Field(NAMES, "texts that mean no value", True),
     of=Field(VALUE, "the value", True),
 )
@@ -174,7 +172,7 @@ def upper(build: Builder, call: Call) -> Value:
     "the text without a prefix or a suffix",
     strip=Field(TEXT, "the prefix or suffix", True),
     of=Field(VALUE, "the text", True),
-    at=Field(Choice(("start", "end")), "where it stands; start when left out"),
+    at=Field(Choice(("start", "end")), "where to remove it; start if left out"),
 )
 def strip(build: Builder, call: Call) -> Value:
     name = "without_suffix" if call.arguments.get("at") == "end" else "without_prefix"
@@ -183,9 +181,9 @@ def strip(build: Builder, call: Call) -> Value:
 
 @value(
     "session",
-    "a $session_id: a UUIDv7 of the session's start and of values that distinguish sessions",
-    session=Field(VALUE, "the session's start, in milliseconds since 1970; negative is no session", True),
-    with_=Field(VALUES, "such values, for example the device id"),
+    "a $session_id: a UUIDv7 made from the session's start and from values that distinguish sessions",
+    session=Field(VALUE, "the session's start, in milliseconds since 1970; if negative, there is no session", True),
+    with_=Field(VALUES, "values that distinguish sessions, for example the device id"),
 )
 def session(build: Builder, call: Call) -> Value:
     start, parts = build.text(call.arguments["session"]), map(build.text, call.arguments.get("with", ()))
@@ -196,8 +194,8 @@ def session(build: Builder, call: Call) -> Value:
     "when",
     "one value or another",
     when=Field(CONDITION, "the condition", True),
-    then=Field(VALUE, "the value where it is true", True),
-    else_=Field(VALUE, "the value where it is false; missing when left out"),
+    then=Field(VALUE, "the value if it is true", True),
+    else_=Field(VALUE, "the value if it is false; missing if left out"),
 )
 def when(build: Builder, call: Call) -> Value:
     otherwise = call.arguments.get("else")

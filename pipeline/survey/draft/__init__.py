@@ -1,8 +1,8 @@
 """Write a starting mapping from some rows of an export: a commented file that loads, whatever the rows contain.
 
-It never refuses. What the rows do not show stands in the file as an open choice: a comment with the candidates and
-their evidence, and an entry under `open`, which keeps the mapping unfinished until a person decides. `answers` are
-decisions that a person made already.
+It never refuses. What the rows do not show is an open choice in the file: a comment with the candidates and their
+evidence, and an entry under `open`, which keeps the mapping unfinished until a person decides. `answers` are decisions
+that a person has already made.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["Choice", "Draft", "custom_answer", "draft_mapping"]
 MOST_COLUMNS = 120
 """How many columns the comment at the end lists."""
 MOST_TABLES = 8
-_UNFINISHED = Option("open", "the mapping stays unfinished until such rows are sent, or the entry `cases` is deleted")
-_ACCEPTED = Option("not sent", "such rows are to be left out; a plan counts them, and stops at --max-rejects")
+_UNFINISHED = Option("open", "the mapping stays unfinished until such rows are sent or you delete the entry `cases`")
+_ACCEPTED = Option("not sent", "leave such rows out; a plan counts them, and stops at --max-rejects")
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A starting mapping, and the choices that are open in it. `columns` are the references to its columns, by name."""
+    """A starting mapping and its open choices. `columns` are the references to its columns, by name."""
 
     text: str
     choices: tuple[Choice, ...]
@@ -49,19 +49,19 @@ def draft_mapping(
     answers: Mapping[str, str] | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Draft:
-    """The starting mapping of a table. `unique` are the columns that no two rows share, with how many rows have them;
-    `answers` are YAML texts by the name of a choice, and `settings` say how files are read (--set)."""
+    """The starting mapping of a table. `unique` are the columns whose values no two rows share, with how many rows have
+    one; `answers` are YAML strings by the name of a choice, and `settings` say how files are read (--set)."""
     known = Decisions(table, unique, answers or {}, settings)
     sections = [event_section(known), people_sections(known), time_sections(known), key_section(known)]
     sections += [property_sections(known), _columns(known)]
     _choose_files(known)
     body = "\n".join(sections) + "\n"
-    from pipeline.survey.draft.cases import cases_of  # which compiles the mapping
+    from pipeline.survey.draft.cases import cases_of  # it compiles the mapping
 
     cases, unsent = cases_of(_head(known, "") + body, table.records, table.form)
     columns = {column.path: known.ref(column) for column in known.columns.values()}
     choices = list(known.choices)
-    if unsent and not choices and "cases" not in known.answers:  # the others may decide it
+    if unsent and not choices and "cases" not in known.answers:  # other choices may settle it
         choices.append(Choice("cases", f"{unsent}.", (_UNFINISHED, _ACCEPTED)))
     elif known.answers.get("cases") == _ACCEPTED.text:
         unsent = ""
@@ -69,29 +69,29 @@ def draft_mapping(
 
 
 def custom_answer(text: str, columns: Mapping[str, str]) -> str:
-    """An answer that is none of the options, as YAML text: a column, or `=TEXT` for a fixed text; "" for neither."""
+    """An answer other than the options, as YAML: a column, or `=TEXT` for a fixed string; "" for neither."""
     if text.startswith("=") and len(text) > 1:
         return f"{{const: {scalar(text[1:])}}}"
     return columns.get(text) or (text if text in columns.values() else "")
 
 
 def _head(known: Decisions, unsent: str) -> str:
-    """The first lines of the file. `unsent` are the cases whose rows are not sent."""
+    """The first lines of the file. `unsent` says which rows of the cases are not sent."""
     undecided = {choice.name: choice.sentence for choice in known.choices}
     if unsent:
         undecided["cases"] = f"{unsent}. Change the mapping so that such rows are sent, or delete this entry"
-        undecided["cases"] += " if they are to be left out"
+        undecided["cases"] += " to leave them out"
     table = known.table
     lines = [
         f"format: {FORMAT}",
-        f"tool: {known.tool}      # part of every uuid: never change it after a first send",
+        f"tool: {known.tool}      # part of every uuid: never change it after the first send",
         f"title: {scalar((known.table.name or 'my') + ' export')}",
         "",
     ]
     if undecided:
         lines += [
-            "# This is a draft. Each entry is a choice that the rows do not decide, marked OPEN below. Decide it",
-            "# there, then delete its entry here: a plan is not ready while one is left.",
+            "# This is a draft. Each entry below is a choice that the rows do not decide, marked OPEN further down.",
+            "# Decide it there, then delete its entry here: a plan is not ready while one is left.",
             "open:",
             *(f"  {name}: {quoted(printable(sentence, 600))}" for name, sentence in undecided.items()),
             "",
@@ -102,16 +102,16 @@ def _head(known: Decisions, unsent: str) -> str:
     files += ["header: no"] * known.nameless + ["escape: none"] * table.unsure
     files += [f"rows: {scalar(table.rows)}      # each item of this list is a row"] if table.rows else []
     if known.floats:
-        files.append(f"integers: [{', '.join(map(scalar, known.floats))}]      # ids that were written as 42.0: 42")
+        files.append(f"integers: [{', '.join(map(scalar, known.floats))}]      # ids written as 42.0 are read as 42")
     if files:
         lines += ["files:", *(f"  {one}" for one in files), ""]
     if known.nulls:
-        lines += [f"blanks: {{texts: [{quoted(known.nulls)}]}}      # null, as the database wrote it", ""]
+        lines += [f"blanks: {{texts: [{quoted(known.nulls)}]}}      # null, as the database writes it", ""]
     return "\n".join([*lines, "# A reference is a property's name; /column is a column of the row itself.", ""])
 
 
 def _choose_files(known: Decisions) -> None:
-    """What is to decide about the files of the export."""
+    """Add the choices about the export's files."""
     table = known.table
     if not table.name:
         question = "no file or folder names the tool of the rows. Its name is part of every uuid."
@@ -121,28 +121,30 @@ def _choose_files(known: Decisions) -> None:
             f"{name or 'one without a name'} ({pluralize(files, 'file')})" for name, files in table.others[:MOST_TABLES]
         )
         question = f"the export has other tables, whose rows this mapping does not fit: {names}."
-        evidence = "plan the files of one table at a time, each with a mapping of its own"
+        evidence = "plan the files of one table at a time, each with its own mapping"
         known.choose(Choice("tables", question, (Option(table.name or "this table", evidence),)))
     if table.beside:
         names = ", ".join(printable(name, 60) for name in table.beside[:MOST_TABLES])
-        question = f"each row is a page whose list {table.rows} has the rows; what else it has is not read: {names}."
+        question = f"each row is a page whose list {table.rows} has the rows; its other members are not read: {names}."
         options = (
             Option(table.rows, "each item of the list is a row"),
             Option("none", "a page is one row, with the list in it"),
         )
         known.choose(Choice("rows", question, options))
     if known.nameless and HEADER not in known.settings:
-        question = "the first row has values and no names, so the columns are called column_1, column_2 and so on."
+        question = "the first row has values, not names, so the columns are called column_1, column_2 and so on."
         known.choose(Choice("header", question, (Option("no", "the first row is a row like the others"),)))
     if known.rounded:
         question = (
-            f"a spreadsheet rounded numbers of {', '.join(known.rounded)}, so different ids and times became equal."
+            f"a spreadsheet rounded numbers in {', '.join(known.rounded)}, so different ids and times became equal."
         )
         evidence = "rows with such ids and times are rejected; export the table again, without a spreadsheet"
         known.choose(Choice("rounded", question, (Option("rejected", evidence),)))
     if table.unsure:
-        question = "backslashes may be escapes of a database or text: if \\t in a cell is a tab, write {escape: '\\'}."
-        known.choose(Choice("escape", question, (Option("none", "backslashes are text"),)))
+        question = (
+            "backslashes may be a database's escapes or literal: if \\t in a cell is a tab, write {escape: '\\'}."
+        )
+        known.choose(Choice("escape", question, (Option("none", "backslashes are literal"),)))
 
 
 def _columns(known: Decisions) -> str:

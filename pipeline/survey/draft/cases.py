@@ -17,16 +17,16 @@ from pipeline.values import Record, raw
 _AS_OF = 4_102_444_800_000_000
 """The instant for which cases are run: 2100-01-01."""
 _ADVICE = (
-    "# What rows of the export give. After a change of this file they give something else:",
-    "# `backcast mapping test FILE --update-cases` shows the difference, and writes it here.",
+    "# What rows of the export give. After you change this file they may give something else:",
+    "# `backcast mapping test FILE --update-cases` shows the difference and writes it here.",
 )
 MOST_CASES = 3
 ROW_CHARACTERS = 20_000
-"""A longer row makes no case, if there is a shorter one."""
+"""A longer row is used as a case only if no shorter one exists."""
 
 
 def cases_of(text: str, records: Sequence[Record], form: str) -> tuple[str, str]:
-    """The cases of a mapping in YAML, drawn from these rows, and why it is unfinished, "" where all rows are sent."""
+    """The cases of a mapping in YAML, drawn from these rows, and why it is unfinished ("" if all rows are sent)."""
     from pipeline.mapper.language.loader import parse
 
     mapping = parse(text, "new mapping")
@@ -53,7 +53,7 @@ def cases_of(text: str, records: Sequence[Record], form: str) -> tuple[str, str]
 
 
 def _chosen(rows: Iterable[str], outcomes_of: Any) -> list[str]:
-    """Three different rows of different events, as far as there are; rows that are not sent are last."""
+    """Up to three different rows of different events; rows that are not sent come last."""
     by_event: dict[str, str] = {}
     others: dict[str, None] = {}
     for row in rows:

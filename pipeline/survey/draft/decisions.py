@@ -1,4 +1,4 @@
-"""The choices of a draft, and what its sections know of the table while they are written."""
+"""The choices of a draft, and what its sections know about the table while they are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_OPTIONS = 6
 NULL = r"\N"
 """What databases write for null when they unload a table as text."""
 DEPTH = 4
-"""How many steps a path has at most, such as /relationships/profile/data/id."""
+"""The most steps that a path has, such as /relationships/profile/data/id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Option:
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What the rows do not show. The first of `options` stands in the draft. `free`: another column, or `=TEXT` for a
-    fixed text, is an answer too."""
+    """What the rows do not show. The draft uses the first of `options`. `free`: another column, or `=TEXT` for a fixed
+    string, is an answer, too."""
 
     name: str
     question: str
@@ -44,9 +44,9 @@ class Choice(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """The choice in one line, as it stands under `open`."""
-        others = "; ".join(f"{one.text} ({one.evidence})" for one in self.options[1:])
-        return f"{self.question} The draft has {self.options[0].text}{f', not {others}' if others else ''}"
+        """The choice in one line, as the file has it under `open`."""
+        others = " or ".join(f"{one.text} ({one.evidence})" for one in self.options[1:])
+        return f"{self.question} The draft uses {self.options[0].text}{f', not {others}' if others else ''}"
 
 
 class Decisions:
@@ -67,10 +67,10 @@ class Decisions:
         self.choices: list[Choice] = []
         self.dropped: list[Steps] = []
         tool = re.sub(r"[^a-z0-9_]+", "_", table.name.lower()).strip("_") or "my_tool"
-        # A shipped tool of this name has uuids of its own.
+        # A shipped tool of this name has its own uuids.
         self.tool = answers.get("tool", f"{tool}_export" if tool in available() else tool)
         self.nulls = NULL if table.form == "csv" and any(NULL in record.values() for record in table.records) else ""
-        """The text that stands for null in delimited files, "" for none."""
+        """The string that means null in delimited files, "" if there is none."""
         records: Sequence[Record] = table.records
         if self.nulls:
             records = [{name: one for name, one in row.items() if one != self.nulls} for row in records]
@@ -101,7 +101,7 @@ class Decisions:
         return scalar("".join(path_of(step) for step in steps))
 
     def choose(self, choice: Choice) -> tuple[str, list[str]]:
-        """The text that stands in the draft: an answer, or the first option with comments that mark it as open."""
+        """The value that the draft uses: an answer, or the first option with comments that mark it as open."""
         if choice.name in self.answers:
             return self.answers[choice.name], []
         if choice not in self.choices:

@@ -1,4 +1,4 @@
-"""The section of a draft with the event's name."""
+"""The section of a draft for the event's name."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _KIND = re.compile(
     r"(?:^|_)(?:type|kind|action|event|operation|category|status|topic|typ|art|vorgang|aktion|ereignis|tipo|evento|accion)"
     r"(?:_|$)"
 )
-"""Names of columns that tell kinds of rows apart."""
+"""Names of columns that distinguish kinds of rows."""
 MOST_LISTED = 10
 
 
 def event_section(known: Decisions) -> str:
-    """The event's name: a column, a column and what rows without it are, or one name for all rows."""
+    """The event's name: a column, a column and a name for the rows without it, or one name for all rows."""
     found = roles.events_in(known.others)
     constant = Option(f"{{const: {scalar(_constant(known))}}}", "one kind of event, named after the file")
     columns = [column for column in known.others if roles.is_category(column)]
     columns.sort(key=lambda one: (len(one.texts) == 1, not _KIND.search(one.name), len(one.steps), len(one.texts)))
     categories = [Option(known.ref(column), column.evidence()) for column in columns]
     if not found:
-        question = "which column names the event? None is named like one, so the rows may be of one kind."
+        question = "no column seems to name the event. Name what a row records, or choose a column."
         guess = columns and _KIND.search(columns[0].name) and len(columns[0].texts) > 1
         options = [*categories, constant] if known.nameless or guess else [constant, *categories]
         text, lines = known.choose(Choice("event", question, tuple(options[:MOST_OPTIONS]), free=True))
@@ -43,7 +43,9 @@ def event_section(known: Decisions) -> str:
         covering = (one for one in found[1:] if missing <= set(one.rows) and len(one.steps) == 1)
         fallback = next(map(known.ref, covering), None)
         if fallback is None:
-            question = f"{best.blank:.0%} of the rows have no {best.path}. Name what such a row is, or choose a column."
+            question = (
+                f"{best.blank:.0%} of the rows have no {best.path}. Name what such a row records, or choose a column."
+            )
             others = [one for one in categories if one.text != text]
             fallback, lines = known.choose(
                 Choice("event_without_name", question, (constant, *others)[:MOST_OPTIONS], free=True)
@@ -53,7 +55,7 @@ def event_section(known: Decisions) -> str:
 
 
 def _constant(known: Decisions) -> str:
-    """The name of an event that has none: the table's, or the service's own for a table of page views."""
+    """The event name if no column has one: the table's, or the service's own for a table of page views."""
     addresses = "$current_url" in roles.renames_in(known.others).values()
     paths = any(_PATH.search(column.name) for column in known.columns.values())
     if _PAGES.fullmatch(known.table.name) or paths or (addresses and "view" in known.table.name):
@@ -62,7 +64,7 @@ def _constant(known: Decisions) -> str:
 
 
 def _rules(names: Column) -> list[str]:
-    """Rules for single events, as comments to begin with."""
+    """Rules for single events, as comments to start from."""
     frequent = names.texts.most_common(MOST_LISTED)
     return [
         "",

@@ -1,4 +1,4 @@
-"""The sections of a draft with the person's id, placeholder ids, and the pair of ids that joins two."""
+"""The sections of a draft for the person's id, placeholder ids, and the pair of ids that joins two."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NO_ID = re.compile(
     r"|\(?not set\)?|undefined|null",
     re.IGNORECASE,
 )
-"""Values that trackers write where an id is missing (docs/know/service.md#ids-and-text), and others like them."""
+"""Values that trackers write where an id is missing (docs/know/service.md#ids-and-text), and similar ones."""
 MOST_OF_ONE = 4
-"""One user with most of so many anonymous ids is rather an account that many use than one person."""
+"""A user with most of this many anonymous ids is more likely a shared account than one person."""
 MOST_IDS = 4
 COMMON_SHARE = 0.3
 """An id that this share of many rows has is rarely a person."""
@@ -36,7 +36,7 @@ def people_sections(known: Decisions) -> str:
         if missing <= set(column.rows):
             text = f"[{', '.join(known.ref(one) for one in (*(one.column for one in chain), column))}]"
             texts[text] = [*chain, IdColumn(column, roles.ANONYMOUS, known=False)]
-            options.append(Option(text, f"the rows without the others have {column.path}: {column.evidence()}"))
+            options.append(Option(text, f"rows without the others have {column.path}: {column.evidence()}"))
     for one in known.people:
         if len(options) < MOST_OPTIONS and [one] != chain:
             options.append(Option(f"[{known.ref(one.column)}]", one.column.evidence()))
@@ -53,12 +53,12 @@ def people_sections(known: Decisions) -> str:
         known.dropped.append(chosen[0].column.steps)
     placeholders, comments = _placeholders(known, chosen)
     ids = f"{{first: {text}, junk: {placeholders}}}" if placeholders else text
-    head = ["", "# The person's id: the first of these that a row has and that is no placeholder such as null.", *lines]
+    head = ["", "# The person's id: the first of these that a row has, ignoring placeholders such as null.", *lines]
     return "\n".join([*head, *comments, f"distinct_id: {ids}", *_pair(known, chosen)])
 
 
 def _chain(people: list[IdColumn]) -> tuple[list[IdColumn], set[int], str]:
-    """The ids that together cover the most rows, the rows that have none, and what is asked about them, if anything."""
+    """The ids that together cover the most rows, the rows that have none, and the question about them, if any."""
     if not people or not people[0].known:
         question = "no column is named like the id of a person. Choose the column, or one person for all rows."
         return people[:1], set(), question
@@ -67,7 +67,7 @@ def _chain(people: list[IdColumn]) -> tuple[list[IdColumn], set[int], str]:
         if missing & _identified(one) and len(chain) < MOST_IDS:
             chain.append(one)
             missing -= _identified(one)
-    # Rows that only have what may be a placeholder are asked for below.
+    # Rows that have only a possible placeholder are handled below.
     suspects = {text for one in chain for text, known in _common_placeholders(one) if not known}
     suspected = {
         row for one in chain for row, value in zip(one.column.rows, one.column.values, strict=True)
@@ -78,14 +78,14 @@ def _chain(people: list[IdColumn]) -> tuple[list[IdColumn], set[int], str]:
         share = len(missing) / people[0].column.of
         question = f"{share:.0%} of the rows have none of these ids and would be rejected."
     elif chain[-1].of == roles.SESSION:
-        question = "a session is no person: its rows are one person for as long as the session lasts."
+        question = "a session is not a person: its rows are one person for as long as the session lasts."
     elif sum(one.of in (roles.USER, roles.EMAIL) for one in chain) > 1:
-        question = "several ids of users stand in for each other: a user who has both becomes two persons."
+        question = "several user ids stand in for each other: a user who has both becomes two persons."
     return chain, missing, question
 
 
 def _identified(one: IdColumn) -> set[int]:
-    """The numbers of the rows that have an id in a column, and no placeholder."""
+    """The numbers of the rows that have an id in a column, and not a placeholder."""
     passed = {text for text, _ in _common_placeholders(one)}
     column = one.column
     return {
@@ -94,7 +94,7 @@ def _identified(one: IdColumn) -> set[int]:
 
 
 def _common_placeholders(one: IdColumn) -> list[tuple[str, bool]]:
-    """The frequent values of a column that look like placeholders, and whether they are certainly no ids."""
+    """The frequent values of a column that look like placeholders, and whether they are certainly not ids."""
     found, column = [], one.column
     many = len(column.values) >= 50 and len(column.texts) >= 10
     for text, count in column.texts.most_common(5):
@@ -107,7 +107,7 @@ def _common_placeholders(one: IdColumn) -> list[tuple[str, bool]]:
 
 
 def _placeholders(known: Decisions, chosen: list[IdColumn]) -> tuple[str, list[str]]:
-    """The tool's own placeholder ids as a list in YAML, "" for none, and comments."""
+    """The tool's own placeholder ids as a YAML list, "" if there are none, and comments."""
     comments: list[str] = []
     suspects: dict[str, str] = {}
     sure: list[str] = []
@@ -128,13 +128,13 @@ def _placeholders(known: Decisions, chosen: list[IdColumn]) -> tuple[str, list[s
         Option(f"[{', '.join(map(scalar, dict.fromkeys([*sure, *suspects])))}]", "placeholders, which are passed over"),
         Option(certain, "ids like all others"),
     )
-    question = f"these values look like placeholders and not like ids of persons ({evidence})."
+    question = f"these values look like placeholders, not like ids of persons ({evidence})."
     text, lines = known.choose(Choice("placeholders", question, options))
     return ("" if text == "[]" else text), [*comments, *lines]
 
 
 def _pair(known: Decisions, chosen: list[IdColumn]) -> list[str]:
-    """The rule for rows with the id of a user and one from before the user was known."""
+    """The rule for rows with both a user's id and an id from before the user was known."""
     people = next((one for one in chosen if one.of == roles.USER), None)
     others = next((one for one in known.people if one.of == roles.ANONYMOUS), None)
     if people is None or others is None:
@@ -154,9 +154,9 @@ def _pair(known: Decisions, chosen: list[IdColumn]) -> list[str]:
     evidence = f"{alone:.0%} of {pluralize(len(owners), 'id')} in {other.path} have one {user.path}"
     if len(owners) >= MOST_OF_ONE and count > len(owners) / 2:
         ids = f"{count:,} of {pluralize(len(owners), 'id')} in {other.path}"
-        evidence = f"{printable(someone or '', 60)!r} alone has {ids}: an account that many use?"
+        evidence = f"{printable(someone or '', 60)!r} alone has {ids}: is it an account that many people use?"
     elif alone >= 0.9:
-        return ["", comment(f"A row with both ids joins them to one person: {evidence}."), f"pair: {rule}"]
+        return ["", comment(f"A row with both ids joins them as one person: {evidence}."), f"pair: {rule}"]
     options = (Option("none", evidence), Option(rule, "rows with both ids join them, which cannot be undone"))
-    text, lines = known.choose(Choice("pair", f"do {other.path} and {user.path} show one person?", options))
+    text, lines = known.choose(Choice("pair", f"are {other.path} and {user.path} ids of one person?", options))
     return ["", *lines, comment(f"pair: {rule}") if text == "none" else f"pair: {text}"]

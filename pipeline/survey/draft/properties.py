@@ -1,4 +1,4 @@
-"""The sections of a draft with a row's own key and its properties."""
+"""The sections of a draft for a row's key and its properties."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def key_section(known: Decisions) -> str:
     return "\n".join([
         "",
         "# What makes a row one event of the tool: rows with one key are one event.",
-        f"# No two of {rows:,} sampled rows share it.",
+        f"# No two of {rows:,} sampled rows share a value.",
         *([f"uuid: {ref}"] if best.share("uuid in text") >= 0.9 else []),
         f"key: {{of: [{ref}], needs: [{ref}]}}",
     ])  # fmt: skip
@@ -47,7 +47,7 @@ def _no_key(known: Decisions, likely: Sequence[Column]) -> list[str]:
     """Why no column is the key."""
     shared = [column.path for column in likely if not _is_unique(known, column)][:3]
     few = [column.path for column in likely if column.path not in shared][:3]
-    lines = [f"{', '.join(shared)}: different rows share a value, so it is no key."] if shared else []
+    lines = [f"{', '.join(shared)}: different rows share a value, so it is not a key."] if shared else []
     lines += [f"{', '.join(few)}: too few rows to show a key."] if few else []
     return [*(lines or ["No column looks like a row's own id."]), "A row's whole content is its key."]
 
@@ -83,7 +83,7 @@ def property_sections(known: Decisions) -> str:
         lines += ["  rename:", *(f"    {scalar(old)}: {scalar(new)}" for old, new in renamed.items())]
     if texts or decimals:
         lines += ["  types:"]
-        lines += [f"    {scalar(name)}: json      # JSON that is written in text" for name in texts]
+        lines += [f"    {scalar(name)}: json      # JSON written as text" for name in texts]
         lines += [f"    {scalar(name)}: comma_number      # such as {_number(known, name)}" for name in decimals]
     lines += [f"  {line}" for line in comments]
     if sets:
@@ -103,7 +103,7 @@ def _opened(known: Decisions, column: Column) -> tuple[list[str], list[str]]:
 
 
 def _entries(ref: str, key: str, paths: Sequence[str]) -> list[str]:
-    """The verb that makes a list of keys and values an object."""
+    """The verb that turns a list of keys and values into an object."""
     types = {path: "number" for path in paths if re.search(r"int|number|double|float|long", path)}
     lines = [f"    entries: {ref}", f"    key: {scalar(key)}", f"    value: [{', '.join(map(scalar, paths))}]"]
     named = ", ".join(f"{scalar(path)}: {type_}" for path, type_ in types.items())
@@ -111,10 +111,10 @@ def _entries(ref: str, key: str, paths: Sequence[str]) -> list[str]:
 
 
 def _beside(known: Decisions, renames: dict[str, str]) -> dict[str, str]:
-    """The columns beside the opened properties that are set by name.
+    """The columns outside the opened properties that are set by name.
 
-    What any section refers to is left out of the columns that are kept, so each column that is more than an event's
-    name, time, id or key is set again.
+    The columns to keep do not include any that a section refers to, so such a column is set again if it is more than an
+    event's name, time, id or key.
     """
     sets = {new: known.ref(known.columns[name,]) for name, new in renames.items()}
     opened = known.opened.steps[0] if known.opened is not None else ""
@@ -128,7 +128,7 @@ def _beside(known: Decisions, renames: dict[str, str]) -> dict[str, str]:
 
 
 def _json_texts(known: Decisions) -> list[str]:
-    """The columns with JSON in text."""
+    """The columns that have JSON as text."""
     return [
         steps[0]
         for steps, column in known.columns.items()
@@ -137,7 +137,7 @@ def _json_texts(known: Decisions) -> list[str]:
 
 
 def _number(known: Decisions, name: str) -> str:
-    """An amount as it is written, and as a number."""
+    """An amount as written, and as a number."""
     text = next(iter(known.columns[name,].texts))
     return f"{text}: {bytes(raw(as_comma_number(text))).decode()}"
 
@@ -149,7 +149,7 @@ def _in_units(name: str, taken: Collection[str]) -> str:
 
 
 def _decimal_commas(known: Decisions) -> list[str]:
-    """The columns whose texts are amounts such as 49,90 or 1.234,56."""
+    """The columns whose strings are amounts such as 49,90 or 1.234,56."""
     return [
         steps[0]
         for steps, column in known.columns.items()
@@ -158,7 +158,7 @@ def _decimal_commas(known: Decisions) -> list[str]:
 
 
 def _amounts(known: Decisions) -> tuple[dict[str, str], list[str]]:
-    """The properties that are set to amounts in whole units, and comments where that is open."""
+    """The properties that are set to amounts in whole units, and comments if the choice is open."""
     found = [(one, unit) for one in known.columns.values() if (unit := roles.small_unit(one)) is not None]
     if not found:
         return {}, []

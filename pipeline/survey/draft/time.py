@@ -1,4 +1,4 @@
-"""The sections of a draft with the event's time and the time at which the tool received it."""
+"""The sections of a draft for the event's time and the time at which the tool received it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED_LIKE_A_TIME = re.compile(r"time|date|(?:^|_)at$")
 
 
 def time_sections(known: Decisions) -> str:
-    """`time` and, where a column shows it, `received`."""
+    """`time`, and `received` if a column shows it."""
     if (hours := _hours_beside_days(known)) is not None:
         known.dropped += [known.clocks[0].column.steps, hours.steps]
         text, lines = _clock(known, known.clocks[0], hours)
@@ -45,7 +45,7 @@ def time_sections(known: Decisions) -> str:
 
 
 def _column(known: Decisions) -> tuple[str, list[str]]:
-    """The reference to the column with the time, and comments where that is open."""
+    """The reference to the column with the time, and comments if the choice is open."""
     question = ""
     if known.clocks:
         options = [
@@ -54,16 +54,18 @@ def _column(known: Decisions) -> tuple[str, list[str]]:
         ]
         hours = [one for one in known.clocks if one.clock.has_hours]
         if not hours:
-            question = "the rows have days without hours: every event of a day would be at midnight."
+            question = "the rows have days without hours, so every event would be at midnight."
         elif not hours[0].known and (len(hours) > 1 or hours[0].clock.unit not in ("iso", "format")):
-            question = "no column is named like the time of an event. Choose the column."
+            question = "no column is named like an event time. Which column has it?"
     else:
-        question = "no column has times that can be read. Choose the column with the time of the event."
+        question = "no column has readable times. Which column has the time of the event?"
         columns = [one for one in known.columns.values() if len(one.steps) == 1 or known.opened is not None]
         named = [one for one in columns if _NAMED_LIKE_A_TIME.search(one.name)]
-        options = [Option(known.ref(one), f"no time that can be read; {one.evidence()}") for one in named]
+        options = [Option(known.ref(one), f"not a readable time; {one.evidence()}") for one in named]
         if not named:
-            question = f"none of the {pluralize(len(columns), 'column')} has times. Each event needs one: name a column"
+            question = (
+                f"none of the {pluralize(len(columns), 'column')} has times, and each event needs one. Name a column"
+            )
             question += " that other files have, or give all events one time, such as =2024-01-31T00:00:00Z."
             options = [Option(NO_TIME, "no time: every row is rejected")]
             options += [Option(known.ref(one), f"no time; {one.evidence()}") for one in columns]
@@ -73,14 +75,14 @@ def _column(known: Decisions) -> tuple[str, list[str]]:
 
 
 def _hours_beside_days(known: Decisions) -> Column | None:
-    """The column with the hours of the days in another one, where no column has both."""
+    """The column with the hours that belong to the days in another column, if no column has both."""
     if "time" in known.answers or not known.clocks or known.clocks[0].clock.has_hours:
         return None
     return next((one for one in known.untimed if one.values and one.matching(_HOURS) >= ENOUGH), None)
 
 
 def _clock(known: Decisions, one: TimeColumn, hours: Column | None = None) -> tuple[str, list[str]]:
-    """A clock in YAML, with comments on what is open about it. `hours` is a column beside that of the days."""
+    """A clock in YAML, with comments on what is open about it. `hours` is the column with the hours of the days."""
     clock, column, lines = one.clock, one.column, list[str]()
     source, ending = known.ref(column), ""
     if hours is not None:
@@ -94,7 +96,7 @@ def _clock(known: Decisions, one: TimeColumn, hours: Column | None = None) -> tu
                 Option(form, f"{scalar(next(iter(column.texts)))} is in {_month_in(one, clock.form)}"),
                 Option(quoted(clock.other + ending), f"it is in {_month_in(one, clock.other)}"),
             )
-            question = f"every value of {column.path} can be read with the day or with the month first."
+            question = f"every value of {column.path} can be read with the day first or with the month first."
             form, lines = known.choose(Choice("day_or_month", question, options))
         parts.append(f"format: {form}")
     if clock.unit == "iso":
@@ -106,7 +108,7 @@ def _clock(known: Decisions, one: TimeColumn, hours: Column | None = None) -> tu
         )
         column = known.clocks[0].column
         example = printable(next(iter(column.texts), ""), 40)
-        question = f"the times of {column.path}, such as {example}, do not say in which zone they are. Are they UTC?"
+        question = f"the times of {column.path}, such as {example}, do not say their time zone. Are they UTC?"
         zone, comments = known.choose(Choice("zone", question, options))
         parts.append(f"zone: {zone}")
         lines = [*lines, *comments]
@@ -114,7 +116,7 @@ def _clock(known: Decisions, one: TimeColumn, hours: Column | None = None) -> tu
 
 
 def _has_offset(one: TimeColumn) -> bool:
-    """Whether the times are instants: numbers, texts with an offset, or texts that are called UTC."""
+    """Whether the times are instants: numbers, strings with an offset, or strings that are called UTC."""
     if one.clock.unit not in ("iso", "format") or _SAYS_UTC.search(f"{one.column.name} {one.clock.form}"):
         return True
     readings = (one.clock.read(value) for value in one.column.values[:500])
@@ -122,6 +124,6 @@ def _has_offset(one: TimeColumn) -> bool:
 
 
 def _month_in(one: TimeColumn, form: str) -> str:
-    """The month of the first value, as a form reads it."""
+    """The month of the first value, as a format reads it."""
     reading = Clock("", "format", form).read(one.column.values[0])
     return format_utc(reading.us)[:7] if reading is not None else "no month"
