@@ -37,12 +37,7 @@ def demo(output: Path, as_json: bool) -> int:
     """Plan, rehearse and verify the bundled sample data: the whole job, offline, no keys."""
     from pipeline import demo
 
-    results = []
-    for step in demo.run(output):
-        results.append(step)
-        if not as_json:
-            click.echo(f"{step.name}: {step.sentence}")
-            click.echo(f"  {step.verdict}")
+    results = list(demo.run(output) if as_json else demo.run(output, click.echo))
     proved = all(step.proved for step in results)
     if as_json:
         common.emit({"format": "backcast.demo/1", "proved": proved, "steps": results})
