@@ -72,7 +72,7 @@ docs: $(VENV)/.dev  ## build the documentation into build/docs; a dead link or a
 picture: $(VENV)/.installed  ## take the picture of a report that the README shows; needs Chromium
 	$(VENV)/bin/backcast demo -o build/demo
 	chromium --headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run --hide-scrollbars \
-	    --force-device-scale-factor=1.5 --window-size=1100,772 --screenshot=docs/images/report.png \
+	    --force-device-scale-factor=1.5 --window-size=1100,780 --screenshot=docs/images/report.png \
 	    file://$(CURDIR)/build/demo/mixpanel/report.html
 
 bench: $(VENV)/.installed .venv-bench/.installed  ## speed and memory beside the peers; BENCH="--events 200000 --only csv"
