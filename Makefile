@@ -17,10 +17,10 @@ BREAKABLE := tests/test_*.py $(addprefix tests/,native extractors mapper encoder
     tests/engines/test_local.py tests/cli/test_process.py tests/cli/test_ctrl_c.py tests/cli/test_help.py
 # Asked only when an environment has to be made; `make test PYTHON=python3.12` chooses another.
 PYTHON = $(shell .ci/pythons | awk 'NR == 1 {print $$2}')
-# Both spellings: older pip constrains the build with the first, newer pip with the second. It says errors alone: its
-# warnings are of what people configured for other projects.
-INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    $(@D)/bin/python -m pip install -qq -c constraints.txt
+# Both spellings: older pip constrains the build with the first, newer pip with the second. What pip says is shown when it
+# fails: until then it warns of what people configured for other projects.
+install = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    $(@D)/bin/python -m pip install -q -c constraints.txt $(1) >$(@D)/pip.txt 2>&1 || { cat $(@D)/pip.txt >&2; exit 1; }
 LIBRARIES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
 
 help:  ## list what can be asked for
@@ -98,7 +98,7 @@ define new-environment
 @echo "making $(@D) with $(PYTHON)"
 @rm -rf $(@D)
 @$(PYTHON) -m venv $(@D) || { rm -rf $(@D); $(PYTHON) -m venv --without-pip $(@D) && \
-    $(PYTHON) -m pip --python $(@D)/bin/python install -qq pip; }
+    $(PYTHON) -m pip --python $(@D)/bin/python install -q pip; }
 endef
 
 WHAT_IT_IS_MADE_OF := pyproject.toml constraints.txt hatch_build.py $(wildcard pipeline/native/*.[ch])
@@ -109,21 +109,21 @@ $(VENV)/.installed: $(WHAT_IT_IS_MADE_OF)
 	$(new-environment)
 	@echo "installing the libraries of backcast (some minutes, if they have to be downloaded)"
 	@$(@D)/bin/python -c '$(LIBRARIES)' >$(@D)/libraries.txt
-	@$(INSTALL) -r $(@D)/libraries.txt
+	@$(call install,-r $(@D)/libraries.txt)
 	@echo "building backcast$(if $(EXTRA), and installing what its development needs)"
-	@$(INSTALL) -e '.$(EXTRA)'
+	@$(call install,-e '.$(EXTRA)')
 	@$(@D)/bin/backcast --version
 	@echo '$(EXTRA)' >$@
 
 $(VENV)/.dev: $(VENV)/.installed
-	@grep -q dev $< || { echo "installing what the development of backcast needs"; $(INSTALL) -e '.[dev]'; }
+	@grep -q dev $< || { echo "installing what the development of backcast needs"; $(call install,-e '.[dev]'); }
 	@touch $@
 
 # For the tests on another Python: without the linters, and only what is imported is compiled.
 $(VENV)-3.%/.test: override PYTHON = $(shell .ci/pythons | awk '$$1 == "3.$*" {print $$2}')
 $(VENV)-3.%/.test: $(WHAT_IT_IS_MADE_OF)
 	$(new-environment)
-	@$(INSTALL) --no-compile -e '.[test]'
+	@$(call install,--no-compile -e '.[test]')
 	@touch $@
 
 # Without Node, or offline, the tests of it are skipped and say so.
@@ -138,10 +138,10 @@ TOOL_airflow := apache-airflow
 
 .venv-%/.tool:
 	$(new-environment)
-	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check -e . $(TOOL_$*)
+	@$(@D)/bin/python -m pip install -q --disable-pip-version-check -e . $(TOOL_$*)
 	@touch $@
 
 .venv-bench/.installed: benchmarks/requirements.txt
 	$(new-environment)
-	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check -r benchmarks/requirements.txt
+	@$(@D)/bin/python -m pip install -q --disable-pip-version-check -r benchmarks/requirements.txt
 	@touch $@
