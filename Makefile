@@ -17,14 +17,18 @@ BREAKABLE := tests/test_*.py $(addprefix tests/,native extractors mapper encoder
     tests/engines/test_local.py tests/cli/test_process.py tests/cli/test_ctrl_c.py tests/cli/test_help.py
 # Asked only when an environment has to be made; `make test PYTHON=python3.12` chooses another.
 PYTHON = $(shell .ci/pythons | awk 'NR == 1 {print $$2}')
-# Both spellings: older pip constrains the build with the first, newer pip with the second.
-PINNED = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
+# Both spellings: older pip constrains the build with the first, newer pip with the second. What pip says is shown when it
+# fails: until then it warns of what people configured for other projects.
+install = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    $(@D)/bin/python -m pip install -q -c constraints.txt $(1) >$(@D)/pip.txt 2>&1 || { cat $(@D)/pip.txt >&2; exit 1; }
+LIBRARIES = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
 
 help:  ## list what can be asked for
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.installed  ## plan, rehearse and verify the bundled sample_data: the whole job, offline, no keys
 	$(VENV)/bin/backcast demo
+	@printf '\nYour own export, in any folder:\n\nexport PATH="%s/bin:$$PATH"\nbackcast survey YOUR_EXPORT\n' "$$PWD/$(VENV)"
 
 test: $(VENV)/.dev $(NODE_CLIENT)  ## run the tests on the default Python; the twenty slowest are listed at the end
 	@$(VENV)/bin/python $(PYTEST)
@@ -68,7 +72,7 @@ docs: $(VENV)/.dev  ## build the documentation into build/docs; a dead link or a
 picture: $(VENV)/.installed  ## take the picture of a report that the README shows; needs Chromium
 	$(VENV)/bin/backcast demo -o build/demo
 	chromium --headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run --hide-scrollbars \
-	    --force-device-scale-factor=1.5 --window-size=1100,772 --screenshot=docs/images/report.png \
+	    --force-device-scale-factor=1.5 --window-size=1100,780 --screenshot=docs/images/report.png \
 	    file://$(CURDIR)/build/demo/mixpanel/report.html
 
 bench: $(VENV)/.installed .venv-bench/.installed  ## speed and memory beside the peers; BENCH="--events 200000 --only csv"
@@ -103,18 +107,23 @@ WHAT_IT_IS_MADE_OF := pyproject.toml constraints.txt hatch_build.py $(wildcard p
 $(VENV)/.dev: EXTRA = [dev]
 $(VENV)/.installed: $(WHAT_IT_IS_MADE_OF)
 	$(new-environment)
-	@$(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e '.$(EXTRA)'
+	@echo "installing the libraries of backcast (some minutes, if they have to be downloaded)"
+	@$(@D)/bin/python -c '$(LIBRARIES)' >$(@D)/libraries.txt
+	@$(call install,-r $(@D)/libraries.txt)
+	@echo "building backcast$(if $(EXTRA), and installing what its development needs)"
+	@$(call install,-e '.$(EXTRA)')
+	@$(@D)/bin/backcast --version
 	@echo '$(EXTRA)' >$@
 
 $(VENV)/.dev: $(VENV)/.installed
-	@grep -q dev $< || $(PINNED) $(@D)/bin/python -m pip install -q -c constraints.txt -e '.[dev]'
+	@grep -q dev $< || { echo "installing what the development of backcast needs"; $(call install,-e '.[dev]'); }
 	@touch $@
 
 # For the tests on another Python: without the linters, and only what is imported is compiled.
 $(VENV)-3.%/.test: override PYTHON = $(shell .ci/pythons | awk '$$1 == "3.$*" {print $$2}')
 $(VENV)-3.%/.test: $(WHAT_IT_IS_MADE_OF)
 	$(new-environment)
-	@$(PINNED) $(@D)/bin/python -m pip install -q --no-compile -c constraints.txt -e '.[test]'
+	@$(call install,--no-compile -e '.[test]')
 	@touch $@
 
 # Without Node, or offline, the tests of it are skipped and say so.

@@ -1,9 +1,12 @@
-"""The demo: every sample export planned, rehearsed and verified, as with the commands."""
+"""The demo: two exports of one product planned, rehearsed and verified, as with the commands.
+
+Both are in sample_data/story: two years of one product, as each tool exports them.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,22 +22,29 @@ MARK = "written-by-backcast-demo"
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One bundled export: its files under sample_data, and the options of its plan."""
+    """One bundled export: its folder under sample_data, and the options of its plan."""
 
     name: str
-    files: tuple[str, ...]
+    folder: str
     options: PlanOptions
 
 
-_COLUMNS = {name: name for name in ("event", "distinct_id", "timestamp", "uuid")}
-
 SAMPLES = (
-    Sample("mixpanel", ("mixpanel", "mixpanel-people"), PlanOptions(mapping="mixpanel", timezone="America/New_York")),
-    Sample("amplitude", ("amplitude",), PlanOptions(mapping="amplitude")),
-    Sample("segment", ("segment/warehouse",), PlanOptions(mapping="segment-warehouse")),
-    Sample("rudderstack", ("rudderstack/lake",), PlanOptions(mapping="rudderstack-warehouse")),
-    Sample("posthog", ("posthog", "posthog-persons"), PlanOptions(mapping="posthog")),
-    Sample("generic", ("generic",), PlanOptions(mapping="generic", settings=_COLUMNS)),
+    Sample(
+        "mixpanel",
+        "story/mixpanel",
+        PlanOptions(
+            mapping="mixpanel",
+            timezone=("Europe/Berlin", "America/New_York@2024-06-01"),
+            settings={"groups": "team"},
+            max_rejects="0.1%",
+        ),
+    ),
+    Sample(
+        "segment",
+        "story/segment",
+        PlanOptions(mapping="segment-warehouse", settings={"group_type": "team"}, max_rejects="0.1%"),
+    ),
 )
 
 
@@ -54,11 +64,12 @@ def samples() -> Path:
     return bundled if bundled.is_dir() else _PACKAGE.parent / "sample_data"
 
 
-def run(output: Path) -> Iterator[Step]:
-    """Plan, rehearse and verify each sample into a folder of its own under `output`. Raises UsageError."""
+def run(output: Path, show: Callable[[str], None] = lambda line: None) -> Iterator[Step]:
+    """Plan, rehearse and verify each sample into a folder of its own under `output`. `show` is called with each line
+    for people as soon as it is known. Raises UsageError."""
     _clear(output)
     for sample in SAMPLES:
-        yield _run_sample(sample, output / sample.name)
+        yield _run_sample(sample, output / sample.name, show)
 
 
 def _clear(output: Path) -> None:
@@ -77,15 +88,22 @@ def _clear(output: Path) -> None:
         ) from None
 
 
-def _run_sample(sample: Sample, folder: Path) -> Step:
-    plan = api.plan_export([samples() / file for file in sample.files], folder, sample.options)
+def _run_sample(sample: Sample, folder: Path, show: Callable[[str], None]) -> Step:
+    show(f"{sample.name}: reading the export")
+    plan = api.plan_export(samples() / sample.folder, folder, sample.options)
+    show(f"  {plan.sentence}")
+    show("  Rehearsing it on this machine")
     done = api.rehearse_plan(folder)
     verified = verify_result(done.verification)
+    verdict = (
+        f"Verified: {verified.events.expected:,} expected, {verified.events.found:,} found,"
+        f" {verified.events.missing:,} missing, {verified.events.extra:,} extra."
+    )
+    show(f"  {verdict}")
     return Step(
         sample.name,
         plan.sentence,
-        f"Verified: {verified.events.expected:,} expected, {verified.events.found:,} found,"
-        f" {verified.events.missing:,} missing, {verified.events.extra:,} extra.",
+        verdict,
         plan.ready and done.outcome.balanced and verified.proved,
         str(Directory(folder).report_html),
     )

@@ -13,9 +13,11 @@ import argparse
 import gzip
 import io
 import json
+import lzma
 import sys
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import fastavro
@@ -53,6 +55,8 @@ from sample_data.generator import (
     service,
     snowplow,
     statsig,
+    story,
+    story_layouts,
     umami,
     universal_analytics,
     vercel,
@@ -62,8 +66,10 @@ from sample_data.generator.spelling import lines, row
 HERE = Path(__file__).resolve().parent
 
 
+@cache
 def files() -> dict[str, bytes]:
-    """Every sample file: its path below `sample_data/`, and its bytes."""
+    """Every sample file: its path below `sample_data/`, and its bytes; those of an `.xz` are compressed when they are
+    written, which takes longer than all the rest."""
     rows = mixpanel.rows()
     first, second = (lines([r.text for r in rows if r.file == name]) for name in (mixpanel.FIRST, mixpanel.SECOND))
     exported, persons = service.export(), service.persons()
@@ -118,6 +124,7 @@ def files() -> dict[str, bytes]:
         **{f"pendo/{name}": content for name, content in pendo.files().items()},
         **_segment(),
         **_rudderstack(),
+        **{f"story/{name}": content for name, content in _story().items()},
     }
 
 
@@ -138,6 +145,13 @@ def _rudderstack() -> dict[str, bytes]:
     return found | {f"rudderstack/lake/{name}": _parquet(made, rows=25) for name, made in rudderstack.lake().items()}
 
 
+def _story() -> dict[str, bytes]:
+    calls = story.calls()
+    return {
+        f"{write.__name__}/{name}.xz": text for write in story_layouts.LAYOUTS for name, text in write(calls).items()
+    }
+
+
 def differences(folder: Path = HERE) -> list[str]:
     """A sentence for each file below `folder` that is missing, or is not what its seed gives."""
     found = []
@@ -145,7 +159,7 @@ def differences(folder: Path = HERE) -> list[str]:
         path = folder / name
         if not path.is_file():
             found.append(f"{name} is missing")
-        elif _inside(name, path.read_bytes()) != _inside(name, fresh):
+        elif _inside(name, path.read_bytes()) != (fresh if name.endswith(".xz") else _inside(name, fresh)):
             found.append(f"{name} is not what its seed gives")
     return found
 
@@ -184,6 +198,7 @@ def _rows(content: bytes) -> object:
 def _inside(name: str, content: bytes) -> object:
     openers: dict[str, Callable[[bytes], object]] = {
         ".gz": gzip.decompress,
+        ".xz": lzma.decompress,
         ".zip": _members,
         ".avro": _rows,
         ".parquet": _table,
@@ -217,8 +232,8 @@ def main(arguments: list[str] | None = None) -> int:
     for name, content in files().items():
         path = HERE / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        print(f"{len(content):7,} bytes  {name}")
+        path.write_bytes(lzma.compress(content, preset=9 | lzma.PRESET_EXTREME) if name.endswith(".xz") else content)
+        print(f"{path.stat().st_size:7,} bytes  {name}")
     return 0
 
 

@@ -16,7 +16,7 @@ from pipeline.cli.flags import takes
 from pipeline.cli.progress import Sending
 from pipeline.errors import UsageError
 from pipeline.options import RehearseOptions
-from pipeline.text import pluralize
+from pipeline.text import pluralize, printable
 
 if TYPE_CHECKING:
     from pipeline.local_service.faults import FaultCounts
@@ -36,13 +36,11 @@ if TYPE_CHECKING:
 def demo(output: Path, as_json: bool) -> int:
     """Plan, rehearse and verify the bundled sample data: the whole job, offline, no keys."""
     from pipeline import demo
+    from pipeline.native import WHY_NOT
 
-    results = []
-    for step in demo.run(output):
-        results.append(step)
-        if not as_json:
-            click.echo(f"{step.name}: {step.sentence}")
-            click.echo(f"  {step.verdict}")
+    if WHY_NOT:
+        click.echo(f"Note: backcast works without its C part, but more slowly: {printable(WHY_NOT, 300)}", err=True)
+    results = list(demo.run(output) if as_json else demo.run(output, click.echo))
     proved = all(step.proved for step in results)
     if as_json:
         common.emit({"format": "backcast.demo/1", "proved": proved, "steps": results})

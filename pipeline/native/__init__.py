@@ -21,11 +21,14 @@ Python code produces the same events for two to three times the CPU; tests/nativ
 from __future__ import annotations
 
 import os
+import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import TYPE_CHECKING
 
 WHY_NOT = ""
 """Why this process does without the C part; "" where it has it."""
+
+_NOT_COMPILED = f"it was not compiled, which {sys.executable} -m pipeline.native.build does, if there is a C compiler"
 
 if TYPE_CHECKING:
     from pipeline.native import _native as native
@@ -38,7 +41,7 @@ else:
     except ImportError as error:
         native = None
         compiled = any(os.path.exists(f"{folder}/_native{end}") for folder in __path__ for end in EXTENSION_SUFFIXES)
-        WHY_NOT = f"it does not load: {error}" if compiled else "it was not compiled"
+        WHY_NOT = f"it does not load: {error}" if compiled else _NOT_COMPILED
 
 AVAILABLE: bool = native is not None
 """Whether this process has the C part and may use it."""

@@ -43,6 +43,8 @@ def build(to: Path) -> str:
     linker = shlex.split(sysconfig.get_config_var("LDSHARED") or "")
     if not linker or shutil.which(linker[0]) is None:
         linker = ["cc", "-shared"]
+    if shutil.which(linker[0]) is None:
+        return "there is no C compiler (cc)"
     to.mkdir(parents=True, exist_ok=True)
     made = to / f"{NAME}.{os.getpid()}"
     include = f"-I{sysconfig.get_path('include')}"

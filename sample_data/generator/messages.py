@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -154,6 +155,7 @@ def _server(told: Story, server: dict[str, Any]) -> None:
         told.add("track", server, **own, event="Invoice Paid", properties={"total": spelled("19.90"), "number": number})
 
 
+@cache
 def snake(name: str) -> str:
     """A name as a column's: `Plan Type` and `planType` are `plan_type`."""
     return re.sub(r"[^a-z0-9]+", "_", re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()).strip("_")
@@ -162,12 +164,17 @@ def snake(name: str) -> str:
 TABLES = {"page": "pages", "screen": "screens", "identify": "identifies", "group": "groups", "alias": "aliases"}
 
 
-def tables(calls: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The calls as rows of tables: `tracks` without custom columns, a table for each event, `users`, and the rest."""
+OLD_USER = {
+    "id": "user-0", "email": "user-0@lumen.example", "tier": "free", "received_at": "2022-11-02T09:00:00.000Z",
+}  # fmt: skip
+"""A user of before these calls, who has a profile and nothing else."""
+
+
+def tables(calls: list[dict[str, Any]], *old: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The calls as rows of tables: `tracks` without custom columns, a table for each event, `users` with those of
+    before, and the rest."""
     found: dict[str, list[dict[str, Any]]] = {}
-    # A user of before these calls has a profile and nothing else.
-    old = {"email": "user-0@lumen.example", "tier": "free", "received_at": "2022-11-02T09:00:00.000Z"}
-    users: dict[str, dict[str, Any]] = {"user-0": {"id": "user-0", **old}}
+    users = {one["id"]: dict(one) for one in old}
     for call in calls:
         common = {"id": call["messageId"], "anonymous_id": call["anonymousId"]}
         if call["userId"] is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sample_data.generator.messages import story, tables
+from sample_data.generator.messages import OLD_USER, story, tables
 from sample_data.generator.segment import table
 from sample_data.generator.spelling import row
 
@@ -73,7 +73,7 @@ def warehouse(seed: int = 5) -> dict[str, list[dict[str, Any]]]:
         traits = call["context"].get("traits")
         if call["type"] == "identify" and traits is not None:
             call["traits"] = traits
-    found = tables(made)
+    found = tables(made, OLD_USER)
     by_id = {call["messageId"]: call for call in made}
     for rows in found.values():
         for one in rows:

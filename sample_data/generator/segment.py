@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sample_data.generator.messages import story, tables
+from sample_data.generator.messages import OLD_USER, story, tables
 from sample_data.generator.spelling import row
 
 SOURCE = "8pT3xQnLkR"
@@ -46,7 +46,7 @@ def archive(seed: int = 4) -> dict[str, list[str]]:
 
 def warehouse(seed: int = 4) -> dict[str, list[dict[str, Any]]]:
     """The tables that a warehouse keeps of the same calls, each row as it was loaded."""
-    made = tables(calls(seed))
+    made = tables(calls(seed), OLD_USER)
     for rows in made.values():
         for one in rows:
             one["uuid_ts"] = one["loaded_at"] = "2023-04-21T04:00:00.000Z"
