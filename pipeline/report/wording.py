@@ -138,20 +138,6 @@ MOODS = {
 }  # fmt: skip
 """How each state is shown, where nothing else is open; every other state is `good`."""
 
-PHASES = {
-    "identities": "merges of two ids into one person; they cannot be undone",
-    "groups": "groups and their properties",
-    "events": "events",
-    "persons": "profile updates",
-}
-
-
-def phase_meaning(phase: str, plan: Plan) -> str:
-    if phase == "groups" and plan.people.promotes:
-        return f"{PHASES[phase]}; first values of persons ($initial_…)"
-    return PHASES[phase]
-
-
 def mapping_of(plan: Plan) -> str:
     """The mapping of a plan, and its tool where that has another name."""
     name = printable(plan.mapping.name, 200)
@@ -207,6 +193,11 @@ def zone_proof(plan: Plan) -> str:
     if any(WITHOUT_ZONE in check.detail for check in plan.gates):
         return "where they have an offset; the others need --timezone"
     return "as the tool exports them"
+
+
+def not_merged(plan: Plan) -> int:
+    """How many pairs of ids stay two persons."""
+    return sum(one.pairs for one in plan.people.identities.decisions if one.decision in ("refused", "conflict"))
 
 
 def decided_because(reason: str, plan: Plan) -> str:

@@ -6,18 +6,29 @@ import re
 from itertools import takewhile
 from typing import NamedTuple
 
+import msgspec
+
 from pipeline.charts.bars import months_between, sparkline
 from pipeline.charts.timeline import Timeline, timeline
 from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.plan.sealed.manifest import Plan, as_name
-from pipeline.report.contents import DUPLICATES, OTHERS, Report, latest_canary, phases_of
+from pipeline.report.contents import OTHERS, Report, duplicates_of, latest_canary, phases_of
 from pipeline.report.page.check_words import command_of, in_one_line
 from pipeline.report.state import NextStep, next_step
 from pipeline.report.verification_words import by_kind, listed
-from pipeline.report.wording import NO_TARGET, advice_of, has_target, mapping_of, mood_of, state_in_words, zone_proof
+from pipeline.report.wording import (
+    NO_TARGET,
+    advice_of,
+    has_target,
+    mapping_of,
+    mood_of,
+    not_merged,
+    state_in_words,
+    zone_proof,
+)
 from pipeline.targets import address_of, region_of
-from pipeline.text import pluralize, quoted
+from pipeline.text import plural, pluralize, quoted
 
 MOST_OPEN = 2
 """Up to as many checks are open; of more, those that stop the plan."""
@@ -35,7 +46,7 @@ _ASIDE = re.compile(r",| \(")
 """What follows it in a title says which files are meant."""
 _INITIALS = re.compile(r"(?<=[A-Za-z])[A-Za-z]+| ")
 _SEPARATORS = re.compile(r"[\s_\-.:]+")
-_SENT = ("sent", "sent-with-refusals", "verified", "differs")
+SENT = ("sent", "sent-with-refusals", "verified", "differs")
 
 SENTENCES = {
     "not-ready": "Apply refuses this plan until what failed is fixed. It can be rehearsed. {}",
@@ -87,6 +98,13 @@ class Tile(NamedTuple):
     mood: str = ""
 
 
+class Tiles(NamedTuple):
+    """Tiles under one heading."""
+
+    title: str
+    tiles: list[Tile]
+
+
 class Mood(NamedTuple):
     """A text, and a class of the style sheet for it, which can be ""."""
 
@@ -122,7 +140,7 @@ class FirstScreen(NamedTuple):
     target: Mood
     zone: str
     banner: Banner
-    tiles: list[Tile]
+    tiles: list[Tiles]
     total: str
     timeline: Timeline | None
     names: Names
@@ -137,7 +155,7 @@ def first_screen(report: Report) -> FirstScreen:
         zone_proof(plan),
         _banner(report),
         _tiles(report),
-        _total(plan),
+        _total(report),
         timeline(report.days),
         _names(report),
         next_step(report),
@@ -213,7 +231,7 @@ def _banner(report: Report) -> Banner:
         sentence = f"In the rehearsal, the local service refused {pluralize(refused, 'event')}. {sentence}"
     if state == "differs" and last is not None and (kinds := by_kind(last)):
         sentence = f"{sentence[:-1]}: {listed(kinds)}."
-    if state in _SENT:  # the checks were read before the plan was sent
+    if state in SENT:  # the checks were read before the plan was sent
         shown = 0
     return Banner(title, mood_of(plan, state, refused), sentence, checks[:shown], checks[shown:])
 
@@ -225,33 +243,48 @@ def _remedy(advice: str, name: str) -> list[str]:
     return [re.sub(r"\bDIR\b", lambda _: quoted(name), piece) for piece in pieces]
 
 
-def _tiles(report: Report) -> list[Tile]:
-    plan, phases = report.plan, phases_of(report.plan)
-    updates, merges = phases["persons"] + plan.people.initials, phases["identities"]
-    superseded = plan.skips.get("superseded", 0)
-    planned = "to send" if report.results.applied is None else "planned"
-    # the persons that are created, if the target has none of their ids
-    persons = plan.people.profiles.persons(plan.options.persons)
+def _tiles(report: Report) -> list[Tiles]:
+    """What is sent, what is not, and what came of it."""
+    words = ("Will be sent", "Will not be sent") if report.results.applied is None else ("Planned", "Left out")
     return [
-        _counted(phases["events"], f"event {planned}", f"events {planned}"),
-        _counted(persons, "person created", "persons created", pluralize(updates, "profile update"))
-        if persons > 0
-        else _counted(updates, "profile update", "profile updates"),
-        _counted(merges, "merged identity", "merged identities", "irreversible" if merges else ""),
-        _counted(
-            sum(plan.skips.get(code, 0) for code in DUPLICATES), "duplicate removed", "duplicates removed",
-            f"{superseded:,} of them with other values" if superseded else "",
-        ),
-        _counted(plan.rows.rejected, "rejected row", "rejected rows"),
-        _proof(report),
+        Tiles(words[0], _to_send(report.plan)), Tiles(words[1], left_out(report.plan)),
+        Tiles("Result", [proof(report)]),
     ]  # fmt: skip
 
 
-def _counted(count: int, one: str, several: str, note: str = "") -> Tile:
-    return Tile(f"{count:,}", one if count == 1 else several, note)
+def _to_send(plan: Plan) -> list[Tile]:
+    phases, initials = phases_of(plan), plan.people.initials
+    # the persons that are created, if the target has none of their ids
+    persons = plan.people.profiles.persons(plan.options.persons)
+    created = f"{pluralize(persons, 'person')} created" if persons > 0 else ""
+    groups = [_counted(phases["groups"] - initials, "group")] if phases["groups"] > initials else []
+    return [
+        _counted(phases["events"], "event"),
+        _counted(phases["identities"], "merged identity", "irreversible" if phases["identities"] else ""),
+        _counted(phases["persons"] + initials, "profile update", created),
+        *groups,
+    ]
 
 
-def _proof(report: Report) -> Tile:
+def left_out(plan: Plan) -> list[Tile]:
+    """What the export has and the plan does not send."""
+    duplicates, superseded = duplicates_of(plan), plan.skips.get("superseded", 0)
+    items = sum(plan.rejects.values()) - plan.rows.rejected
+    return [
+        _counted(
+            plan.rows.rejected, "rejected row", f"and {pluralize(items, 'item')} of other rows" if items > 0 else ""
+        ),
+        _counted(sum(plan.skips.values()) - duplicates, "skipped row"),
+        _counted(duplicates, "duplicate", f"{superseded:,} of them with other values" if superseded else ""),
+        _counted(not_merged(plan), "pair", "of ids not merged"),
+    ]
+
+
+def _counted(count: int, unit: str, note: str = "") -> Tile:
+    return Tile(f"{count:,}", unit if count == 1 else plural(unit), note)
+
+
+def proof(report: Report) -> Tile:
     """What was read back: from the target, else from the local service. What was sent since is not read back."""
     applied, rehearsal = report.results.applied, report.results.rehearsal
     rehearsed = None if applied is not None else report.results.rehearsed
@@ -280,10 +313,13 @@ def _proof(report: Report) -> Tile:
     return Tile("–", "not rehearsed")
 
 
-def _total(plan: Plan) -> str:
-    """What the phases add up to, where there is more than one: the number that apply asks for."""
-    several = sum(count > 0 for count in plan.events.phases.values()) > 1
-    return f"{plan.events.made:,} to send in all." if several else ""
+def _total(report: Report) -> str:
+    """The number that apply asks for, and the rows that it comes from."""
+    plan = report.plan
+    sent = "to send in all, the number that apply asks for" if report.results.applied is None else "planned in all"
+    rows = f"from {plan.rows.mapped:,} of {pluralize(plan.rows.read, 'row')} in {pluralize(len(plan.parts), 'file')}"
+    replays = "" if plan.replays is msgspec.UNSET else f", what plan {plan.replays.digest[:8]} did not deliver"
+    return f"{plan.events.made:,} {sent}, {rows}{replays}."
 
 
 def _names(report: Report) -> Names:
@@ -303,8 +339,7 @@ def _names(report: Report) -> Names:
     def row(name: str, variant: bool, pictured: bool) -> EventName:
         count, counts = plan.names.get(name, 0), by_name[name]
         span = report.spans[name]
-        title = f"{span.first} to {span.last}, by month"
-        picture = sparkline([counts.get(month, 0) for month in months], title) if pictured else ""
+        picture = sparkline(counts, months, "events") if pictured else ""
         return EventName(name, count, _share(count, all_events), span.first, span.last, picture, variant)
 
     shown: list[EventName] = []

@@ -27,21 +27,25 @@ from markupsafe import Markup, escape
 from pipeline import charts
 from pipeline.report.contents import Report
 from pipeline.report.page.first_screen import first_screen
+from pipeline.report.page.sign_off import plan_in_words, sign_off
 from pipeline.report.registry import BELOW, ValuesOf, page_sections
 from pipeline.text import pluralize, printable, quoted
 
 NAME_CHARACTERS = 200
-_HEADING = re.compile("<h2>(.*?)</h2>", re.DOTALL)
+_HEADING = re.compile('<h2>(.*?)(?: <span class="count">(.*?)</span>)?</h2>', re.DOTALL)
 _SECTION = re.compile(r"</?section>\s*")
 _PLACES = re.compile(r'<h3>(?P<title>.*?)</h3>|<div class="wide">', re.DOTALL)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:[\d.:]+Z?)?", re.ASCII)
+_OPTION = re.compile(r"(?<![^\s(])--[a-z][a-z-]*", re.ASCII)
 _TAG = re.compile("<[^>]*>")
 
 
 class Chapter(NamedTuple):
-    """A folded part of the page; `title` and `body` are HTML."""
+    """A folded part of the page; `title` and `body` are HTML, `count` is what it has of what ("" for none)."""
 
     id: str
     title: str
+    count: str
     body: str
 
 
@@ -52,8 +56,9 @@ def render(report: Report) -> str:
         "page.html.j2",
         report=report,
         plan=report.plan,
-        plain_name=printable(report.name, NAME_CHARACTERS),
         screen=first_screen(report),
+        approval=sign_off(report),
+        made=plan_in_words(report.plan),
         beside=list(_html_of((one for one in screen if one[0] < BELOW), report)),
         below=list(_html_of((one for one in screen if one[0] >= BELOW), report)),
         chapters=list(_chapters(_html_of(page_sections("sections"), report))),
@@ -83,7 +88,7 @@ def _chapters(sections: Iterable[str]) -> Iterator[Chapter]:
         for heading, end in zip(headings, ends, strict=True):
             number += 1
             body = _with_regions(heading[1], html[heading.end() : end].strip())
-            yield Chapter(f"chapter-{number}", heading[1], body)
+            yield Chapter(f"chapter-{number}", heading[1], heading[2] or "", body)
 
 
 def _with_regions(chapter: str, html: str) -> str:
@@ -143,15 +148,21 @@ class TemplateCache(BytecodeCache):
                 aside.unlink(missing_ok=True)
 
 
+def whole(text: str) -> Markup:
+    """A text, escaped, whose dates and options do not break at their hyphens."""
+    with_dates = _DATE.sub(r"<time>\g<0></time>", str(escape(text)))
+    return Markup(_OPTION.sub(r'<span class="line">\g<0></span>', with_dates))
+
+
 @cache
 def environment() -> Environment:
     def plainly(text: object, limit: int = NAME_CHARACTERS) -> Markup:
         """A text of an export: escaped, without driving characters, and with a direction of its own."""
-        return Markup("<bdi>") + escape(printable(str(text), limit)) + Markup("</bdi>")
+        return Markup("<bdi>") + whole(printable(str(text), limit)) + Markup("</bdi>")
 
     def instant(time: str) -> Markup:
         """ISO 8601 in UTC to the second, as people read it: `2023-01-02 03:04:05`."""
-        return Markup('<span class="time">{}</span>').format(printable(time)[:19].replace("T", " "))
+        return Markup("<time>{}</time>").format(printable(time)[:19].replace("T", " "))
 
     options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     engine = Environment(
@@ -168,5 +179,6 @@ def environment() -> Environment:
         printable(line.expandtabs(4), 1_000) for line in text.splitlines()
     )
     engine.filters["instant"] = instant
+    engine.filters["whole"] = whole
     engine.filters["quoted"] = quoted
     return engine
