@@ -118,7 +118,6 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
     assert "Sent, 1 refused The target refused some events" in text
     assert "11 verified 1 refused; the others were found once" in text
     assert "I have read what became of this plan." in text
-    assert "--code refused_event" in rehearsal
     assert "Every refused event with its row: backcast rejects" in sending
     assert "11 events accepted, 1 refused" in sending
     assert f"What landed at {there} was compared with the ledger at 2024-05-03 08:00:00 ." in verification
