@@ -1,4 +1,4 @@
-"""`backcast demo`: every sample planned, rehearsed and proved, offline and without keys; and what its reports look like."""
+"""`backcast demo`: every sample planned, rehearsed and proved, offline and without keys; its reports."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from pipeline.ledger import RunHistory
 from pipeline.models import Reject, SealedOptions
@@ -147,6 +148,35 @@ def test_the_terminal_tells_copies_from_duplicates_and_a_dry_run_from_a_run() ->
     assert [line.split() for line in shown[2:]] == [["identities", "0", "2", "0"], ["events", "7", "0", "0"]]
     result = msgspec.structs.replace(result, events=SentCounts(12, already_settled=12, would_send=0))
     assert printed(steps.show_apply, result) == "Dry run: nothing is left to send.\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "verdict", "lines"),
+    [
+        ("us", "ready", ["to send in all 12 type this number", "merges 2 give apply --approve-merges 2"]),
+        ("http://127.0.0.1:8100", "ready", ["to send in all 12 merges 2 will not be sent"]),
+        ("us", "not-ready", ["There is nothing to approve yet"]),
+    ],
+)
+def test_the_page_ends_with_what_is_approved(tmp_path: Path, target: str, verdict: str, lines: list[str]) -> None:
+    """Digest, target and the numbers that apply asks for, which is none on this machine; then name and date."""
+    plan = small_plan(verdict=verdict, target=target)
+    signed = Page(page_of(tmp_path, plan)).text.rpartition(". Sign-off ")[2]
+    assert [line for line in lines if line not in signed] == []
+    approved = [plan.digest, "target ", "2 rejected rows, 1 skipped row, 1 duplicate, 1 pair", "name date signature"]
+    assert [line in signed for line in approved] == [verdict == "ready"] * len(approved)
+
+
+def test_chapters_stand_by_their_weight(tmp_path: Path) -> None:
+    """Each has a number and says how much it has; what cannot be undone and is left out comes before what is read up."""
+    page = page_of(tmp_path, small_plan())
+    found = re.findall(r"<summary><h2>(\d+)\. (.*?) <span class=\"count\">(.*?)</span>", page)
+    assert [(int(number), title, count) for number, title, count in found][:6] == [
+        (1, "Merged identities", "2 merges, 1 pair not merged"), (2, "Rejected rows", "2 rows"),
+        (3, "Warnings", "2 kinds"), (4, "Skipped rows", "1 row"), (5, "Duplicates", "1 row"),
+        (6, "What this report cannot prove", "5 points"),
+    ]  # fmt: skip
+    assert found[-1][1:] == ("Profile updates", "none")
 
 
 def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:

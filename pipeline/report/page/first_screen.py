@@ -27,7 +27,7 @@ from pipeline.report.wording import (
     state_in_words,
     zone_proof,
 )
-from pipeline.targets import address_of, region_of
+from pipeline.targets import address_of, is_loopback, region_of
 from pipeline.text import plural, pluralize, quoted
 
 MOST_OPEN = 2
@@ -151,7 +151,7 @@ def first_screen(report: Report) -> FirstScreen:
     plan = report.plan
     return FirstScreen(
         _tool(plan),
-        _target(report),
+        target_of(report),
         zone_proof(plan),
         _banner(report),
         _tiles(report),
@@ -182,7 +182,7 @@ def _tool(plan: Plan) -> str:
     return name if plan.mapping.name == plan.tool else f"{name} ({plan.mapping.name})"
 
 
-def _target(report: Report) -> Mood:
+def target_of(report: Report) -> Mood:
     """The service, its region or address, and the project: where the plan was applied to, else what it was made for."""
     applied, project = report.results.applied, report.results.project
     address = applied.course.to if applied is not None and applied.course is not None else report.plan.target
@@ -316,7 +316,9 @@ def proof(report: Report) -> Tile:
 def _total(report: Report) -> str:
     """The number that apply asks for, and the rows that it comes from."""
     plan = report.plan
-    sent = "to send in all, the number that apply asks for" if report.results.applied is None else "planned in all"
+    sent = "to send in all" if report.results.applied is None else "planned in all"
+    if report.results.applied is None and plan.events.made and not is_loopback(plan.target):
+        sent += ", the number that apply asks for"
     rows = f"from {plan.rows.mapped:,} of {pluralize(plan.rows.read, 'row')} in {pluralize(len(plan.parts), 'file')}"
     replays = "" if plan.replays is msgspec.UNSET else f", what plan {plan.replays.digest[:8]} did not deliver"
     return f"{plan.events.made:,} {sent}, {rows}{replays}."

@@ -33,6 +33,7 @@ from pipeline.text import pluralize, printable, quoted
 
 NAME_CHARACTERS = 200
 _HEADING = re.compile('<h2>(.*?)(?: <span class="count">(.*?)</span>)?</h2>', re.DOTALL)
+_NOTHING = ("none", "nothing to merge or update", "not measured")
 _SECTION = re.compile(r"</?section>\s*")
 _PLACES = re.compile(r'<h3>(?P<title>.*?)</h3>|<div class="wide">', re.DOTALL)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:[\d.:]+Z?)?", re.ASCII)
@@ -41,11 +42,10 @@ _TAG = re.compile("<[^>]*>")
 
 
 class Chapter(NamedTuple):
-    """A folded part of the page; `title` and `body` are HTML, `count` is what it has of what ("" for none)."""
+    """A folded part of the page; `title` and `body` are HTML, `numbers` are those of its heading, or ""."""
 
-    id: str
     title: str
-    count: str
+    numbers: str
     body: str
 
 
@@ -61,7 +61,7 @@ def render(report: Report) -> str:
         made=plan_in_words(report.plan),
         beside=list(_html_of((one for one in screen if one[0] < BELOW), report)),
         below=list(_html_of((one for one in screen if one[0] >= BELOW), report)),
-        chapters=list(_chapters(_html_of(page_sections("sections"), report))),
+        chapters=_chapters(_html_of(page_sections("sections"), report)),
     )
 
 
@@ -78,17 +78,18 @@ def _html_of(sections: Iterable[tuple[int, str, ValuesOf]], report: Report) -> I
             yield environment().get_template(template).render(report=report, plan=report.plan, **values)
 
 
-def _chapters(sections: Iterable[str]) -> Iterator[Chapter]:
-    """A chapter for each `<h2>` of the sections. Text of an export has no tag by now."""
-    number = 0
+def _chapters(sections: Iterable[str]) -> list[Chapter]:
+    """A chapter for each `<h2>` of the sections; those that have nothing come last. Text of an export has no tag by
+    now."""
+    found = []
     for section in sections:
         html = _SECTION.sub("", section)
         headings = list(_HEADING.finditer(html))
         ends = [*(heading.start() for heading in headings[1:]), len(html)][: len(headings)]
         for heading, end in zip(headings, ends, strict=True):
-            number += 1
             body = _with_regions(heading[1], html[heading.end() : end].strip())
-            yield Chapter(f"chapter-{number}", heading[1], heading[2] or "", body)
+            found.append(Chapter(heading[1], heading[2] or "", body))
+    return sorted(found, key=lambda chapter: chapter.numbers in _NOTHING)
 
 
 def _with_regions(chapter: str, html: str) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pipeline.plan.sealed.manifest import Plan
 from pipeline.report.contents import Report, phases_of
-from pipeline.report.page.first_screen import SENT, left_out, proof
+from pipeline.report.page.first_screen import SENT, left_out, proof, target_of
 from pipeline.targets import is_loopback
 from pipeline.text import pluralize
 
@@ -32,7 +32,10 @@ def sign_off(report: Report) -> SignOff:
         return SignOff("There is nothing to approve: this plan sends nothing.", [])
     merges, left = phases_of(plan)["identities"], ", ".join(f"{tile.value} {tile.unit}" for tile in left_out(plan))
     gone = "Sent events cannot be deleted" + (", and merged identities cannot be separated." if merges else ".")
-    lines = [("plan", f"{plan_in_words(plan)}, in {report.name}", ""), ("digest", plan.digest, "")]
+    lines = [
+        ("plan", f"{plan_in_words(plan)}, in {report.name}", ""), ("digest", plan.digest, ""),
+        ("target", target_of(report).text, ""),
+    ]  # fmt: skip
     if sent:
         found, made = proof(report), f"{plan.events.made:,}"
         lines += [("planned in all", made, ""), ("left out", left, _OF_IDS),
@@ -40,7 +43,7 @@ def sign_off(report: Report) -> SignOff:
         return SignOff(f"I have read what became of this plan. {gone}", lines)
     events = plan.events.made if applied is None else applied.events.unsent + applied.events.in_doubt
     local = is_loopback(plan.target)
-    lines.append(("to send in all", f"{events:,}", "" if local else "type this number when apply asks for it"))
+    lines.append(("to send in all" if applied is None else "left to send", f"{events:,}", "" if local else "type this number when apply asks for it"))
     if merges:
         lines.append(("merges", f"{merges:,}", "" if local else f"give apply --approve-merges {merges}"))
     lines.append(("will not be sent", left, _OF_IDS))
