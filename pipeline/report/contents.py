@@ -315,6 +315,11 @@ def duplicates_of(plan: Plan) -> int:
     return sum(plan.skips.get(code, 0) for code in DUPLICATES)
 
 
+def not_merged(plan: Plan) -> int:
+    """How many pairs of ids stay two persons."""
+    return sum(one.pairs for one in plan.people.identities.decisions if one.decision in ("refused", "conflict"))
+
+
 def phases_of(plan: Plan) -> Mapping[str, int]:
     """The number of events of each phase, in the order of sending; 0 for a phase without any."""
     return {name: plan.events.phases.get(name, 0) for name in PHASES}

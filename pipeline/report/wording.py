@@ -196,11 +196,6 @@ def zone_proof(plan: Plan) -> str:
     return "as the tool exports them"
 
 
-def not_merged(plan: Plan) -> int:
-    """How many pairs of ids stay two persons."""
-    return sum(one.pairs for one in plan.people.identities.decisions if one.decision in ("refused", "conflict"))
-
-
 def decided_because(reason: str, plan: Plan) -> str:
     """The reason of a decision in words; the reason itself where this version has no text for it."""
     words = REASONS.get(reason)

@@ -231,7 +231,7 @@ def test_moods_and_folds_follow_the_state(tmp_path: Path) -> None:
         )  # fmt: skip
         plan = {"verdict": "ready", "gates": [], "rejects": {}, "rows": RowCounts(10, 10, 0, 0)}
         screen = first_screen(report_of(tmp_path, "ready", Results(rehearsal=run, rehearsed=found), **plan))
-        tile = screen.tiles[-1].tiles[0]
+        tile = screen.tiles[-1][1][0]
         assert (tile.value, tile.mood, screen.banner.mood) == (
             ("12", "care", "care") if refused else ("✓ 12", "good", "good")
         )
@@ -319,7 +319,7 @@ def test_banner_and_tiles_name_what_cannot_be_undone(tmp_path: Path) -> None:
         assert "events cannot be deleted" in without
     people = PeopleSeal(profiles=ProfilesSeal(people=12, anonymous_ids=9))
     report = report_of(tmp_path, people=people, events=EventCounts(5, {"events": 5}))
-    tiles = {tile.unit: tile for group in first_screen(report).tiles for tile in group.tiles}
+    tiles = {tile.unit: tile for _, some in first_screen(report).tiles for tile in some}
     assert (tiles["profile updates"].value, tiles["profile updates"].note) == ("0", "12 persons created")
     assert tiles["merged identities"].note == ""
 

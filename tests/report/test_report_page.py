@@ -168,7 +168,7 @@ def test_the_page_ends_with_what_is_approved(tmp_path: Path, target: str, verdic
 
 
 def test_chapters_stand_by_their_weight(tmp_path: Path) -> None:
-    """Each has a number and says how much it has; what cannot be undone and is left out comes before what is read up."""
+    """Each has a number and says how much it has; what cannot be undone or is left out comes first."""
     page = page_of(tmp_path, small_plan())
     found = re.findall(r"<summary><h2>(\d+)\. (.*?) <span class=\"count\">(.*?)</span>", page)
     assert [(int(number), title, count) for number, title, count in found][:6] == [

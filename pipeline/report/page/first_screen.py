@@ -13,20 +13,11 @@ from pipeline.charts.timeline import Timeline, timeline
 from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.plan.sealed.manifest import Plan, as_name
-from pipeline.report.contents import OTHERS, Report, duplicates_of, latest_canary, phases_of
+from pipeline.report.contents import OTHERS, Report, duplicates_of, latest_canary, not_merged, phases_of
 from pipeline.report.page.check_words import command_of, in_one_line
 from pipeline.report.state import NextStep, next_step
 from pipeline.report.verification_words import by_kind, listed
-from pipeline.report.wording import (
-    NO_TARGET,
-    advice_of,
-    has_target,
-    mapping_of,
-    mood_of,
-    not_merged,
-    state_in_words,
-    zone_proof,
-)
+from pipeline.report.wording import NO_TARGET, advice_of, has_target, mapping_of, mood_of, state_in_words, zone_proof
 from pipeline.targets import address_of, is_loopback, region_of
 from pipeline.text import plural, pluralize, quoted
 
@@ -98,13 +89,6 @@ class Tile(NamedTuple):
     mood: str = ""
 
 
-class Tiles(NamedTuple):
-    """Tiles under one heading."""
-
-    title: str
-    tiles: list[Tile]
-
-
 class Mood(NamedTuple):
     """A text, and a class of the style sheet for it, which can be ""."""
 
@@ -140,7 +124,7 @@ class FirstScreen(NamedTuple):
     target: Mood
     zone: str
     banner: Banner
-    tiles: list[Tiles]
+    tiles: list[tuple[str, list[Tile]]]
     total: str
     timeline: Timeline | None
     names: Names
@@ -243,13 +227,10 @@ def _remedy(advice: str, name: str) -> list[str]:
     return [re.sub(r"\bDIR\b", lambda _: quoted(name), piece) for piece in pieces]
 
 
-def _tiles(report: Report) -> list[Tiles]:
-    """What is sent, what is not, and what came of it."""
+def _tiles(report: Report) -> list[tuple[str, list[Tile]]]:
+    """What is sent, what is not, and what came of it, each under its heading."""
     words = ("Will be sent", "Will not be sent") if report.results.applied is None else ("Planned", "Left out")
-    return [
-        Tiles(words[0], _to_send(report.plan)), Tiles(words[1], left_out(report.plan)),
-        Tiles("Result", [proof(report)]),
-    ]  # fmt: skip
+    return [(words[0], _to_send(report.plan)), (words[1], left_out(report.plan)), ("Result", [proof(report)])]
 
 
 def _to_send(plan: Plan) -> list[Tile]:
@@ -307,8 +288,9 @@ def proof(report: Report) -> Tile:
                 return Tile(f"✗ {sum(kinds.values()):,}", "not as sent", f"{word}: {listed(kinds)}", "stop")
             return Tile(f"✗ {found}", f"found of {result.events.expected:,}", f"{word}: not proved", "stop")
     if applied is not None:
-        refused = applied.events.refused
+        refused, rest = applied.events.refused, applied.events.unsent + applied.events.in_doubt
         note = f"{refused:,} refused, not verified" if refused else "not verified yet"
+        note = f"{rest:,} not sent yet" if rest else note
         return Tile(f"{applied.events.accepted:,}", "sent", note, "care" if refused else "")
     return Tile("–", "not rehearsed")
 

@@ -43,7 +43,13 @@ def sign_off(report: Report) -> SignOff:
         return SignOff(f"I have read what became of this plan. {gone}", lines)
     events = plan.events.made if applied is None else applied.events.unsent + applied.events.in_doubt
     local = is_loopback(plan.target)
-    lines.append(("to send in all" if applied is None else "left to send", f"{events:,}", "" if local else "type this number when apply asks for it"))
+    lines.append(
+        (
+            "to send in all" if applied is None else "left to send",
+            f"{events:,}",
+            "" if local else "type this number when apply asks for it",
+        )
+    )
     if merges:
         lines.append(("merges", f"{merges:,}", "" if local else f"give apply --approve-merges {merges}"))
     lines.append(("will not be sent", left, _OF_IDS))

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.report.contents import Report, code_counts
+from pipeline.report.contents import Report, code_counts, not_merged
 from pipeline.report.registry import Values, on_page, on_terminal
 from pipeline.report.terminal.tables import bounded
-from pipeline.report.wording import DECISIONS, decided_because, not_merged, policy_meaning
+from pipeline.report.wording import DECISIONS, decided_because, policy_meaning
 from pipeline.text import are, pluralize, printable, were
 
 MOST_ON_TERMINAL = 5
