@@ -78,7 +78,7 @@ def test_the_chart_says_what_stands_out(seeded: LocalService) -> None:
     assert "no events from 2023-01-11 to 2023-01-12 (2 days)" in page.text
     assert ["2023-01", *"1111111111", "", "", "1", "1", "10", *"11111", *[""] * 11, "27"] in page.cells()
     found = read(seeded, "/events", event="Burst")
-    assert "The median day has 9 events; the highest, 2023-01-15, has 9." in found.text
+    assert "All events are of one day, 2023-01-15: 9." in found.text
     assert ["2023-01", *[""] * 14, "9", *[""] * 16, "9"] in found.cells()
 
 
