@@ -22,13 +22,13 @@ def style() -> str:
     return files(__package__).joinpath("templates/charts.css").read_text(encoding="utf-8") + places + lanes + "\n"
 
 
-def picture(kind: str, box: str, id: str, words: tuple[str, str], shapes: str, more: str = "") -> str:
-    """An SVG of a class and a view box, which names its title and its description, `words`; `more` are attributes."""
+def picture(kind: str, box: str, words: tuple[str, str], shapes: str, more: str = "") -> str:
+    """An SVG of a class and a view box with `words`, its title and its description for screen readers; `more` are
+    attributes."""
     title, description = words
     return (
-        f'<svg class="{kind}" viewBox="{box}" preserveAspectRatio="none" role="img"{more}'
-        f' aria-labelledby="{id}-title" aria-describedby="{id}-description">'
-        f'<title id="{id}-title">{title}</title><desc id="{id}-description">{description}</desc>{shapes}</svg>'
+        f'<svg class="{kind}" viewBox="{box}" preserveAspectRatio="none" role="img"{more}>'
+        f"<title>{title}</title><desc>{description}</desc>{shapes}</svg>"
     )
 
 

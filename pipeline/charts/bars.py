@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pipeline.charts import picture, short
@@ -14,24 +14,22 @@ _TICKS = 3
 
 
 def bar(count: int, most: int) -> str:
-    """A bar as long as its share of the largest count; the count itself is beside it in the table."""
-    width = max(1.0, 100 * count / most) if count and most else 0
-    return (
-        '<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect width="{short(width)}" height="1"/></svg>'
-    )
+    """A bar as long as its share of the largest count; the count itself is next to it in the table."""
+    share = count / most if most else 0
+    width = max(1.0, 100 * share) if count else 0
+    words = f"{count:,}", f"{share:.0%} of the largest count, {most:,}."
+    return picture("bar", "0 0 100 1", words, f'<rect width="{short(width)}" height="1"/>')
 
 
-def sparkline(counts: Sequence[int], title: str) -> str:
-    """A bar for each count, the largest as high as the picture. `title` has no text of an export."""
-    most, wide = max(counts, default=0), ".8" if len(counts) <= 36 else "1"
+def sparkline(counts: Mapping[str, int], months: Sequence[str], what: str) -> str:
+    """A bar for each month, the largest as high as the picture; `what` is counted, in the plural."""
+    values = [counts.get(month, 0) for month in months]
+    most, wide = max(values, default=0), ".8" if len(values) <= 36 else "1"
     shapes = "".join(
-        f"M{place} 20v-{short(max(1.0, 20 * count / most))}h{wide}V20z" for place, count in enumerate(counts) if count
+        f"M{place} 20v-{short(max(1.0, 20 * count / most))}h{wide}V20z" for place, count in enumerate(values) if count
     )
-    return (
-        f'<svg class="spark" viewBox="0 0 {max(LEAST_PLACES, len(counts))} 20" preserveAspectRatio="none" role="img"'
-        f' aria-label="{title}"><title>{title}</title><path d="{shapes}"/></svg>'
-    )
+    words = f"{what.capitalize()} by month", f"Most in {months[values.index(most)]}: {most:,}." if most else "None."
+    return picture("spark", f"0 0 {max(LEAST_PLACES, len(values))} 20", words, f'<path d="{shapes}"/>')
 
 
 def months_between(months: Iterable[str]) -> list[str]:
@@ -80,5 +78,5 @@ def _hours(id: str, clock: str, counts: Sequence[int]) -> HourBars:
         f"Most at {highest:02d}:00 ({most / total:.1%} of {total:,}), fewest at {lowest:02d}:00"
         f" ({counts[lowest] / total:.1%})."
     )
-    svg = picture("hours", "0 0 24 100", id, ("Events by hour of day", description), f'<path d="{shapes}"/>')
+    svg = picture("hours", "0 0 24 100", ("Events by hour of day", description), f'<path d="{shapes}"/>')
     return HourBars(id, clock, svg, [f"{hour:02d}:00: {count:,}" for hour, count in enumerate(counts)])

@@ -59,7 +59,7 @@ def calendar(counts: Mapping[int, int]) -> Calendar | None:
     paths = "".join(f'<path class="{kind}" d="{"".join(some)}"/>' for kind, some in shapes.items())
     lines = "".join(f"M0 {_ROW * row}h366" for row in range(len(years) + 1))
     svg = picture(
-        "years", f"0 0 366 {height}", "files", ("Days with a file", description),
+        "years", f"0 0 366 {height}", ("Days with a file", description),
         f'{paths}<path class="grid" d="{lines}"/>', f' height="{1.5 * len(years)}rem"',
     )  # fmt: skip
     months = [

@@ -42,7 +42,7 @@ def rate(settled: Mapping[int, int], failed: Mapping[int, int]) -> Timeline | No
     sums = pluralize(sum(events.values()), "event"), pluralize(sum(failures.values()), "request")
     dates = f"From {_instant(first * size)} to {_instant((last + 1) * size)} UTC"
     description = f"{dates}: {sums[0]} accepted, {sums[1]} failed."
-    svg = picture("timeline", f"0 0 {width} 100", "rate", (title, description), bars_of(width, shapes))
+    svg = picture("timeline", f"0 0 {width} 100", (title, description), bars_of(width, shapes))
     readings, rows = [], []
     for bar in range(first, last + 1):
         text = f"{events[bar]:,}" + (f", {pluralize(failures[bar], 'failed request')}" if failures[bar] else "")

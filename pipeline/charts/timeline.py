@@ -229,7 +229,7 @@ def _svg(bars: list[_Bar], gaps: list[_Gap], bounds: tuple[int, int], top: int, 
             shapes[False].append(f"M{left} 100v-{short(height)}h{right}V100z")
     shaded = "".join(f"M{gap.first - origin} 0h{gap.days}v100h-{gap.days}z" for gap in gaps)
     bodies = f'<path class="gap" d="{shaded}"/>{bars_of(end - origin, shapes)}'
-    return picture("timeline", f"0 0 {end - origin} 100", "timeline", words, bodies)
+    return picture("timeline", f"0 0 {end - origin} 100", words, bodies)
 
 
 def bars_of(width: int, shapes: Mapping[bool, Sequence[str]]) -> str:
@@ -242,9 +242,11 @@ def bars_of(width: int, shapes: Mapping[bool, Sequence[str]]) -> str:
 
 def _description(bars: list[_Bar], gaps: list[_Gap], unit: Unit, usual: float, what: str) -> str:
     highest = max(bars, key=lambda bar: bar.events)
+    if len(bars) == 1:
+        return f"All {what} are of one {unit}, {_bar_name(highest, unit)}: {highest.events:,}."
     text = (
-        f"From {_day(bars[0].start)} to {_day(bars[-1].end - 1)}. The median {unit} has {usual:,.0f} {what}; the"
-        f" highest, {_bar_name(highest, unit)}, has {highest.events:,}."
+        f"From {_day(bars[0].start)} to {_day(bars[-1].end - 1)}. The {what} of the median {unit}: {usual:,.0f}; of the"
+        f" highest, {_bar_name(highest, unit)}: {highest.events:,}."
     )
     return " ".join((text, *(f"{_sentence(gap.text(what))}." for gap in gaps[:MOST_LABELS])))
 

@@ -13,7 +13,6 @@ from pipeline.errors import UnreadableExport, UnsafePlan
 from pipeline.option_types import PathText
 from pipeline.plan.sealed.directory import Directory
 
-
 _ROOT = "give --source-root the folder that has the export"
 
 

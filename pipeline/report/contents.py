@@ -310,6 +310,16 @@ def _pairs(directory: Directory, plan: Plan) -> list[PairRow]:
     return sorted(some_pairs(directory.pairs), key=lambda pair: order.get(pair.decision, len(order)))
 
 
+def duplicates_of(plan: Plan) -> int:
+    """How many duplicates the plan leaves out."""
+    return sum(plan.skips.get(code, 0) for code in DUPLICATES)
+
+
+def not_merged(plan: Plan) -> int:
+    """How many pairs of ids stay two persons."""
+    return sum(one.pairs for one in plan.people.identities.decisions if one.decision in ("refused", "conflict"))
+
+
 def phases_of(plan: Plan) -> Mapping[str, int]:
     """The number of events of each phase, in the order of sending; 0 for a phase without any."""
     return {name: plan.events.phases.get(name, 0) for name in PHASES}

@@ -272,7 +272,7 @@ def render(survey: Survey, sources: Sequence[str], settings: Mapping[str, str]) 
     most = max(survey.events.values(), default=0)
     months = months_of(survey)
     by_month = {
-        name: sparkline([counts.get(month, 0) for month in months], f"rows by month, {months[0]} to {months[-1]}")
+        name: sparkline(counts, months, "rows")
         for name, counts in survey.event_months.items()
         if len(months) >= LEAST_MONTHS
     }

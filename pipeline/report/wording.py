@@ -138,19 +138,6 @@ MOODS = {
 }  # fmt: skip
 """How each state is shown, where nothing else is open; every other state is `good`."""
 
-PHASES = {
-    "identities": "merges of two ids into one person; they cannot be undone",
-    "groups": "groups and their properties",
-    "events": "events",
-    "persons": "profile updates",
-}
-
-
-def phase_meaning(phase: str, plan: Plan) -> str:
-    if phase == "groups" and plan.people.promotes:
-        return f"{PHASES[phase]}; first values of persons ($initial_…)"
-    return PHASES[phase]
-
 
 def mapping_of(plan: Plan) -> str:
     """The mapping of a plan, and its tool where that has another name."""
@@ -236,7 +223,8 @@ def unproved(plan: Plan) -> list[str]:
         )
     elif plan.zone_evidence:
         sentences.append(
-            "That the zone is right in months not listed under zone evidence: too few rows there have a receive time."
+            "That the zone is right in months that are not listed under “Time zone”: too few of their rows have a"
+            " receive time."
         )
     if plan.options.limit is not None:
         sentences.append(f"Anything about rows after the first {plan.options.limit:,}: the plan stops there.")

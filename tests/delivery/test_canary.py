@@ -319,7 +319,7 @@ def test_the_command_ends_with_six_and_the_report_has_a_chapter(tmp_path: Path) 
         assert "The canary landed as it was sent. Send the rest" in landed.stdout
         assert "Canary sent to" in in_process("status", directory).stdout
         page = (directory / "report.html").read_text("utf-8")
-        assert "<h2>Canary</h2>" in page
+        assert ". Canary <span" in page
         assert "verified as a canary" in page
         tamper(service, "delete from accepted where uuid = (select min(uuid) from accepted)")
         differs = in_process(*words, service.url, "--json", env=env)

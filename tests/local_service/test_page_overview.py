@@ -22,7 +22,8 @@ def test_the_overview_counts_what_landed(seeded: LocalService) -> None:
     }  # fmt: skip
     assert "8 copies accepted" in page.text
     rows = page.cells()
-    assert ["2023-01", "", "6", "", "", "1", *[""] * 26, "7"] in rows
+    assert ["2023-01", "", "5", "", "", "1", *[""] * 26, "6"] in rows
+    assert "1 profile or group update is not drawn" in page.text
     assert ["Seen", "3", "42.9%"] in rows
     assert ["Paid", "1", "14.3%"] in rows
     assert "2023-01-02 03:04:05 to 2023-01-05 00:00:00" in page.text
@@ -35,6 +36,19 @@ def test_the_overview_of_some_days(seeded: LocalService) -> None:
     page = read(seeded, "/", since="2023-01-02", until="2023-01-04")
     assert totals(page)["Events"] == "3"
     assert [row[0] for row in page.cells() if row[0].startswith("On ")] == ["On 2", "On 3", "On 4"]
+
+
+def test_updates_of_profiles_are_no_events_of_the_day_of_planning(seeded: LocalService) -> None:
+    """They are counted, and are drawn only if somebody asks for their name. A merge stays among the events."""
+    planned = "2023-11-01T00:00:00Z"
+    send(seeded, event(1), event(2, "$set", time=planned), event(3, "$identify", time=planned))
+    send(seeded, event(4, "$identify", "u1", **{"$anon_distinct_id": "device"}))
+    for page in (read(seeded, "/"), read(seeded, "/events")):
+        assert ["2023-01", "", "2", *[""] * 29, "2"] in page.cells()
+        assert "2 profile or group updates are not drawn" in page.text
+    assert totals(read(seeded, "/"))["Events"] == "4"
+    assert "2023-01-02 03:04:05 to 2023-01-02 03:04:05" in read(seeded, "/").text
+    assert ["2023-11", "1", *[""] * 30, "1"] in read(seeded, "/events", event="$set").cells()
 
 
 def test_what_landed_since_is_shown_at_once(seeded: LocalService) -> None:
@@ -64,7 +78,7 @@ def test_the_chart_says_what_stands_out(seeded: LocalService) -> None:
     assert "no events from 2023-01-11 to 2023-01-12 (2 days)" in page.text
     assert ["2023-01", *"1111111111", "", "", "1", "1", "10", *"11111", *[""] * 11, "27"] in page.cells()
     found = read(seeded, "/events", event="Burst")
-    assert "The median day has 9 events; the highest, 2023-01-15, has 9." in found.text
+    assert "All events are of one day, 2023-01-15: 9." in found.text
     assert ["2023-01", *[""] * 14, "9", *[""] * 16, "9"] in found.cells()
 
 

@@ -138,7 +138,7 @@ def test_hostile_values_are_cut_and_cannot_drive_a_page(tmp_path: Path) -> None:
     assert value.endswith(f"… (+{len(HOSTILE) + 2 - 120:,} characters)")
     assert "\\u202e" in value
     page = (tmp_path / "plan" / "report.html").read_text("utf-8")
-    assert "Source and event" in page
+    assert "Rows and their events" in page
     assert "<script>alert" not in page
     assert "\u202e" not in page
 

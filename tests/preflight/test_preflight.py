@@ -70,11 +70,11 @@ def test_the_report_has_what_the_target_answered(ask: Asking, here: Any, tmp_pat
     directory = planned(tmp_path, 30)
     assert here("preflight", directory, "--to", ask.service.url).code == 0
     page = (directory / "report.html").read_text("utf-8")
-    assert "Before sending: the target" in page
+    assert "The target before sending" in page
     assert "the project has no live event yet" in page
     recorded = json.loads((directory / "report.json").read_bytes())["preflight"]
     assert {check["name"] for check in recorded["checks"]} >= {"cut_over", "already_there"}
     assert not (directory / "preflight-answers").exists()
     assert here("plan", export(tmp_path / "export", 31), *generic(), "-o", directory).code == 0
-    assert "Before sending: the target" not in (directory / "report.html").read_text("utf-8")
+    assert "The target before sending" not in (directory / "report.html").read_text("utf-8")
     assert "preflight" not in json.loads((directory / "report.json").read_bytes())

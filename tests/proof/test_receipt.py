@@ -199,11 +199,11 @@ def test_the_report_has_a_chapter_for_the_receipt_of_its_plan(plan: Path, tmp_pa
     done = in_process("receipt", "write", plan, "--sign", key)
     assert done.returncode == 0, done.stderr
     page = (plan / "report.html").read_text()
-    assert "<h2>Receipt</h2>" in page
+    assert ". Receipt</h2>" in page
     assert hashlib.sha256((plan / "receipt.json").read_bytes()).hexdigest() in page
     assert json.loads((plan / "receipt.json").read_text())["signature"]["public_key"] in page
     edited(plan / "receipt.json", lambda content: content["plan"].update(digest="0" * 64))
     assert in_process("receipt", "check", plan / "receipt.json", "--public-key", public).returncode == 7
     opened, folder = open_plan(plan)
     write_report(folder, opened)
-    assert "<h2>Receipt</h2>" not in (plan / "report.html").read_text()
+    assert ". Receipt</h2>" not in (plan / "report.html").read_text()

@@ -105,7 +105,7 @@ def test_a_picture_of_days_shows_what_stands_out() -> None:
     assert [label.text for label in found.labels] == ["no events from 2022-12-17 to 2022-12-25 (9 days)"]
     assert found.notes == ["97 short gaps not shaded"]
     assert timeline({}) is None
-    assert '<path d=""/>' in sparkline([], "none")
+    assert '<path d=""/>' in sparkline({}, [], "events")
     assert 'width="0"' in bar(0, 0)
     page = jinja2.Environment(loader=jinja2.PackageLoader("pipeline.charts"))
     page.filters["n"] = str
@@ -231,7 +231,7 @@ def test_moods_and_folds_follow_the_state(tmp_path: Path) -> None:
         )  # fmt: skip
         plan = {"verdict": "ready", "gates": [], "rejects": {}, "rows": RowCounts(10, 10, 0, 0)}
         screen = first_screen(report_of(tmp_path, "ready", Results(rehearsal=run, rehearsed=found), **plan))
-        tile = screen.tiles[-1]
+        tile = screen.tiles[-1][1][0]
         assert (tile.value, tile.mood, screen.banner.mood) == (
             ("12", "care", "care") if refused else ("✓ 12", "good", "good")
         )
@@ -320,8 +320,8 @@ def test_banner_and_tiles_name_what_cannot_be_undone(tmp_path: Path) -> None:
         assert "events cannot be deleted" in without
     people = PeopleSeal(profiles=ProfilesSeal(people=12, anonymous_ids=9))
     report = report_of(tmp_path, people=people, events=EventCounts(5, {"events": 5}))
-    tiles = {tile.unit: tile for tile in first_screen(report).tiles}
-    assert (tiles["persons created"].value, tiles["persons created"].note) == ("12", "0 profile updates")
+    tiles = {tile.unit: tile for _, some in first_screen(report).tiles for tile in some}
+    assert (tiles["profile updates"].value, tiles["profile updates"].note) == ("0", "12 persons created")
     assert tiles["merged identities"].note == ""
 
 
@@ -410,6 +410,6 @@ def test_the_report_of_ten_million_rows_is_small(tmp_path: Path) -> None:
         gates=[Finding(f"check_{at}", "warning", "what it found, in a sentence. " * 20) for at in range(40)],
     )  # fmt: skip
     page = render(msgspec.structs.replace(report, source_pairs=pairs))
-    assert "<h2>Drift</h2>" in page
-    assert "<h2>Source and event</h2>" in page
+    assert ". Properties over time " in page
+    assert ". Rows and their events " in page
     assert 300_000 < len(page.encode()) < 400_000

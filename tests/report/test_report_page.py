@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from pipeline.ledger import RunHistory
 from pipeline.models import Reject, SealedOptions
@@ -51,29 +52,28 @@ def test_hostile_text_stays_text_and_the_page_needs_nothing_else(tmp_path: Path)
 
 SAID = (
     "Import plan: mixpanel → PostHog (US)",
-    "source times in America/New_York, confirmed by 1 of 1 month · plan ",
+    "source times in America/New_York, confirmed by 1 of 1 month · plan of 14 Nov 2023, ",
     "Not ready Apply refuses this plan until what failed is fixed.",
-    "Plan: 10 events and 2 merges to send, from 10 of 14 rows in 2 files; 2 skipped, 2 rejected.",
     "Failed: 2 of 14 rows (14.29%) rejected (limit 0) (max_rejects) List them with backcast rejects",
-    "10 events to send 0 profile updates 2 merged identities irreversible 1 duplicate removed 2 rejected rows",
-    "2 skipped, 2 rejected. 12 to send in all.",
-    "From 2021-11-07 to 2022-01-02. The median day has 2 events; the highest, 2021-11-30, has 4.",
+    "Will be sent 10 events 2 merged identities irreversible 0 profile updates",
+    "Will not be sent 2 rejected rows 1 skipped row 1 duplicate 1 pair of ids not merged Result – not rehearsed",
+    "12 to send in all, the number that apply asks for, from 10 of 14 rows in 2 files.",
+    "From 2021-11-07 to 2022-01-02. The events of the median day: 2; of the highest, 2021-11-30: 4.",
     "4 2 no events from 2021-11-08 to 2021-11-29 (22 days)",
-    "Order Placed 2021-11-30 to 2021-12-01, by month 6 60.0% 2021-11-30 – 2021-12-01",
+    "Order Placed Events by month Most in 2021-11: 4. 6 60.0% 2021-11-30 – 2021-12-01",
     "the row is not JSON 1",
     "requests at least 2: at most 5,000 events in each",
     "4.2 KiB of events, before compression",
-    "identities merges of two ids into one person; they cannot be undone 2",
     "a.jsonl JSON lines, in gzip 1,200 12 9 2 1",
     "b.csv CSV, 4 columns 200 2 1 0 1",
     "2021 event Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec 2021",
     "Order Placed 4 2 6",
     "all 5 2 7",
     "campaign_event 1",
-    "missing_timestamp 1 no timestamp b.csv, row 2:",
+    "missing_timestamp 1 no timestamp b.csv , row 2:",
     "Signup,u9,,•••",
     "unsafe_integer 3 an integer beyond 2^53",
-    "a.jsonl, row 5: 9007199254740993 is beyond 2^53",
+    "a.jsonl , row 5: 9007199254740993 is beyond 2^53",
     "ignored_file _SUCCESS: a marker",
     "2021-11 UTC-05:00 5 6 UTC-05:00 or UTC-04:00 agrees",
     "but eventually, and without a guarantee",
@@ -109,18 +109,16 @@ def test_the_page_shows_what_became_of_the_plan(tmp_path: Path) -> None:
         ),
     )  # fmt: skip
     text = Page(render(build_report(plan_directory(tmp_path), small_plan(), results, "sent-with-refusals"))).text
-    contents = text.index("Everything else")
-    text = text[:contents] + text[text.index("What will be sent phase", contents) :]
-    rehearsal, _, rest = text.partition(" Sending ")
-    sending, _, verification = rest.partition(" Verification ")
+    chapters = text[text.index(" Sign-off ") :]
+    verification, sending, rehearsal = re.split(r" \d\. (?:Sending|Rehearsal) ", chapters)
     assert "Rehearsed against the embedded local service at 2024-04-30 09:00:00" in rehearsal
     assert "12 events sent, 0 refused, 0 in doubt" in rehearsal
     assert "Proved: every event was found once." in rehearsal
     began, ended = (instant[:19].replace("T", " ") for instant in (first, last))
     assert f"Applied to {there} in 2 runs, the first started at {began} , the last one ended at {ended} ." in sending
-    assert "Sent, 1 refused The target refused some events" in rehearsal
-    assert "11 verified 1 refused; the others were found once" in rehearsal
-    assert "--code refused_event" in rehearsal
+    assert "Sent, 1 refused The target refused some events" in text
+    assert "11 verified 1 refused; the others were found once" in text
+    assert "I have read what became of this plan." in text
     assert "Every refused event with its row: backcast rejects" in sending
     assert "11 events accepted, 1 refused" in sending
     assert f"What landed at {there} was compared with the ledger at 2024-05-03 08:00:00 ." in verification
@@ -150,6 +148,35 @@ def test_the_terminal_tells_copies_from_duplicates_and_a_dry_run_from_a_run() ->
     assert [line.split() for line in shown[2:]] == [["identities", "0", "2", "0"], ["events", "7", "0", "0"]]
     result = msgspec.structs.replace(result, events=SentCounts(12, already_settled=12, would_send=0))
     assert printed(steps.show_apply, result) == "Dry run: nothing is left to send.\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "verdict", "lines"),
+    [
+        ("us", "ready", ["to send in all 12 type this number", "merges 2 give apply --approve-merges 2"]),
+        ("http://127.0.0.1:8100", "ready", ["to send in all 12 merges 2 will not be sent"]),
+        ("us", "not-ready", ["There is nothing to approve yet"]),
+    ],
+)
+def test_the_page_ends_with_what_is_approved(tmp_path: Path, target: str, verdict: str, lines: list[str]) -> None:
+    """Digest, target and the numbers that apply asks for, which is none on this machine; then name and date."""
+    plan = small_plan(verdict=verdict, target=target)
+    signed = Page(page_of(tmp_path, plan)).text.rpartition(". Sign-off ")[2]
+    assert [line for line in lines if line not in signed] == []
+    approved = [plan.digest, "target ", "2 rejected rows, 1 skipped row, 1 duplicate, 1 pair", "name date signature"]
+    assert [line in signed for line in approved] == [verdict == "ready"] * len(approved)
+
+
+def test_chapters_stand_by_their_weight(tmp_path: Path) -> None:
+    """Each has a number and says how much it has; what cannot be undone or is left out comes first."""
+    page = page_of(tmp_path, small_plan())
+    found = re.findall(r"<summary><h2>(\d+)\. (.*?) <span class=\"count\">(.*?)</span>", page)
+    assert [(int(number), title, count) for number, title, count in found][:6] == [
+        (1, "Merged identities", "2 merges, 1 pair not merged"), (2, "Rejected rows", "2 rows"),
+        (3, "Warnings", "2 kinds"), (4, "Skipped rows", "1 row"), (5, "Duplicates", "1 row"),
+        (6, "What this report cannot prove", "5 points"),
+    ]  # fmt: skip
+    assert found[-1][1:] == ("Profile updates", "none")
 
 
 def test_an_empty_plan_has_a_page(tmp_path: Path) -> None:
@@ -184,7 +211,7 @@ def test_ten_years_of_the_most_properties_take_few_bytes(tmp_path: Path) -> None
     assert shown > 5
     assert f"{12_000 - shown:,} more properties" in page
     assert "7 properties in 12 events, such as <bdi>rare of Viewed</bdi>" in page
-    assert "Drift" not in without
+    assert "Properties over time" not in without
 
 
 def test_a_property_is_shown_with_its_months(tmp_path: Path) -> None:

@@ -120,11 +120,11 @@ def test_every_merge_is_told_with_its_reason_its_count_and_its_row(everything: S
     merges = everything.plan.events.phases["identities"]
     assert merges == 5
     assert everything.people["approve_merges"] == merges
-    assert f"--approve-merges {merges}" in everything.text("Identities")
+    assert f"--approve-merges {merges}" in everything.text("Merged identities")
     assert (
         f"{merges} merged identities, which cannot be undone. 2 pairs of ids are not merged." in everything.terminal()
     )
-    rows = everything.rows("Identities")
+    rows = everything.rows("Merged identities")
     assert rows == [
         ["merged", "3", "merged in the source tool"],
         ["merged", "1", "both ids in one row"],
@@ -142,10 +142,11 @@ def test_every_merge_is_told_with_its_reason_its_count_and_its_row(everything: S
     assert "and 3 more persons of several ids" in everything.text("Largest persons")
     rows = {tuple(row[:2]): row[2:] for row in everything.rows("Merge evidence")}
     assert rows["tablet", "ann"] == [
-        "merged with the first user", "first_user", "1", "calls.jsonl:2", "2023-04-20T00:01:00Z",
+        "merged with the first user first_user", "1 row, the first: calls.jsonl:2 2023-04-20 00:01:00",
     ]  # fmt: skip
-    assert rows["tablet", "bob"][:4] == ["not merged: conflict", "other_user", "2", "calls.jsonl:3"]
-    assert rows["d-9", "null"][:2] == ["not merged: refused", "junk_id"]
+    assert rows["tablet", "bob"][0] == "not merged: conflict other_user"
+    assert rows["tablet", "bob"][1].endswith("calls.jsonl:3 2023-04-20 00:02:00 to 2023-04-20 00:03:00")
+    assert rows["d-9", "null"][0] == "not merged: refused junk_id"
     decisions = [one["decision"] for one in everything.people["some_pairs"]]
     assert decisions == ["merge"] * 4 + ["first_user", "conflict", "refused"]
     shown = {(one["anonymous_id"], one["user_id"]): one for one in everything.people["some_pairs"]}
@@ -171,10 +172,10 @@ def test_tables_are_bounded_and_the_rest_is_counted(tmp_path: Path) -> None:
     assert "The 20 with most; all pairs are in" in seen.text("Shared devices")
     traits = {f"p-{one:03d}": "hush" for one in range(250)}
     seen = planned(tmp_path, [call("identify", "u", traits=traits)])
-    assert seen.rows("Persons")[19:] == [["p-019", "1"], ["and more than 180 more", "230"]]
+    assert seen.rows("Profile updates")[19:] == [["p-019", "1"], ["and more than 180 more", "230"]]
     seen = planned(tmp_path, [track("u", "d" * 5_000)])
     rows = seen.rows("Merge evidence")
-    assert [row[:4] for row in rows] == [["d" * 199 + "…", "u", "not merged: refused", "long_id"]]
+    assert [row[:3] for row in rows] == [["d" * 199 + "…", "u", "not merged: refused long_id"]]
     assert [one["anonymous_id"] for one in seen.people["some_pairs"]] == ["d" * 5_000]
 
 
@@ -244,7 +245,7 @@ def test_groups_stand_in_their_order_and_the_sixth_is_not_sent(everything: Seen,
 def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) -> None:
     """Whoever signs reads what happens to live profiles, and how many are updated."""
     seen = planned(tmp_path, STRANGERS, profile_policy=policy)
-    for said in (seen.text("Persons"), " ".join(seen.terminal().split())):
+    for said in (seen.text("Profile updates"), " ".join(seen.terminal().split())):
         assert "2 profile properties of 1 person are updated" in said
         assert f"{printable(policy)}: " in said
         assert words in said
@@ -253,12 +254,12 @@ def test_the_policy_is_told_in_words(tmp_path: Path, policy: str, words: str) ->
 def test_what_there_is_nothing_of_is_said_in_one_line(tmp_path: Path) -> None:
     """Without profiles merges are told as ever; with nothing of people there is no heading and no empty table."""
     seen = planned(tmp_path, STRANGERS, person_properties="none")
-    assert seen.text("Persons").startswith("No profiles are sent (person properties: none)")
-    assert "Persons" not in Page(seen.page).tables
+    assert seen.text("Profile updates").startswith("No profiles are sent (person properties: none)")
+    assert "Profile updates" not in Page(seen.page).tables
     seen = planned(tmp_path, [track("u")])
     said = "No merges, no groups, no profiles to send."
     assert seen.text("People and groups").startswith(said)
-    assert not {"Identities", "Groups", "Persons", "People and groups"} & Page(seen.page).tables.keys()
+    assert not {"Merged identities", "Groups", "Profile updates", "People and groups"} & Page(seen.page).tables.keys()
     assert not re.search("merge|group|profile", seen.terminal())
 
 
@@ -294,14 +295,14 @@ def test_hostile_ids_stay_text_and_no_value_is_shown(everything: Seen) -> None:
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202e]", everything.page)
     ids = [row[0] for row in everything.rows("Merge evidence")]
     assert {SHOWN, LONG} <= set(ids)
-    assert [SHOWN, "1"] in everything.rows("Persons")
+    assert [SHOWN, "1"] in everything.rows("Profile updates")
     assert not re.search("[\x1b\u202e]", everything.terminal(60))
     sent = everything.directory.persons.read_text() + everything.directory.groups.read_text()
     shown = everything.page + everything.directory.report_json.read_text() + everything.terminal()
     for value in ("secret@mail.example", "hush, property", "hush, team", "key of team"):
         assert value in sent
         assert value not in shown
-    assert ["email", "1"] in everything.rows("Persons")
+    assert ["email", "1"] in everything.rows("Profile updates")
 
 
 def test_a_rehearsal_is_counted_phase_by_phase(tmp_path: Path) -> None:

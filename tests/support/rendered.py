@@ -24,7 +24,7 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\u20
 
 class Page(HTMLParser):
     """The tags of a page, with the names of their attributes, and its text: all of it, and tables and other texts by
-    the heading that they stand under."""
+    the heading that they stand under, without its number and its count."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -32,6 +32,7 @@ class Page(HTMLParser):
         self.links: set[str] = set()
         self.words: list[str] = []
         self.heading = self.within = ""
+        self.counting = False
         self.tables: dict[str, list[list[str]]] = {}
         self.texts: dict[str, str] = {}
         self.feed(page)
@@ -44,6 +45,8 @@ class Page(HTMLParser):
             self.words.append(" ")
         if tag in ("h1", "h2", "h3"):
             self.within, self.heading = tag, ""
+        elif tag == "span":
+            self.counting = ("class", "count") in attrs
         elif tag == "tr":
             self.tables.setdefault(self.heading, []).append([])
         elif tag in ("td", "th"):
@@ -54,12 +57,12 @@ class Page(HTMLParser):
         if tag != "bdi":
             self.words.append(" ")
         if tag == self.within:
-            self.within = ""
+            self.within, self.counting = "", False
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
         if self.within in ("h1", "h2", "h3"):
-            self.heading += data
+            self.heading += "" if self.counting else re.sub(r"^\d+\. | $", "", data)
         elif self.within:
             cell = self.tables[self.heading][-1]
             cell[-1] = " ".join(f"{cell[-1]}{data}".split(" ")).strip("\n")

@@ -18,6 +18,11 @@ from pipeline.local_service.management.requests import parse_instant, uuid_of
 from pipeline.local_service.page.reader import PAGE, ProjectReader, literal
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+UPDATE = (
+    "(event IN ('$set', '$groupidentify', '$group_identify') OR "
+    "event = '$identify' AND NOT contains(properties, '\"$anon_distinct_id\"'))"
+)
+"""The condition of updates of profiles and groups: their time is when they were written, and nothing happened then."""
 FLAGS = {"historical": "historical_migration", "live": "NOT historical_migration"}
 
 

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
 
-from pipeline.charts.timeline import Timeline, timeline
+from pipeline.charts.timeline import timeline
 from pipeline.local_service.ingestion_warnings import MEANINGS
 from pipeline.local_service.management.requests import natural_number
 from pipeline.local_service.page.events import (
     BOUNDED,
     COLUMNS,
+    UPDATE,
     EventFilter,
     containing,
     is_uuid,
@@ -111,11 +112,7 @@ def show_overview(request: PageRequest) -> Values:
     reader = request.reader
     wanted = read_filter({name: request.param(name) for name in ("since", "until")})
     condition = wanted.condition(reader.project)
-    days = reader.cached_rows(
-        'SELECT CAST("timestamp" AS DATE) AS day, count(*) AS events, '
-        'count(*) FILTER (NOT historical_migration) AS live, min("timestamp") AS first, max("timestamp") AS last '
-        f"FROM {reader.events_table()} WHERE {condition} GROUP BY day ORDER BY day"
-    )
+    days, drawn = _by_day(reader, wanted)
     ((copies,),) = reader.cached_rows(f"SELECT count(*) FROM accepted WHERE {condition}")
     names, more_names = reader.event_names(MOST_NAMES, condition)
     derived = None
@@ -128,8 +125,7 @@ def show_overview(request: PageRequest) -> Values:
         "wanted": wanted,
         "events": sum(day.events for day in days),
         "live": sum(day.live for day in days),
-        "days": days,
-        "line": timeline({day.day: day.events for day in days}),
+        **drawn,
         "link": _link(request.links, {}),
         "copies": copies,
         "names": names,
@@ -153,13 +149,25 @@ def _link(links: Links, params: Mapping[str, str]) -> Callable[[str, str], str]:
     return link
 
 
-def _line(reader: ProjectReader, wanted: EventFilter) -> Timeline | None:
+def _by_day(reader: ProjectReader, wanted: EventFilter) -> tuple[list[Any], Values]:
+    """The days of the events that a filter matches, and the chart of them: `days` that it has, `line`, and how many
+    `updates` of profiles and groups it leaves out, unless the filter asks for their name.
+
+    A plan sends its updates with the time at which it was made: drawn, they would be a spike of events on that day.
+    """
+    update = "false" if wanted.event else UPDATE
     read = reader.rows if wanted.person else reader.cached_rows
     days = read(
-        f'SELECT CAST("timestamp" AS DATE) AS day, count(*) AS events FROM {reader.events_table()} '
-        f"WHERE {wanted.condition(reader.project)} GROUP BY day ORDER BY day"
+        'SELECT CAST("timestamp" AS DATE) AS day, count(*) AS events, '
+        f"count(*) FILTER (NOT historical_migration) AS live, count(*) FILTER ({update}) AS updates, "
+        f'min("timestamp") FILTER (NOT {update}) AS first, max("timestamp") FILTER (NOT {update}) AS last '
+        f"FROM {reader.events_table()} WHERE {wanted.condition(reader.project)} GROUP BY day ORDER BY day"
     )
-    return timeline({day.day: day.events for day in days})
+    return days, {
+        "days": [day for day in days if day.updates < day.events],
+        "line": timeline({day.day: day.events - day.updates for day in days}),
+        "updates": sum(day.updates for day in days),
+    }
 
 
 @view("/events", "events", "/events", navigation="Events", title="Events", waits="person")
@@ -175,7 +183,7 @@ def list_events(request: PageRequest) -> Values:
         "oldest": oldest,
         "found": page,
         "names": typed,
-        "line": _line(request.reader, wanted),
+        **_by_day(request.reader, wanted)[1],
         "link": _link(request.links, {**wanted.params(), "order": "oldest" if oldest else ""}),
     }
 

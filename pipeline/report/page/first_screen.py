@@ -6,18 +6,20 @@ import re
 from itertools import takewhile
 from typing import NamedTuple
 
+import msgspec
+
 from pipeline.charts.bars import months_between, sparkline
 from pipeline.charts.timeline import Timeline, timeline
 from pipeline.errors import UsageError
 from pipeline.models import Finding
 from pipeline.plan.sealed.manifest import Plan, as_name
-from pipeline.report.contents import DUPLICATES, OTHERS, Report, latest_canary, phases_of
+from pipeline.report.contents import OTHERS, Report, duplicates_of, latest_canary, not_merged, phases_of
 from pipeline.report.page.check_words import command_of, in_one_line
 from pipeline.report.state import NextStep, next_step
 from pipeline.report.verification_words import by_kind, listed
 from pipeline.report.wording import NO_TARGET, advice_of, has_target, mapping_of, mood_of, state_in_words, zone_proof
-from pipeline.targets import address_of, region_of
-from pipeline.text import pluralize, quoted
+from pipeline.targets import address_of, is_loopback, region_of
+from pipeline.text import plural, pluralize, quoted
 
 MOST_OPEN = 2
 """Up to as many checks are open; of more, those that stop the plan."""
@@ -35,7 +37,7 @@ _ASIDE = re.compile(r",| \(")
 """What follows it in a title says which files are meant."""
 _INITIALS = re.compile(r"(?<=[A-Za-z])[A-Za-z]+| ")
 _SEPARATORS = re.compile(r"[\s_\-.:]+")
-_SENT = ("sent", "sent-with-refusals", "verified", "differs")
+SENT = ("sent", "sent-with-refusals", "verified", "differs")
 
 SENTENCES = {
     "not-ready": "Apply refuses this plan until what failed is fixed. It can be rehearsed. {}",
@@ -122,7 +124,7 @@ class FirstScreen(NamedTuple):
     target: Mood
     zone: str
     banner: Banner
-    tiles: list[Tile]
+    tiles: list[tuple[str, list[Tile]]]
     total: str
     timeline: Timeline | None
     names: Names
@@ -133,11 +135,11 @@ def first_screen(report: Report) -> FirstScreen:
     plan = report.plan
     return FirstScreen(
         _tool(plan),
-        _target(report),
+        target_of(report),
         zone_proof(plan),
         _banner(report),
         _tiles(report),
-        _total(plan),
+        _total(report),
         timeline(report.days),
         _names(report),
         next_step(report),
@@ -164,7 +166,7 @@ def _tool(plan: Plan) -> str:
     return name if plan.mapping.name == plan.tool else f"{name} ({plan.mapping.name})"
 
 
-def _target(report: Report) -> Mood:
+def target_of(report: Report) -> Mood:
     """The service, its region or address, and the project: where the plan was applied to, else what it was made for."""
     applied, project = report.results.applied, report.results.project
     address = applied.course.to if applied is not None and applied.course is not None else report.plan.target
@@ -213,7 +215,7 @@ def _banner(report: Report) -> Banner:
         sentence = f"In the rehearsal, the local service refused {pluralize(refused, 'event')}. {sentence}"
     if state == "differs" and last is not None and (kinds := by_kind(last)):
         sentence = f"{sentence[:-1]}: {listed(kinds)}."
-    if state in _SENT:  # the checks were read before the plan was sent
+    if state in SENT:  # the checks were read before the plan was sent
         shown = 0
     return Banner(title, mood_of(plan, state, refused), sentence, checks[:shown], checks[shown:])
 
@@ -225,33 +227,45 @@ def _remedy(advice: str, name: str) -> list[str]:
     return [re.sub(r"\bDIR\b", lambda _: quoted(name), piece) for piece in pieces]
 
 
-def _tiles(report: Report) -> list[Tile]:
-    plan, phases = report.plan, phases_of(report.plan)
-    updates, merges = phases["persons"] + plan.people.initials, phases["identities"]
-    superseded = plan.skips.get("superseded", 0)
-    planned = "to send" if report.results.applied is None else "planned"
+def _tiles(report: Report) -> list[tuple[str, list[Tile]]]:
+    """What is sent, what is not, and what came of it, each under its heading."""
+    words = ("Will be sent", "Will not be sent") if report.results.applied is None else ("Planned", "Left out")
+    return [(words[0], _to_send(report.plan)), (words[1], left_out(report.plan)), ("Result", [proof(report)])]
+
+
+def _to_send(plan: Plan) -> list[Tile]:
+    phases, initials = phases_of(plan), plan.people.initials
     # the persons that are created, if the target has none of their ids
     persons = plan.people.profiles.persons(plan.options.persons)
+    created = f"{pluralize(persons, 'person')} created" if persons > 0 else ""
+    groups = [_counted(phases["groups"] - initials, "group")] if phases["groups"] > initials else []
     return [
-        _counted(phases["events"], f"event {planned}", f"events {planned}"),
-        _counted(persons, "person created", "persons created", pluralize(updates, "profile update"))
-        if persons > 0
-        else _counted(updates, "profile update", "profile updates"),
-        _counted(merges, "merged identity", "merged identities", "irreversible" if merges else ""),
+        _counted(phases["events"], "event"),
+        _counted(phases["identities"], "merged identity", "irreversible" if phases["identities"] else ""),
+        _counted(phases["persons"] + initials, "profile update", created),
+        *groups,
+    ]
+
+
+def left_out(plan: Plan) -> list[Tile]:
+    """What the export has and the plan does not send."""
+    duplicates, superseded = duplicates_of(plan), plan.skips.get("superseded", 0)
+    items = sum(plan.rejects.values()) - plan.rows.rejected
+    return [
         _counted(
-            sum(plan.skips.get(code, 0) for code in DUPLICATES), "duplicate removed", "duplicates removed",
-            f"{superseded:,} of them with other values" if superseded else "",
+            plan.rows.rejected, "rejected row", f"and {pluralize(items, 'item')} of other rows" if items > 0 else ""
         ),
-        _counted(plan.rows.rejected, "rejected row", "rejected rows"),
-        _proof(report),
-    ]  # fmt: skip
+        _counted(sum(plan.skips.values()) - duplicates, "skipped row"),
+        _counted(duplicates, "duplicate", f"{superseded:,} of them with other values" if superseded else ""),
+        _counted(not_merged(plan), "pair", "of ids not merged"),
+    ]
 
 
-def _counted(count: int, one: str, several: str, note: str = "") -> Tile:
-    return Tile(f"{count:,}", one if count == 1 else several, note)
+def _counted(count: int, unit: str, note: str = "") -> Tile:
+    return Tile(f"{count:,}", unit if count == 1 else plural(unit), note)
 
 
-def _proof(report: Report) -> Tile:
+def proof(report: Report) -> Tile:
     """What was read back: from the target, else from the local service. What was sent since is not read back."""
     applied, rehearsal = report.results.applied, report.results.rehearsal
     rehearsed = None if applied is not None else report.results.rehearsed
@@ -274,16 +288,22 @@ def _proof(report: Report) -> Tile:
                 return Tile(f"✗ {sum(kinds.values()):,}", "not as sent", f"{word}: {listed(kinds)}", "stop")
             return Tile(f"✗ {found}", f"found of {result.events.expected:,}", f"{word}: not proved", "stop")
     if applied is not None:
-        refused = applied.events.refused
+        refused, rest = applied.events.refused, applied.events.unsent + applied.events.in_doubt
         note = f"{refused:,} refused, not verified" if refused else "not verified yet"
+        note = f"{rest:,} not sent yet" if rest else note
         return Tile(f"{applied.events.accepted:,}", "sent", note, "care" if refused else "")
     return Tile("–", "not rehearsed")
 
 
-def _total(plan: Plan) -> str:
-    """What the phases add up to, where there is more than one: the number that apply asks for."""
-    several = sum(count > 0 for count in plan.events.phases.values()) > 1
-    return f"{plan.events.made:,} to send in all." if several else ""
+def _total(report: Report) -> str:
+    """The number that apply asks for, and the rows that it comes from."""
+    plan = report.plan
+    sent = "to send in all" if report.results.applied is None else "planned in all"
+    if report.results.applied is None and plan.events.made and not is_loopback(plan.target):
+        sent += ", the number that apply asks for"
+    rows = f"from {plan.rows.mapped:,} of {pluralize(plan.rows.read, 'row')} in {pluralize(len(plan.parts), 'file')}"
+    replays = "" if plan.replays is msgspec.UNSET else f", what plan {plan.replays.digest[:8]} did not deliver"
+    return f"{plan.events.made:,} {sent}, {rows}{replays}."
 
 
 def _names(report: Report) -> Names:
@@ -303,8 +323,7 @@ def _names(report: Report) -> Names:
     def row(name: str, variant: bool, pictured: bool) -> EventName:
         count, counts = plan.names.get(name, 0), by_name[name]
         span = report.spans[name]
-        title = f"{span.first} to {span.last}, by month"
-        picture = sparkline([counts.get(month, 0) for month in months], title) if pictured else ""
+        picture = sparkline(counts, months, "events") if pictured else ""
         return EventName(name, count, _share(count, all_events), span.first, span.last, picture, variant)
 
     shown: list[EventName] = []

@@ -27,21 +27,25 @@ from markupsafe import Markup, escape
 from pipeline import charts
 from pipeline.report.contents import Report
 from pipeline.report.page.first_screen import first_screen
+from pipeline.report.page.sign_off import plan_in_words, sign_off
 from pipeline.report.registry import BELOW, ValuesOf, page_sections
 from pipeline.text import pluralize, printable, quoted
 
 NAME_CHARACTERS = 200
-_HEADING = re.compile("<h2>(.*?)</h2>", re.DOTALL)
+_HEADING = re.compile('<h2>(.*?)(?: <span class="count">(.*?)</span>)?</h2>', re.DOTALL)
+_NOTHING = ("none", "nothing to merge or update", "not measured")
 _SECTION = re.compile(r"</?section>\s*")
 _PLACES = re.compile(r'<h3>(?P<title>.*?)</h3>|<div class="wide">', re.DOTALL)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:[\d.:]+Z?)?", re.ASCII)
+_OPTION = re.compile(r"(?<![^\s(])--[a-z][a-z-]*", re.ASCII)
 _TAG = re.compile("<[^>]*>")
 
 
 class Chapter(NamedTuple):
-    """A folded part of the page; `title` and `body` are HTML."""
+    """A folded part of the page; `title` and `body` are HTML, `numbers` are those of its heading, or ""."""
 
-    id: str
     title: str
+    numbers: str
     body: str
 
 
@@ -52,11 +56,12 @@ def render(report: Report) -> str:
         "page.html.j2",
         report=report,
         plan=report.plan,
-        plain_name=printable(report.name, NAME_CHARACTERS),
         screen=first_screen(report),
+        approval=sign_off(report),
+        made=plan_in_words(report.plan),
         beside=list(_html_of((one for one in screen if one[0] < BELOW), report)),
         below=list(_html_of((one for one in screen if one[0] >= BELOW), report)),
-        chapters=list(_chapters(_html_of(page_sections("sections"), report))),
+        chapters=_chapters(_html_of(page_sections("sections"), report)),
     )
 
 
@@ -73,17 +78,18 @@ def _html_of(sections: Iterable[tuple[int, str, ValuesOf]], report: Report) -> I
             yield environment().get_template(template).render(report=report, plan=report.plan, **values)
 
 
-def _chapters(sections: Iterable[str]) -> Iterator[Chapter]:
-    """A chapter for each `<h2>` of the sections. Text of an export has no tag by now."""
-    number = 0
+def _chapters(sections: Iterable[str]) -> list[Chapter]:
+    """A chapter for each `<h2>` of the sections; those that have nothing come last. Text of an export has no tag by
+    now."""
+    found = []
     for section in sections:
         html = _SECTION.sub("", section)
         headings = list(_HEADING.finditer(html))
         ends = [*(heading.start() for heading in headings[1:]), len(html)][: len(headings)]
         for heading, end in zip(headings, ends, strict=True):
-            number += 1
             body = _with_regions(heading[1], html[heading.end() : end].strip())
-            yield Chapter(f"chapter-{number}", heading[1], body)
+            found.append(Chapter(heading[1], heading[2] or "", body))
+    return sorted(found, key=lambda chapter: chapter.numbers in _NOTHING)
 
 
 def _with_regions(chapter: str, html: str) -> str:
@@ -143,15 +149,21 @@ class TemplateCache(BytecodeCache):
                 aside.unlink(missing_ok=True)
 
 
+def whole(text: str) -> Markup:
+    """A text, escaped, whose dates and options do not break at their hyphens."""
+    with_dates = _DATE.sub(r"<time>\g<0></time>", str(escape(text)))
+    return Markup(_OPTION.sub(r'<span class="line">\g<0></span>', with_dates))
+
+
 @cache
 def environment() -> Environment:
     def plainly(text: object, limit: int = NAME_CHARACTERS) -> Markup:
         """A text of an export: escaped, without driving characters, and with a direction of its own."""
-        return Markup("<bdi>") + escape(printable(str(text), limit)) + Markup("</bdi>")
+        return Markup("<bdi>") + whole(printable(str(text), limit)) + Markup("</bdi>")
 
     def instant(time: str) -> Markup:
         """ISO 8601 in UTC to the second, as people read it: `2023-01-02 03:04:05`."""
-        return Markup('<span class="time">{}</span>').format(printable(time)[:19].replace("T", " "))
+        return Markup("<time>{}</time>").format(printable(time)[:19].replace("T", " "))
 
     options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     engine = Environment(
@@ -168,5 +180,6 @@ def environment() -> Environment:
         printable(line.expandtabs(4), 1_000) for line in text.splitlines()
     )
     engine.filters["instant"] = instant
+    engine.filters["whole"] = whole
     engine.filters["quoted"] = quoted
     return engine

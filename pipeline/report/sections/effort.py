@@ -12,6 +12,7 @@ from pipeline.text import are, pluralize
 
 IMPORTERS_RATE = 1_000
 """Events a second that the service's own importer sends (docs/know/service.md#own-importer)."""
+_UNKNOWN = "an estimate: the real rate is unknown until something is sent"
 _HOT_MINUTES = re.compile(r"at least ([\d,]+) minutes", re.ASCII)
 
 
@@ -62,11 +63,11 @@ def _duration_lines(report: Report, plan: Plan) -> list[tuple[str, str]]:
         why = "the service updates no person of an id with over 5,000 events a minute"
         limit = f"{why}, so apply sends no more (--per-id)"
     elif found is None:
-        duration, limit = usual, "the rate of the service's own importer; no sending was measured yet"
+        duration, limit = usual, _UNKNOWN
     elif found.step == "rehearsed":
         at = "" if found.plan == report.name else f" at the rate of {found.plan}"
         duration = f"{usual}; the rehearsal took {duration_text(left / found.events)}{at}"
-        limit = "the rate of the service's own importer; the rehearsal did not leave this machine"
+        limit = _UNKNOWN
     else:
         duration, limit = f"{duration_text(left / found.events)}{rest} at {_rate(found.events)}", _limit(found)
     return [("duration", duration), ("limit", limit)]

@@ -59,7 +59,7 @@ def _name(one: FieldCoverage | EventCoverage) -> str:
     return printable(one.field if isinstance(one, FieldCoverage) else one.event, MOST_CHARACTERS)
 
 
-@on_page(55, "coverage")
+@on_page(75, "coverage")
 def coverage(report: Report) -> Values:
     """The most frequent fields and names, with what becomes of them."""
     found = report.plan.coverage
@@ -75,7 +75,7 @@ def coverage(report: Report) -> Values:
     }
 
 
-@on_page(56, "source_pairs")
+@on_page(80, "source_pairs")
 def source_pairs(report: Report) -> Values:
     """As many pairs as fit: one of each name and entry of `events`, the most frequent names first, then other years."""
     found = report.plan.source_pairs
@@ -124,7 +124,7 @@ def _bytes(pair: SourcePair) -> int:
     return sum(len(text.encode()) + 11 for text in texts) + rows * _PAIR_MARKUP + 600
 
 
-@on_page(57, "drift")
+@on_page(85, "drift")
 def drift(report: Report) -> Values:
     """The properties whose types or empty values change, then those with most events."""
     found = report.plan.drift

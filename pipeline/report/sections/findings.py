@@ -15,7 +15,7 @@ from rich.text import Text
 from pipeline.models import Finding
 from pipeline.plan.sealed.directory import Directory
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.report.contents import Report, first_rejects
+from pipeline.report.contents import DUPLICATES, Report, first_rejects
 from pipeline.report.registry import Values, on_page, on_terminal
 from pipeline.report.terminal import tables
 from pipeline.report.wording import HEADLINE_CHARACTERS, advice_of, headline
@@ -76,7 +76,7 @@ def show_skipped(console: Console, plan: Plan, directory: str) -> None:
     tables.show_codes(console, "Skipped", plan.skips, plan.examples)
 
 
-@on_page(60, "codes")
+@on_page(45, "codes")
 def codes(report: Report) -> Values:
-    """Each code with its count; rejected rows and warnings with one example."""
-    return {}
+    """Each code with its count; rejected rows and warnings with one example. Duplicates have a chapter of their own."""
+    return {"skips": [row for row in report.skips if row.code not in DUPLICATES]}

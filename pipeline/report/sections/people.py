@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.report.contents import Report, code_counts
+from pipeline.report.contents import Report, code_counts, not_merged
 from pipeline.report.registry import Values, on_page, on_terminal
 from pipeline.report.terminal.tables import bounded
 from pipeline.report.wording import DECISIONS, decided_because, policy_meaning
@@ -167,7 +167,7 @@ def show_people(console: Console, plan: Plan, directory: str) -> None:
     """What a plan does to people: merges, groups, profiles. Nothing where it does nothing."""
     people = plan.people
     if merges(plan):
-        refused = sum(count.pairs for count in people.identities.decisions if count.decision in ("refused", "conflict"))
+        refused = not_merged(plan)
         others = f" {pluralize(refused, 'pair')} of ids {are(refused)} not merged." if refused else ""
         undone = f"{pluralize(merges(plan), 'merged identity')}, which cannot be undone."
         console.print(Text(f"{undone}{others} Each with its row: {directory}/identities.parquet", style="yellow"))
@@ -186,7 +186,7 @@ def show_people(console: Console, plan: Plan, directory: str) -> None:
                            " profile.", style="dim"))  # fmt: skip
 
 
-@on_page(50, "people")
+@on_page(40, "people")
 def people(report: Report) -> Values:
     """Merges with their evidence, groups and profiles."""
     plan, summary = report.plan, report.plan.people
@@ -196,6 +196,8 @@ def people(report: Report) -> Values:
     values = {
         "nothing": NO_CHANGES if has_no_people(plan) else "",
         "identities": identities_sentence(plan),
+        "merges": merges(plan),
+        "not_merged": not_merged(plan),
         "approval": approval(plan),
         "decisions": decisions(plan),
         "largest": summary.identities.largest[:MOST_ON_PAGE],
@@ -203,7 +205,7 @@ def people(report: Report) -> Values:
         "most": MOST_ON_PAGE,
         "partners": [(title, unit, rows[:MOST_ON_PAGE]) for title, unit, rows in (shared, crowded)],
         "pairs": [(pair, DECISIONS.get(pair.decision, pair.decision)) for pair in report.pairs],
-        "groups": groups_sentence(plan),
+        "groups": groups_sentence(plan) if summary.groups.groups or summary.groups.types else "",
         "types": group_types(plan)[:MOST_ON_PAGE],
         "types_left": max(0, len(summary.groups.types) - MOST_ON_PAGE),
         "groups_left_out": code_counts(summary.groups.left_out),

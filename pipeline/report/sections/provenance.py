@@ -14,10 +14,10 @@ from pipeline.report.sections.rows import MOST_ON_PAGE
 from pipeline.timestamps import format_utc
 
 
-@on_page(110, "sentences")
+@on_page(60, "unproved")
 def unproved(report: Report) -> Values:
     """What needs other evidence than this report."""
-    return {"title": "What cannot be proved", "sentences": report.unproved}
+    return {"sentences": report.unproved}
 
 
 @on_page(120, "provenance")

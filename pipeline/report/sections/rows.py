@@ -16,13 +16,12 @@ from pipeline.extractors import describe
 from pipeline.plan.file_dates import files_of_days
 from pipeline.plan.sealed.facts import HoursSeal
 from pipeline.plan.sealed.manifest import Plan
-from pipeline.report.contents import DUPLICATES, OTHERS, Report, phases_of
+from pipeline.report.contents import DUPLICATES, OTHERS, Report
 from pipeline.report.registry import Values, on_first_screen, on_page, on_terminal
 from pipeline.report.terminal.tables import bounded
-from pipeline.report.wording import phase_meaning
 from pipeline.text import printable
 
-MOST_ON_PAGE = 120
+MOST_ON_PAGE = 100
 """Files listed one by one; the others are in plan.json."""
 MOST_WITH_DUPLICATES = 20
 MOST_REASONS = 10
@@ -33,7 +32,7 @@ MOST_IN_MONTHS, LEAST_IN_MONTHS, MOST_LINES = 40, 10, 120
 MONTHS_NAME_CHARACTERS = 80
 
 
-@on_page(30, "rows")
+@on_page(90, "rows")
 def rows(report: Report) -> Values:
     parts = report.plan.parts
     return {
@@ -44,7 +43,7 @@ def rows(report: Report) -> Values:
     }
 
 
-@on_page(58, "duplicates")
+@on_page(50, "duplicates")
 def duplicates(report: Report) -> Values:
     """Duplicates that are left out, by code and by file, those with most first; nothing without duplicates."""
     codes = [row for row in report.skips if row.code in DUPLICATES]
@@ -57,6 +56,7 @@ def duplicates(report: Report) -> Values:
         "files": report.copies[:MOST_WITH_DUPLICATES],
         "more": len(report.copies[MOST_WITH_DUPLICATES:]),
         "names": [row.code for row in codes],
+        "count": sum(row.count for row in codes),
     }
 
 
@@ -82,7 +82,7 @@ def hours(report: Report) -> Values:
     return None if chart is None else {"chart": chart, "note": plan.hours.clock}
 
 
-@on_page(70, "zone")
+@on_page(95, "zone")
 def zone(report: Report) -> Values:
     """The measured and the expected offset of each month in which the zone of the data was measured."""
     months = report.plan.zone_evidence
@@ -109,15 +109,9 @@ def show_names(console: Console, plan: Plan, directory: str) -> None:
         console.print(Text(f"Events: {', '.join(names)}{more}", style="dim"))
 
 
-@on_page(20, "phases")
-def phases(report: Report) -> Values:
-    plan = report.plan
-    return {"phases": [(name, phase_meaning(name, plan), count) for name, count in phases_of(plan).items()]}
-
-
-@on_page(40, "months")
+@on_page(70, "months")
 def months(report: Report) -> Values:
-    return {"years": years(report)}
+    return {"years": years(report), "count": sum(cell.count for cell in report.months)}
 
 
 def years(report: Report) -> list[YearTable]:

@@ -16,7 +16,7 @@ _TITLES = {
 }
 
 
-@on_page(80, "rehearsal")
+@on_page(30, "rehearsal")
 def rehearsal(report: Report) -> Values:
     """The run against the embedded local service, and what was read back there."""
     results = report.results
@@ -31,7 +31,7 @@ def rehearsal(report: Report) -> Values:
     }
 
 
-@on_page(85, "preflight")
+@on_page(35, "preflight")
 def preflight(report: Report) -> Values:
     """The last preflight of this plan; nothing without one."""
     found = report.preflight
@@ -50,7 +50,7 @@ def preflight(report: Report) -> Values:
     }
 
 
-@on_page(90, "sending")
+@on_page(20, "sending")
 def sending(report: Report) -> Values:
     """What was sent over all runs: when, what failed and why, what was refused and why."""
     if report.results.applied is None:
@@ -65,7 +65,7 @@ def sending(report: Report) -> Values:
     }
 
 
-@on_page(95, "canary")
+@on_page(15, "canary")
 def canary(report: Report) -> Values:
     """The sample that was sent before the rest, and what was read back of it."""
     result = report.results.canary
@@ -80,7 +80,7 @@ def canary(report: Report) -> Values:
     }
 
 
-@on_page(100, "verification")
+@on_page(10, "verification")
 def verification(report: Report) -> Values:
     """What was read back from the target."""
     result = report.results.verification
