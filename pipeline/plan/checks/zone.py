@@ -10,15 +10,15 @@ from pipeline.text import pluralize
 
 @check("zone", "stop")
 def unproved_zone(facts: PlanFacts) -> str | Finding | None:
-    """The data contradict the time zone, or nothing in them proves it and nobody named it."""
+    """The data contradict the time zone, or nothing proves it and nobody named one."""
     verdict = facts.zone
     if verdict is None:
         return None
     if verdict.contradictions:
         worst = max(verdict.contradictions, key=lambda month: month.rows)
         return stated(
-            f"the data contradict {verdict.zone}: in {worst.month} timestamps look like {offset_name(worst.offset)}"
-            f" in {worst.rows:,} of {pluralize(worst.of, 'row')}; the expected offset of {verdict.zone} is"
+            f"the times are not {verdict.zone}: in {worst.month} they look like {offset_name(worst.offset)}"
+            f" in {worst.rows:,} of {pluralize(worst.of, 'row')}, but {verdict.zone} is"
             f" {' or '.join(map(offset_name, worst.expected))};"
             f" {len(verdict.contradictions)} of {len(verdict.months)} months disagree."
             " Name the project's zone with --timezone",
@@ -30,4 +30,4 @@ def unproved_zone(facts: PlanFacts) -> str | Finding | None:
         )
     if verdict.proved or facts.options.zones:
         return None
-    return "nothing in the data proves the zone of its times. Name it with --timezone, also when it is UTC"
+    return "nothing in the data proves the time zone. Name it with --timezone, even if it is UTC"
